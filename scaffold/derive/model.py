@@ -1,0 +1,76 @@
+"""What the backward of an op is: a `Derivation`, ready to be written out.
+
+In: filled by `derive`. Out: `render` reads it, and nothing else of the maths.
+Invariant: names in it are those of the generated code; a gradient in `missing` is not written yet.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scaffold.formula import Node, Statement
+
+Source = Literal["input", "output", "intermediate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A tensor that backward reads: its name there, where it comes from, which gradients need it."""
+
+    name: str
+    source: Source
+    serves: frozenset[str]
+    origin: str  # the input, output or local of the forward that it is
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A value on ctx that is no tensor: `ctx.name = expression`."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Statements of the backward that serve the same gradients, in order."""
+
+    serves: frozenset[str]
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """The forward as it will stand, and its backward: what it saves and where each line goes."""
+
+    forward: tuple[Statement, ...] | None  # None: not written yet
+    results: tuple[Node, ...] = ()  # what forward returns, one for each output
+    comments: tuple[str, ...] = ()  # above the return
+    blocks: tuple[Block, ...] = ()
+    elements: tuple[
+        tuple[str, Node], ...
+    ] = ()  # variadic input -> the gradient of its element i
+    missing: frozenset[str] = frozenset()  # inputs whose gradient is not written yet
+    joint: frozenset[str] = (
+        frozenset()
+    )  # inputs whose gradient comes with others', needed or not
+    saved: tuple[Saved, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    filled: tuple[
+        str, ...
+    ] = ()  # output gradients that are read with others: zeros where None
+    once_differentiable: bool = False
+    opaque: bool = False  # leaves PyTorch: NumPy, or a kernel of the user's
+    transforms: bool = True  # works under torch.func
+    notes: tuple[str, ...] = ()  # what the user should know, for stderr
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left for the user to write."""
+        return self.forward is not None and not self.missing
+
+    @property
+    def intermediates(self) -> tuple[str, ...]:
+        """The locals of the forward that are saved."""
+        return tuple(
+            item.origin for item in self.saved if item.source == "intermediate"
+        )

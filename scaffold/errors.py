@@ -1,0 +1,87 @@
+"""Errors with a place and a hint: every expected failure of the tool is one of these.
+
+In: what went wrong, where, and what to do about it. Out: exceptions whose text is ready to print.
+Invariant: nothing but a `ScaffoldError` leaves the package for bad input.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Location:
+    """A place in what the user wrote: a file or an option (`--inputs`), line and column from 1."""
+
+    source: str
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}"
+
+    def shifted(self, line: int, column: int) -> "Location":
+        """The place `line` lines below and `column` columns into a text that starts here (both from 0)."""
+        if line == 0:
+            return replace(self, column=self.column + column)
+        return replace(self, line=self.line + line, column=column + 1)
+
+
+class ScaffoldError(Exception):
+    """Bad input: a message, the place it is about, and a hint on how to mend it."""
+
+    exit_code = 2
+
+    def __init__(
+        self, message: str, location: Location | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.location = location
+        self.hint = hint
+
+    @property
+    def problems(self) -> tuple["ScaffoldError", ...]:
+        return (self,)
+
+    def __str__(self) -> str:
+        place = f"{self.location}: " if self.location else "error: "
+        hint = f"\nhint: {self.hint}" if self.hint else ""
+        return f"{place}{self.message}{hint}"
+
+
+class ScaffoldErrors(ScaffoldError):
+    """Several problems of one run, in the order of their places."""
+
+    def __init__(self, problems: Iterable[ScaffoldError]) -> None:
+        flat = [inner for problem in problems for inner in problem.problems]
+        self._problems = tuple(flat)
+        super().__init__(flat[0].message, flat[0].location, flat[0].hint)
+        self.exit_code = max(problem.exit_code for problem in flat)
+
+    @property
+    def problems(self) -> tuple[ScaffoldError, ...]:
+        return self._problems
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self._problems)
+
+
+class ConflictError(ScaffoldError):
+    """Findings or a conflict rather than bad input: exit code 1."""
+
+    exit_code = 1
+
+
+def raise_all(problems: list[ScaffoldError]) -> None:
+    """Raise what was collected: nothing, the one problem, or all of them together."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise ScaffoldErrors(problems)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """A hint that names the closest known word, or None where nothing is close."""
+    close = get_close_matches(word, list(known), n=1)
+    return f"did you mean '{close[0]}'?" if close else None

@@ -1,0 +1,27 @@
+"""Formula text <-> graph.
+
+In: Python expressions and straight-line statements over torch. Out: `Formula`s, and their text again.
+"""
+
+from scaffold.formula.emit import emit, emit_lines
+from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
+from scaffold.formula.parse import Scope, assigned, parse, written
+from scaffold.formula.text import FunctionText, Text, function_in
+
+__all__ = [
+    "Assign",
+    "Formula",
+    "FunctionText",
+    "Graph",
+    "If",
+    "Node",
+    "Scope",
+    "Statement",
+    "Text",
+    "assigned",
+    "emit",
+    "emit_lines",
+    "function_in",
+    "parse",
+    "written",
+]

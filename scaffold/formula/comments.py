@@ -1,0 +1,53 @@
+"""The comments of a formula: which statement each belongs to.
+
+In: source text and its statements. Out: first line of a statement -> the comments above it or at its end.
+"""
+
+import ast
+import io
+import tokenize
+from collections.abc import Sequence
+
+
+def comments_above(source: str, body: Sequence[ast.stmt]) -> dict[int, tuple[str, ...]]:
+    """Comments by the line (from 1) of the statement that they stand above or end."""
+    if "#" not in source:
+        return {}
+    spans = [
+        (item.lineno, item.end_lineno or item.lineno) for item in _statements(body)
+    ]
+    found: dict[int, list[str]] = {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            line = _owner(token.start[0], spans)
+            if line is not None:
+                found.setdefault(line, []).append(token.string.lstrip("#").strip())
+    return {line: tuple(texts) for line, texts in found.items()}
+
+
+def _owner(line: int, spans: list[tuple[int, int]]) -> int | None:
+    """The innermost statement around the comment's line, else the next one below."""
+    around = [first for first, last in spans if first <= line <= last]
+    below = [first for first, _ in spans if first > line]
+    if around and not (
+        below
+        and _is_compound(max(around), spans)
+        and min(below) <= _end(max(around), spans)
+    ):
+        return max(around)
+    return min(below, default=None)
+
+
+def _end(first: int, spans: list[tuple[int, int]]) -> int:
+    return max(last for start, last in spans if start == first)
+
+
+def _is_compound(first: int, spans: list[tuple[int, int]]) -> bool:
+    """Whether other statements lie inside the one that starts at `first`."""
+    return any(first < start <= _end(first, spans) for start, _ in spans)
+
+
+def _statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    return [
+        node for item in body for node in ast.walk(item) if isinstance(node, ast.stmt)
+    ]

@@ -1,0 +1,159 @@
+"""Graph -> source text.
+
+In: nodes and statements. Out: expressions with no more parentheses than they need, and lines of code.
+Invariant: parsing what is written gives the same graph; line breaks are the formatter's.
+"""
+
+from collections.abc import Callable, Iterable
+
+from scaffold.formula.graph import If, Node, Statement
+
+ATOM = 16
+PRECEDENCE = {
+    "or": 2,
+    "and": 3,
+    "not": 4,
+    "|": 6,
+    "^": 7,
+    "&": 8,
+    "<<": 9,
+    ">>": 9,
+    "+": 10,
+    "-": 10,
+    "*": 11,
+    "@": 11,
+    "/": 11,
+    "//": 11,
+    "%": 11,
+    "**": 13,
+}
+CONDITIONAL, COMPARE, UNARY = 1, 5, 12
+
+
+def emit(node: Node) -> str:
+    """The source of an expression."""
+    return WRITERS[node.kind](node)
+
+
+def emit_lines(statements: Iterable[Statement]) -> list[str]:
+    """The lines of statements, nested ones indented by four spaces."""
+    return [line for item in statements for line in _statement(item)]
+
+
+def _statement(item: Statement) -> list[str]:
+    above = [f"# {comment}" if comment else "#" for comment in item.comments]
+    if isinstance(item, If):
+        return above + _choice(item, "if")
+    return [*above, f"{_bare(item.target)} {item.operator}= {_bare(item.value)}"]
+
+
+def _choice(item: If, keyword: str) -> list[str]:
+    lines = [f"{keyword} {emit(item.test)}:", *_indented(item.body)]
+    match item.orelse:
+        case (If(comments=()) as inner,):
+            return lines + _choice(inner, "elif")
+        case ():
+            return lines
+    return [*lines, "else:", *_indented(item.orelse)]
+
+
+def _indented(statements: tuple[Statement, ...]) -> list[str]:
+    return [f"    {line}" for line in emit_lines(statements)]
+
+
+def _bare(node: Node) -> str:
+    """An expression where a tuple needs no parentheses."""
+    return _elements(node) if node.kind == "tuple" and node.args else emit(node)
+
+
+def _precedence(node: Node) -> int:
+    if node.kind in ("binary", "boolean"):
+        return PRECEDENCE[node.label]
+    if node.kind == "unary":
+        return PRECEDENCE["not"] if node.label == "not" else UNARY
+    return {"conditional": CONDITIONAL, "compare": COMPARE}.get(node.kind, ATOM)
+
+
+def _within(node: Node, least: int) -> str:
+    """The expression, in parentheses where it binds less than its surroundings."""
+    text = emit(node)
+    return f"({text})" if _precedence(node) < least else text
+
+
+def _binary(node: Node) -> str:
+    left, right = node.args
+    strength = PRECEDENCE[node.label]
+    if node.label == "**":
+        return f"{_within(left, strength + 1)} ** {_within(right, UNARY)}"
+    return f"{_within(left, strength)} {node.label} {_within(right, strength + 1)}"
+
+
+def _unary(node: Node) -> str:
+    operand = _within(node.args[0], _precedence(node))
+    return f"not {operand}" if node.label == "not" else f"{node.label}{operand}"
+
+
+def _boolean(node: Node) -> str:
+    strength = PRECEDENCE[node.label]
+    return f" {node.label} ".join(_within(arg, strength + 1) for arg in node.args)
+
+
+def _compare(node: Node) -> str:
+    first, *rest = (_within(arg, COMPARE + 1) for arg in node.args)
+    pairs = zip(node.label.split(","), rest, strict=True)
+    return first + "".join(f" {operator} {value}" for operator, value in pairs)
+
+
+def _conditional(node: Node) -> str:
+    test, body, orelse = node.args
+    above = CONDITIONAL + 1
+    return f"{_within(body, above)} if {_within(test, above)} else {emit(orelse)}"
+
+
+def _call(node: Node) -> str:
+    callee, *args = node.args
+    split = len(args) - len(node.keywords)
+    named = [
+        f"**{_within(value, UNARY)}" if name == "**" else f"{name}={emit(value)}"
+        for name, value in zip(node.keywords, args[split:], strict=True)
+    ]
+    return f"{_value(callee)}({', '.join([*map(emit, args[:split]), *named])})"
+
+
+def _value(node: Node) -> str:
+    """What a call, an attribute or a subscript hangs on; a number needs parentheses there."""
+    text = _within(node, ATOM)
+    return f"({text})" if node.kind == "constant" and text[0].isdigit() else text
+
+
+def _subscript(node: Node) -> str:
+    value, index = node.args
+    return f"{_value(value)}[{_bare(index)}]"
+
+
+def _slice(node: Node) -> str:
+    lower, upper, step = (emit(arg) for arg in node.args)
+    return f"{lower}:{upper}:{step}" if step else f"{lower}:{upper}"
+
+
+def _elements(node: Node) -> str:
+    return ", ".join(map(emit, node.args)) + ("," if len(node.args) == 1 else "")
+
+
+WRITERS: dict[str, Callable[[Node], str]] = {
+    "name": lambda node: node.label,
+    "constant": lambda node: node.label,
+    "absent": lambda node: "",
+    "attribute": lambda node: f"{_value(node.args[0])}.{node.label}",
+    "call": _call,
+    "subscript": _subscript,
+    "slice": _slice,
+    "tuple": lambda node: f"({_elements(node)})",
+    "list": lambda node: f"[{', '.join(map(emit, node.args))}]",
+    "starred": lambda node: f"*{_within(node.args[0], PRECEDENCE['|'])}",
+    "unary": _unary,
+    "binary": _binary,
+    "compare": _compare,
+    "boolean": _boolean,
+    "conditional": _conditional,
+}

@@ -1,0 +1,245 @@
+"""One expression: `ast` -> `Node`.
+
+In: an `ast` expression. Out: its node; an absent optional operand of `+`, `-` or `*` is dropped by a conditional.
+Invariant: only what is listed here gets in; everything else is a problem at its place.
+"""
+
+import ast
+from typing import Protocol
+
+from scaffold.formula.graph import Graph, Node
+from scaffold.formula.text import WELL_KNOWN
+
+Guarded = frozenset[
+    str
+]  # optional names that are known to be there, or known to be None
+
+
+class Source(Protocol):
+    """The text that an expression stands in."""
+
+    graph: Graph
+
+    def resolve(self, node: ast.Name) -> None:
+        """Complain of a name that is not known at this point."""
+
+    def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
+        """Note a problem at a node."""
+
+    def spelled(self, item: ast.Constant) -> str:
+        """A literal as it stands in code."""
+
+
+BUILTINS = frozenset(
+    {"abs", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max"}
+    | {"min", "pow", "range", "round", "sum", "tuple"}
+)
+BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.MatMult: "@",
+    ast.Pow: "**",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+}
+UNARY: dict[type[ast.unaryop], str] = {
+    ast.USub: "-",
+    ast.UAdd: "+",
+    ast.Invert: "~",
+    ast.Not: "not",
+}
+COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+
+
+class ExpressionParser:
+    """Parses expressions of one formula into one graph."""
+
+    def __init__(self, source: Source, optional: frozenset[str]) -> None:
+        self.source, self.optional = source, optional
+        self.graph, self.fail = source.graph, source.fail
+
+    def parse(self, item: ast.expr, present: Guarded = frozenset()) -> Node:
+        """The node of an expression; `present` optionals have been tested around it."""
+        method = getattr(self, f"_{type(item).__name__}", None)
+        if method is None:
+            self.fail(item, f"{_kind(item)} is not allowed in a formula", _hint(item))
+            return self.graph.node("absent")
+        node: Node = method(item, present)
+        return node
+
+    def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
+        """The name of an optional that nothing around has tested, if the expression is just that."""
+        if isinstance(item, ast.Name) and item.id in self.optional - present:
+            return item.id
+        return None
+
+    def is_present(self, name: str) -> Node:
+        """The test `name is not None`."""
+        none = self.graph.constant("None")
+        return self.graph.node("compare", "is not", (self.graph.name(name), none))
+
+    def guards(self, test: ast.expr) -> tuple[Guarded, Guarded]:
+        """The optionals that a test settles: in the branch where it holds, and in the other."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            there, gone = self.guards(test.operand)
+            return gone, there
+        if isinstance(test, ast.BoolOp):
+            parts = [self.guards(value) for value in test.values]
+            if isinstance(test.op, ast.And):
+                return frozenset().union(*(there for there, _ in parts)), frozenset()
+            return frozenset(), frozenset().union(*(gone for _, gone in parts))
+        name = self._tested(test)
+        if name is None or not isinstance(test, ast.Compare):
+            return frozenset(), frozenset()
+        settled = frozenset({name})
+        return (
+            (settled, frozenset())
+            if isinstance(test.ops[0], ast.IsNot)
+            else (frozenset(), settled)
+        )
+
+    def _tested(self, test: ast.expr) -> str | None:
+        """The optional that `x is None` or `x is not None` is about."""
+        match test:
+            case ast.Compare(
+                ast.Name(name), [ast.Is() | ast.IsNot()], [ast.Constant(None)]
+            ):
+                return name if name in self.optional else None
+        return None
+
+    def _Name(self, item: ast.Name, present: Guarded) -> Node:
+        if item.id in self.optional - present:
+            hint = f"write: ... if {item.id} is not None else ..."
+            self.fail(item, f"'{item.id}' may be None here", hint)
+        if item.id not in WELL_KNOWN and item.id not in BUILTINS:
+            self.source.resolve(item)
+        return self.graph.name(item.id)
+
+    def _Constant(self, item: ast.Constant, present: Guarded) -> Node:
+        if isinstance(item.value, bytes):
+            self.fail(item, "bytes are not allowed in a formula")
+        if item.value is ...:
+            return self.graph.constant("...")
+        return self.graph.constant(self.source.spelled(item))
+
+    def _Attribute(self, item: ast.Attribute, present: Guarded) -> Node:
+        if item.attr.startswith("__"):
+            self.fail(
+                item, f"dunder attribute '{item.attr}' is not allowed in a formula"
+            )
+        return self.graph.node(
+            "attribute", item.attr, (self.parse(item.value, present),)
+        )
+
+    def _Call(self, item: ast.Call, present: Guarded) -> Node:
+        values = [item.func, *item.args, *(keyword.value for keyword in item.keywords)]
+        keywords = tuple(keyword.arg or "**" for keyword in item.keywords)
+        args = tuple(self.parse(value, present) for value in values)
+        return self.graph.node("call", "", args, keywords)
+
+    def _Subscript(self, item: ast.Subscript, present: Guarded) -> Node:
+        args = (self.parse(item.value, present), self.parse(item.slice, present))
+        return self.graph.node("subscript", "", args)
+
+    def _Slice(self, item: ast.Slice, present: Guarded) -> Node:
+        absent = self.graph.node("absent")
+        parts = (item.lower, item.upper, item.step)
+        args = tuple(self.parse(part, present) if part else absent for part in parts)
+        return self.graph.node("slice", "", args)
+
+    def _Tuple(self, item: ast.Tuple, present: Guarded) -> Node:
+        return self.graph.node("tuple", "", self._all(item.elts, present))
+
+    def _List(self, item: ast.List, present: Guarded) -> Node:
+        return self.graph.node("list", "", self._all(item.elts, present))
+
+    def _Starred(self, item: ast.Starred, present: Guarded) -> Node:
+        return self.graph.node("starred", "", (self.parse(item.value, present),))
+
+    def _UnaryOp(self, item: ast.UnaryOp, present: Guarded) -> Node:
+        return self.graph.node(
+            "unary", UNARY[type(item.op)], (self.parse(item.operand, present),)
+        )
+
+    def _BinOp(self, item: ast.BinOp, present: Guarded) -> Node:
+        operator = BINARY[type(item.op)]
+        left = self.absent_name(item.left, present)
+        right = self.absent_name(item.right, present)
+        if operator not in ("+", "-", "*") or left is None is right or (left and right):
+            args = (self.parse(item.left, present), self.parse(item.right, present))
+            return self.graph.node("binary", operator, args)
+        name = left or right or ""
+        there = present | {name}
+        args = (self.parse(item.left, there), self.parse(item.right, there))
+        both = self.graph.node("binary", operator, args)
+        alone = args[1] if left else args[0]
+        if left and operator == "-":
+            alone = self.graph.node("unary", "-", (alone,))
+        return self.graph.node("conditional", "", (self.is_present(name), both, alone))
+
+    def _BoolOp(self, item: ast.BoolOp, present: Guarded) -> Node:
+        args, settled = [], present
+        for value in item.values:
+            args.append(self.parse(value, settled))
+            there, gone = self.guards(value)
+            settled = settled | (there if isinstance(item.op, ast.And) else gone)
+        label = "and" if isinstance(item.op, ast.And) else "or"
+        return self.graph.node("boolean", label, tuple(args))
+
+    def _Compare(self, item: ast.Compare, present: Guarded) -> Node:
+        tested = self._tested(item)
+        known = present | {tested} if tested else present
+        args = tuple(
+            self.parse(value, known) for value in (item.left, *item.comparators)
+        )
+        label = ",".join(COMPARE[type(operator)] for operator in item.ops)
+        return self.graph.node("compare", label, args)
+
+    def _IfExp(self, item: ast.IfExp, present: Guarded) -> Node:
+        there, gone = self.guards(item.test)
+        test = self.parse(item.test, present)
+        body = self.parse(item.body, present | there)
+        orelse = self.parse(item.orelse, present | gone)
+        return self.graph.node("conditional", "", (test, body, orelse))
+
+    def _all(self, items: list[ast.expr], present: Guarded) -> tuple[Node, ...]:
+        return tuple(self.parse(item, present) for item in items)
+
+
+def _kind(item: ast.expr) -> str:
+    return {
+        "Lambda": "a lambda",
+        "ListComp": "a comprehension",
+        "GeneratorExp": "a comprehension",
+        "SetComp": "a comprehension",
+        "DictComp": "a comprehension",
+        "JoinedStr": "an f-string",
+        "NamedExpr": "an assignment expression",
+        "Dict": "a dict",
+        "Set": "a set",
+        "Await": "await",
+        "Yield": "yield",
+        "YieldFrom": "yield",
+    }.get(type(item).__name__, type(item).__name__)
+
+
+def _hint(item: ast.expr) -> str:
+    return "put it into a function of your own and use --import 'module:name'"

@@ -1,0 +1,120 @@
+"""The graph of a formula: hash-consed expression nodes under straight-line statements.
+
+In: nothing but what the parser asks for. Out: `Node`s, `Statement`s and a `Formula`, all immutable.
+Invariant: two equal expressions of one `Graph` are the same object, so `is` compares them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal[
+    "name",  # label: the identifier
+    "constant",  # label: the literal as the user spelled it
+    "attribute",  # label: the attribute; args: the value
+    "call",  # args: the callee, then positional, then keyword arguments
+    "subscript",  # args: the value, the index
+    "slice",  # args: lower, upper, step; an absent one is an `absent` node
+    "absent",
+    "tuple",
+    "list",
+    "starred",
+    "unary",  # label: "-", "+", "~" or "not"
+    "binary",  # label: the operator
+    "compare",  # label: the operators, separated by commas
+    "boolean",  # label: "and" or "or"
+    "conditional",  # args: the test, the value if true, the value if false
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One expression. Compare nodes of one graph with `is`."""
+
+    kind: Kind
+    label: str = ""
+    args: tuple["Node", ...] = ()
+    keywords: tuple[
+        str, ...
+    ] = ()  # of a call: the names of its last arguments; "**" unpacks
+
+    def walk(self) -> Iterator["Node"]:
+        """This node and all below it, parents first; a shared node comes once a use."""
+        yield self
+        for arg in self.args:
+            yield from arg.walk()
+
+    def names(self) -> frozenset[str]:
+        """The identifiers that this expression reads."""
+        return frozenset(node.label for node in self.walk() if node.kind == "name")
+
+
+class Graph:
+    """Makes nodes; an expression that was made before is returned as it was."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[object, ...], Node] = {}
+
+    def node(
+        self,
+        kind: Kind,
+        label: str = "",
+        args: tuple[Node, ...] = (),
+        keywords: tuple[str, ...] = (),
+    ) -> Node:
+        key = (kind, label, tuple(id(arg) for arg in args), keywords)
+        if key not in self._nodes:
+            self._nodes[key] = Node(kind, label, args, keywords)
+        return self._nodes[key]
+
+    def name(self, identifier: str) -> Node:
+        return self.node("name", identifier)
+
+    def constant(self, text: str) -> Node:
+        return self.node("constant", text)
+
+    def rewrite(self, node: Node, change: Callable[[Node], Node | None]) -> Node:
+        """The expression with every node that `change` answers for replaced, parents first."""
+        changed = change(node)
+        if changed is not None:
+            return changed
+        args = tuple(self.rewrite(arg, change) for arg in node.args)
+        return (
+            self.node(node.kind, node.label, args, node.keywords)
+            if args != node.args
+            else node
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """`target = value`, or `target op= value`; a target is a name, a tuple or a subscript."""
+
+    target: Node
+    value: Node
+    operator: str = ""
+    comments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """A choice that is fixed for a call: `bias is not None`, `reduction == "mean"`."""
+
+    test: Node
+    body: tuple["Statement", ...]
+    orelse: tuple["Statement", ...] = ()
+    comments: tuple[str, ...] = ()
+
+
+Statement = Assign | If
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """Straight-line maths: statements, then the values it returns (none for a whole backward)."""
+
+    statements: tuple[Statement, ...]
+    result: Node | None
+    text: str  # as the user wrote it, for documentation
+    comments: tuple[str, ...] = field(default=())  # those above the return
+    graph: Graph = field(default_factory=Graph, compare=False, repr=False)

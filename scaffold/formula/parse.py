@@ -1,0 +1,249 @@
+"""Formula text -> graph.
+
+In: `Text` (an expression, or statements that end in a `return`) and the `Scope` of its names. Out: a `Formula`.
+Invariant: the text is never evaluated; whatever is not straight-line maths is an error at its place.
+"""
+
+import ast
+from dataclasses import dataclass, replace
+
+from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.formula.comments import comments_above
+from scaffold.formula.expression import BINARY, ExpressionParser, Guarded
+from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
+from scaffold.formula.text import Text, parse_source
+
+RESERVED = frozenset(
+    {"torch", "F", "math", "nn", "ctx", "self", "cls", "Tensor", "Function"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The names a formula may read.
+
+    `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns.
+    """
+
+    names: frozenset[str]
+    optional: frozenset[str] = frozenset()
+    targets: frozenset[str] | None = None
+
+
+def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
+    """Parse a formula in its scope; every problem of the text is reported."""
+    return _Body(_dedent(text), scope, graph).formula()
+
+
+def assigned(formula: Formula) -> frozenset[str]:
+    """The names that the statements of a formula assign."""
+    return frozenset(name for item in formula.statements for name in written(item))
+
+
+def written(statement: Statement) -> frozenset[str]:
+    """The names that a statement assigns, in any of its branches."""
+    if isinstance(statement, If):
+        inner = (*statement.body, *statement.orelse)
+        return frozenset(name for item in inner for name in written(item))
+    return _bound(statement.target)
+
+
+def _bound(target: Node) -> frozenset[str]:
+    if target.kind == "subscript":
+        return _bound(target.args[0])
+    return target.names()
+
+
+def _dedent(text: Text) -> Text:
+    """Cut the common indentation of a multi-line value, and the blank lines above it."""
+    lines = text.value.split("\n")
+    blank = next((k for k, line in enumerate(lines) if line.strip()), 0)
+    if not blank and not lines[0].startswith((" ", "\t")):
+        return text
+    kept = lines[blank:]
+    indents = [len(line) - len(line.lstrip()) for line in kept if line.strip()]
+    cut = min(indents, default=0)
+    value = "\n".join(line[cut:] for line in kept)
+    return replace(
+        text, value=value, location=text.place(blank, cut), indent=text.indent + cut
+    )
+
+
+class _Body:
+    """Walks the statements of one text; collects problems rather than stopping at the first."""
+
+    def __init__(self, text: Text, scope: Scope, graph: Graph) -> None:
+        self.text, self.scope, self.graph = text, scope, graph
+        self.module = parse_source(text)
+        self.lines = text.value.split("\n")
+        self.problems: list[ScaffoldError] = []
+        self.locals: set[str] = set()
+        self.expressions = ExpressionParser(self, scope.optional)
+
+    def formula(self) -> Formula:
+        body = list(self.module.body)
+        if not body:
+            raise ScaffoldError("the formula is empty", self.text.location)
+        self.comments = comments_above(self.text.value, body)
+        result: Node | None = None
+        last = body[-1]
+        if isinstance(last, ast.Return) or (
+            isinstance(last, ast.Expr) and self.wants_result
+        ):
+            body.pop()
+            statements = self._block(body, frozenset())
+            result = self._result(last)
+        else:
+            statements = self._block(body, frozenset())
+            if self.wants_result and not self.problems:
+                self.fail(
+                    last, "the formula returns nothing", "end it with: return ..."
+                )
+        if self.scope.targets is not None:
+            self._check_targets(statements, result)
+        raise_all(self.problems)
+        above = self.comments.get(last.lineno, ()) if result else ()
+        return Formula(statements, result, self.text.value.strip(), above, self.graph)
+
+    @property
+    def wants_result(self) -> bool:
+        return self.scope.targets is None
+
+    def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
+        self.problems.append(ScaffoldError(message, self._place(node), hint))
+
+    def spelled(self, item: ast.Constant) -> str:
+        """A number as the user wrote it; any other literal as Python writes it."""
+        if (
+            isinstance(item.value, int | float | complex)
+            and item.lineno == item.end_lineno
+        ):
+            line = self.lines[item.lineno - 1].encode()
+            return line[item.col_offset : item.end_col_offset].decode()
+        return repr(item.value)
+
+    def _place(self, node: ast.AST) -> Location:
+        line = getattr(node, "lineno", 1) - 1
+        prefix = self.lines[line].encode()[: getattr(node, "col_offset", 0)]
+        return self.text.place(line, len(prefix.decode(errors="replace")))
+
+    def _result(self, last: ast.Return | ast.Expr) -> Node | None:
+        if last.value is None:
+            self.fail(last, "the formula returns nothing", "end it with: return ...")
+            return None
+        return self.expressions.parse(last.value)
+
+    def _block(self, body: list[ast.stmt], present: Guarded) -> tuple[Statement, ...]:
+        found = [self._statement(item, present) for item in body]
+        return tuple(item for item in found if item is not None)
+
+    def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
+        above = self.comments.get(item.lineno, ())
+        if isinstance(item, ast.Assign) and len(item.targets) == 1:
+            value = self.expressions.parse(item.value, present)
+            return Assign(self._target(item.targets[0]), value, "", above)
+        if isinstance(item, ast.AnnAssign) and item.value and item.simple:
+            value = self.expressions.parse(item.value, present)
+            return Assign(self._target(item.target), value, "", above)
+        if isinstance(item, ast.AugAssign):
+            return self._augmented(item, present, above)
+        if isinstance(item, ast.If):
+            return self._choice(item, present, above)
+        self._refuse(item)
+        return None
+
+    def _augmented(
+        self, item: ast.AugAssign, present: Guarded, above: tuple[str, ...]
+    ) -> Statement:
+        operator = BINARY[type(item.op)]
+        self.expressions.parse(item.target, present)  # it is read, so it must be known
+        target = self._target(item.target)
+        name = self.expressions.absent_name(item.value, present)
+        if name is None or operator not in ("+", "-", "*"):
+            return Assign(
+                target, self.expressions.parse(item.value, present), operator, above
+            )
+        given = Assign(target, self.graph.name(name), operator)
+        return If(self.expressions.is_present(name), (given,), (), above)
+
+    def _choice(
+        self, item: ast.If, present: Guarded, above: tuple[str, ...]
+    ) -> Statement:
+        test = self.expressions.parse(item.test, present)
+        there, gone = self.expressions.guards(item.test)
+        body = self._block(item.body, present | there)
+        orelse = self._block(item.orelse, present | gone)
+        return If(test, body, orelse, above)
+
+    def _refuse(self, item: ast.stmt) -> None:
+        if isinstance(item, ast.Return):
+            self.fail(
+                item,
+                "a return must be the last statement",
+                "assign a name in each branch",
+            )
+        elif isinstance(item, ast.Import | ast.ImportFrom):
+            self.fail(item, "no imports in a formula", "use --import 'module:name'")
+        elif isinstance(item, ast.Expr):
+            self.fail(item, "this statement assigns nothing", "write: name = ...")
+        elif isinstance(item, ast.For | ast.While | ast.With | ast.FunctionDef):
+            hint = "put it into a function of your own and use --import 'module:name'"
+            self.fail(item, "only assignments, if and a final return are allowed", hint)
+        else:
+            self.fail(item, "only assignments, if and a final return are allowed")
+
+    def _target(self, target: ast.expr) -> Node:
+        if isinstance(target, ast.Name):
+            if target.id in RESERVED or target.id.startswith("__"):
+                self.fail(target, f"'{target.id}' cannot be assigned")
+            self.locals.add(target.id)
+            return self.graph.name(target.id)
+        if isinstance(target, ast.Tuple | ast.List):
+            return self.graph.node(
+                "tuple", args=tuple(self._target(item) for item in target.elts)
+            )
+        if isinstance(target, ast.Starred):
+            return self.graph.node("starred", args=(self._target(target.value),))
+        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+            return self.expressions.parse(target)
+        self.fail(target, "only names, tuples of names and name[...] can be assigned")
+        return self.graph.node("absent")
+
+    def resolve(self, node: ast.Name) -> None:
+        known = self.scope.names | self.locals
+        if node.id in known:
+            return
+        targets = self.scope.targets or frozenset()
+        if node.id in targets:
+            self.fail(node, f"'{node.id}' is read before it is assigned")
+            return
+        hint = did_you_mean(node.id, known)
+        hint = hint or f"known here: {', '.join(sorted(known))}"
+        self.fail(node, f"unknown name '{node.id}'", hint)
+
+    def _check_targets(
+        self, statements: tuple[Statement, ...], result: Node | None
+    ) -> None:
+        targets = self.scope.targets or frozenset()
+        names = frozenset(name for item in statements for name in written(item))
+        for name in sorted(
+            name for name in names - targets if name.startswith("grad_")
+        ):
+            if did_you_mean(name, targets) and name not in self.scope.names:
+                self._unknown_target(name, targets)
+        if not names & targets:
+            listed = ", ".join(sorted(targets))
+            message = "the backward assigns no gradient"
+            self.problems.append(
+                ScaffoldError(message, self.text.location, f"assign: {listed}")
+            )
+
+    def _unknown_target(self, name: str, targets: frozenset[str]) -> None:
+        for node in ast.walk(self.module):
+            if isinstance(node, ast.Name) and node.id == name:
+                self.fail(
+                    node,
+                    f"'{name}' is no gradient of this op",
+                    did_you_mean(name, targets),
+                )
+                return
