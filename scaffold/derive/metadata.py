@@ -103,9 +103,15 @@ def _besides(node: Node) -> tuple[Node, ...]:
     return ()
 
 
+def kept_name(name: str, facet: str) -> str:
+    """The name on ctx: `x_shape`, `has_bias`, `tensors_count`."""
+    special = {"presence": f"has_{name}", "length": f"{name}_count"}
+    return special.get(facet, f"{name}_{facet}")
+
+
 def facet(graph: Graph, read: Read, name: str, node: Node) -> Node:
     """`ctx.x_shape`, or `ctx.tensors_shape[i]` for the element of a variadic input."""
-    kept = graph.node("attribute", f"{read.name}_{name}", (graph.name("ctx"),))
+    kept = graph.node("attribute", kept_name(read.name, name), (graph.name("ctx"),))
     return graph.node("subscript", "", (kept, _index(node))) if read.element else kept
 
 

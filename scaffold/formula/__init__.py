@@ -4,7 +4,17 @@ In: Python expressions and straight-line statements over torch. Out: `Formula`s,
 """
 
 from scaffold.formula.emit import emit, emit_lines
-from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
+from scaffold.formula.graph import (
+    Assign,
+    Formula,
+    Graph,
+    If,
+    Node,
+    Statement,
+    expressions,
+    renaming,
+    rewritten,
+)
 from scaffold.formula.parse import Scope, assigned, parse, written
 from scaffold.formula.text import FunctionText, Text, function_in
 
@@ -21,7 +31,10 @@ __all__ = [
     "assigned",
     "emit",
     "emit_lines",
+    "expressions",
     "function_in",
     "parse",
+    "renaming",
+    "rewritten",
     "written",
 ]

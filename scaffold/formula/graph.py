@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scaffold.errors import Location
+
 Kind = Literal[
     "name",  # label: the identifier
     "constant",  # label: the literal as the user spelled it
@@ -109,6 +111,44 @@ class If:
 Statement = Assign | If
 
 
+def rewritten(
+    graph: Graph,
+    statements: tuple[Statement, ...],
+    change: Callable[[Node], Node | None],
+) -> tuple[Statement, ...]:
+    """Statements with every expression rewritten as `Graph.rewrite` does, targets included."""
+
+    def one(item: Statement) -> Statement:
+        if isinstance(item, If):
+            body = rewritten(graph, item.body, change)
+            orelse = rewritten(graph, item.orelse, change)
+            return If(graph.rewrite(item.test, change), body, orelse, item.comments)
+        target = graph.rewrite(item.target, change)
+        return Assign(
+            target, graph.rewrite(item.value, change), item.operator, item.comments
+        )
+
+    return tuple(one(item) for item in statements)
+
+
+def renaming(graph: Graph, old: str, new: str) -> Callable[[Node], Node | None]:
+    """A change for `rewrite` that gives a name another identifier."""
+    named = graph.name(new)
+    return lambda node: named if node.kind == "name" and node.label == old else None
+
+
+def expressions(statement: Statement) -> Iterator[Node]:
+    """Every expression that a statement reads, those of its branches included."""
+    if isinstance(statement, If):
+        yield statement.test
+        for item in (*statement.body, *statement.orelse):
+            yield from expressions(item)
+        return
+    if statement.operator or statement.target.kind == "subscript":
+        yield statement.target
+    yield statement.value
+
+
 @dataclass(frozen=True, slots=True)
 class Formula:
     """Straight-line maths: statements, then the values it returns (none for a whole backward)."""
@@ -116,5 +156,6 @@ class Formula:
     statements: tuple[Statement, ...]
     result: Node | None
     text: str  # as the user wrote it, for documentation
+    location: Location  # where it begins
     comments: tuple[str, ...] = field(default=())  # those above the return
     graph: Graph = field(default_factory=Graph, compare=False, repr=False)

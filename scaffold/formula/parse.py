@@ -103,7 +103,14 @@ class _Body:
             self._check_targets(statements, result)
         raise_all(self.problems)
         above = self.comments.get(last.lineno, ()) if result else ()
-        return Formula(statements, result, self.text.value.strip(), above, self.graph)
+        return Formula(
+            statements,
+            result,
+            self.text.value.strip(),
+            self.text.location,
+            above,
+            self.graph,
+        )
 
     @property
     def wants_result(self) -> bool:

@@ -1,0 +1,126 @@
+"""The backward as one program: statements in order, each with the gradients that it serves.
+
+In: the user's gradient formulas or whole backward. Out: `Line`s. Invariant: run in order, the lines of one gradient
+compute it; a line serves a gradient exactly if leaving it out would change that gradient.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scaffold.derive.metadata import Read, reads
+from scaffold.formula import (
+    Assign,
+    Formula,
+    Graph,
+    If,
+    Statement,
+    assigned,
+    expressions,
+    renaming,
+    rewritten,
+    written,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A statement of the backward and the inputs whose gradients need it."""
+
+    statement: Statement
+    serves: frozenset[str]
+
+
+def read_names(statement: Statement) -> frozenset[str]:
+    """The names that a statement reads, in whatever way."""
+    return frozenset(
+        read.name for node in expressions(statement) for read in reads(node)
+    )
+
+
+def surely_written(statement: Statement) -> frozenset[str]:
+    """The names that a statement assigns whatever the tests in it say, and without reading them."""
+    if isinstance(statement, If):
+        body = _all_surely_written(statement.body)
+        return body & _all_surely_written(statement.orelse)
+    if statement.operator or statement.target.kind == "subscript":
+        return frozenset()
+    return written(statement)
+
+
+def _all_surely_written(statements: Iterable[Statement]) -> frozenset[str]:
+    return frozenset().union(*(surely_written(item) for item in statements))
+
+
+def needed_for(
+    statements: tuple[Statement, ...], names: Iterable[str]
+) -> frozenset[int]:
+    """The positions of the statements that compute `names` (liveness, from the last one back)."""
+    live, kept = set(names), set()
+    for position in reversed(range(len(statements))):
+        item = statements[position]
+        if written(item) & live:
+            kept.add(position)
+            live = (live - surely_written(item)) | read_names(item)
+    return frozenset(kept)
+
+
+def lines_of(
+    statements: tuple[Statement, ...], gradients: Iterable[str]
+) -> tuple[Line, ...]:
+    """Each statement with the inputs it serves; a statement that serves none is left out."""
+    needed = {name: needed_for(statements, [f"grad_{name}"]) for name in gradients}
+    lines = []
+    for position, item in enumerate(statements):
+        serves = frozenset(name for name, kept in needed.items() if position in kept)
+        if serves:
+            lines.append(Line(item, serves))
+    return tuple(lines)
+
+
+def free_reads(statements: tuple[Statement, ...]) -> tuple[tuple[Read, int], ...]:
+    """Reads of names that no statement before has surely assigned, with the statement's position."""
+    bound: frozenset[str] = frozenset()
+    found = []
+    for position, item in enumerate(statements):
+        found += [(read, position) for read in _free(item, bound)]
+        bound |= surely_written(item)
+    return tuple(found)
+
+
+def _free(statement: Statement, bound: frozenset[str]) -> list[Read]:
+    if not isinstance(statement, If):
+        return [
+            read
+            for node in expressions(statement)
+            for read in reads(node)
+            if read.name not in bound
+        ]
+    found = [read for read in reads(statement.test) if read.name not in bound]
+    for branch in (statement.body, statement.orelse):
+        inner = bound
+        for item in branch:
+            found += _free(item, inner)
+            inner |= surely_written(item)
+    return found
+
+
+def join(
+    graph: Graph, formulas: Iterable[tuple[str, Formula]], taken: frozenset[str]
+) -> tuple[Statement, ...]:
+    """The gradient formulas as one program; their locals are kept apart, equal lines are shared."""
+    program: list[Statement] = []
+    used: set[str] = set(taken)
+    for name, formula in formulas:
+        assert formula.result is not None
+        result = Assign(
+            graph.name(f"grad_{name}"), formula.result, "", formula.comments
+        )
+        body: tuple[Statement, ...] = (*formula.statements, result)
+        shared = {item for item in program if item in body}
+        for local in sorted(
+            assigned(formula) & used - {n for s in shared for n in written(s)}
+        ):
+            body = rewritten(graph, body, renaming(graph, local, f"{name}_{local}"))
+        program += [item for item in body if item not in shared]
+        used |= assigned(formula)
+    return tuple(program)

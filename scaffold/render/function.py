@@ -1,0 +1,220 @@
+"""The `autograd.Function` of an op, as lines for its template.
+
+In: an `OpSpec` and its `Derivation`. Out: a `FunctionView`. Invariant: every string is ready to stand in the file.
+"""
+
+from dataclasses import dataclass
+
+from scaffold.derive import Derivation, Kept, Saved
+from scaffold.formula import emit, emit_lines
+from scaffold.render.backward import backward_lines, backward_parameters
+from scaffold.render.needs import any_needed, serves_all
+from scaffold.render.typing import is_typed
+from scaffold.render.signature import parameters, result_type
+from scaffold.spec import OpSpec, TensorInput
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionView:
+    """What the template shows of the Function; every `_lines` is a body, not yet indented."""
+
+    name: str
+    vmap_rule: bool
+    combined: bool
+    once_differentiable: bool
+    forward_parameters: str
+    forward_type: str
+    forward_lines: tuple[str, ...]
+    context_output: str
+    context_lines: tuple[str, ...]
+    backward_parameters: str
+    backward_type: str
+    backward_lines: tuple[str, ...]
+
+
+def function_view(spec: OpSpec, derivation: Derivation) -> FunctionView:
+    """The Function as the template shows it."""
+    combined = spec.style == "combined"
+    body = backward_lines(spec, derivation)
+    typed = parameters(spec.inputs)
+    return FunctionView(
+        name=spec.function_name,
+        vmap_rule=derivation.transforms and not combined,
+        combined=combined,
+        once_differentiable=derivation.once_differentiable,
+        forward_parameters=f"ctx: Any, {typed}" if combined else typed,
+        forward_type=forward_type(spec, derivation),
+        forward_lines=tuple(_forward_lines(spec, derivation)),
+        context_output="output" if _returns_one(spec, derivation) else "outputs",
+        context_lines=tuple(_context_lines(spec, derivation)),
+        backward_parameters=backward_parameters(spec, derivation, body),
+        backward_type=_backward_type(spec),
+        backward_lines=tuple(body),
+    )
+
+
+def forward_type(spec: OpSpec, derivation: Derivation) -> str:
+    """What `forward` returns: the outputs, then intermediates that `setup_context` is to save."""
+    variadic = any(output.variadic for output in spec.outputs)
+    extra = len(derivation.intermediates) if spec.style == "setup-context" else 0
+    return result_type(len(spec.outputs) + extra, variadic)
+
+
+def _backward_type(spec: OpSpec) -> str:
+    if len(spec.inputs) == 1 and not getattr(spec.inputs[0], "variadic", False):
+        return "Tensor | None" if spec.differentiable else "None"
+    return "tuple[Tensor | None, ...]"
+
+
+def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
+    if derivation.forward is None:
+        return [f'raise NotImplementedError("{spec.name}: write forward")']
+    lines = emit_lines(derivation.forward)
+    comments = [f"# {comment}" for comment in derivation.comments]
+    values = [emit(result) for result in derivation.results]
+    if spec.style == "combined":
+        named = _named_results(spec, derivation)
+        lines += [
+            f"{new} = {old}"
+            for new, old in zip(named, values, strict=True)
+            if new != old
+        ]
+        lines += _setup(
+            spec, derivation, dict(zip(_output_names(spec), named, strict=True))
+        )
+        values = named
+    elif _untyped(spec, derivation):
+        lines.append(f"{spec.outputs[0].name}: Tensor = {values[0]}")
+        values = [spec.outputs[0].name]
+    extra = derivation.intermediates if spec.style == "setup-context" else ()
+    return [*lines, *comments, f"return {', '.join([*values, *extra])}"]
+
+
+def _untyped(spec: OpSpec, derivation: Derivation) -> bool:
+    """Whether a type checker cannot know that the sole result is a tensor."""
+    if not _returns_one(spec, derivation):
+        return False
+    return not is_typed(
+        derivation.results[0], frozenset(item.name for item in spec.tensors)
+    )
+
+
+def _output_names(spec: OpSpec) -> list[str]:
+    return [output.name for output in spec.outputs]
+
+
+def _named_results(spec: OpSpec, derivation: Derivation) -> list[str]:
+    """The results by name where the context must name them, else as they are."""
+    wanted = {item.origin for item in derivation.saved if item.source == "output"}
+    wanted |= {output.name for output in spec.outputs if not output.differentiable}
+    named = []
+    for output, result in zip(spec.outputs, derivation.results, strict=True):
+        untyped = len(spec.outputs) == 1 and _untyped(spec, derivation)
+        keep = result.kind == "name" or not (output.name in wanted or untyped)
+        named.append(emit(result) if keep else output.name)
+    return named
+
+
+def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
+    """The body of `setup_context`."""
+    if spec.style == "combined":
+        return []
+    one = _returns_one(spec, derivation)
+    names = {name: "output" if one else name for name in _output_names(spec)}
+    lines = _setup(spec, derivation, names)
+    if not lines:
+        return ['"""Backward needs nothing of the forward."""']
+    text = "\n".join(lines)
+    return [
+        *_unpacked_inputs(spec, text),
+        *_unpacked_outputs(spec, derivation, text),
+        *lines,
+    ]
+
+
+def _mentions(text: str, name: str) -> bool:
+    """Whether some lines of code read a name."""
+    words = "".join(
+        char if char.isalnum() or char in "_." else " " for char in text
+    ).split()
+    return any(word.split(".")[0] == name for word in words)
+
+
+def _unpacked_inputs(spec: OpSpec, text: str) -> list[str]:
+    read = {item.name for item in spec.inputs if _mentions(text, item.name)}
+    if not read:
+        return []
+    if len(spec.inputs) == 1 and getattr(spec.inputs[0], "variadic", False):
+        return [f"{spec.inputs[0].name} = inputs"]
+    targets = []
+    for item in spec.inputs:
+        star = "*" if isinstance(item, TensorInput) and item.variadic else ""
+        targets.append(star + (item.name if item.name in read else f"_{item.name}"))
+    return [
+        (
+            f"{', '.join(targets)} = inputs"
+            if len(targets) > 1
+            else f"({targets[0]},) = inputs"
+        )
+    ]
+
+
+def _returns_one(spec: OpSpec, derivation: Derivation) -> bool:
+    return (
+        len(spec.outputs) + len(derivation.intermediates) == 1
+        and not spec.outputs[0].variadic
+    )
+
+
+def _unpacked_outputs(spec: OpSpec, derivation: Derivation, text: str) -> list[str]:
+    names = [*_output_names(spec), *derivation.intermediates]
+    if _returns_one(spec, derivation) or not any(
+        _mentions(text, name) for name in names
+    ):
+        return []
+    last = "*" if spec.outputs[-1].variadic else ""
+    targets = [name if _mentions(text, name) else f"_{name}" for name in names]
+    return [f"{', '.join([*targets[:-1], last + targets[-1]])} = outputs"]
+
+
+def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> list[str]:
+    """Marks, flags, saved tensors and values on ctx."""
+    lines = [f"ctx.mark_dirty({', '.join(spec.dirty)})"] if spec.dirty else []
+    constant = [outputs[item.name] for item in spec.outputs if not item.differentiable]
+    if spec.style == "setup-context":
+        constant += derivation.intermediates
+    if constant and not any(item.variadic for item in spec.outputs):
+        lines.append(f"ctx.mark_non_differentiable({', '.join(constant)})")
+    if not spec.materialize_grads:
+        lines.append("ctx.set_materialize_grads(False)")
+    if derivation.saved:
+        saved = [_saved(spec, item, outputs) for item in derivation.saved]
+        lines.append(f"ctx.save_for_backward({', '.join(saved)})")
+    lines += [
+        f"ctx.{item.name} = {item.expression}" for item in _kept(derivation, outputs)
+    ]
+    return lines
+
+
+def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
+    """The tensor, only where a gradient that needs it is wanted."""
+    value = outputs[item.origin] if item.source == "output" else item.origin
+    variadic = {tensor.name for tensor in spec.tensors if tensor.variadic}
+    if serves_all(spec, item.serves):
+        return f"*{value}" if value in variadic else value
+    test = any_needed(spec, item.serves)
+    return (
+        f"*({value} if {test} else ())"
+        if value in variadic
+        else f"{value} if {test} else None"
+    )
+
+
+def _kept(derivation: Derivation, outputs: dict[str, str]) -> list[Kept]:
+    """What goes on ctx, with the metadata that zeros for a missing output gradient need."""
+    filled = [
+        Kept(f"{name}_{facet}", f"{outputs[name]}.{facet}")
+        for name in derivation.filled
+        for facet in ("shape", "dtype", "device")
+    ]
+    return [*derivation.kept, *filled]

@@ -1,0 +1,52 @@
+"""Where an op's files are and how they refer to each other.
+
+In: an op's name and the directories. Out: paths and import names. Invariant: every path is relative.
+"""
+
+import posixpath
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Directories:
+    """Where files go: relative paths with forward slashes."""
+
+    source: str = "."
+    tests: str = "."
+    package: str | None = None  # the dotted name of the source directory
+    importable: bool = False  # the package is installed or on the test runner's path
+    line_length: int = 88
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places of one op's files."""
+
+    module: str  # dotted import of the op's file: `linear`, `myops.linear`
+    op_path: str
+    test_path: str
+    line_length: int = 88
+    search_path: str | None = None  # where the tests find the op, relative to their own directory
+
+
+def layout(name: str, directories: Directories) -> Layout:
+    """The files of an op: `NAME.py` and `test_NAME.py`."""
+    package = directories.package
+    return Layout(
+        module=f"{package}.{name}" if package else name,
+        op_path=posixpath.normpath(f"{directories.source}/{name}.py"),
+        test_path=posixpath.normpath(f"{directories.tests}/test_{name}.py"),
+        line_length=directories.line_length,
+        search_path=_search_path(directories),
+    )
+
+
+def _search_path(directories: Directories) -> str | None:
+    """The directory that the import starts from, unless the test runner finds it by itself."""
+    if directories.importable:
+        return None
+    if posixpath.normpath(directories.source) == posixpath.normpath(directories.tests):
+        return None
+    levels = len(directories.package.split(".")) if directories.package else 0
+    start = posixpath.normpath(posixpath.join(directories.source, *[".."] * levels))
+    return posixpath.relpath(start, directories.tests)

@@ -1,0 +1,231 @@
+"""The `nn.Module` around an op, as lines for its template.
+
+In: an `OpSpec` with a module. Out: a `ModuleView`. Invariant: parameters, buffers and attributes are the module's, every
+other input is an argument of its `forward`.
+"""
+
+import textwrap
+from dataclasses import dataclass
+
+from scaffold.formula import Formula, Node, emit, emit_lines, rewritten
+from scaffold.render.docstring import quoted
+from scaffold.render.parameters import (
+    Dims,
+    buffer_lines,
+    dims_of,
+    parameter_lines,
+    reset_lines,
+    size_arguments,
+)
+from scaffold.render.signature import (
+    annotation,
+    parameter,
+    parameters_with_defaults,
+    starred,
+    wrapper_type,
+)
+from scaffold.spec import Attribute, Input, ModuleSpec, OpSpec
+
+FACTORY = [
+    "device: torch.device | str | None = None",
+    "dtype: torch.dtype | None = None",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleView:
+    """What the template shows of the module; every `_lines` is a body, not yet indented."""
+
+    name: str
+    docstring_lines: tuple[str, ...]
+    field_lines: tuple[str, ...]
+    init_parameters: str
+    init_lines: tuple[str, ...]
+    reset_lines: tuple[str, ...]
+    forward_parameters: str
+    forward_type: str
+    forward_lines: tuple[str, ...]
+    repr_lines: tuple[str, ...]
+
+
+def module_view(spec: OpSpec, module: ModuleSpec) -> ModuleView:
+    """The module as the template shows it."""
+    dims = {name: dims_of(spec, name) for name in (*module.parameters, *module.buffers)}
+    arguments = init_arguments(spec, module)
+    return ModuleView(
+        name=spec.class_name,
+        docstring_lines=tuple(_docstring(spec, module)),
+        field_lines=tuple(_fields(spec, module)),
+        init_parameters=", ".join(arguments),
+        init_lines=tuple(_init_lines(spec, module, dims)) if arguments else (),
+        reset_lines=tuple(reset_lines(spec, module)),
+        forward_parameters=parameters_with_defaults(_call_inputs(spec, module)),
+        forward_type=wrapper_type(spec),
+        forward_lines=tuple(_forward_lines(spec, module)),
+        repr_lines=tuple(_repr_lines(spec, module)),
+    )
+
+
+def init_arguments(spec: OpSpec, module: ModuleSpec) -> list[str]:
+    """The constructor: sizes, attributes, a switch for each optional parameter, device and dtype."""
+    attributes = (*spec.attributes, *module.attributes)
+    arguments = [f"{name}: {kind}" for name, kind in size_arguments(spec, module)]
+    arguments += [parameter(item) for item in attributes if item.default is None]
+    arguments += [f"{name}: bool = True" for name in _switches(spec, module)]
+    arguments += [
+        f"{parameter(item)} = {item.default}" for item in attributes if item.default
+    ]
+    return (
+        [*arguments, "*", *FACTORY]
+        if module.parameters or module.buffers
+        else arguments
+    )
+
+
+def _switches(spec: OpSpec, module: ModuleSpec) -> list[str]:
+    optional = {item.name for item in spec.tensors if item.optional}
+    return [name for name in module.parameters if name in optional]
+
+
+def _call_inputs(spec: OpSpec, module: ModuleSpec) -> list[Input]:
+    """The inputs that the module does not own."""
+    owned = {*module.parameters, *module.buffers}
+    return [item for item in spec.tensors if item.name not in owned]
+
+
+def _docstring(spec: OpSpec, module: ModuleSpec) -> list[str]:
+    names = [f"``{name}``" for name in (*module.parameters, *module.buffers)]
+    owns = f" that owns {_and(names)}" if names else ""
+    lines = textwrap.wrap(f":func:`{spec.name}` as a module{owns}.", 84)
+    if module.updates:
+        buffers = _and([f"``{name}``" for name, _ in module.updates])
+        lines += [
+            "",
+            f"In training, a call updates {buffers} after it has computed its result.",
+        ]
+    return quoted(lines)
+
+
+def _and(words: list[str]) -> str:
+    return (
+        " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+    )
+
+
+def _fields(spec: OpSpec, module: ModuleSpec) -> list[str]:
+    """Types of what `register_parameter` and `register_buffer` hide from a type checker."""
+    lines = [f"{name}: nn.Parameter | None" for name in _switches(spec, module)]
+    return lines + [f"{name}: Tensor" for name in module.buffers]
+
+
+def _init_lines(spec: OpSpec, module: ModuleSpec, dims: dict[str, Dims]) -> list[str]:
+    lines = ["super().__init__()"]
+    lines += [
+        f"self.{name} = {name}"
+        for name, kind in size_arguments(spec, module)
+        if kind == "int"
+    ]
+    lines += [
+        f"self.{item.name} = {item.name}"
+        for item in (*spec.attributes, *module.attributes)
+    ]
+    optional = _switches(spec, module)
+    for name in module.parameters:
+        lines += parameter_lines(name, dims[name], name in optional)
+    for name in module.buffers:
+        lines += buffer_lines(name, dims[name])
+    return [*lines, "self.reset_parameters()"] if reset_lines(spec, module) else lines
+
+
+def _forward_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
+    updated = {name for name, _ in module.updates}
+    owned = {
+        *module.parameters,
+        *module.buffers,
+        *(item.name for item in spec.attributes),
+    }
+    values = [
+        (
+            f"self.{item.name}.clone()"
+            if item.name in updated
+            else f"self.{item.name}" if item.name in owned else starred(item)
+        )
+        for item in spec.inputs
+    ]
+    call = f"{spec.name}({', '.join(values)})"
+    if not module.updates:
+        return [f"return {call}"]
+    update = [
+        line
+        for name, formula in module.updates
+        for line in _update(spec, module, name, formula)
+    ]
+    held = [
+        "if self.training:",
+        "    with torch.no_grad():",
+        *(f"        {line}" for line in update),
+    ]
+    return [f"output = {call}", *held, "return output"]
+
+
+def _update(spec: OpSpec, module: ModuleSpec, name: str, formula: Formula) -> list[str]:
+
+    assert formula.result is not None
+    graph = formula.graph
+    items = (*spec.attributes, *module.attributes)
+    owned = {*module.parameters, *module.buffers, *(item.name for item in items)}
+
+    def of_self(node: Node) -> Node | None:
+        if node.kind == "name" and node.label in owned:
+            return graph.node("attribute", node.label, (graph.name("self"),))
+        return None
+
+    lines = emit_lines(rewritten(graph, formula.statements, of_self))
+    return [
+        *lines,
+        f"self.{name}.copy_({emit(graph.rewrite(formula.result, of_self))})",
+    ]
+
+
+def _repr_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
+    """The constructor's arguments as `print` shows them, in f-strings short enough for a line."""
+    parts = []
+    for name, kind in size_arguments(spec, module):
+        parameter_name = name.removesuffix("_shape")
+        shape = f"tuple(self.{parameter_name}.shape)"
+        parts.append(
+            f"{name}={{self.{name}}}" if kind == "int" else f"{name}={{{shape}}}"
+        )
+    attributes = [
+        item for item in (*spec.attributes, *module.attributes) if shows(item)
+    ]
+    parts += [
+        f"{item.name}={{self.{item.name}}}"
+        for item in attributes
+        if item.default is None
+    ]
+    parts += [f"{name}={{self.{name} is not None}}" for name in _switches(spec, module)]
+    parts += [
+        f"{item.name}={{self.{item.name}}}" for item in attributes if item.default
+    ]
+    return _joined(parts)
+
+
+def shows(item: Attribute) -> bool:
+    """Whether an attribute is worth printing: a value, not an object."""
+    return annotation(item) != "Any" and item.imported is None
+
+
+def _joined(parts: list[str]) -> list[str]:
+    if not parts:
+        return []
+    rows = [parts[0]]
+    for part in parts[1:]:
+        if len(rows[-1]) + len(part) < 70:
+            rows[-1] += f", {part}"
+        else:
+            rows[-1] += ", "
+            rows.append(part)
+    if len(rows) == 1:
+        return [f'return f"{rows[0]}"']
+    return ["return (", *(f'    f"{row}"' for row in rows), ")"]

@@ -1,0 +1,94 @@
+"""The op's own file: Function, wrapper and module.
+
+In: an `OpSpec` and its `Derivation`. Out: the text of `NAME.py`, formatted. Invariant: the same bytes every time.
+"""
+
+from dataclasses import dataclass, replace
+
+from scaffold.derive import Derivation
+from scaffold.render.docstring import quoted, wrapper_docstring
+from scaffold.render.environment import format_source, render_template
+from scaffold.render.function import FunctionView, forward_type, function_view
+from scaffold.render.imports import import_block
+from scaffold.render.layout import Layout
+from scaffold.render.module import ModuleView, module_view
+from scaffold.render.signature import arguments, parameters_with_defaults, wrapper_type
+from scaffold.spec import Import, OpSpec
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperView:
+    """The functional form."""
+
+    name: str
+    parameters: str
+    returns: str
+    docstring_lines: tuple[str, ...]
+    body_lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpView:
+    """What the template of an op's file shows."""
+
+    docstring_lines: tuple[str, ...]
+    imports: str
+    type_imports: str  # for annotations only
+    function: FunctionView
+    wrapper: WrapperView
+    module: ModuleView | None
+
+
+def op_file(spec: OpSpec, derivation: Derivation, layout: Layout) -> str:
+    """The text of the op's file."""
+    view = op_view(spec, derivation)
+    code = render_template("op.py.jinja", view)
+    complete = replace(view, imports=import_block(code, spec.imports))
+    return format_source(render_template("op.py.jinja", complete), layout.line_length)
+
+
+def op_view(spec: OpSpec, derivation: Derivation) -> OpView:
+    """The view, but for the imports, which follow from the code that it makes."""
+    return OpView(
+        docstring_lines=tuple(quoted([_title(spec)])),
+        imports="",
+        type_imports=_type_imports(spec),
+        function=function_view(spec, derivation),
+        wrapper=wrapper_view(spec, derivation),
+        module=module_view(spec, spec.module) if spec.module is not None else None,
+    )
+
+
+def _title(spec: OpSpec) -> str:
+    return f"The custom operator {spec.name}."
+
+
+def _type_imports(spec: OpSpec) -> str:
+    wanted = tuple(Import(*item.imported) for item in spec.attributes if item.imported)
+    code = "\n".join(item.binding for item in wanted)
+    return import_block(code, wanted, known=())
+
+
+def wrapper_view(spec: OpSpec, derivation: Derivation) -> WrapperView:
+    """The functional form: defaults, and only the outputs that the user declared."""
+    returns = wrapper_type(spec)
+    dropped = len(derivation.intermediates) if spec.style == "setup-context" else 0
+    whole = forward_type(spec, derivation) if dropped else returns
+    call = f"apply({arguments(spec.inputs)})"
+    body = [f"apply: Callable[..., {whole}] = {spec.function_name}.apply"]
+    if dropped:
+        names = [output.name for output in spec.outputs]
+        extra = [f"_{name}" for name in derivation.intermediates]
+        body += [
+            f"{', '.join([*names, *extra])} = {call}",
+            f"return {', '.join(names)}",
+        ]
+    else:
+        body.append(f"return {call}")
+    return WrapperView(
+        name=spec.name,
+        parameters=parameters_with_defaults(spec.inputs),
+        returns=returns,
+        docstring_lines=tuple(wrapper_docstring(spec, derivation)),
+        body_lines=tuple(body),
+    )

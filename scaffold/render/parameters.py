@@ -1,0 +1,137 @@
+"""Parameters and buffers of a module: their sizes, how they are made and how they start.
+
+In: an `OpSpec` and its module. Out: lines of the constructor and of `reset_parameters`.
+Invariant: a named dimension is one integer argument; a parameter of unknown shape brings its own.
+"""
+
+from collections.abc import Sequence
+
+from scaffold.spec import Dim, Init, ModuleSpec, OpSpec
+
+Dims = tuple[Dim, ...] | None  # None: given to the constructor as a whole
+FACTORY = "device=device, dtype=dtype"
+BIASES = ("bias", "beta")
+KAIMING = Init("", "kaiming_uniform", "a=5**0.5")  # as nn.Linear and nn.Conv2d start
+
+
+def dims_of(spec: OpSpec, name: str) -> Dims:
+    """The shape of a parameter, None where it is not fixed by names and numbers."""
+    dims = spec.dims(name)
+    return None if dims is None or "..." in dims else dims
+
+
+def size_arguments(spec: OpSpec, module: ModuleSpec) -> list[tuple[str, str]]:
+    """The sizes that the constructor takes, with their types, in order of first appearance."""
+    owned = (*module.parameters, *module.buffers)
+    used = {
+        dim
+        for name in owned
+        for dim in dims_of(spec, name) or ()
+        if isinstance(dim, str)
+    }
+    found: dict[str, str] = {}
+    for item in spec.tensors:
+        for dim in spec.dims(item.name) or ():
+            if dim in used:
+                found[str(dim)] = "int"
+    for name in owned:
+        if dims_of(spec, name) is None:
+            found[f"{name}_shape"] = "Sequence[int]"
+    return list(found.items())
+
+
+def _empty(name: str, dims: Dims, maker: str) -> str:
+    if dims is None:
+        size = f"*{name}_shape"
+    else:
+        size = ", ".join(str(dim) for dim in dims) or "()"
+    return f"torch.{maker}({size}, {FACTORY})"
+
+
+def parameter_lines(name: str, dims: Dims, optional: bool) -> list[str]:
+    """Make a parameter; an optional one under its switch."""
+    made = f"self.{name} = nn.Parameter({_empty(name, dims, 'empty')})"
+    if not optional:
+        return [made]
+    return [
+        f"if {name}:",
+        f"    {made}",
+        "else:",
+        f'    self.register_parameter("{name}", None)',
+    ]
+
+
+def buffer_lines(name: str, dims: Dims) -> list[str]:
+    """Make a buffer of zeros."""
+    return [f'self.register_buffer("{name}", {_empty(name, dims, "zeros")})']
+
+
+def reset_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
+    """The body of `reset_parameters`."""
+    stated = {item.parameter: item for item in module.inits}
+    optional = {item.name for item in spec.tensors if item.optional}
+    lines = []
+    for name in module.parameters:
+        start = _start(
+            spec, module, name, stated.get(name) or _usual(spec, module, name)
+        )
+        if name in optional:
+            lines += [
+                f"if self.{name} is not None:",
+                *(f"    {line}" for line in start),
+            ]
+        else:
+            lines += start
+    buffers = [stated[name] for name in module.buffers if name in stated]
+    return lines + [
+        line for item in buffers for line in _start(spec, module, item.parameter, item)
+    ]
+
+
+def _usual(spec: OpSpec, module: ModuleSpec, name: str) -> Init:
+    """How a parameter starts that the user said nothing about."""
+    dims = dims_of(spec, name)
+    if name in BIASES:
+        matrix = _matrix(spec, module)
+        return Init(name, "fan_in_uniform" if matrix and name == "bias" else "zeros")
+    if dims is None:
+        return Init(name, "normal")
+    return KAIMING if len(dims) > 1 else Init(name, "ones")
+
+
+def _matrix(spec: OpSpec, module: ModuleSpec) -> str | None:
+    """The parameter whose fan-in bounds the bias: the first with two dimensions or more."""
+    for name in module.parameters:
+        if len(dims_of(spec, name) or ()) > 1:
+            return name
+    return None
+
+
+def _start(spec: OpSpec, module: ModuleSpec, name: str, init: Init) -> list[str]:
+    if init.function == "fan_in_uniform":
+        fan_in = _fan_in(spec, module, name)
+        bound = f"bound = 1 / math.sqrt({fan_in}) if {fan_in} > 0 else 0.0"
+        return [bound, f"nn.init.uniform_(self.{name}, -bound, bound)"]
+    arguments = f", {init.arguments}" if init.arguments else ""
+    return [f"nn.init.{init.function}_(self.{name}{arguments})"]
+
+
+def _fan_in(spec: OpSpec, module: ModuleSpec, name: str) -> str:
+    """The number of inputs of one output, as torch.nn.init counts: what the weight shares with the data."""
+    matrix = _matrix(spec, module) or name
+    dims: Sequence[Dim] = dims_of(spec, matrix) or ()
+    owned = {*module.parameters, *module.buffers}
+    data = {
+        dim
+        for item in spec.tensors
+        if item.name not in owned
+        for dim in spec.dims(item.name) or ()
+    }
+    shared = [dim for dim in dims if dim in data and isinstance(dim, str)] or list(
+        dims[1:]
+    )
+    if not shared:
+        return f"self.{matrix}.numel()"
+    return " * ".join(
+        f"self.{dim}" if isinstance(dim, str) else str(dim) for dim in shared
+    )

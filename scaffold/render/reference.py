@@ -1,0 +1,24 @@
+"""The reference that generated tests compare with: the forward in plain PyTorch.
+
+In: an `OpSpec` and its `Derivation`. Out: the body of a function of the op's inputs, or None.
+Invariant: autograd can differentiate it, so nothing that leaves PyTorch is a reference.
+"""
+
+from scaffold.derive import Derivation, write_forward
+from scaffold.formula import emit, emit_lines
+from scaffold.spec import OpSpec
+
+
+def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | None:
+    """Statements and a return; for a surrogate, those of the function whose derivative it takes."""
+    if spec.surrogate is not None:
+        stated = spec.surrogate.forward
+        forward = write_forward(spec, stated) if stated else None
+    else:
+        forward = write_forward(spec, spec.forward) if spec.forward else None
+        if derivation.opaque:
+            return None
+    if forward is None:
+        return None
+    returned = ", ".join(emit(result) for result in forward.results)
+    return (*emit_lines(forward.statements), f"return {returned}")

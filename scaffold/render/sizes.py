@@ -1,0 +1,132 @@
+"""Sizes of the named dims in the generated test.
+
+In: an `OpSpec`. Out: a size for each name, and whether other sizes would do as well.
+Invariant: the sizes satisfy `require`; they are distinct where it lets them be.
+"""
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from scaffold.errors import ScaffoldError
+from scaffold.formula import Formula, Node, emit
+from scaffold.spec.model import Dim, OpSpec
+
+CANDIDATES = (*range(2, 33), 64, 128, 1)
+ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+}
+COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class UndecidedError(Exception):
+    """A condition that reads something other than sizes, or that has no value."""
+
+
+def dim_names(spec: OpSpec) -> tuple[str, ...]:
+    """The named dims in order of first appearance over the inputs."""
+    dims = (dim for item in spec.tensors for dim in input_dims(spec, item.name))
+    return tuple(dict.fromkeys(d for d in dims if isinstance(d, str) and d != "..."))
+
+
+def input_dims(spec: OpSpec, name: str) -> tuple[Dim, ...]:
+    """The dims that an input is made from, the bound of its indices last."""
+    bound = {item.name: item.bound for item in spec.tensors}[name]
+    return (spec.dims(name) or ()) + (() if bound is None else (bound,))
+
+
+def fixed_sizes(spec: OpSpec) -> dict[str, int]:
+    """The integer attributes with a default, which conditions and dims may name."""
+    defaults = {item.name: item.default or "" for item in spec.attributes}
+    return {name: int(text) for name, text in defaults.items() if text.isdecimal()}
+
+
+def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
+    """A size for each named dim: from `first` upwards, distinct where `require` allows."""
+    fixed = fixed_sizes(spec)
+    names = [name for name in dim_names(spec) if name not in fixed]
+    bound = [name for name in names if _is_constrained(spec, name)]
+    sizes = _search(fixed, bound, spec.require, first)
+    if sizes is None:
+        conditions = ", ".join(
+            emit(item.result) for item in spec.require if item.result
+        )
+        raise ScaffoldError(
+            f"no sizes up to {max(CANDIDATES)} satisfy: {conditions}",
+            hint="give the test its inputs: samples = '@file.py:function'",
+        )
+    for name in names:
+        free = (size for size in range(first, 128) if size not in sizes.values())
+        sizes.setdefault(name, next(free))
+    return {name: sizes[name] for name in dim_names(spec)}
+
+
+def allows(spec: OpSpec, sizes: Mapping[str, int]) -> bool:
+    """Whether these sizes satisfy every condition that they decide."""
+    return _satisfied(spec.require, fixed_sizes(spec) | dict(sizes))
+
+
+def _is_constrained(spec: OpSpec, name: str) -> bool:
+    results = (item.result for item in spec.require)
+    return any(name in result.names() for result in results if result)
+
+
+def _search(
+    sizes: dict[str, int], names: list[str], conditions: Iterable[Formula], first: int
+) -> dict[str, int] | None:
+    if not _satisfied(conditions, sizes):
+        return None
+    if not names:
+        return dict(sizes)
+    taken = set(sizes.values())
+    for size in sorted(CANDIDATES, key=lambda size: (size < first, size in taken)):
+        found = _search(sizes | {names[0]: size}, names[1:], conditions, first)
+        if found is not None:
+            return found
+    return None
+
+
+def _satisfied(conditions: Iterable[Formula], sizes: Mapping[str, int]) -> bool:
+    """Whether no condition is false; one that these sizes do not decide is not."""
+    for condition in conditions:
+        try:
+            if condition.result is not None and not _evaluate(condition.result, sizes):
+                return False
+        except UndecidedError:
+            continue
+        except ArithmeticError:
+            return False
+    return True
+
+
+def _evaluate(node: Node, sizes: Mapping[str, int]) -> Any:
+    values = (_evaluate(arg, sizes) for arg in node.args)
+    match node.kind:
+        case "name" if node.label in sizes:
+            return sizes[node.label]
+        case "constant" if node.label.isdecimal():
+            return int(node.label)
+        case "unary" if node.label in ("-", "not"):
+            return -next(values) if node.label == "-" else not next(values)
+        case "binary" if node.label in ARITHMETIC:
+            return ARITHMETIC[node.label](*values)
+        case "boolean":
+            return all(values) if node.label == "and" else any(values)
+        case "compare" if set(node.label.split(",")) <= set(COMPARISONS):
+            labels, operands = node.label.split(","), list(values)
+            pairs = zip(labels, operands, operands[1:], strict=False)
+            return all(COMPARISONS[label](left, right) for label, left, right in pairs)
+    raise UndecidedError(node.kind)

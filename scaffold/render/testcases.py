@@ -1,0 +1,170 @@
+"""How the generated test makes its inputs, and with which sizes.
+
+In: an `OpSpec`. Out: `Making`, the parameters and the body of `make` and the arguments of its cases.
+Invariant: the defaults of `make` satisfy `require`, and so does every case.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from scaffold.render.testvalues import attribute_value, choices, tensor_expression
+from scaffold.render.sizes import allows, choose_sizes, input_dims
+from scaffold.spec.model import Attribute, OpSpec, TensorInput
+
+VARIADIC = 3  # tensors of a variadic input
+CROSSED = 3  # optionals up to which every combination is a case
+RESERVED = frozenset(  # names that `make` has a use for
+    {"absent", "batch", "count", "index", "inputs", "layout"}
+    | {"name", "needs", "sample", "seed", "shape", "value"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """The pieces of `make`, and of the cases that call it."""
+
+    parameters: tuple[str, ...]  # sizes and choices, with defaults
+    items: tuple[str, ...]  # of the dict of inputs: `"input": torch.randn(...)`
+    names: tuple[str, ...]  # of the tensors with a gradient, as the dict has them
+    cases: tuple[str, ...]  # items of the dict of cases
+    empty: tuple[str, ...]  # those with a size of 0
+    sizes: dict[str, int]  # of the named dims
+    shape: tuple[int, ...]  # of the tensors whose shape is not known
+
+
+def plan_making(spec: OpSpec) -> Making:
+    """Everything that depends on shapes, dtypes and domains."""
+    leading = any("..." in input_dims(spec, item.name) for item in spec.tensors)
+    sizes = choose_sizes(spec, first=3 if leading else 2)
+    batch = 2, next(size for size in range(3, 99) if size not in sizes.values())
+    parameters = _parameters(spec, sizes, batch)
+    return Making(
+        parameters=tuple(
+            f"{name}: {kind} = {value}" for name, kind, value in parameters
+        ),
+        items=tuple(item for item in _items(spec)),
+        names=differentiable_names(spec),
+        cases=tuple(f'"{name}": {{{text}}}' for name, text in _cases(spec, batch)),
+        empty=tuple(
+            f'"{name}": {{{text}}}' for name, text in _empty_cases(spec, sizes)
+        ),
+        sizes=sizes,
+        shape=(2, 3),
+    )
+
+
+def differentiable_names(spec: OpSpec) -> tuple[str, ...]:
+    """The names under which the tests know the tensors with a gradient."""
+    listed = spec.differentiable or tuple(t for t in spec.tensors if t.differentiable)
+    return tuple(name for item in listed for name in element_names(item))
+
+
+def element_names(item: TensorInput) -> tuple[str, ...]:
+    """`tensors[0]`, `tensors[1]`, ... for a variadic input."""
+    if not item.variadic:
+        return (item.name,)
+    return tuple(f"{item.name}[{position}]" for position in range(VARIADIC))
+
+
+def size_name(name: str) -> str:
+    """The parameter of `make` for a dim or a choice."""
+    return f"{name}_size" if name in RESERVED else name
+
+
+def _parameters(
+    spec: OpSpec, sizes: dict[str, int], batch: tuple[int, ...]
+) -> list[tuple[str, str, str]]:
+    dims = [input_dims(spec, item.name) for item in spec.tensors]
+    listed = []
+    if any("..." in each for each in dims):
+        listed.append(("batch", "tuple[int, ...]", f"({batch[0]},)"))
+    if _shared_shape(spec):
+        listed.append(("shape", "tuple[int, ...]", "(2, 3)"))
+    listed += [(size_name(name), "int", str(size)) for name, size in sizes.items()]
+    if any(item.variadic for item in spec.tensors):
+        listed.append(("count", "int", str(VARIADIC)))
+    chosen = [item for item in spec.attributes if choices(item)]
+    values = [(size_name(item.name), attribute_value(spec, item)) for item in chosen]
+    return listed + [(name, _kind(value), value) for name, value in values]
+
+
+def _kind(literal: str) -> str:
+    """The type of one value of a `Literal[...]`."""
+    if literal in ("True", "False"):
+        return "bool"
+    return "int" if literal.lstrip("-").isdecimal() else "str"
+
+
+def _shared_shape(spec: OpSpec) -> bool:
+    return any(spec.dims(item.name) is None for item in spec.tensors)
+
+
+def _items(spec: OpSpec) -> Iterator[str]:
+    for item in spec.inputs:
+        if isinstance(item, Attribute):
+            yield f'"{item.name}": {_attribute(spec, item)}'
+        elif item.variadic:
+            key = f'f"{item.name}[{{index}}]"'
+            yield f"**{{{key}: {_tensor(spec, item)} for index in range(count)}}"
+        else:
+            yield f'"{item.name}": {_tensor(spec, item)}'
+
+
+def _attribute(spec: OpSpec, item: Attribute) -> str:
+    """A value; a choice and a size that dims name are parameters of `make`."""
+    named = any(item.name in input_dims(spec, tensor.name) for tensor in spec.tensors)
+    return (
+        size_name(item.name) if named or choices(item) else attribute_value(spec, item)
+    )
+
+
+def _tensor(spec: OpSpec, item: TensorInput) -> str:
+    dims = spec.dims(item.name)
+    sizes = ("*shape",) if dims is None else tuple(_size(dim) for dim in dims)
+    return tensor_expression(
+        item, sizes, _size(2 if item.bound is None else item.bound)
+    )
+
+
+def _size(dim: str | int) -> str:
+    if isinstance(dim, int):
+        return str(dim)
+    return "*batch" if dim == "..." else size_name(dim)
+
+
+def _cases(spec: OpSpec, batch: tuple[int, int]) -> Iterator[tuple[str, str]]:
+    yield "base", ""
+    for absent in absences(spec):
+        listed = ", ".join(f'"{name}"' for name in absent)
+        yield f"without-{'-'.join(absent)}", f'"absent": [{listed}]'
+    if any("..." in input_dims(spec, item.name) for item in spec.tensors):
+        yield "higher-rank", f'"batch": {batch}'
+        yield "no-batch", '"batch": ()'
+    if any(item.variadic for item in spec.tensors):
+        yield "one-tensor", '"count": 1'
+    for item in spec.attributes:
+        for value in choices(item):
+            if value != attribute_value(spec, item):
+                label = value.strip("'\"")
+                yield f"{item.name}={label}", f'"{size_name(item.name)}": {value}'
+
+
+def absences(spec: OpSpec) -> tuple[tuple[str, ...], ...]:
+    """Optionals to leave out together: all combinations of a few, each and all of many."""
+    names = [item.name for item in spec.tensors if item.optional]
+    few = len(names) <= CROSSED
+    counts = range(1, len(names) + 1) if few else (1, len(names))
+    return tuple(group for count in counts for group in combinations(names, count))
+
+
+def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str]]:
+    if any("..." in input_dims(spec, item.name) for item in spec.tensors):
+        yield "empty-batch", '"batch": (0,)'
+    if _shared_shape(spec):
+        yield "empty", '"shape": (0, 3)'
+    bounds = {item.bound for item in spec.tensors}
+    attributes = {item.name for item in spec.attributes}
+    for name in sizes:
+        if name not in bounds | attributes and allows(spec, sizes | {name: 0}):
+            yield f"{name}=0", f'"{size_name(name)}": 0'

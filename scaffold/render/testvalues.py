@@ -1,0 +1,117 @@
+"""Test values of an op's inputs, as expressions.
+
+In: the inputs of an `OpSpec`. Out: for each the Python expression that makes one.
+Invariant: an expression reads only the sizes given to it, `torch`, and the makers that `makers_used` lists.
+"""
+
+import ast
+
+from scaffold.formula import Formula, expressions
+from scaffold.spec.model import Attribute, OpSpec, TensorInput
+
+MAKERS = ("nonzero", "spd", "distinct")  # domains that take a function of the test file
+PLAIN = {
+    "normal": "torch.randn({}, dtype=torch.double)",
+    "positive": "torch.rand({}, dtype=torch.double) + 0.5",
+    "unit": "0.1 + 0.8 * torch.rand({}, dtype=torch.double)",
+    "simplex": "torch.randn({}, dtype=torch.double).softmax(-1)",
+}
+VALUES = {
+    "float": "0.5",
+    "int": "2",
+    "bool": "True",
+    "str": '""',
+    "complex": "0.5j",
+    "dtype": "torch.double",
+    "torch.dtype": "torch.double",
+    "device": 'torch.device("cpu")',
+    "torch.device": 'torch.device("cpu")',
+}
+AXES = ("dim", "axis")
+
+
+def tensor_expression(item: TensorInput, sizes: tuple[str, ...], bound: str) -> str:
+    """An expression for a tensor; `sizes` are the arguments of its shape, one of them maybe starred."""
+    if item.dtype in ("int", "index", "bool"):
+        dtype = ", dtype=torch.bool" if item.dtype == "bool" else ""
+        return f"torch.randint({bound}, {_tuple(sizes)}{dtype})"
+    if item.dtype == "complex":
+        return f"torch.randn({_spread(sizes)}, dtype=torch.cdouble)"
+    if item.domain in MAKERS:
+        return f"{item.domain}({', '.join(sizes)})"
+    return PLAIN[item.domain].format(_spread(sizes))
+
+
+def makers_used(spec: OpSpec) -> frozenset[str]:
+    """The makers that the expressions of an op read."""
+    floats = (item for item in spec.tensors if item.dtype == "float")
+    return frozenset(item.domain for item in floats) & frozenset(MAKERS)
+
+
+def attribute_value(spec: OpSpec, item: Attribute) -> str:
+    """A value for an attribute: its default, else one that is neither 0 nor 1."""
+    if item.default is not None:
+        return item.default
+    if item.name in AXES and item.annotation == "int":
+        return "-1"
+    if _is_called(spec, item):
+        return "torch.tanh"
+    return _value(item.annotation)
+
+
+def choices(item: Attribute) -> tuple[str, ...]:
+    """The values of a `Literal[...]`, as they stand in code."""
+    if not item.annotation.startswith("Literal["):
+        return ()
+    tree = ast.parse(item.annotation, mode="eval").body
+    assert isinstance(tree, ast.Subscript)
+    elements = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
+    return tuple(ast.unparse(element) for element in elements)
+
+
+def _value(annotation: str) -> str:
+    if annotation.startswith("Literal["):
+        return choices(Attribute("", annotation))[0]
+    if annotation.startswith("tuple["):
+        elements = annotation.removeprefix("tuple[").removesuffix("]").split(",")
+        values = [
+            _value(element.strip()) for element in elements if element.strip() != "..."
+        ]
+        return _tuple(tuple(values * (2 if "..." in annotation else 1)))
+    if annotation.endswith("| None"):
+        return "None"
+    return VALUES.get(annotation, "object()")
+
+
+def _is_called(spec: OpSpec, item: Attribute) -> bool:
+    formulas = [
+        spec.forward,
+        spec.backward,
+        *(formula for _, formula in spec.gradients),
+    ]
+    return "Callable" in item.annotation or any(
+        _calls(formula, item.name) for formula in formulas if formula is not None
+    )
+
+
+def _calls(formula: Formula, name: str) -> bool:
+    """Whether a formula calls the name."""
+    nodes = [node for item in formula.statements for node in expressions(item)]
+    nodes += [] if formula.result is None else [formula.result]
+    calls = (node for top in nodes for node in top.walk() if node.kind == "call")
+    return any(
+        call.args[0].kind == "name" and call.args[0].label == name for call in calls
+    )
+
+
+def _spread(sizes: tuple[str, ...]) -> str:
+    """Sizes as arguments: `N, D`, or the one tuple itself."""
+    if len(sizes) == 1 and sizes[0].startswith("*"):
+        return sizes[0][1:]
+    return ", ".join(sizes) or "()"
+
+
+def _tuple(sizes: tuple[str, ...]) -> str:
+    if len(sizes) == 1:
+        return sizes[0][1:] if sizes[0].startswith("*") else f"({sizes[0]},)"
+    return f"({', '.join(sizes)})"

@@ -1,0 +1,180 @@
+"""What the user asked for: an `OpSpec`, frozen and complete.
+
+In: the loaders of this package fill it. Out: `derive` and `render` read it.
+Invariant: every name in it is valid, every reference resolves, every formula has been parsed in its scope.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scaffold.formula import Formula
+
+Dim = str | int  # a name, a size, or "..." for any leading dimensions
+DType = Literal["float", "complex", "int", "bool", "index"]
+Domain = Literal["normal", "positive", "unit", "nonzero", "simplex", "spd", "distinct"]
+Style = Literal["setup-context", "combined"]
+SavePolicy = Literal["recompute", "balanced"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInput:
+    """A tensor parameter of the op. `dims` is None where the user declared no shape."""
+
+    name: str
+    dims: tuple[Dim, ...] | None = None
+    dtype: DType = "float"
+    bound: Dim | None = None  # C of index(C): a long in [0, C)
+    domain: Domain = "normal"
+    const: bool = False  # floating, but without a gradient
+    optional: bool = False
+    variadic: bool = False
+    keyword_only: bool = False
+
+    @property
+    def differentiable(self) -> bool:
+        return self.dtype in ("float", "complex") and not self.const
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A parameter that is not a tensor: kept on ctx, gradient None."""
+
+    name: str
+    annotation: str  # as it stands in code: `float`, `torch.dtype`, `"ProcessGroup"`
+    default: str | None = None  # a literal, as it stands in code
+    imported: tuple[str, str] | None = None  # (module, name) of a dotted annotation
+    keyword_only: bool = False  # it stood after `*tensors` or the `*` of a schema
+
+
+Input = TensorInput | Attribute
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A tensor that the op returns."""
+
+    name: str
+    dims: tuple[Dim, ...] | None = None
+    dtype: DType = "float"
+    const: bool = False
+    variadic: bool = False
+
+    @property
+    def differentiable(self) -> bool:
+        return self.dtype in ("float", "complex") and not self.const
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`import module [as alias]`, or with a name `from module import name [as alias]`."""
+
+    module: str
+    name: str | None = None
+    alias: str | None = None
+
+    @property
+    def binding(self) -> str:
+        """The identifier that it puts in scope."""
+        return self.alias or self.name or self.module.split(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """How a parameter starts: a function of torch.nn.init (no underscore) or `fan_in_uniform`."""
+
+    parameter: str
+    function: str
+    arguments: str = ""  # as they stand in code: `a=5**0.5`
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSpec:
+    """The nn.Module around the op: which inputs it owns."""
+
+    parameters: tuple[str, ...] = ()
+    buffers: tuple[str, ...] = ()
+    updates: tuple[
+        tuple[str, Formula], ...
+    ] = ()  # buffer -> its new value, in training
+    inits: tuple[Init, ...] = ()  # those the user stated
+    attributes: tuple[
+        Attribute, ...
+    ] = ()  # read by `updates` alone: the module's, not the op's
+
+
+@dataclass(frozen=True, slots=True)
+class Surrogate:
+    """The gradient is deliberately not the derivative; `forward` is what it is the derivative of."""
+
+    forward: Formula | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Test inputs of the user's: the source of a function that takes nothing and returns them."""
+
+    function: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """One custom operator."""
+
+    name: str  # rms_norm: the functional wrapper and the file
+    class_name: str  # RMSNorm: the module; the Function is RMSNormFunction
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...] = (Output("output"),)
+    doc: str | None = None
+    forward: Formula | None = None
+    gradients: tuple[tuple[str, Formula], ...] = ()  # input -> formula
+    backward: Formula | None = None
+    surrogate: Surrogate | None = None
+    imports: tuple[Import, ...] = ()
+    dirty: tuple[str, ...] = ()
+    once_differentiable: bool | None = None  # None: where the backward demands it
+    transforms: bool | None = (
+        None  # vmap rule and tests of torch.func; None: unless it leaves torch
+    )
+    materialize_grads: bool = True
+    derive: bool = True  # derive the gradients that no formula states
+    style: Style = "setup-context"
+    save_policy: SavePolicy = "recompute"
+    tolerance: tuple[
+        tuple[str, str], ...
+    ] = ()  # keyword of gradcheck -> number, as written
+    require: tuple[Formula, ...] = ()  # conditions on the named sizes
+    samples: Samples | None = None
+    module: ModuleSpec | None = ModuleSpec()
+    test: bool = True
+    conventional: tuple[
+        tuple[str, tuple[Dim, ...]], ...
+    ] = ()  # shapes taken from the convention
+
+    @property
+    def function_name(self) -> str:
+        return f"{self.class_name}Function"
+
+    @property
+    def tensors(self) -> tuple[TensorInput, ...]:
+        return tuple(item for item in self.inputs if isinstance(item, TensorInput))
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        return tuple(item for item in self.inputs if isinstance(item, Attribute))
+
+    @property
+    def differentiable(self) -> tuple[TensorInput, ...]:
+        """The inputs that get a gradient; none where no output has one."""
+        if not any(output.differentiable for output in self.outputs):
+            return ()
+        return tuple(item for item in self.tensors if item.differentiable)
+
+    def index(self, name: str) -> int:
+        """The position of an input in the call, as `needs_input_grad` counts."""
+        return [item.name for item in self.inputs].index(name)
+
+    def dims(self, name: str) -> tuple[Dim, ...] | None:
+        """The declared shape of a tensor input, else the conventional one, else None."""
+        declared = {item.name: item.dims for item in self.tensors}[name]
+        return declared if declared is not None else dict(self.conventional).get(name)
