@@ -1,0 +1,37 @@
+"""The only writer: plan, settle conflicts, show the difference, write all or nothing.
+
+In: {path: text} and a directory. Out: files; a `Plan` says what happens to each.
+Invariant: what a plan says is what `apply` does, and nothing is written before.
+
+A command calls `recover`, `plan`, `resolve` and `apply`, in this order; a dry run only
+`plan` and `resolve`.
+"""
+
+from scaffold.workspace.changes import Change, Plan, Verb, plan
+from scaffold.workspace.conflicts import (
+    POLICIES,
+    Answer,
+    Ask,
+    Policy,
+    converse,
+    resolve,
+)
+from scaffold.workspace.difference import diff
+from scaffold.workspace.journal import recover
+from scaffold.workspace.writing import apply
+
+__all__ = [
+    "POLICIES",
+    "Answer",
+    "Ask",
+    "Change",
+    "Plan",
+    "Policy",
+    "Verb",
+    "apply",
+    "converse",
+    "diff",
+    "plan",
+    "recover",
+    "resolve",
+]

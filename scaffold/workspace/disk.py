@@ -1,0 +1,97 @@
+"""Every call that changes the disk, one function each, and the reads beside them.
+
+In: paths and bytes. Out: `OSError`s as the system raises them.
+Invariant: the rest of the package touches the disk through this module alone, so that a test
+can let any single step fail.
+"""
+
+import fcntl
+import hashlib
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+
+def read(path: Path) -> bytes | None:
+    """The content of a file, None where there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def digest(path: Path) -> str | None:
+    """The fingerprint of a file's content, None where there is no file."""
+    data = read(path)
+    return None if data is None else fingerprint(data)
+
+
+def fingerprint(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def mode(path: Path) -> int:
+    """The permission bits of a file."""
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def writable(path: Path) -> bool:
+    """Whether we may write, and its mode does not ask even root to leave it alone."""
+    return os.access(path, os.W_OK) and bool(os.stat(path).st_mode & 0o222)
+
+
+def create(path: Path) -> int:
+    """A descriptor of a new, empty file with the mode that the umask gives."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+
+
+def open_lock(path: Path) -> int:
+    """A descriptor of a file that is there afterwards, with its content."""
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+
+
+def read_all(descriptor: int) -> bytes:
+    """The content of an open file, from its start."""
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+def lock(descriptor: int) -> None:
+    """Hold the file until the descriptor is closed; BlockingIOError if another holds it."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def chmod(descriptor: int, permissions: int) -> None:
+    os.fchmod(descriptor, permissions)
+
+
+def sync(descriptor: int) -> None:
+    os.fsync(descriptor)
+
+
+def close(descriptor: int) -> None:
+    os.close(descriptor)
+
+
+def replace(source: Path, target: Path) -> None:
+    """Give `target` the content of `source` in one step; `source` is gone afterwards."""
+    os.replace(source, target)
+
+
+def unlink(path: Path) -> None:
+    """Remove a file, if it is there."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def mkdir(path: Path) -> None:
+    os.mkdir(path)
+
+
+def rmdir(path: Path) -> None:
+    os.rmdir(path)

@@ -1,0 +1,213 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from scaffold.errors import ScaffoldError, ScaffoldErrors
+from scaffold.workspace import Plan, disk, plan
+
+
+def verbs(made: Plan) -> list[str]:
+    return [change.verb for change in made.changes]
+
+
+def refusal(files: dict[str, str], root: Path) -> ScaffoldError:
+    with pytest.raises(ScaffoldError) as caught:
+        plan(files, root)
+    assert caught.value.exit_code == 2
+    return caught.value
+
+
+def test_each_file_is_classed_and_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "same.py").write_text("x = 1\n")
+    (tmp_path / "other.py").write_text("x = 2\n")
+    files = {"new.py": "x\n", "same.py": "x = 1\n", "other.py": "x = 1\n"}
+    made = plan(files, tmp_path)
+    assert verbs(made) == ["create", "identical", "conflict"]
+    assert [change.path for change in made.changes] == list(files)
+    assert sorted(os.listdir(tmp_path)) == ["other.py", "same.py"]
+
+
+def test_a_path_may_be_absolute_and_may_name_new_directories(tmp_path: Path) -> None:
+    made = plan({str(tmp_path / "a/b/c.py"): "", "d/e.py": ""}, tmp_path)
+    assert verbs(made) == ["create", "create"]
+    assert made.changes[0].target == tmp_path.resolve() / "a/b/c.py"
+
+
+@pytest.mark.parametrize("old", [b"a\r\nb\r\n", b"a\r\nb\n"])
+def test_line_endings_are_no_difference(tmp_path: Path, old: bytes) -> None:
+    (tmp_path / "f.py").write_bytes(old)
+    assert verbs(plan({"f.py": "a\nb\n"}, tmp_path)) == ["identical"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"a\r\nb\r\n", b"x\r\ny\r\n"),
+        (b"a\r\nb\r\nc\n", b"x\r\ny\r\n"),
+        (b"a\r\nb\nc\n", b"x\ny\n"),
+        (b"a", b"x\ny\n"),
+    ],
+)
+def test_most_line_endings_of_a_file_are_kept(
+    tmp_path: Path, old: bytes, new: bytes
+) -> None:
+    (tmp_path / "f.py").write_bytes(old)
+    (change,) = plan({"f.py": "x\ny\n"}, tmp_path).changes
+    assert (change.verb, change.after) == ("conflict", new)
+
+
+def test_a_file_that_is_not_text_is_a_conflict(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_bytes(b"\xff\xfe")
+    assert verbs(plan({"f.py": "x\n"}, tmp_path)) == ["conflict"]
+
+
+@pytest.mark.parametrize("path", ["../f.py", "a/../../f.py", "/f.py"])
+def test_a_path_outside_the_root_is_refused(tmp_path: Path, path: str) -> None:
+    assert f"'{path}' is outside" in str(refusal({path: ""}, tmp_path))
+
+
+def test_the_root_must_be_a_directory(tmp_path: Path) -> None:
+    error = refusal({"f.py": ""}, tmp_path / "missing")
+    assert "missing' is not a directory" in str(error)
+
+
+def test_a_directory_in_the_way_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "f.py").mkdir()
+    assert "'f.py' is a directory" in str(refusal({"f.py": ""}, tmp_path))
+    assert "'.' is a directory" in str(refusal({".": ""}, tmp_path))
+
+
+def test_a_file_where_a_directory_is_needed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ops").write_text("")
+    error = refusal({"ops/f.py": ""}, tmp_path)
+    assert "cannot use 'ops/f.py': Not a directory" in str(error)
+
+
+def test_a_pipe_is_refused_and_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "f.py")
+    assert "'f.py' is not a regular file" in str(refusal({"f.py": ""}, tmp_path))
+
+
+def test_a_link_within_the_root_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real.py").write_text("old\n")
+    (tmp_path / "f.py").symlink_to("real.py")
+    (change,) = plan({"f.py": "new\n"}, tmp_path).changes
+    assert change.target == tmp_path.resolve() / "real.py"
+    assert (change.path, change.verb) == ("f.py", "conflict")
+
+
+def test_a_link_out_of_the_root_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "real.py").write_text("")
+    (root / "f.py").symlink_to("../real.py")
+    (root / "ops").symlink_to("..")
+    for path in ("f.py", "ops/real.py", "ops/new.py"):
+        error = refusal({path: "x"}, root)
+        assert f"'{path}' is a link that leads outside" in str(error)
+
+
+def test_a_dangling_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "f.py").symlink_to("missing.py")
+    (tmp_path / "g.py").symlink_to("g.py")
+    assert "'f.py' is a link that leads nowhere" in str(refusal({"f.py": ""}, tmp_path))
+    assert "'g.py'" in str(refusal({"g.py": ""}, tmp_path))
+
+
+def test_the_root_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    made = plan({"f.py": ""}, tmp_path / "link")
+    assert made.changes[0].target == tmp_path.resolve() / "real/f.py"
+
+
+def test_a_read_only_file_is_refused_only_if_it_differs(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text("old\n")
+    (tmp_path / "f.py").chmod(0o444)
+    assert verbs(plan({"f.py": "old\n"}, tmp_path)) == ["identical"]
+    error = refusal({"f.py": "new\n"}, tmp_path)
+    assert "'f.py' is read-only and differs" in str(error)
+    assert error.hint == "chmod u+w 'f.py'"
+
+
+def test_a_read_only_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ops").mkdir(mode=0o555)
+    for path in ("ops/f.py", "ops/deep/f.py"):
+        error = refusal({path: ""}, tmp_path)
+        assert f"'{path}' cannot be written" in str(error)
+
+
+def test_a_file_in_a_read_only_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops/f.py").write_text("old\n")
+    (tmp_path / "ops").chmod(0o555)
+    assert verbs(plan({"ops/f.py": "old\n"}, tmp_path)) == ["identical"]
+    error = refusal({"ops/f.py": "new\n"}, tmp_path)
+    assert "'ops/f.py' cannot be written" in str(error)
+
+
+def test_an_unreadable_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    (tmp_path / "f.py").write_text("old\n")
+    monkeypatch.setattr(disk, "read", read)
+    error = refusal({"f.py": "new\n"}, tmp_path)
+    assert "cannot use 'f.py': Permission denied" in str(error)
+
+
+@pytest.mark.parametrize(("old", "new"), [("Linear.py", "linear.py"), ("É", "é")])
+def test_a_name_that_differs_in_case_is_refused(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    (tmp_path / old).mkdir()
+    error = refusal({f"{new}/f.py": ""}, tmp_path)
+    assert f"'{new}/f.py' differs only in case from the existing '{old}'" in str(error)
+    assert verbs(plan({f"{old}/f.py": ""}, tmp_path)) == ["create"]
+
+
+def test_names_that_are_both_there_already_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("a")
+    if (tmp_path / "A.py").exists():
+        pytest.skip("the file system takes them for one")
+    (tmp_path / "A.py").write_text("A")
+    for name in ("a", "A"):
+        assert verbs(plan({f"{name}.py": name}, tmp_path)) == ["identical"]
+
+
+@pytest.mark.parametrize(
+    "other", ["Linear.py", "./linear.py", "x/../linear.py", "link.py"]
+)
+def test_two_paths_of_one_file_are_refused(tmp_path: Path, other: str) -> None:
+    (tmp_path / "linear.py").write_text("")
+    (tmp_path / "link.py").symlink_to("linear.py")
+    if other == "Linear.py":
+        (tmp_path / "linear.py").unlink()
+        (tmp_path / "link.py").unlink()
+    error = refusal({"linear.py": "a", other: "b"}, tmp_path)
+    assert f"'linear.py' and '{other}' would be the same file" in str(error)
+
+
+def test_a_file_that_is_another_ones_directory_is_refused(tmp_path: Path) -> None:
+    error = refusal({"a": "", "a/b.py": ""}, tmp_path)
+    assert "'a' would be a file and the directory of 'a/b.py'" in str(error)
+
+
+@pytest.mark.parametrize("path", ["a\0b.py", "x" * 300, "\ud800.py"])
+def test_what_is_no_path_is_refused(tmp_path: Path, path: str) -> None:
+    refusal({path: ""}, tmp_path)
+
+
+def test_text_that_has_no_encoding_is_refused(tmp_path: Path) -> None:
+    error = refusal({"f.py": "\ud800"}, tmp_path)
+    assert "the text of 'f.py' cannot be written as UTF-8" in str(error)
+
+
+def test_all_problems_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    error = refusal({"d": "", "../x": "", "a.py": "", "A.py": ""}, tmp_path)
+    assert isinstance(error, ScaffoldErrors)
+    assert len(error.problems) == 3

@@ -1,0 +1,343 @@
+import os
+import stat
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scaffold.errors import ScaffoldError
+from scaffold.workspace import Plan, apply, disk, plan, recover, resolve
+from scaffold.workspace.journal import NAME, locked
+
+FILES = {"a.py": "new a\n", "n/deep/b.py": "new b\n", "c.py": "new c\n", "n/d.py": ""}
+Snapshot = dict[str, tuple[int, bytes]]
+TakeSnapshot = Callable[[Path], Snapshot]
+InChild = Callable[[Callable[[], object]], int]
+
+
+def fresh(root: Path) -> Plan:
+    """A tree with two files to overwrite, and the plan that also makes two new ones."""
+    root.mkdir()
+    (root / "a.py").write_text("old a\n")
+    (root / "a.py").chmod(0o640)
+    (root / "c.py").write_bytes(b"old c\r\n" * 3)
+    (root / "other.txt").write_text("not ours\n")
+    return resolve(plan(FILES, root), "overwrite")
+
+
+def test_all_files_are_written_and_nothing_else(
+    tmp_path: Path, snapshot: TakeSnapshot
+) -> None:
+    made = fresh(tmp_path / "root")
+    mask = os.umask(0o027)
+    try:
+        apply(made)
+    finally:
+        os.umask(mask)
+    new, directory = 0o640, (0o750, b"directory")
+    assert snapshot(tmp_path / "root") == {
+        "a.py": (0o640, b"new a\n"),
+        "c.py": (stat.S_IMODE(0o666 & ~mask), b"new c\r\n"),
+        "n": directory,
+        "n/d.py": (new, b""),
+        "n/deep": directory,
+        "n/deep/b.py": (new, b"new b\n"),
+        "other.txt": (stat.S_IMODE(0o666 & ~mask), b"not ours\n"),
+    }
+
+
+def test_an_executable_file_stays_executable(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text("old")
+    (tmp_path / "f.py").chmod(0o755)
+    apply(resolve(plan({"f.py": "new"}, tmp_path), "overwrite"))
+    assert stat.S_IMODE((tmp_path / "f.py").stat().st_mode) == 0o755
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real.py").write_text("old")
+    (tmp_path / "f.py").symlink_to("real.py")
+    apply(resolve(plan({"f.py": "new"}, tmp_path), "overwrite"))
+    assert (tmp_path / "f.py").is_symlink()
+    assert (tmp_path / "real.py").read_text() == "new"
+
+
+def test_skipped_and_identical_files_are_not_touched(
+    tmp_path: Path, failing: Any
+) -> None:
+    (tmp_path / "same.py").write_text("x")
+    (tmp_path / "mine.py").write_text("mine")
+    made = plan({"same.py": "x", "mine.py": "theirs"}, tmp_path)
+    apply(resolve(made, "skip"))
+    assert failing.names == []
+
+
+def test_a_plan_with_conflicts_is_not_applied(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text("old")
+    with pytest.raises(ValueError, match="must be resolved"):
+        apply(plan({"f.py": "new", "g.py": ""}, tmp_path))
+    assert os.listdir(tmp_path) == ["f.py"]
+
+
+@pytest.mark.parametrize("edit", ["edited", None])
+def test_a_file_that_changes_meanwhile_is_kept(
+    tmp_path: Path, snapshot: TakeSnapshot, edit: str | None
+) -> None:
+    made = fresh(tmp_path / "root")
+    if edit is None:
+        (tmp_path / "root/c.py").unlink()
+    else:
+        (tmp_path / "root/c.py").write_text(edit)
+    before = snapshot(tmp_path / "root")
+    with pytest.raises(ScaffoldError, match="'c.py' changed .*; nothing was written"):
+        apply(made)
+    assert snapshot(tmp_path / "root") == before
+
+
+def test_a_file_that_changes_after_staging_is_kept(
+    tmp_path: Path, failing: Any, snapshot: TakeSnapshot
+) -> None:
+    staged = count_steps(tmp_path, failing).index("replace") - 1
+    made = fresh(tmp_path / "root")
+    before = snapshot(tmp_path / "root")
+    edit = partial((tmp_path / "root/c.py").write_bytes, b"edited")
+    failing.arm(lambda step: step == staged, "after", edit)
+    with pytest.raises(ScaffoldError, match="'c.py' changed .*; nothing was written"):
+        apply(made)
+    assert snapshot(tmp_path / "root") == {
+        **before,
+        "c.py": (before["c.py"][0], b"edited"),
+    }
+
+
+def test_a_file_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
+    made = plan({"a.py": "a", "f.py": "theirs"}, tmp_path)
+    (tmp_path / "f.py").write_text("mine")
+    with pytest.raises(ScaffoldError, match="'f.py' changed"):
+        apply(made)
+    assert os.listdir(tmp_path) == ["f.py"]
+    assert (tmp_path / "f.py").read_text() == "mine"
+
+
+def count_steps(tmp_path: Path, failing: Any) -> list[str]:
+    made = fresh(tmp_path / "counted")
+    failing.fail(lambda number: False)
+    apply(made)
+    return list(failing.names)
+
+
+def test_every_kind_of_step_is_counted(tmp_path: Path, failing: Any) -> None:
+    names = count_steps(tmp_path, failing)
+    assert names.count("replace") == len(FILES)
+    assert names.count("mkdir") == 2
+    first = names.index("replace")
+    assert names[:first].count("sync") == 1 + names.count("create")
+    assert {"create", "open_lock", "lock", "write", "sync", "close"} <= set(names)
+
+
+def test_the_disk_is_changed_through_the_counted_steps_alone() -> None:
+    """A function that changes the disk and that no failure is tried on would be missed."""
+    reads = {"read", "read_all", "digest", "fingerprint", "mode", "writable"}
+    functions = {
+        name
+        for name, value in vars(disk).items()
+        if callable(value) and getattr(value, "__module__", "") == disk.__name__
+    }
+    from tests.workspace.conftest import STEPS
+
+    assert functions == reads | set(STEPS)
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+def test_a_failure_at_any_step_leaves_the_tree_as_it_was(
+    tmp_path: Path, failing: Any, snapshot: TakeSnapshot, moment: str
+) -> None:
+    names = count_steps(tmp_path, failing)
+    done = snapshot(tmp_path / "counted")
+    failures = 0
+    for number, name in enumerate(names):
+        root = tmp_path / str(number)
+        made = fresh(root)
+        before = snapshot(root)
+        failing.fail(lambda step, number=number: step == number, moment)
+        try:
+            apply(made)
+        except ScaffoldError as error:
+            failures += 1
+            assert str(error).endswith(
+                "No space left on device; nothing was written"
+            ), name
+            assert error.exit_code == 2
+            if name == "open_lock":  # an empty journal, where the file was made
+                recover(root)
+            assert snapshot(root) == before, (number, name)
+        else:
+            recover(root)
+            assert snapshot(root) == done, (number, name)
+    assert failures == names.index("unlink") - 1  # all but the lock and the tidying up
+
+
+def test_an_interrupt_at_any_step_leaves_the_tree_as_it_was(
+    tmp_path: Path, failing: Any, snapshot: TakeSnapshot
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    names = count_steps(tmp_path, failing)
+    for number in range(names.index("write"), names.index("unlink")):
+        root = tmp_path / str(number)
+        made = fresh(root)
+        before = snapshot(root)
+        failing.arm(lambda step, number=number: step == number, "after", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            apply(made)
+        assert snapshot(root) == before, (number, names[number])
+
+
+def test_a_disk_that_stays_broken_is_said_and_recovered_from(
+    tmp_path: Path, failing: Any, snapshot: TakeSnapshot
+) -> None:
+    names = count_steps(tmp_path, failing)
+    first = names.index("replace")
+    for number in range(first, names.index("unlink")):
+        root = tmp_path / str(number)
+        made = fresh(root)
+        before = snapshot(root)
+        failing.fail(lambda step, number=number: step >= number)
+        with pytest.raises(ScaffoldError, match="putting things back failed"):
+            apply(made)
+        failing.fail(lambda step: False)
+        replaced = list(FILES)[: number - first]
+        assert sorted(recover(root)) == sorted(replaced)
+        assert snapshot(root) == before, (number, names[number])
+
+
+def is_whole(path: str, content: bytes) -> bool:
+    old = {"a.py": b"old a\n", "c.py": b"old c\r\n" * 3, "other.txt": b"not ours\n"}
+    new = FILES[path].encode() if path in FILES else None
+    if path == "c.py":
+        new = b"new c\r\n"
+    return content in (old.get(path), new)
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+def test_a_kill_at_any_step_leaves_whole_files_and_is_recovered_from(
+    tmp_path: Path,
+    failing: Any,
+    snapshot: TakeSnapshot,
+    in_child: InChild,
+    moment: str,
+) -> None:
+    names = count_steps(tmp_path, failing)
+    done = snapshot(tmp_path / "counted")
+    for number, name in enumerate(names):
+        root = tmp_path / str(number)
+        made = fresh(root)
+        before = snapshot(root)
+        failing.kill(number, moment)
+        assert in_child(partial(apply, made)) == 9
+        for path, (_, content) in snapshot(root).items():
+            short = Path(path).name
+            if short.startswith(".scaffold-") and short.endswith(".tmp"):
+                continue
+            assert content == b"directory" or is_whole(path, content), (name, path)
+        failing.fail(lambda step: False)
+        recover(root)
+        assert snapshot(root) in (before, done), (number, name)
+        if number < names.index("unlink") - 1:
+            assert snapshot(root) == before, (number, name)
+
+
+def test_a_recovery_that_is_killed_is_taken_up_by_the_next(
+    tmp_path: Path, failing: Any, snapshot: TakeSnapshot, in_child: InChild
+) -> None:
+    names = count_steps(tmp_path, failing)
+    done = snapshot(tmp_path / "counted")
+    kills = 0
+    for number in range(names.index("replace"), len(names), 2):
+        status, step = 9, 0
+        while status == 9:
+            root = tmp_path / f"{number}-{step}"
+            made = fresh(root)
+            before = snapshot(root)
+            failing.kill(number, "before")
+            assert in_child(partial(apply, made)) == 9
+            failing.kill(step, "after")
+            status = in_child(partial(recover, root))
+            failing.fail(lambda step: False)
+            recover(root)
+            committed = number >= names.index("unlink")
+            assert snapshot(root) == (done if committed else before), (number, step)
+            step += 1
+        kills += step - 1
+    assert kills > 50
+
+
+def test_the_next_run_must_recover_first(
+    tmp_path: Path, failing: Any, in_child: InChild
+) -> None:
+    names = count_steps(tmp_path, failing)
+    made = fresh(tmp_path / "root")
+    failing.kill(names.index("replace") + 1, "before")
+    in_child(lambda: apply(made))
+    failing.fail(lambda step: False)
+    with pytest.raises(ScaffoldError, match="an earlier run .* was interrupted"):
+        apply(plan({"new.py": ""}, tmp_path / "root"))
+    assert recover(tmp_path / "root") == ("a.py",)
+    apply(resolve(plan(FILES, tmp_path / "root"), "overwrite"))
+    assert (tmp_path / "root/a.py").read_text() == "new a\n"
+
+
+def test_two_runs_at_once_do_not_mix(tmp_path: Path) -> None:
+    made = plan({"f.py": ""}, tmp_path)
+    with locked(tmp_path):
+        with pytest.raises(ScaffoldError, match="another run is writing"):
+            apply(made)
+        with pytest.raises(ScaffoldError, match="another run is writing"):
+            recover(tmp_path)
+    assert os.listdir(tmp_path) == [NAME]
+
+
+def test_a_lock_on_a_journal_that_is_gone_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run ended, and took its journal, after we opened it."""
+    real = disk.lock
+
+    def lock(descriptor: int) -> None:
+        (tmp_path / NAME).unlink()
+        real(descriptor)
+
+    monkeypatch.setattr(disk, "lock", lock)
+    with pytest.raises(ScaffoldError, match="another run is writing"):
+        apply(plan({"f.py": ""}, tmp_path))
+    assert os.listdir(tmp_path) == []
+
+
+def test_many_runs_at_once_leave_the_files_of_one(tmp_path: Path) -> None:
+    def overwrite(number: int) -> None:
+        for _ in range(30):
+            try:
+                files = {name: f"run {number}\n" * 500 for name in ("a.py", "b.py")}
+                apply(resolve(plan(files, tmp_path), "overwrite"))
+            except ScaffoldError:
+                pass
+
+    children = []
+    for number in range(4):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                overwrite(number)
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    for child in children:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert set(texts) == {"a.py", "b.py"}
+    assert texts["a.py"] == texts["b.py"]
+    assert texts["a.py"] in [f"run {number}\n" * 500 for number in range(4)]
