@@ -73,6 +73,7 @@ def _derivation(
         filled=() if spec.materialize_grads else _filled(spec, lines),
         once_differentiable=once,
         opaque=opaque,
+        compiles=not opaque and not _sole_constant(spec),
         transforms=in_torch if spec.transforms is None else spec.transforms,
     )
 
@@ -165,6 +166,11 @@ def _opaque(spec: OpSpec, given: _Given) -> bool:
     return _leaves_torch(
         spec, (*(forward.statements if forward else ()), *given.program)
     )
+
+
+def _sole_constant(spec: OpSpec) -> bool:
+    """A single output that is marked non-differentiable, which torch.compile does not take."""
+    return len(spec.outputs) == 1 and spec.outputs[0].const
 
 
 def _missing(spec: OpSpec, lines: tuple[Line, ...]) -> frozenset[str]:

@@ -17,6 +17,7 @@ from scaffold.formula import (
     If,
     Node,
     Statement,
+    changed_in_place,
     renaming,
     rewritten,
     written,
@@ -72,8 +73,17 @@ def _results(
     output = spec.outputs[0]
     if output.variadic:
         return (), (_as_tuple(graph, result),)
+    if (name := _changed_input(spec, result)) is not None:
+        effect = Assign(graph.node("absent"), result)
+        return (effect,), (graph.name(name),)
     before, value = writer.result(output.name, result)
     return before, (_own(spec, graph, value),)
+
+
+def _changed_input(spec: OpSpec, result: Node) -> str | None:
+    """The dirty input that the result is: PyTorch must see that very tensor returned."""
+    changed = [name for name in changed_in_place(result) if name in spec.dirty]
+    return changed[0] if (callee(result) or "").endswith("_") and changed else None
 
 
 def _several(
@@ -218,7 +228,7 @@ def _refuse_in_place(formula: Formula, spec: OpSpec) -> None:
     tensors = {item.name for item in spec.tensors} - set(spec.dirty)
     changed = {name for item in formula.statements for name in _changed(item)}
     if formula.result is not None:
-        changed |= set(_changed_by(formula.result))
+        changed |= set(changed_in_place(formula.result))
     for name in sorted(changed & tensors):
         message = f"the forward changes its input '{name}' in place"
         hint = f"work on {name}.clone(), or declare --dirty {name}"
@@ -233,16 +243,7 @@ def _changed(item: Statement) -> Iterator[str]:
         return
     if item.operator or item.target.kind == "subscript":
         yield from written(item)
-    yield from _changed_by(item.value)
-
-
-def _changed_by(value: Node) -> Iterator[str]:
-    """The names on which an expression calls a method that works in place (`x.exp_()`)."""
-    for node in value.walk():
-        match node:
-            case Node("call", _, (Node("attribute", label, (Node("name", name),)), *_)):
-                if label.endswith("_") and not label.endswith("__"):
-                    yield name
+    yield from changed_in_place(item.value)
 
 
 def _renamed(

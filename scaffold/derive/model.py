@@ -61,6 +61,7 @@ class Derivation:
     once_differentiable: bool = False
     opaque: bool = False  # leaves PyTorch: NumPy, or a kernel of the user's
     transforms: bool = True  # works under torch.func
+    compiles: bool = True  # works under torch.compile(fullgraph=True)
     notes: tuple[str, ...] = ()  # what the user should know, for stderr
 
     @property

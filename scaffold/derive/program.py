@@ -15,6 +15,7 @@ from scaffold.formula import (
     If,
     Statement,
     assigned,
+    changed_in_place,
     expressions,
     renaming,
     rewritten,
@@ -44,7 +45,7 @@ def surely_written(statement: Statement) -> frozenset[str]:
         return body & _all_surely_written(statement.orelse)
     if statement.operator or statement.target.kind == "subscript":
         return frozenset()
-    return written(statement)
+    return written(statement) - frozenset(changed_in_place(statement.value))
 
 
 def _all_surely_written(statements: Iterable[Statement]) -> frozenset[str]:

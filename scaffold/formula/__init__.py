@@ -15,7 +15,7 @@ from scaffold.formula.graph import (
     renaming,
     rewritten,
 )
-from scaffold.formula.parse import Scope, assigned, parse, written
+from scaffold.formula.parse import Scope, assigned, changed_in_place, parse, written
 from scaffold.formula.text import FunctionText, Text, function_in
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Statement",
     "Text",
     "assigned",
+    "changed_in_place",
     "emit",
     "emit_lines",
     "expressions",

@@ -44,6 +44,8 @@ def _statement(item: Statement) -> list[str]:
     above = [f"# {comment}" if comment else "#" for comment in item.comments]
     if isinstance(item, If):
         return above + _choice(item, "if")
+    if item.target.kind == "absent":
+        return [*above, emit(item.value)]
     return [*above, f"{_bare(item.target)} {item.operator}= {_bare(item.value)}"]
 
 

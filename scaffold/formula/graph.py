@@ -90,7 +90,10 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """`target = value`, or `target op= value`; a target is a name, a tuple or a subscript."""
+    """`target = value`, or `target op= value`; a target is a name, a tuple or a subscript.
+
+    Without a target (an `absent` node) it is a call for its effect, `x.exp_()`.
+    """
 
     target: Node
     value: Node

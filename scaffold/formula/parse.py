@@ -5,6 +5,7 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 """
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
@@ -41,11 +42,20 @@ def assigned(formula: Formula) -> frozenset[str]:
 
 
 def written(statement: Statement) -> frozenset[str]:
-    """The names that a statement assigns, in any of its branches."""
+    """The names that a statement assigns or changes in place, in any of its branches."""
     if isinstance(statement, If):
         inner = (*statement.body, *statement.orelse)
         return frozenset(name for item in inner for name in written(item))
-    return _bound(statement.target)
+    return _bound(statement.target) | frozenset(changed_in_place(statement.value))
+
+
+def changed_in_place(value: Node) -> Iterator[str]:
+    """The names on which an expression calls a method that works in place (`x.exp_()`)."""
+    for node in value.walk():
+        match node:
+            case Node("call", _, (Node("attribute", label, (Node("name", name),)), *_)):
+                if label.endswith("_") and not label.endswith("__"):
+                    yield name
 
 
 def _bound(target: Node) -> frozenset[str]:
@@ -156,6 +166,9 @@ class _Body:
             return self._augmented(item, present, above)
         if isinstance(item, ast.If):
             return self._choice(item, present, above)
+        if isinstance(item, ast.Expr) and _works_in_place(item.value):
+            value = self.expressions.parse(item.value, present)
+            return Assign(self.graph.node("absent"), value, "", above)
         self._refuse(item)
         return None
 
@@ -254,3 +267,11 @@ class _Body:
                     did_you_mean(name, targets),
                 )
                 return
+
+
+def _works_in_place(value: ast.expr) -> bool:
+    """Whether an expression is a call for its effect: `x.exp_()`."""
+    match value:
+        case ast.Call(ast.Attribute(_, name)):
+            return name.endswith("_") and not name.endswith("__")
+    return False

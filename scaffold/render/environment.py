@@ -31,7 +31,5 @@ def render_template(name: str, view: Any) -> str:
 
 def format_source(source: str, line_length: int = 88) -> str:
     """Python source as black writes it."""
-    mode = black.Mode(
-        target_versions={TargetVersion.PY311}, line_length=line_length
-    )
+    mode = black.Mode(target_versions={TargetVersion.PY311}, line_length=line_length)
     return black.format_str(source, mode=mode)

@@ -9,9 +9,9 @@ from scaffold.derive import Derivation, Kept, Saved
 from scaffold.formula import emit, emit_lines
 from scaffold.render.backward import backward_lines, backward_parameters
 from scaffold.render.needs import any_needed, serves_all
-from scaffold.render.typing import is_typed
+from scaffold.render.typing import is_typed, typed_names
 from scaffold.render.signature import parameters, result_type
-from scaffold.spec import OpSpec, TensorInput
+from scaffold.spec import OpSpec, Output, TensorInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,9 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     values = [emit(result) for result in derivation.results]
     if spec.style == "combined":
         named = _named_results(spec, derivation)
+        note = ": Tensor" if _untyped(spec, derivation) else ""
         lines += [
-            f"{new} = {old}"
+            f"{new}{note} = {old}"
             for new, old in zip(named, values, strict=True)
             if new != old
         ]
@@ -83,20 +84,28 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
             spec, derivation, dict(zip(_output_names(spec), named, strict=True))
         )
         values = named
-    elif _untyped(spec, derivation):
-        lines.append(f"{spec.outputs[0].name}: Tensor = {values[0]}")
-        values = [spec.outputs[0].name]
+    elif _returns_one(spec, derivation) and _untyped(spec, derivation):
+        lines, values = _annotated(lines, values[0], spec.outputs[0].name)
     extra = derivation.intermediates if spec.style == "setup-context" else ()
     return [*lines, *comments, f"return {', '.join([*values, *extra])}"]
 
 
 def _untyped(spec: OpSpec, derivation: Derivation) -> bool:
     """Whether a type checker cannot know that the sole result is a tensor."""
-    if not _returns_one(spec, derivation):
+    if len(derivation.results) != 1 or spec.outputs[0].variadic:
         return False
-    return not is_typed(
-        derivation.results[0], frozenset(item.name for item in spec.tensors)
-    )
+    tensors = frozenset(item.name for item in spec.tensors)
+    known = typed_names(derivation.forward or (), tensors)
+    return not is_typed(derivation.results[0], known)
+
+
+def _annotated(lines: list[str], value: str, name: str) -> tuple[list[str], list[str]]:
+    """The result under a name that is annotated where it is first assigned."""
+    for position, line in enumerate(lines):
+        if line.startswith(f"{value} = "):
+            first = line.replace(" = ", ": Tensor = ", 1)
+            return [*lines[:position], first, *lines[position + 1 :]], [value]
+    return [*lines, f"{name}: Tensor = {value}"], [name]
 
 
 def _output_names(spec: OpSpec) -> list[str]:
@@ -180,7 +189,7 @@ def _unpacked_outputs(spec: OpSpec, derivation: Derivation, text: str) -> list[s
 def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> list[str]:
     """Marks, flags, saved tensors and values on ctx."""
     lines = [f"ctx.mark_dirty({', '.join(spec.dirty)})"] if spec.dirty else []
-    constant = [outputs[item.name] for item in spec.outputs if not item.differentiable]
+    constant = [outputs[item.name] for item in spec.outputs if _marked(spec, item)]
     if spec.style == "setup-context":
         constant += derivation.intermediates
     if constant and not any(item.variadic for item in spec.outputs):
@@ -194,6 +203,11 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
         f"ctx.{item.name} = {item.expression}" for item in _kept(derivation, outputs)
     ]
     return lines
+
+
+def _marked(spec: OpSpec, output: Output) -> bool:
+    """Whether the output must be marked: not a sole integer one, which cannot require a gradient."""
+    return not output.differentiable and (len(spec.outputs) > 1 or output.const)
 
 
 def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:

@@ -26,7 +26,9 @@ class Layout:
     op_path: str
     test_path: str
     line_length: int = 88
-    search_path: str | None = None  # where the tests find the op, relative to their own directory
+    search_path: str | None = (
+        None  # where the tests find the op, relative to their own directory
+    )
 
 
 def layout(name: str, directories: Directories) -> Layout:

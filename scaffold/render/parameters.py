@@ -127,11 +127,10 @@ def _fan_in(spec: OpSpec, module: ModuleSpec, name: str) -> str:
         if item.name not in owned
         for dim in spec.dims(item.name) or ()
     }
-    shared = [dim for dim in dims if dim in data and isinstance(dim, str)] or list(
-        dims[1:]
-    )
-    if not shared:
+    shared = [dim for dim in dims if dim in data and isinstance(dim, str)]
+    counted: Sequence[Dim] = shared or dims[1:]
+    if not counted:
         return f"self.{matrix}.numel()"
     return " * ".join(
-        f"self.{dim}" if isinstance(dim, str) else str(dim) for dim in shared
+        f"self.{dim}" if isinstance(dim, str) else str(dim) for dim in counted
     )

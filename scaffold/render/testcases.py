@@ -35,6 +35,8 @@ class Making:
 
 def plan_making(spec: OpSpec) -> Making:
     """Everything that depends on shapes, dtypes and domains."""
+    if spec.samples is not None:
+        return _sampled(spec)
     leading = any("..." in input_dims(spec, item.name) for item in spec.tensors)
     sizes = choose_sizes(spec, first=3 if leading else 2)
     batch = 2, next(size for size in range(3, 99) if size not in sizes.values())
@@ -43,7 +45,7 @@ def plan_making(spec: OpSpec) -> Making:
         parameters=tuple(
             f"{name}: {kind} = {value}" for name, kind, value in parameters
         ),
-        items=tuple(item for item in _items(spec)),
+        items=tuple(_items(spec)),
         names=differentiable_names(spec),
         cases=tuple(f'"{name}": {{{text}}}' for name, text in _cases(spec, batch)),
         empty=tuple(
@@ -51,6 +53,23 @@ def plan_making(spec: OpSpec) -> Making:
         ),
         sizes=sizes,
         shape=(2, 3),
+    )
+
+
+def _sampled(spec: OpSpec) -> Making:
+    """Where the user gives the inputs, a case is the number of one of them."""
+    samples = "sample_inputs"
+    return Making(
+        parameters=("sample: int = 0",),
+        items=(),
+        names=differentiable_names(spec),
+        cases=(
+            'f"sample-{index}": {"sample": index}',
+            f"for index in range(len(list({samples}())))",
+        ),
+        empty=(),
+        sizes=_sampled_sizes(spec),
+        shape="",
     )
 
 

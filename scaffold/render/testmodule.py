@@ -1,109 +1,149 @@
 """What the generated test says of the module.
 
-In: an `OpSpec` and the sizes that its test inputs have. Out: a `ModuleView`, or None where there is no module.
+In: an `OpSpec` and the sizes that its test inputs have. Out: a `ModuleTests`, or None where there is no module.
 Invariant: the constructor's arguments are those that the module's own template declares, by keyword.
 """
 
 from dataclasses import dataclass
 
+from scaffold.render.parameters import size_arguments
+from scaffold.render.signature import starred
 from scaffold.render.testcases import Making
 from scaffold.render.testvalues import attribute_value
-from scaffold.spec.model import Attribute, ModuleSpec, OpSpec, TensorInput
+from scaffold.spec import Attribute, Input, ModuleSpec, OpSpec
+
+OPAQUE = ("object()", "torch.tanh")  # values of which a copy need not be equal
 
 
 @dataclass(frozen=True, slots=True)
-class ModuleView:
+class ModuleTests:
     """The module's tests, as the template shows them."""
 
     name: str
-    switches: tuple[str, ...]  # optional parameters
-    arguments: str  # of the constructor, without the switches
+    build_parameters: str
+    arguments: str
     stateful: bool
-    dtype: str
-    attributes: tuple[str, ...]  # that a copy must keep: those with plain values
-    unpack: str  # `input, *_ = make()`
-    tensors: str  # of the call of the module
+    switches: tuple[
+        str, ...
+    ]  # optional parameters, which the constructor can leave out
+    switch_parameters: str
+    switch_arguments: str
+    copied_lines: tuple[str, ...]  # what a copy must have in common with the module
+    unpack: str  # `input, *_`: the module's inputs among those of `make`
+    tensors: str  # of a call of the module
     operands: str  # of the op, as the module calls it
-    updated: tuple[str, ...]  # buffers that training changes
+    to_eval: str
+    updated_lines: tuple[str, ...]  # what a call in training changes
 
 
-def module_view(
-    spec: OpSpec, making: Making, taken: frozenset[str]
-) -> ModuleView | None:
+def module_tests(
+    spec: OpSpec, making: Making, name: str, taken: frozenset[str]
+) -> ModuleTests | None:
     """The module as its tests see it; `taken` are names that no local may have."""
     module = spec.module
     if module is None:
         return None
     owned = (*module.parameters, *module.buffers)
-    tensors = [item for item in spec.tensors if item.name not in owned]
-    local = {item.name: _local(item.name, taken) for item in tensors}
-    return ModuleView(
-        name=spec.class_name,
-        switches=_switches(spec, module),
-        arguments="".join(f"{text}, " for text in _arguments(spec, making, owned)),
-        stateful=bool(owned),
-        dtype=_dtype(spec, owned),
-        attributes=tuple(
-            item.name for item in spec.attributes if _is_plain(spec, item)
-        ),
-        unpack=_unpack(spec, local),
-        tensors=", ".join(_operand(spec, item, local) for item in tensors),
-        operands=", ".join(_operand(spec, item, local) for item in spec.inputs),
-        updated=tuple(name for name, _ in module.updates),
-    )
-
-
-def _local(name: str, taken: frozenset[str]) -> str:
-    return f"{name}_" if name in taken else name
-
-
-def _switches(spec: OpSpec, module: ModuleSpec) -> tuple[str, ...]:
+    local = _locals(spec, owned, taken)
     optional = {item.name for item in spec.tensors if item.optional}
-    return tuple(name for name in module.parameters if name in optional)
-
-
-def _arguments(spec: OpSpec, making: Making, owned: tuple[str, ...]) -> list[str]:
-    """Sizes, then attributes, as keyword arguments."""
-    dims = {dim for name in owned for dim in spec.dims(name) or ()}
-    named = [f"{name}={size}" for name, size in making.sizes.items() if name in dims]
-    shapes = [
-        f"{name}_shape={making.shape}" for name in owned if spec.dims(name) is None
-    ]
-    values = [(item.name, attribute_value(spec, item)) for item in spec.attributes]
-    return (
-        named
-        + shapes
-        + [f"{name}={value}" for name, value in values if name not in dims]
+    switches = tuple(item for item in module.parameters if item in optional)
+    return ModuleTests(
+        name=name,
+        build_parameters=_build_parameters(switches, bool(owned)),
+        arguments=", ".join(_arguments(spec, module, making, switches)),
+        stateful=bool(owned),
+        switches=switches,
+        switch_parameters=", ".join(f"{item}: bool" for item in switches),
+        switch_arguments=", ".join(f"{item}={item}" for item in switches),
+        copied_lines=tuple(_copied_lines(spec, module)),
+        unpack=_unpack(spec, local),
+        tensors=", ".join(
+            _operand(spec, item, local) for item in spec.inputs if item.name in local
+        ),
+        operands=", ".join(_operand(spec, item, local) for item in spec.inputs),
+        to_eval=".eval()" if module.updates else "",
+        updated_lines=tuple(_updated_lines(spec, module)),
     )
 
 
-def _dtype(spec: OpSpec, owned: tuple[str, ...]) -> str:
+def _locals(
+    spec: OpSpec, owned: tuple[str, ...], taken: frozenset[str]
+) -> dict[str, str]:
+    """The tensors that the module does not own, each under a name that is free."""
+    names = [item.name for item in spec.tensors if item.name not in owned]
+    return {name: f"{name}_" if name in taken else name for name in names}
+
+
+def _build_parameters(switches: tuple[str, ...], stateful: bool) -> str:
+    listed = [f"{name}: bool = True" for name in switches]
+    listed += ['device: str = "cpu"'] if stateful else []
+    return ", ".join(["*", *listed]) if listed else ""
+
+
+def _arguments(
+    spec: OpSpec, module: ModuleSpec, making: Making, switches: tuple[str, ...]
+) -> list[str]:
+    """Sizes, attributes, switches and factory arguments, by keyword."""
+    values = {name: str(size) for name, size in making.sizes.items()}
+    listed = {
+        name: values.get(name, str(making.shape))
+        for name, _ in size_arguments(spec, module)
+    }
+    for item in (*spec.attributes, *module.attributes):
+        listed.setdefault(item.name, attribute_value(spec, item))
+    listed |= {name: name for name in switches}
+    if module.parameters or module.buffers:
+        listed |= {"device": "device", "dtype": _dtype(spec, module)}
+    return [f"{name}={value}" for name, value in listed.items()]
+
+
+def _dtype(spec: OpSpec, module: ModuleSpec) -> str:
+    owned = (*module.parameters, *module.buffers)
     kinds = {item.dtype for item in spec.tensors if item.name in owned}
     return "torch.cdouble" if "complex" in kinds else "torch.double"
 
 
-def _is_plain(spec: OpSpec, item: Attribute) -> bool:
-    return attribute_value(spec, item) not in ("object()", "torch.tanh")
+def _copied_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
+    stateful = bool(module.parameters or module.buffers)
+    lines = ["assert_close(copied.state_dict(), module.state_dict())"] * stateful
+    attributes = (*spec.attributes, *module.attributes)
+    plain = [item for item in attributes if attribute_value(spec, item) not in OPAQUE]
+    return lines + [
+        f"assert copied.{item.name} == module.{item.name}" for item in plain
+    ]
 
 
 def _unpack(spec: OpSpec, local: dict[str, str]) -> str:
-    """The left side that takes the module's tensors out of `make()`."""
-    targets = []
-    for item in spec.inputs:
-        star = "*" if isinstance(item, TensorInput) and item.variadic else ""
-        targets.append(star + local.get(item.name, "_"))
-    if targets == ["*" + name for name in local.values()]:
-        return targets[0][1:]
-    if len(targets) > 1 and targets[-1] == "_":
-        while targets[-1] == "_":
-            targets.pop()
-        targets.append("*_")
-    return ", ".join(targets) + ("," if len(targets) == 1 else "")
+    """The left side that takes the module's inputs out of those of the op."""
+    targets = [_target(item, local) for item in spec.inputs]
+    if len(targets) == 1:
+        return targets[0][1:] if targets[0].startswith("*") else f"({targets[0]},)"
+    used = len(targets)
+    while used and targets[used - 1] == "_":
+        used -= 1
+    return ", ".join(targets if used == len(targets) else [*targets[:used], "*_"])
 
 
-def _operand(spec: OpSpec, item: TensorInput | Attribute, local: dict[str, str]) -> str:
-    if item.name not in local:
+def _target(item: Input, local: dict[str, str]) -> str:
+    star = starred(item).removesuffix(item.name)
+    return star + local[item.name] if item.name in local else "_"
+
+
+def _operand(spec: OpSpec, item: Input, local: dict[str, str]) -> str:
+    if isinstance(item, Attribute) or item.name not in local:
         return f"module.{item.name}"
-    if isinstance(item, TensorInput) and item.variadic:
-        return f"*{local[item.name]}"
-    return local[item.name] + (".clone()" if item.name in spec.dirty else "")
+    copied = ".clone()" if item.name in spec.dirty else ""
+    return starred(item).removesuffix(item.name) + local[item.name] + copied
+
+
+def _updated_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
+    lines = [
+        f'assert not torch.equal(module.{name}, before["{name}"])'
+        for name, _ in module.updates
+    ]
+    if lines and spec.differentiable:
+        ends = [item.differentiable for item in spec.outputs]
+        one = len(ends) == 1 and not spec.outputs[0].variadic
+        end = "output" if one else f"outputs[{ends.index(True)}]"
+        lines.append(f"{end}.sum().backward()  # the update leaves the graph alone")
+    return lines

@@ -4,9 +4,14 @@ In: nodes and the names that are annotated as tensors. Out: whether the value is
 Invariant: in doubt it is not, and the generated code says so with an annotation.
 """
 
-from scaffold.formula import Node
+from collections.abc import Iterable
+
+from scaffold.formula import If, Node, Statement, written
 
 MODULES = frozenset({"torch", "F"})
+UNTYPED = frozenset(
+    {"norm", "split", "stft", "istft", "unique", "unique_consecutive", "lu"}
+)
 
 
 def is_typed(node: Node, tensors: frozenset[str]) -> bool:
@@ -14,21 +19,33 @@ def is_typed(node: Node, tensors: frozenset[str]) -> bool:
     match node:
         case Node("name", name):
             return name in tensors
-        case Node("call", _, (Node("attribute", _, (value,)), *_)):
-            return _root(value) in MODULES or is_typed(value, tensors)
-        case Node("attribute", _, (value,)) | Node("unary", _, (value,)):
-            return is_typed(value, tensors)
-        case Node("subscript", _, (value, _)):
-            return is_typed(value, tensors)
-        case Node("binary" | "compare", _, (left, *_)):
-            return (
-                left.kind == "constant"
-                and is_typed(node.args[1], tensors)
-                or is_typed(left, tensors)
+        case Node("call", _, (Node("attribute", label, (value,)), *_)):
+            return label not in UNTYPED and (
+                _root(value) in MODULES or is_typed(value, tensors)
             )
+        case Node("attribute" | "unary" | "subscript", _, (value, *_)):
+            return is_typed(value, tensors)
+        case Node("binary" | "compare" | "boolean", _, operands):
+            return all(is_typed(operand, tensors) for operand in operands)
         case Node("conditional", _, (_, body, orelse)):
             return is_typed(body, tensors) and is_typed(orelse, tensors)
     return node.kind in ("constant", "tuple", "list")
+
+
+def typed_names(
+    statements: Iterable[Statement], tensors: frozenset[str]
+) -> frozenset[str]:
+    """The names that are known to be tensors after the statements."""
+    known = set(tensors)
+    for item in statements:
+        if isinstance(item, If):
+            inner = typed_names((*item.body, *item.orelse), frozenset(known))
+            known -= {name for name in written(item) if name not in inner}
+        elif item.target.kind == "name" and is_typed(item.value, frozenset(known)):
+            known.add(item.target.label)
+        elif item.target.kind == "name" and not item.operator:
+            known.discard(item.target.label)
+    return frozenset(known)
 
 
 def _root(node: Node) -> str:

@@ -1,0 +1,137 @@
+"""The part of the generated test that makes inputs.
+
+In: an `OpSpec` and the `Making` of its inputs. Out: an `InputsView`.
+Invariant: `make` takes no argument that nothing calls it with.
+"""
+
+from dataclasses import dataclass
+
+from scaffold.render.testcases import Making
+from scaffold.render.testvalues import makers_used
+from scaffold.spec import OpSpec, TensorInput
+
+ALL_SUBSETS = 4  # inputs up to which every subset of them is tried
+WRITTEN_OUT = 2  # inputs up to which the subsets are short enough to list
+
+
+@dataclass(frozen=True, slots=True)
+class InputsView:
+    """Inputs as the template shows them; every `_lines` is a body, not yet indented."""
+
+    samples_lines: tuple[str, ...]  # the user's function
+    differentiable: str
+    needs_lines: tuple[str, ...]  # subsets of them
+    case_lines: tuple[str, ...]
+    empty_case_lines: tuple[str, ...]
+    nonzero: bool
+    spd: bool
+    distinct: bool
+    parameters: tuple[str, ...]
+    title: str
+    seed: str
+    lines: tuple[str, ...]
+
+
+def inputs_view(
+    spec: OpSpec, making: Making, samples: str, gradients: bool, seeded: bool
+) -> InputsView:
+    """Inputs with or without what gradients need, from one seed or from any; `samples` is the user's function."""
+    needs = gradients or bool(making.names)
+    makers = makers_used(spec) if spec.samples is None else frozenset()
+    return InputsView(
+        samples_lines=_samples_lines(spec, samples),
+        differentiable=_tuple(making.names) if needs else "",
+        needs_lines=_needs_lines(making.names) if gradients else (),
+        case_lines=making.cases,
+        empty_case_lines=making.empty,
+        nonzero="nonzero" in makers,
+        spd="spd" in makers,
+        distinct="distinct" in makers,
+        parameters=_parameters(spec, making, gradients, seeded),
+        title="Make the inputs in call order"
+        + ("; those in `needs` require grad." if needs else "."),
+        seed="seed" if seeded else "0",
+        lines=tuple(_make_lines(spec, making, samples, gradients)),
+    )
+
+
+def _samples_lines(spec: OpSpec, name: str) -> tuple[str, ...]:
+    if spec.samples is None:
+        return ()
+    source = spec.samples.source.strip("\n")
+    return tuple(
+        source.replace(f"def {spec.samples.function}(", f"def {name}(", 1).splitlines()
+    )
+
+
+def _tuple(names: tuple[str, ...]) -> str:
+    return "(" + "".join(f'"{name}", ' for name in names).removesuffix(" ") + ")"
+
+
+def _needs_lines(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The subsets of the inputs that a call may need gradients of."""
+    if len(names) <= 1:
+        return ()
+    if len(names) <= WRITTEN_OUT:
+        return tuple(
+            f"{_tuple(group)}," for group in (*((name,) for name in names), names)
+        )
+    few = len(names) <= ALL_SUBSETS
+    counts = (
+        f"range(1, {len(names) + 1})" if few else f"(1, {len(names) - 1}, {len(names)})"
+    )
+    return (
+        "needs",
+        f"for count in {counts}",
+        "for needs in itertools.combinations(DIFFERENTIABLE, count)",
+    )
+
+
+def _parameters(
+    spec: OpSpec, making: Making, gradients: bool, seeded: bool
+) -> tuple[str, ...]:
+    listed = list(making.parameters)
+    if spec.samples is None and any(item.optional for item in spec.tensors):
+        listed.append("absent: Collection[str] = ()")
+    if making.names:
+        listed.append("needs: Collection[str] = DIFFERENTIABLE")
+    if gradients:
+        listed.append("layout: Callable[[Tensor], Tensor] = torch.clone")
+    if seeded:
+        listed.append("seed: int = 0")
+    return tuple(listed)
+
+
+def _make_lines(spec: OpSpec, making: Making, samples: str, gradients: bool) -> list[str]:
+    """The body of `make` below its seed."""
+    optional = any(item.optional for item in spec.tensors) and spec.samples is None
+    mixed = bool(spec.attributes) or spec.samples is not None
+    if spec.samples is not None:
+        lines = _sample_lines(spec, samples)
+    else:
+        kind = ": dict[str, Any]" if mixed else ""
+        lines = [f"inputs{kind} = {{", *(f"    {item}," for item in making.items), "}"]
+    value = "layout(value)" if gradients else "value"
+    value += ".requires_grad_(name in needs)" if making.names else ""
+    if mixed and value != "value":
+        value += " if isinstance(value, Tensor) else value"
+    if optional:
+        value = f"None if name in absent else {value}"
+    if value == "value":
+        return [*lines, "return tuple(inputs.values())"]
+    every = "for name, value in inputs.items()"
+    return [*lines, "return tuple(", f"    {value}", f"    {every}", ")"]
+
+
+def _sample_lines(spec: OpSpec, samples: str) -> list[str]:
+    """Take one of the user's tuples apart."""
+    keys = [
+        f'*(f"{item.name}[{{index}}]" for index in range(len(values)))'
+        if isinstance(item, TensorInput) and item.variadic
+        else f'"{item.name}"'
+        for item in spec.inputs
+    ]
+    return [
+        f"values = [in_double(value) for value in list({samples}())[sample]]",
+        f"inputs = dict(zip(({', '.join(keys)},), values))",
+    ]
