@@ -1,0 +1,140 @@
+"""What a run of the command costs, against what any tool on its libraries pays.
+
+In: `python benchmarks/startup.py [--runs N]`, in an environment with scaffold's requirements.
+Out: CPU time (user and system, of a process and its children) of each command and of its
+floor, measured in alternation, and their ratio. Exit 1 where a ratio misses its target.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parent.parent
+SCAFFOLD = "from scaffold.cli import main; main()"  # what the installed command does
+LIBRARIES = "import jinja2, black"
+FORMAT = """
+import sys, typer, jinja2, black
+for path in sys.argv[1:]:
+    with open(path, encoding="utf-8") as file:
+        black.format_str(file.read(), mode=black.Mode())
+"""
+
+SKELETON = ("new-op", "linear", "--inputs", "input,weight,bias?")
+FORMULAS = (
+    *("new-op", "linear", "--inputs"),
+    "input[..., in_features], weight[out_features, in_features], bias[out_features]?",
+    *("--forward", "input @ weight.t() + bias"),
+    *("--grad", "input=grad_output @ weight"),
+    *("--grad", "weight=torch.tensordot(grad_output, input, dims=(lead, lead))"),
+    *("--grad", "bias=grad_output.sum(lead)"),
+)
+
+
+@dataclass
+class Measurement:
+    """A command, the floor it is held against, and the seconds that both took."""
+
+    name: str
+    command: tuple[str, ...]
+    floor: tuple[str, ...]
+    target: float
+    seconds: list[float] = field(default_factory=list)
+    floor_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float:
+        return median(self.seconds) / median(self.floor_seconds)
+
+    @property
+    def met(self) -> bool:
+        return self.ratio <= self.target
+
+    def report(self) -> str:
+        times = (
+            *(median(self.seconds), min(self.seconds)),
+            *(median(self.floor_seconds), min(self.floor_seconds)),
+        )
+        least = min(self.seconds) / min(self.floor_seconds)
+        return (
+            f"{self.name:22}"
+            + "".join(f"{1000 * time:9.1f}" for time in times)
+            + f"{self.ratio:8.3f}{least:8.3f}{self.target:8.2f}"
+            + ("" if self.met else "  missed")
+        )
+
+
+def python(program: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", program, *arguments)
+
+
+def cpu_seconds(command: tuple[str, ...]) -> float:
+    """The CPU time of one run of the command in an empty directory."""
+    with tempfile.TemporaryDirectory() as directory:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run_in(Path(directory), command)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    user = after.ru_utime - before.ru_utime
+    return user + after.ru_stime - before.ru_stime
+
+
+def run_in(directory: Path, command: tuple[str, ...]) -> None:
+    subprocess.run(
+        command,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+
+
+def measurements(keep: Path) -> list[Measurement]:
+    """What is measured; the files that the commands generate are kept for their floors."""
+    found = [Measurement("--help", python(SCAFFOLD, "--help"), python(LIBRARIES), 0.5)]
+    for name, arguments in (("skeleton", SKELETON), ("formulas", FORMULAS)):
+        directory = keep / name
+        directory.mkdir()
+        command = python(SCAFFOLD, *arguments)
+        run_in(directory, command)
+        files = sorted(str(path) for path in directory.iterdir())
+        floor = python(FORMAT, *files)
+        found.append(Measurement(f"new-op, {name}", command, floor, 1.25))
+    return found
+
+
+def measure(found: list[Measurement], runs: int, clock: Callable[..., float]) -> None:
+    """Fill in the times, command and floor in turn, after a run of each that is not kept."""
+    for turn in range(runs + 1):
+        for one in found:
+            seconds, floor = clock(one.command), clock(one.floor)
+            if turn:
+                one.seconds.append(seconds)
+                one.floor_seconds.append(floor)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=15)
+    runs = max(1, parser.parse_args().runs)
+    with tempfile.TemporaryDirectory() as keep:
+        found = measurements(Path(keep))
+        measure(found, runs, cpu_seconds)
+    print(
+        f"CPU milliseconds of {runs} runs, alternated; ratio of the medians, of the least"
+    )
+    columns = ("median", "least", "floor", "least", "ratio", "least", "target")
+    print(f"{'':22}{'%9s%9s%9s%9s%8s%8s%8s' % columns}")
+    for one in found:
+        print(one.report())
+    return 0 if all(one.met for one in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,341 @@
+"""The laws of the house: who may import what, write, start, print and evaluate."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "scaffold").rglob("*.py"))
+
+# Package -> what it may import of scaffold, beside itself.
+ALLOWED = {
+    "errors": set[str](),
+    "formula": {"errors"},
+    "spec": {"errors", "formula"},
+    "derive": {"errors", "formula", "spec"},
+    "render": {"errors", "formula", "spec", "derive"},
+    "inspect": {"errors", "formula", "spec"},
+    "lint": {"errors", "formula", "spec", "inspect"},
+    "workspace": {"errors"},
+    "verify": {"errors"},
+    "__main__": {"cli"},
+    "__init__": set[str](),
+}
+LIBRARIES = {
+    "cli": {"typer"},
+    "render": {"black", "jinja2"},
+    "derive": {"networkx"},
+}
+PURE = {"formula", "spec", "derive", "render"}
+
+IMPURE = {"time", "datetime", "random", "secrets", "uuid", "torch"}
+STARTERS = {"subprocess", "multiprocessing", "concurrent", "pty", "threading"}
+WRITERS = {"shutil", "tempfile"}
+STREAMS = {"sys.stdout", "sys.stderr"}
+EVALUATORS = {"eval", "exec", "compile", "__import__"}
+
+OS_WRITES = {
+    *("chmod", "chown", "fchmod", "ftruncate", "link", "makedirs", "mkdir", "open"),
+    *("remove", "removedirs", "rename", "renames", "replace", "rmdir", "symlink"),
+    *("truncate", "unlink", "utime", "write"),
+}
+PATH_WRITES = {
+    *("chmod", "hardlink_to", "mkdir", "rmdir", "symlink_to", "touch", "unlink"),
+    *("write_bytes", "write_text"),
+}
+OS_STARTS = ("exec", "spawn", "fork", "posix_spawn", "popen", "system", "startfile")
+
+Finding = tuple[int, str]
+Law = Callable[[str, ast.Module], Iterator[Finding]]
+
+
+def package_of(path: Path) -> str:
+    return path.relative_to(ROOT / "scaffold").parts[0].removesuffix(".py")
+
+
+def imports(tree: ast.Module) -> Iterator[Finding]:
+    """Each imported module, dotted; of scaffold's own, as far as the package."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: imports are absolute"
+            for alias in node.names:
+                whole = node.module == "scaffold"
+                yield (
+                    node.lineno,
+                    f"scaffold.{alias.name}" if whole else str(node.module),
+                )
+
+
+def called(tree: ast.Module) -> Iterator[tuple[ast.Call, str, str]]:
+    """Each call with what stands before the last dot, and the name after it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name):
+                yield node, "", node.func.id
+            elif isinstance(node.func, ast.Attribute):
+                yield node, ast.unparse(node.func.value), node.func.attr
+
+
+def imports_run_one_way(package: str, tree: ast.Module) -> Iterator[Finding]:
+    if package == "cli":
+        return
+    for line, name in imports(tree):
+        parts = name.split(".")
+        if parts[0] != "scaffold" or parts[1:2] == ["__version__"]:
+            continue
+        if parts[1] not in ALLOWED.get(package, set()) | {package}:
+            yield line, f"{package} imports {name}"
+
+
+def libraries_stay_in_place(package: str, tree: ast.Module) -> Iterator[Finding]:
+    allowed = {"scaffold", *sys.stdlib_module_names, *LIBRARIES.get(package, ())}
+    for line, name in imports(tree):
+        if name.split(".")[0] not in allowed:
+            yield line, f"{package} imports {name}"
+
+
+def generation_is_pure(package: str, tree: ast.Module) -> Iterator[Finding]:
+    if package in PURE:
+        for line, name in imports(tree):
+            if name.split(".")[0] in IMPURE:
+                yield line, f"{package} imports {name}"
+
+
+def only_workspace_writes(package: str, tree: ast.Module) -> Iterator[Finding]:
+    if package == "workspace":
+        return
+    for line, name in imports(tree):
+        if name.split(".")[0] in WRITERS:
+            yield line, f"{package} imports {name}"
+    for call, owner, name in called(tree):
+        if owner == "os" and name in OS_WRITES or owner and name in PATH_WRITES:
+            yield call.lineno, f"{package} calls {owner}.{name}"
+        if name == "open" and owner != "os" and not _reads(call, 0 if owner else 1):
+            yield call.lineno, f"{package} opens a file to write"
+
+
+def _reads(call: ast.Call, position: int) -> bool:
+    """Whether an `open` has no mode, or one that can be seen to only read."""
+    modes = call.args[position : position + 1]
+    modes += [keyword.value for keyword in call.keywords if keyword.arg == "mode"]
+    return all(
+        isinstance(mode, ast.Constant) and not set(str(mode.value)) & set("wax+")
+        for mode in modes
+    )
+
+
+def only_verify_starts_processes(package: str, tree: ast.Module) -> Iterator[Finding]:
+    if package == "verify":
+        return
+    for line, name in imports(tree):
+        if name.split(".")[0] in STARTERS:
+            yield line, f"{package} imports {name}"
+    for call, owner, name in called(tree):
+        if owner == "os" and name.startswith(OS_STARTS):
+            yield call.lineno, f"{package} calls os.{name}"
+
+
+def only_cli_prints_and_exits(package: str, tree: ast.Module) -> Iterator[Finding]:
+    if package == "cli":
+        return
+    for call, owner, name in called(tree):
+        plain = not owner and name in {"print", "input", "exit", "quit"}
+        if plain or (owner, name) in {("sys", "exit"), ("os", "_exit")}:
+            yield call.lineno, f"{package} calls {name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in STREAMS:
+            yield node.lineno, f"{package} uses sys.{node.attr}"
+
+
+def nothing_is_evaluated(package: str, tree: ast.Module) -> Iterator[Finding]:
+    for line, name in imports(tree):
+        if name.split(".")[0] in {"importlib", "runpy", "pickle", "marshal", "code"}:
+            yield line, f"{package} imports {name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in EVALUATORS:
+            yield node.lineno, f"{package} uses {node.id}"
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "builtins":
+            yield node.lineno, f"{package} uses {ast.unparse(node)}"
+
+
+def functions_are_short(package: str, tree: ast.Module) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min(node.lineno, *(d.lineno for d in node.decorator_list), 10**9)
+            lines = (node.end_lineno or first) - first + 1
+            if lines > 40:
+                yield first, f"{node.name} has {lines} lines"
+
+
+def files_are_short(package: str, tree: ast.Module) -> Iterator[Finding]:
+    last = max((getattr(node, "end_lineno", 0) for node in ast.walk(tree)), default=0)
+    if last > 300:
+        yield last, f"the file has {last} lines"
+
+
+LAWS: list[Law] = [
+    imports_run_one_way,
+    libraries_stay_in_place,
+    generation_is_pure,
+    only_workspace_writes,
+    only_verify_starts_processes,
+    only_cli_prints_and_exits,
+    nothing_is_evaluated,
+    functions_are_short,
+    files_are_short,
+]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: str(law.__name__))
+def test_the_law_is_kept(law: Law) -> None:
+    broken = [
+        f"{path.relative_to(ROOT)}:{line}: {what}"
+        for path in SOURCES
+        for line, what in law(package_of(path), ast.parse(path.read_text()))
+    ]
+    assert not broken, "\n" + "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    ("law", "package", "code"),
+    [
+        (imports_run_one_way, "formula", "import scaffold.spec.model"),
+        (imports_run_one_way, "workspace", "from scaffold.formula import Graph"),
+        (imports_run_one_way, "errors", "from scaffold import formula"),
+        (imports_run_one_way, "derive", "from scaffold import render"),
+        (imports_run_one_way, "later", "from scaffold.errors import ScaffoldError"),
+        (libraries_stay_in_place, "spec", "import jinja2.sandbox"),
+        (libraries_stay_in_place, "cli", "import rich"),
+        (libraries_stay_in_place, "verify", "def f():\n    import torch"),
+        (generation_is_pure, "derive", "from datetime import datetime"),
+        (only_workspace_writes, "cli", "path.write_text('')"),
+        (only_workspace_writes, "render", "import os\nos.replace(a, b)"),
+        (only_workspace_writes, "spec", "open(path, 'w')"),
+        (only_workspace_writes, "spec", "open(path, mode=mode)"),
+        (only_workspace_writes, "spec", "path.open('r+')"),
+        (only_workspace_writes, "spec", "import tempfile"),
+        (only_verify_starts_processes, "workspace", "import subprocess"),
+        (only_verify_starts_processes, "cli", "os.system('ls')"),
+        (only_verify_starts_processes, "cli", "os.execvp('ls', [])"),
+        (only_cli_prints_and_exits, "spec", "print('x')"),
+        (only_cli_prints_and_exits, "spec", "sys.exit(2)"),
+        (only_cli_prints_and_exits, "spec", "sys.stderr.write('x')"),
+        (nothing_is_evaluated, "spec", "eval(text)"),
+        (nothing_is_evaluated, "spec", "run = exec"),
+        (nothing_is_evaluated, "cli", "from importlib import import_module"),
+        (nothing_is_evaluated, "spec", "builtins.compile(text)"),
+        (functions_are_short, "spec", "def f():\n" + "    x\n" * 40),
+        (functions_are_short, "spec", "@a\ndef f():\n" + "    x\n" * 39),
+        (files_are_short, "spec", "x\n" * 301),
+    ],
+)
+def test_the_law_notices(law: Law, package: str, code: str) -> None:
+    assert list(law(package, ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    ("law", "package", "code"),
+    [
+        (imports_run_one_way, "render", "from scaffold import __version__"),
+        (imports_run_one_way, "cli", "from scaffold.render import render"),
+        (libraries_stay_in_place, "spec", "import tomllib, scaffold.errors"),
+        (only_workspace_writes, "spec", "open(path)\nopen(p, 'rb')\npath.open('r')"),
+        (only_workspace_writes, "spec", "text.replace('a', 'b')\nos.path.join(a)"),
+        (nothing_is_evaluated, "spec", "re.compile('a')\nast.literal_eval(x)"),
+        (functions_are_short, "spec", "def f():\n" + "    x\n" * 39),
+        (files_are_short, "spec", "x\n" * 300),
+    ],
+)
+def test_the_law_permits(law: Law, package: str, code: str) -> None:
+    assert not list(law(package, ast.parse(code)))
+
+
+def test_every_package_has_its_laws() -> None:
+    known = set(ALLOWED) | {"cli"}
+    assert {package_of(path) for path in SOURCES} <= known
+
+
+def modules_after(arguments: list[str], directory: Path) -> set[str]:
+    """The names of all modules that a run of the command imports."""
+    program = (
+        "import json, sys\n"
+        "from scaffold.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as stop:\n    assert not stop.code, stop.code\n"
+        "print(json.dumps(list(sys.modules)), file=sys.stderr)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return set(json.loads(run.stderr.splitlines()[-1]))
+
+
+NEW_OP = ["new-op", "linear", "--inputs", "input,weight,bias?"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["new-op", "--help"]], ids=" ".join)
+def test_help_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
+    heavy = {"jinja2", "black", "rich", "torch", "networkx", "pydantic", "numpy"}
+    assert not modules_after(arguments, tmp_path) & heavy
+
+
+@pytest.mark.parametrize(
+    "maths",
+    [
+        [],
+        [
+            "--forward=input @ weight.t() + bias",
+            "--grad=input=grad_output @ weight",
+            "--grad=weight=grad_output.t() @ input",
+            "--grad=bias=grad_output.sum(0)",
+        ],
+    ],
+    ids=["skeleton", "formulas"],
+)
+def test_generation_does_without_torch(maths: list[str], tmp_path: Path) -> None:
+    seen = modules_after([*NEW_OP, *maths, "--dry-run"], tmp_path)
+    assert not seen & {"torch", "numpy", "rich", "networkx", "pydantic"}
+    assert not list(tmp_path.iterdir())
+
+
+def committed() -> list[Path]:
+    """The files of the repository; those of the directory where there is no git."""
+    if (ROOT / ".git").exists():
+        listing = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+        )
+        names = listing.stdout.decode().split("\0")
+        paths = [ROOT / name for name in names if name]
+    else:
+        paths = [path for path in ROOT.rglob("*") if "/." not in str(path)]
+    return [path for path in paths if path.is_file()]
+
+
+def test_nothing_committed_names_a_machine() -> None:
+    places = tuple(
+        f"/{directory}/".encode()
+        for directory in ("work", "root", "home/" + "runner", "tmp/bash_" + "jobs")
+    )
+    paths = committed()
+    assert ROOT / "pyproject.toml" in paths
+    guilty = [
+        str(path.relative_to(ROOT))
+        for path in paths
+        if any(place in path.read_bytes() for place in places)
+    ]
+    assert not guilty
