@@ -11,7 +11,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -28,12 +27,11 @@ for path in sys.argv[1:]:
 
 SKELETON = ("new-op", "linear", "--inputs", "input,weight,bias?")
 FORMULAS = (
-    *("new-op", "linear", "--inputs"),
-    "input[..., in_features], weight[out_features, in_features], bias[out_features]?",
+    *SKELETON,
     *("--forward", "input @ weight.t() + bias"),
     *("--grad", "input=grad_output @ weight"),
-    *("--grad", "weight=torch.tensordot(grad_output, input, dims=(lead, lead))"),
-    *("--grad", "bias=grad_output.sum(lead)"),
+    *("--grad", "weight=grad_output.t() @ input"),
+    *("--grad", "bias=grad_output.sum(0)"),
 )
 
 
@@ -109,11 +107,11 @@ def measurements(keep: Path) -> list[Measurement]:
     return found
 
 
-def measure(found: list[Measurement], runs: int, clock: Callable[..., float]) -> None:
-    """Fill in the times, command and floor in turn, after a run of each that is not kept."""
+def measure(found: list[Measurement], runs: int) -> None:
+    """Fill in the times, command and floor in turn, after a run that is not kept."""
     for turn in range(runs + 1):
         for one in found:
-            seconds, floor = clock(one.command), clock(one.floor)
+            seconds, floor = cpu_seconds(one.command), cpu_seconds(one.floor)
             if turn:
                 one.seconds.append(seconds)
                 one.floor_seconds.append(floor)
@@ -125,12 +123,12 @@ def main() -> int:
     runs = max(1, parser.parse_args().runs)
     with tempfile.TemporaryDirectory() as keep:
         found = measurements(Path(keep))
-        measure(found, runs, cpu_seconds)
-    print(
-        f"CPU milliseconds of {runs} runs, alternated; ratio of the medians, of the least"
-    )
-    columns = ("median", "least", "floor", "least", "ratio", "least", "target")
-    print(f"{'':22}{'%9s%9s%9s%9s%8s%8s%8s' % columns}")
+        measure(found, runs)
+    print(f"CPU milliseconds, {runs} runs in turn; ratios of the medians and the least")
+    columns = ("median", "least", "floor", "least")
+    ratios = ("ratio", "least", "target")
+    print(" " * 22 + "".join(f"{name:>9}" for name in columns), end="")
+    print("".join(f"{name:>8}" for name in ratios))
     for one in found:
         print(one.report())
     return 0 if all(one.met for one in found) else 1
