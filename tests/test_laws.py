@@ -167,9 +167,10 @@ def nothing_is_evaluated(package: str, tree: ast.Module) -> Iterator[Finding]:
 
 
 def functions_are_short(package: str, tree: ast.Module) -> Iterator[Finding]:
+    """A body has at most 40 lines. The options of a command make a long signature."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            first = min(node.lineno, *(d.lineno for d in node.decorator_list), 10**9)
+            first = node.body[0].lineno
             lines = (node.end_lineno or first) - first + 1
             if lines > 40:
                 yield first, f"{node.name} has {lines} lines"
@@ -232,8 +233,7 @@ def test_the_law_is_kept(law: Law) -> None:
         (nothing_is_evaluated, "spec", "run = exec"),
         (nothing_is_evaluated, "cli", "from importlib import import_module"),
         (nothing_is_evaluated, "spec", "builtins.compile(text)"),
-        (functions_are_short, "spec", "def f():\n" + "    x\n" * 40),
-        (functions_are_short, "spec", "@a\ndef f():\n" + "    x\n" * 39),
+        (functions_are_short, "spec", "def f():\n" + "    x\n" * 41),
         (files_are_short, "spec", "x\n" * 301),
     ],
 )
@@ -250,7 +250,7 @@ def test_the_law_notices(law: Law, package: str, code: str) -> None:
         (only_workspace_writes, "spec", "open(path)\nopen(p, 'rb')\npath.open('r')"),
         (only_workspace_writes, "spec", "text.replace('a', 'b')\nos.path.join(a)"),
         (nothing_is_evaluated, "spec", "re.compile('a')\nast.literal_eval(x)"),
-        (functions_are_short, "spec", "def f():\n" + "    x\n" * 39),
+        (functions_are_short, "spec", "def f():\n" + "    x\n" * 40),
         (files_are_short, "spec", "x\n" * 300),
     ],
 )

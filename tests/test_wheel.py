@@ -85,5 +85,4 @@ def test_it_generates_where_there_is_no_torch(built: Path, tmp_path: Path) -> No
     for path in ops.iterdir():
         compile(path.read_text(), path, "exec")
 
-    module = (python, "-m", "scaffold")
-    assert run(*module, "--help", cwd=ops) == run(*scaffold, "--help", cwd=ops)
+    assert "new-op" in run(python, "-m", "scaffold", "--help", cwd=ops)
