@@ -10,7 +10,7 @@ from typing import Any
 
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Formula, Node, emit
-from scaffold.spec.model import Dim, OpSpec
+from scaffold.spec import Dim, OpSpec
 
 CANDIDATES = (*range(2, 33), 64, 128, 1)
 ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from scaffold.render.testvalues import attribute_value, choices, tensor_expression
 from scaffold.render.sizes import allows, choose_sizes, input_dims
-from scaffold.spec.model import Attribute, OpSpec, TensorInput
+from scaffold.render.testnames import samples_name
+from scaffold.render.testvalues import attribute_value, choices, tensor_expression
+from scaffold.spec import Attribute, OpSpec, TensorInput
 
 VARIADIC = 3  # tensors of a variadic input
 CROSSED = 3  # optionals up to which every combination is a case
@@ -29,8 +30,8 @@ class Making:
     names: tuple[str, ...]  # of the tensors with a gradient, as the dict has them
     cases: tuple[str, ...]  # items of the dict of cases
     empty: tuple[str, ...]  # those with a size of 0
-    sizes: dict[str, int]  # of the named dims
-    shape: tuple[int, ...]  # of the tensors whose shape is not known
+    sizes: dict[str, str]  # of the named dims
+    shapes: dict[str, str]  # of the tensors whose dims are not known
 
 
 def plan_making(spec: OpSpec) -> Making:
@@ -47,43 +48,59 @@ def plan_making(spec: OpSpec) -> Making:
         ),
         items=tuple(_items(spec)),
         names=differentiable_names(spec),
-        cases=tuple(f'"{name}": {{{text}}}' for name, text in _cases(spec, batch)),
+        cases=tuple(f'"{name}": {{{text}}},' for name, text in _cases(spec, batch)),
         empty=tuple(
-            f'"{name}": {{{text}}}' for name, text in _empty_cases(spec, sizes)
+            f'"{name}": {{{text}}},' for name, text in _empty_cases(spec, sizes)
         ),
-        sizes=sizes,
-        shape=(2, 3),
+        sizes={name: str(size) for name, size in sizes.items()},
+        shapes={item.name: "(2, 3)" for item in spec.tensors},
     )
 
 
 def _sampled(spec: OpSpec) -> Making:
     """Where the user gives the inputs, a case is the number of one of them."""
-    samples = "sample_inputs"
     return Making(
         parameters=("sample: int = 0",),
         items=(),
         names=differentiable_names(spec),
         cases=(
             'f"sample-{index}": {"sample": index}',
-            f"for index in range(len(list({samples}())))",
+            f"for index in range(len(list({samples_name(spec)}())))",
         ),
         empty=(),
         sizes=_sampled_sizes(spec),
-        shape="",
+        shapes={
+            item.name: f"inputs[{spec.index(item.name)}].shape" for item in spec.tensors
+        },
     )
+
+
+def _sampled_sizes(spec: OpSpec) -> dict[str, str]:
+    """The named dims as the sizes of a tensor that has them."""
+    sizes: dict[str, str] = {}
+    for item in spec.tensors:
+        dims = spec.dims(item.name) or ()
+        for axis, dim in enumerate(dims):
+            position = axis - len(dims) if "..." in dims[:axis] else axis
+            if isinstance(dim, str):
+                sizes.setdefault(
+                    dim, f"inputs[{spec.index(item.name)}].shape[{position}]"
+                )
+    return sizes
 
 
 def differentiable_names(spec: OpSpec) -> tuple[str, ...]:
     """The names under which the tests know the tensors with a gradient."""
     listed = spec.differentiable or tuple(t for t in spec.tensors if t.differentiable)
-    return tuple(name for item in listed for name in element_names(item))
+    count = VARIADIC if spec.samples is None else 1
+    return tuple(name for item in listed for name in element_names(item, count))
 
 
-def element_names(item: TensorInput) -> tuple[str, ...]:
+def element_names(item: TensorInput, count: int) -> tuple[str, ...]:
     """`tensors[0]`, `tensors[1]`, ... for a variadic input."""
     if not item.variadic:
         return (item.name,)
-    return tuple(f"{item.name}[{position}]" for position in range(VARIADIC))
+    return tuple(f"{item.name}[{position}]" for position in range(count))
 
 
 def size_name(name: str) -> str:

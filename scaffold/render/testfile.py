@@ -10,38 +10,31 @@ from pathlib import PurePosixPath
 
 from scaffold.derive import Derivation
 from scaffold.render.environment import format_source, render_template
-from scaffold.render.imports import KNOWN, import_block
+from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
-from scaffold.render.signature import annotation, arguments, starred, wrapper_type
-from scaffold.render.testcases import Making, absences, plan_making
+from scaffold.render.testcases import plan_making
+from scaffold.render.testinputs import InputsView, inputs_view
 from scaffold.render.testmodule import ModuleTests, module_tests
-from scaffold.render.testvalues import makers_used
-from scaffold.spec import Attribute, Import, OpSpec, TensorInput
+from scaffold.render.testnames import LIBRARY, op_imports, samples_name, taken_names
+from scaffold.render.testop import (
+    CallView,
+    ContractView,
+    ReferenceView,
+    TransformsView,
+    call_view,
+    contract_view,
+    reference_view,
+    transforms_view,
+)
+from scaffold.spec import OpSpec
 
-LIBRARY = (
-    *KNOWN,
-    *(Import(name) for name in ("contextlib", "copy", "gc", "itertools", "pickle")),
-    *(Import(name) for name in ("pytest", "sys", "weakref")),
-    Import("collections.abc", "Collection"),
-    Import("pathlib", "Path"),
-    Import("torch.autograd", "gradcheck"),
-    Import("torch.autograd", "gradgradcheck"),
-    Import("torch.testing", "assert_close"),
-)
-HELPERS = frozenset(
-    {"build", "case", "distinct", "gradients", "in_double", "loss", "make", "nonzero"}
-    | {"on_copy", "permuted", "reference", "spd", "surrogate", "unwritten", "written"}
-    | {"CASES", "DIFFERENTIABLE", "EMPTY_CASES", "NEEDS", "Recorder", "module"}
-    | {item.binding for item in LIBRARY}
-)
-SECOND = (
+SECOND_ORDER = (
     "eps",
     "atol",
     "rtol",
     "nondet_tol",
     "fast_mode",
-)  # options of gradgradcheck too
-ALL_SUBSETS = 4  # inputs up to which every subset of them is tried
+)  # that gradgradcheck takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,62 +42,90 @@ class TestView:
     """What the template shows; every `_lines` is a body, not yet indented."""
 
     op: str
-    wrapper: str  # the op, as this file imports it
-    function: str
     imports: str
-    samples_lines: tuple[str, ...]
-    differentiable: str
-    needs_lines: tuple[str, ...]
-    case_lines: tuple[str, ...]
-    case_comprehension: str  # instead of lines, where the user gives the inputs
-    empty_case_lines: tuple[str, ...]
-    makes_nonzero: bool
-    makes_spd: bool
-    makes_distinct: bool
-    make_parameters: tuple[str, ...]
-    make_title: str
-    make_lines: tuple[str, ...]
-    changes_inputs: bool
-    arguments: str
-    copies: str
-    in_place_lines: tuple[str, ...]
-    reference: str
-    reference_title: str
-    reference_parameters: str
-    reference_type: str
-    reference_lines: tuple[str, ...]
-    states_forward: bool
-    states_gradients: bool
-    gradients: bool
-    gradchecks: bool
-    transforms: bool
-    compiles: bool
-    skeleton: bool
-    once_differentiable: bool
-    single: bool  # one output, rather than a tuple
-    result: str  # what a call returns
-    end: str  # an output with a gradient
-    ends: str  # all of them
-    call: str  # the op, given a copy where it changes its input
-    reference_call: str
-    forward: str  # what decides whether a size of 0 is allowed
-    gradcheck_options: str
-    gradgradcheck_options: str
-    first: int  # position of an input with a gradient
-    to_real: str
-    returns_bare: bool
-    may_lack_needed: bool
-    recorder_call: str
-    recorded: str
-    joint: bool
-    not_joint: str
-    changed: str
-    argnums: str
-    all_tensors: bool
-    in_dims: str
-    loss_lines: tuple[str, ...]
-    op_ends: str
-    reference_ends: str
-    needed: str
-    flat: str
+    inputs: InputsView
+    call: CallView
+    reference: ReferenceView | None
+    contract: ContractView | None  # None: the op has no gradient
+    transforms: TransformsView | None
     module: ModuleTests | None
+    skeleton: bool
+    gradchecks: bool
+    once_differentiable: bool
+    compiles: bool
+    first_options: str  # of gradcheck
+    second_options: str  # of gradgradcheck
+
+
+def suite_file(
+    spec: OpSpec,
+    derivation: Derivation,
+    layout: Layout,
+    reference: tuple[str, ...] | None,
+) -> str:
+    """The text of the test file; `reference` is the body of a function of the op's inputs."""
+    draft = view(spec, derivation, layout, reference)
+    code = render_template("test.py.jinja", draft)
+    complete = replace(draft, imports=_imports(spec, layout, code))
+    return format_source(render_template("test.py.jinja", complete), layout.line_length)
+
+
+def view(
+    spec: OpSpec,
+    derivation: Derivation,
+    layout: Layout,
+    reference: tuple[str, ...] | None,
+) -> TestView:
+    """The view, but for the imports, which follow from the code that it makes."""
+    names = {item.name: item.binding for item in op_imports(spec, layout.module)}
+    making = plan_making(spec)
+    gradients = bool(spec.differentiable)
+    transforms = gradients and derivation.transforms and spec.style == "setup-context"
+    call = call_view(spec, names[spec.name])
+    stated = reference_view(spec, reference) if reference is not None else None
+    taken = taken_names(spec)
+    return TestView(
+        op=spec.name,
+        imports="",
+        inputs=inputs_view(spec, making, samples_name(spec), gradients, transforms),
+        call=call,
+        reference=stated,
+        contract=contract_view(spec, derivation) if gradients else None,
+        transforms=transforms_view(spec, call, making.names) if transforms else None,
+        module=module_tests(spec, making, names[spec.class_name], taken),
+        skeleton=not derivation.complete,
+        gradchecks=gradients and spec.surrogate is None,
+        once_differentiable=derivation.once_differentiable,
+        compiles=gradients and not derivation.opaque,
+        first_options=_first_options(spec, derivation),
+        second_options=_second_options(spec),
+    )
+
+
+def _first_options(spec: OpSpec, derivation: Derivation) -> str:
+    batched = {} if derivation.opaque else {"check_batched_grad": "True"}
+    options = batched | {"check_grad_dtypes": "True"} | dict(spec.tolerance)
+    return ", ".join(f"{name}={value}" for name, value in options.items())
+
+
+def _second_options(spec: OpSpec) -> str:
+    shared = (item for item in spec.tolerance if item[0] in SECOND_ORDER)
+    return "".join(f", {name}={value}" for name, value in shared)
+
+
+def _imports(spec: OpSpec, layout: Layout, code: str) -> str:
+    """The import block; where no import finds the op, its directory is added to the path before it."""
+    op = op_imports(spec, layout.module)
+    if layout.search_path is None:
+        return import_block(code, (*op, *spec.imports), LIBRARY)
+    added = f"sys.path.insert(0, str({_directory(layout.search_path)}))"
+    above = import_block(f"{code}\n{added}", spec.imports, LIBRARY)
+    return "\n\n".join([above, added, import_block(code, op, ())])
+
+
+def _directory(search_path: str) -> str:
+    """The expression for a directory that is given as seen from the test file's own."""
+    parts = PurePosixPath(search_path).parts
+    above = sum(part == ".." for part in parts)
+    steps = "".join(f' / "{part}"' for part in parts[above:])
+    return f"Path(__file__).resolve().parents[{above}]{steps}"

@@ -65,7 +65,8 @@ def _samples_lines(spec: OpSpec, name: str) -> tuple[str, ...]:
 
 
 def _tuple(names: tuple[str, ...]) -> str:
-    return "(" + "".join(f'"{name}", ' for name in names).removesuffix(" ") + ")"
+    listed = ", ".join(f'"{name}"' for name in names)
+    return f"({listed},)" if len(names) == 1 else f"({listed})"
 
 
 def _needs_lines(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -102,7 +103,9 @@ def _parameters(
     return tuple(listed)
 
 
-def _make_lines(spec: OpSpec, making: Making, samples: str, gradients: bool) -> list[str]:
+def _make_lines(
+    spec: OpSpec, making: Making, samples: str, gradients: bool
+) -> list[str]:
     """The body of `make` below its seed."""
     optional = any(item.optional for item in spec.tensors) and spec.samples is None
     mixed = bool(spec.attributes) or spec.samples is not None
@@ -113,22 +116,30 @@ def _make_lines(spec: OpSpec, making: Making, samples: str, gradients: bool) -> 
         lines = [f"inputs{kind} = {{", *(f"    {item}," for item in making.items), "}"]
     value = "layout(value)" if gradients else "value"
     value += ".requires_grad_(name in needs)" if making.names else ""
-    if mixed and value != "value":
-        value += " if isinstance(value, Tensor) else value"
-    if optional:
-        value = f"None if name in absent else {value}"
-    if value == "value":
+    if value == "value" and not optional:
         return [*lines, "return tuple(inputs.values())"]
     every = "for name, value in inputs.items()"
-    return [*lines, "return tuple(", f"    {value}", f"    {every}", ")"]
+    if not mixed:
+        value = f"None if name in absent else {value}" if optional else value
+        return [*lines, "return tuple(", f"    {value}", f"    {every}", ")"]
+    return [
+        *lines,
+        *["inputs |= dict.fromkeys(absent)"] * optional,
+        f"{every}:",
+        "    if isinstance(value, Tensor):",
+        f"        inputs[name] = {value}",
+        "return tuple(inputs.values())",
+    ]
 
 
 def _sample_lines(spec: OpSpec, samples: str) -> list[str]:
     """Take one of the user's tuples apart."""
     keys = [
-        f'*(f"{item.name}[{{index}}]" for index in range(len(values)))'
-        if isinstance(item, TensorInput) and item.variadic
-        else f'"{item.name}"'
+        (
+            f'*(f"{item.name}[{{index}}]" for index in range(len(values)))'
+            if isinstance(item, TensorInput) and item.variadic
+            else f'"{item.name}"'
+        )
         for item in spec.inputs
     ]
     return [

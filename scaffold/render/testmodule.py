@@ -21,6 +21,7 @@ class ModuleTests:
 
     name: str
     build_parameters: str
+    build_lines: tuple[str, ...]
     arguments: str
     stateful: bool
     switches: tuple[
@@ -50,6 +51,7 @@ def module_tests(
     return ModuleTests(
         name=name,
         build_parameters=_build_parameters(switches, bool(owned)),
+        build_lines=("inputs = make()",) * (spec.samples is not None),
         arguments=", ".join(_arguments(spec, module, making, switches)),
         stateful=bool(owned),
         switches=switches,
@@ -84,11 +86,9 @@ def _arguments(
     spec: OpSpec, module: ModuleSpec, making: Making, switches: tuple[str, ...]
 ) -> list[str]:
     """Sizes, attributes, switches and factory arguments, by keyword."""
-    values = {name: str(size) for name, size in making.sizes.items()}
-    listed = {
-        name: values.get(name, str(making.shape))
-        for name, _ in size_arguments(spec, module)
-    }
+    shapes = {f"{name}_shape": shape for name, shape in making.shapes.items()}
+    values = shapes | making.sizes
+    listed = {name: values[name] for name, _ in size_arguments(spec, module)}
     for item in (*spec.attributes, *module.attributes):
         listed.setdefault(item.name, attribute_value(spec, item))
     listed |= {name: name for name in switches}

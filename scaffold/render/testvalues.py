@@ -7,7 +7,7 @@ Invariant: an expression reads only the sizes given to it, `torch`, and the make
 import ast
 
 from scaffold.formula import Formula, expressions
-from scaffold.spec.model import Attribute, OpSpec, TensorInput
+from scaffold.spec import Attribute, OpSpec, TensorInput
 
 MAKERS = ("nonzero", "spd", "distinct")  # domains that take a function of the test file
 PLAIN = {
