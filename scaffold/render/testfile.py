@@ -15,7 +15,7 @@ from scaffold.render.layout import Layout
 from scaffold.render.testcases import plan_making
 from scaffold.render.testinputs import InputsView, inputs_view
 from scaffold.render.testmodule import ModuleTests, module_tests
-from scaffold.render.testnames import LIBRARY, op_imports, samples_name, taken_names
+from scaffold.render.testnames import LIBRARY, op_imports, samples_name
 from scaffold.render.testop import (
     CallView,
     ContractView,
@@ -83,7 +83,6 @@ def view(
     transforms = gradients and derivation.transforms and spec.style == "setup-context"
     call = call_view(spec, names[spec.name])
     stated = reference_view(spec, reference) if reference is not None else None
-    taken = taken_names(spec)
     return TestView(
         op=spec.name,
         imports="",
@@ -92,7 +91,7 @@ def view(
         reference=stated,
         contract=contract_view(spec, derivation) if gradients else None,
         transforms=transforms_view(spec, call, making.names) if transforms else None,
-        module=module_tests(spec, making, names[spec.class_name], taken),
+        module=module_tests(spec, making, names[spec.class_name]),
         skeleton=not derivation.complete,
         gradchecks=gradients and spec.surrogate is None,
         once_differentiable=derivation.once_differentiable,

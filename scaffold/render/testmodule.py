@@ -7,10 +7,9 @@ Invariant: the constructor's arguments are those that the module's own template 
 from dataclasses import dataclass
 
 from scaffold.render.parameters import size_arguments
-from scaffold.render.signature import starred
 from scaffold.render.testcases import Making
 from scaffold.render.testvalues import attribute_value
-from scaffold.spec import Attribute, Input, ModuleSpec, OpSpec
+from scaffold.spec import Input, ModuleSpec, OpSpec, TensorInput
 
 OPAQUE = ("object()", "torch.tanh")  # values of which a copy need not be equal
 
@@ -30,22 +29,21 @@ class ModuleTests:
     switch_parameters: str
     switch_arguments: str
     copied_lines: tuple[str, ...]  # what a copy must have in common with the module
-    unpack: str  # `input, *_`: the module's inputs among those of `make`
+    state: str  # what `make` has for the parameters and buffers; "" for none
     tensors: str  # of a call of the module
     operands: str  # of the op, as the module calls it
     to_eval: str
     updated_lines: tuple[str, ...]  # what a call in training changes
 
 
-def module_tests(
-    spec: OpSpec, making: Making, name: str, taken: frozenset[str]
-) -> ModuleTests | None:
-    """The module as its tests see it; `taken` are names that no local may have."""
+def module_tests(spec: OpSpec, making: Making, name: str) -> ModuleTests | None:
+    """The module, under the name that the file gives it."""
     module = spec.module
     if module is None:
         return None
     owned = (*module.parameters, *module.buffers)
-    local = _locals(spec, owned, taken)
+    tensors = [item for item in spec.tensors if item.name not in owned]
+    call = ", ".join(_operand(spec, item) for item in tensors)
     optional = {item.name for item in spec.tensors if item.optional}
     switches = tuple(item for item in module.parameters if item in optional)
     return ModuleTests(
@@ -58,22 +56,15 @@ def module_tests(
         switch_parameters=", ".join(f"{item}: bool" for item in switches),
         switch_arguments=", ".join(f"{item}={item}" for item in switches),
         copied_lines=tuple(_copied_lines(spec, module)),
-        unpack=_unpack(spec, local),
-        tensors=", ".join(
-            _operand(spec, item, local) for item in spec.inputs if item.name in local
+        state=", ".join(f'"{name}": inputs[{spec.index(name)}]' for name in owned),
+        tensors=call,
+        operands=", ".join(
+            f"module.{item.name}" if item.name in owned else _operand(spec, item)
+            for item in spec.inputs
         ),
-        operands=", ".join(_operand(spec, item, local) for item in spec.inputs),
         to_eval=".eval()" if module.updates else "",
-        updated_lines=tuple(_updated_lines(spec, module)),
+        updated_lines=tuple(_updated_lines(spec, module, call)),
     )
-
-
-def _locals(
-    spec: OpSpec, owned: tuple[str, ...], taken: frozenset[str]
-) -> dict[str, str]:
-    """The tensors that the module does not own, each under a name that is free."""
-    names = [item.name for item in spec.tensors if item.name not in owned]
-    return {name: f"{name}_" if name in taken else name for name in names}
 
 
 def _build_parameters(switches: tuple[str, ...], stateful: bool) -> str:
@@ -90,7 +81,9 @@ def _arguments(
     values = shapes | making.sizes
     listed = {name: values[name] for name, _ in size_arguments(spec, module)}
     for item in (*spec.attributes, *module.attributes):
-        listed.setdefault(item.name, attribute_value(spec, item))
+        sampled = spec.samples is not None and item in spec.attributes
+        value = _operand(spec, item) if sampled else attribute_value(spec, item)
+        listed.setdefault(item.name, value)
     listed |= {name: name for name in switches}
     if module.parameters or module.buffers:
         listed |= {"device": "device", "dtype": _dtype(spec, module)}
@@ -113,30 +106,15 @@ def _copied_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
     ]
 
 
-def _unpack(spec: OpSpec, local: dict[str, str]) -> str:
-    """The left side that takes the module's inputs out of those of the op."""
-    targets = [_target(item, local) for item in spec.inputs]
-    if len(targets) == 1:
-        return targets[0][1:] if targets[0].startswith("*") else f"({targets[0]},)"
-    used = len(targets)
-    while used and targets[used - 1] == "_":
-        used -= 1
-    return ", ".join(targets if used == len(targets) else [*targets[:used], "*_"])
+def _operand(spec: OpSpec, item: Input) -> str:
+    """The value of an input that the module does not own, out of those of `make`."""
+    position = spec.index(item.name)
+    if isinstance(item, TensorInput) and item.variadic:
+        return f"*inputs[{position}:]" if position else "*inputs"
+    return f"inputs[{position}]" + (".clone()" if item.name in spec.dirty else "")
 
 
-def _target(item: Input, local: dict[str, str]) -> str:
-    star = starred(item).removesuffix(item.name)
-    return star + local[item.name] if item.name in local else "_"
-
-
-def _operand(spec: OpSpec, item: Input, local: dict[str, str]) -> str:
-    if isinstance(item, Attribute) or item.name not in local:
-        return f"module.{item.name}"
-    copied = ".clone()" if item.name in spec.dirty else ""
-    return starred(item).removesuffix(item.name) + local[item.name] + copied
-
-
-def _updated_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
+def _updated_lines(spec: OpSpec, module: ModuleSpec, tensors: str) -> list[str]:
     lines = [
         f'assert not torch.equal(module.{name}, before["{name}"])'
         for name, _ in module.updates
@@ -145,5 +123,8 @@ def _updated_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
         ends = [item.differentiable for item in spec.outputs]
         one = len(ends) == 1 and not spec.outputs[0].variadic
         end = "output" if one else f"outputs[{ends.index(True)}]"
-        lines.append(f"{end}.sum().backward()  # the update leaves the graph alone")
+        lines.append(
+            f"module({tensors})  # another update leaves the first graph alone"
+        )
+        lines.append(f"{end}.sum().backward()")
     return lines

@@ -45,13 +45,6 @@ def samples_name(spec: OpSpec) -> str:
     return "sample_inputs" if name in HELPERS or name == spec.name else name
 
 
-def taken_names(spec: OpSpec) -> frozenset[str]:
-    """The names that no local of a test may have."""
-    return (
-        HELPERS | {item.binding for item in op_imports(spec, "")} | {samples_name(spec)}
-    )
-
-
 def _alias(name: str) -> str | None:
     if name not in HELPERS:
         return None

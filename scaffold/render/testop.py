@@ -212,16 +212,22 @@ def transforms_view(
         loss_lines=tuple(_loss_lines(spec, call.wrapper)),
         op=_picking(spec, call.wrapper),
         reference=_picking(spec, "surrogate" if spec.surrogate else "reference"),
-        jacobian=not any(
-            item.dtype == "complex" for item in (*spec.tensors, *spec.outputs)
-        ),
+        jacobian=not is_complex(spec),
         needed="inputs" if whole else f"({picked},)",
         elements=_flat(spec, call.wrapper),
     )
 
 
+def is_complex(spec: OpSpec) -> bool:
+    """Whether a tensor of the op is complex."""
+    kinds = {item.dtype for item in spec.tensors} | {
+        item.dtype for item in spec.outputs
+    }
+    return "complex" in kinds
+
+
 def _loss_lines(spec: OpSpec, op: str) -> list[str]:
-    real = ".abs()" if any(item.dtype == "complex" for item in spec.tensors) else ""
+    real = ".abs()" if is_complex(spec) else ""
     if is_single(spec):
         return [f"return {op}(*inputs){real}.square().sum()"]
     if len(_ends(spec)) == 1 and not spec.outputs[_ends(spec)[0]].variadic:

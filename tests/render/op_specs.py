@@ -1,6 +1,7 @@
 """Specs of the operators in `ops/`, by hand, each with the body of its reference."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from scaffold.derive import Derivation, Saved
@@ -33,7 +34,7 @@ class Example:
     def op_text(self) -> str:
         return (OPS / f"{self.spec.name}.py").read_text()
 
-    @property
+    @cached_property
     def suite_text(self) -> str:
         name = self.spec.name
         layout = Layout(name, f"{name}.py", f"test_{name}.py")
