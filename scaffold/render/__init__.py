@@ -1,0 +1,20 @@
+"""OpSpec + Derivation -> {path: text}. Pure: the same bytes for the same input, templates and version."""
+
+from scaffold.derive import Derivation
+from scaffold.render.layout import Directories, layout
+from scaffold.render.opfile import op_file
+from scaffold.render.reference import reference_lines
+from scaffold.render.testfile import suite_file
+from scaffold.spec import OpSpec
+
+__all__ = ["Directories", "render"]
+
+
+def render(spec: OpSpec, derivation: Derivation, directories: Directories) -> dict[str, str]:
+    """The files of an op, formatted: the op, and its tests unless they are switched off."""
+    places = layout(spec.name, directories)
+    files = {places.op_path: op_file(spec, derivation, places)}
+    if spec.test:
+        reference = reference_lines(spec, derivation)
+        files[places.test_path] = suite_file(spec, derivation, places, reference)
+    return files

@@ -1,5 +1,7 @@
 """What the user wrote -> a frozen `OpSpec`, with every problem at its place."""
 
+from scaffold.spec.build import build
+from scaffold.spec.config import Configuration, load_configuration
 from scaffold.spec.model import (
     Attribute,
     Dim,
@@ -16,6 +18,7 @@ from scaffold.spec.model import (
 
 __all__ = [
     "Attribute",
+    "Configuration",
     "Dim",
     "Import",
     "Init",
@@ -26,4 +29,6 @@ __all__ = [
     "Samples",
     "Surrogate",
     "TensorInput",
+    "build",
+    "load_configuration",
 ]

@@ -1,0 +1,176 @@
+"""The options of `new-op` as data, and a Typer command made of them.
+
+In: rows of a table. Out: a signature that Typer reads. Invariant: an option of the specification is one key of its TOML
+form, so what the command line accepts is what a file accepts.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its flags, the key of the specification it sets, its help."""
+
+    flags: str  # "--outputs", or "--materialize-grads/--no-materialize-grads"
+    help: str
+    kind: type = str  # str, bool, or list: given several times
+    key: str = ""  # where it is not the flag's own name; "name=" rows fill a table
+    metavar: str = "TEXT"
+
+    @property
+    def name(self) -> str:
+        """The key of the specification, or of the command's own settings."""
+        return self.key or self.flags.split("/")[0].removeprefix("--")
+
+
+SPECIFICATION = (
+    Option(
+        "--inputs", "Inputs in call order: 'x[..., D], weight[D]?, eps: float = 1e-6'."
+    ),
+    Option(
+        "--outputs", "Outputs: 'values, indices[N; int]' (default: one, named output)."
+    ),
+    Option(
+        "--schema", "A PyTorch schema instead: 'scale(Tensor x, float a) -> Tensor'."
+    ),
+    Option("--class-name", "Name of the module (default: from NAME)."),
+    Option("--doc", "First line of the docstring."),
+    Option(
+        "--forward", "Expression, statements with a return, or '@file.py[:function]'."
+    ),
+    Option(
+        "--grad", "Formula of one gradient: 'weight=grad_output.t() @ input'.", list
+    ),
+    Option(
+        "--backward", "Statements that assign grad_<input>, or '@file.py[:function]'."
+    ),
+    Option(
+        "--surrogate/--no-surrogate",
+        "The gradient is not the forward's derivative.",
+        bool,
+    ),
+    Option("--surrogate-forward", "The function whose derivative the gradient is."),
+    Option(
+        "--import", "A function of yours to use: 'my_kernels:forward_kernel'.", list
+    ),
+    Option(
+        "--optional", "Inputs that may be None, as 'name?' says.", list, metavar="NAMES"
+    ),
+    Option(
+        "--nondiff",
+        "Inputs without a gradient, as '; const' says.",
+        list,
+        metavar="NAMES",
+    ),
+    Option(
+        "--dirty", "Inputs that the forward changes in place.", list, metavar="NAMES"
+    ),
+    Option("--require", "A condition on the sizes: 'H % G == 0'.", list),
+    Option("--samples", "Test inputs of your own: '@file.py:make'."),
+    Option(
+        "--derive/--no-derive",
+        "Leave gradients that no formula states a skeleton.",
+        bool,
+    ),
+    Option(
+        "--once-differentiable/--no-once-differentiable",
+        "Forbid a second derivative.",
+        bool,
+    ),
+    Option(
+        "--transforms/--no-transforms", "A vmap rule and tests of torch.func.", bool
+    ),
+    Option(
+        "--materialize-grads/--no-materialize-grads", "Zeros for unused outputs.", bool
+    ),
+    Option("--style", "setup-context or combined.", metavar="STYLE"),
+    Option("--save-policy", "recompute or balanced.", metavar="POLICY"),
+    Option("--tolerance", "For gradcheck: 'eps=1e-6, atol=1e-4, nondet_tol=0'."),
+    Option("--module/--no-module", "Write an nn.Module.", bool),
+    Option(
+        "--params", "Inputs that the module owns as parameters.", list, metavar="NAMES"
+    ),
+    Option(
+        "--buffers", "Inputs that the module owns as buffers.", list, metavar="NAMES"
+    ),
+    Option("--update", "New value of a buffer in training: 'running_mean=...'.", list),
+    Option("--init", "Start of a parameter: 'weight=kaiming_uniform(a=5**0.5)'.", list),
+    Option("--test/--no-test", "Write the test file.", bool),
+)
+SETTINGS = (
+    Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
+    Option(
+        "--out-dir",
+        "Where the op goes (default: the configuration's, or here).",
+        metavar="DIR",
+    ),
+    Option("--test-dir", "Where its tests go (default: as --out-dir).", metavar="DIR"),
+    Option(
+        "--on-conflict",
+        "If a file differs: ask, abort, skip or overwrite.",
+        metavar="POLICY",
+    ),
+    Option("--dry-run", "Say what would be written, and write nothing.", bool),
+    Option("--diff", "Show the difference to what is there, and write nothing.", bool),
+    Option("--stdout", "Print the files, and write nothing.", bool),
+    Option("--format", "text or json.", metavar="FORMAT"),
+)
+Values = dict[str, Any]
+
+
+def command(
+    run: Callable[[str, Values, Values], None], help_text: str
+) -> Callable[..., None]:
+    """A Typer command `NAME [options]` that hands what was given to `run`, by key."""
+
+    def invoke(name: str, **values: Any) -> None:
+        given = {key: value for key, value in values.items() if value not in (None, [])}
+        keys = {
+            _identifier(option): option.name for option in (*SPECIFICATION, *SETTINGS)
+        }
+        settings = {option.name for option in SETTINGS}
+        named = {keys[key]: value for key, value in given.items()}
+        run(
+            name,
+            {key: value for key, value in named.items() if key not in settings},
+            {key: value for key, value in named.items() if key in settings},
+        )
+
+    invoke.__doc__ = help_text
+    argument = inspect.Parameter(
+        "name", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=NAME
+    )
+    rows = [_parameter(option) for option in (*SPECIFICATION, *SETTINGS)]
+    invoke.__signature__ = inspect.Signature([argument, *rows])  # type: ignore[attr-defined]
+    invoke.__annotations__ = {row.name: row.annotation for row in (argument, *rows)}
+    return invoke
+
+
+NAME = Annotated[
+    str, typer.Argument(metavar="NAME", help="The op: rms_norm or RMSNorm.")
+]
+
+
+def _identifier(option: Option) -> str:
+    return option.flags.split("/")[0].removeprefix("--").replace("-", "_") + "_"
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    kind: Any = {str: str | None, bool: bool | None, list: list[str] | None}[
+        option.kind
+    ]
+    metavar = None if option.kind is bool else option.metavar
+    shown = typer.Option(
+        option.flags, help=option.help, metavar=metavar, show_default=False
+    )
+    return inspect.Parameter(
+        _identifier(option),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind, shown],
+    )

@@ -1,0 +1,180 @@
+"""The grammar of `--inputs` and `--outputs`: text -> entries.
+
+    [*] NAME [ '[' dims [';' traits] ']' ] ['?'] [':' type] ['=' default]
+
+In: text and its start. Out: entries as they were written, not yet judged against each other.
+Invariant: an entry knows the place of everything that a later check may complain of.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.spec.tokens import Token, Words, split_entries, tokenize, words
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    """One word after the `;`: `bool`, or with an argument `index(C)`."""
+
+    word: Words
+    argument: Words | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One input or output as written."""
+
+    name: Words
+    variadic: bool = False
+    optional: bool = False
+    dims: tuple[Words, ...] | None = None
+    traits: tuple[Trait, ...] = ()
+    annotation: Words | None = None
+    default: Words | None = None
+    keyword_only: bool = False
+
+    @property
+    def tensor(self) -> bool:
+        """A bare name is a tensor, and so is `bias=None`; a type or another default make an attribute."""
+        literal = self.default is not None and self.default.text != "None"
+        return self.annotation is None and not literal
+
+
+def parse_entries(text: str, start: Location) -> tuple[Entry, ...]:
+    """Read a comma-separated list of entries; every entry that cannot be read is reported."""
+    parts = split_entries(tokenize(text, start))
+    if len(parts[0]) == 1 and len(parts) == 1:
+        raise ScaffoldError("the list is empty", start, "write: 'x, weight, bias?'")
+    entries: list[Entry] = []
+    problems: list[ScaffoldError] = []
+    for part in parts:
+        try:
+            entries.append(_EntryParser(part).entry())
+        except ScaffoldError as error:
+            problems.append(error)
+    raise_all(problems)
+    return tuple(entries)
+
+
+def parse_dims(text: str, start: Location) -> tuple[Words, ...]:
+    """Read the dimensions of one shape, without brackets: `N, in_features`."""
+    parser = _EntryParser(tokenize(text, start))
+    dims = parser.dims()
+    if parser.next.kind != "end":
+        raise parser.unexpected("a dimension")
+    return dims
+
+
+class _EntryParser:
+    """Recursive descent over the tokens of one entry."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+        self.position = 0
+
+    @property
+    def next(self) -> Token:
+        return self.tokens[self.position]
+
+    def take(self, text: str) -> bool:
+        """Step over a symbol if it comes next."""
+        if self.next.kind == "symbol" and self.next.text == text:
+            self.position += 1
+            return True
+        return False
+
+    def unexpected(self, wanted: str, hint: str | None = None) -> ScaffoldError:
+        found = f"'{self.next.text}'" if self.next.text else "nothing"
+        message = f"expected {wanted}, found {found}"
+        return ScaffoldError(message, self.next.place, hint)
+
+    def word(self, wanted: str, hint: str | None = None) -> Words:
+        if self.next.kind != "name":
+            raise self.unexpected(wanted, hint)
+        self.position += 1
+        token = self.tokens[self.position - 1]
+        return Words(token.text, token.place)
+
+    def entry(self) -> Entry:
+        variadic = self.take("*")
+        name = self.word("a name")
+        optional = self.take("?")
+        dims, traits = self.shape()
+        mark = self.next
+        if self.take("?"):
+            if optional:
+                raise ScaffoldError("the second '?' says nothing new", mark.place)
+            optional = True
+        annotation = self.until("=", "a type") if self.take(":") else None
+        default = self.until("", "a default") if self.take("=") else None
+        if self.next.kind != "end":
+            raise self.unexpected_end(name)
+        return Entry(name, variadic, optional, dims, traits, annotation, default)
+
+    def unexpected_end(self, name: Words) -> ScaffoldError:
+        found = self.next
+        if found.kind == "name":
+            return ScaffoldError(f"expected ',' before '{found.text}'", found.place)
+        if found.text == "(":
+            hint = f"a shape stands in square brackets: '{name.text}[N, D]'"
+            return self.unexpected("',' or the end", hint)
+        if found.text == "!":
+            hint = "say what is changed in place with --dirty"
+            return self.unexpected("',' or the end", hint)
+        return self.unexpected("',' or the end")
+
+    def shape(self) -> tuple[tuple[Words, ...] | None, tuple[Trait, ...]]:
+        if not self.take("["):
+            return None, ()
+        bare = self.next.text == ";"
+        dims = None if bare else self.dims()
+        traits = self.traits() if self.take(";") else ()
+        if not self.take("]"):
+            hint = "separate dimensions with commas; a relation goes to --require 'M == 2 * N'"
+            raise self.unexpected("',' or ']'", hint)
+        return dims, traits
+
+    def dims(self) -> tuple[Words, ...]:
+        dims: list[Words] = []
+        while self.next.text not in ("]", ";", ""):
+            token = self.next
+            if token.kind not in ("name", "number") and token.text != "...":
+                hint = "a dimension is a name, a size or '...'"
+                raise self.unexpected("a dimension", hint)
+            self.position += 1
+            dims.append(Words(token.text, token.place))
+            if not self.take(","):
+                break
+        return tuple(dims)
+
+    def traits(self) -> tuple[Trait, ...]:
+        traits: list[Trait] = []
+        while self.next.text != "]":
+            word = self.word("a trait", "for example: mask[N; bool]")
+            argument = self.argument() if self.take("(") else None
+            traits.append(Trait(word, argument))
+            self.take(",")
+        return tuple(traits)
+
+    def argument(self) -> Words:
+        token = self.next
+        if token.kind not in ("name", "number"):
+            raise self.unexpected("the name of a dimension or a size")
+        self.position += 1
+        if not self.take(")"):
+            raise self.unexpected("')'")
+        return Words(token.text, token.place)
+
+    def until(self, stop: str, wanted: str) -> Words:
+        """The text up to a symbol outside brackets, or to the end."""
+        first, depth = self.position, 0
+        while self.next.kind != "end":
+            symbol = self.next.text if self.next.kind == "symbol" else ""
+            if depth == 0 and stop and symbol == stop:
+                break
+            depth += (symbol in "([{") - (symbol in ")]}") if symbol else 0
+            self.position += 1
+        if self.position == first:
+            raise self.unexpected(wanted)
+        return words(self.tokens[first : self.position])

@@ -1,0 +1,291 @@
+"""PyTorch's schema strings -> the entries of a signature.
+
+    linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor
+
+In: the text of `--schema`. Out: the op's name, entries of its inputs and outputs, and the inputs changed in place.
+Invariant: what comes out could have been written with `--inputs`, `--outputs` and `--dirty`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.spec.grammar import Entry
+from scaffold.spec.tokens import Token, Words, split_entries, tokenize, words
+
+TYPES = {
+    "int": "int",
+    "SymInt": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "Scalar": "float",
+    "ScalarType": "dtype",
+    "Device": "device",
+    "Layout": "torch.layout",
+    "MemoryFormat": "torch.memory_format",
+    "Generator": "torch.Generator",
+}
+# Names that PyTorch's own schemas use as defaults.
+DEFAULTS = {
+    "Mean": "1",
+    "Sum": "2",
+    "long": "torch.int64",
+    "float": "torch.float32",
+    "contiguous_format": "torch.contiguous_format",
+    "preserve_format": "torch.preserve_format",
+    "strided": "torch.strided",
+}
+EXAMPLE = "write: 'name(Tensor x, float eps=1e-6) -> Tensor'"
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema, read."""
+
+    name: Words
+    inputs: tuple[Entry, ...]
+    outputs: tuple[Entry, ...]
+    named: bool  # whether it names its outputs
+    dirty: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Recursive descent over the tokens of one argument or one return."""
+
+    tokens: Sequence[Token]
+    position: int = field(default=0)
+
+    @property
+    def next(self) -> Token:
+        return self.tokens[self.position]
+
+    def take(self, text: str) -> bool:
+        if self.next.kind == "symbol" and self.next.text == text:
+            self.position += 1
+            return True
+        return False
+
+    def name(self, wanted: str) -> Words:
+        token = self.next
+        if token.kind != "name":
+            found = f"'{token.text}'" if token.text else "nothing"
+            message = f"expected {wanted}, found {found}"
+            raise ScaffoldError(message, token.place, EXAMPLE)
+        self.position += 1
+        return Words(token.text, token.place)
+
+    def finish(self) -> None:
+        if self.next.kind != "end":
+            message = f"unexpected '{self.next.text}'"
+            raise ScaffoldError(message, self.next.place, EXAMPLE)
+
+    def type(self) -> "_Type":
+        name = self.name("a type")
+        dirty = self.alias() if self.take("(") else False
+        optional = self.take("?")
+        size = None
+        if self.take("["):
+            size = "" if self.next.kind != "number" else self.next.text
+            self.position += self.next.kind == "number"
+            if not self.take("]"):
+                raise ScaffoldError("expected ']'", self.next.place, EXAMPLE)
+            if optional:
+                message = "a list of optional elements has no counterpart here"
+                raise ScaffoldError(message, name.place)
+            optional = self.take("?")
+        return _Type(name, dirty, optional, size)
+
+    def alias(self) -> bool:
+        """Step over `a!)`; whether it says that the tensor is changed."""
+        first = self.position
+        while not self.take(")"):
+            if self.next.kind == "end":
+                raise ScaffoldError("'(' is never closed", self.tokens[first].place)
+            self.position += 1
+        return any(token.text == "!" for token in self.tokens[first : self.position])
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """A type as written: `Tensor(a!)?` or `int[2]`."""
+
+    name: Words
+    dirty: bool = False
+    optional: bool = False
+    size: str | None = None  # of a list; "" where it has none
+
+    @property
+    def tensor(self) -> bool:
+        return self.name.text == "Tensor"
+
+
+def parse_schema(text: str, start: Location) -> Schema:
+    """Read a schema; every argument that cannot be read is reported."""
+    tokens = tokenize(text, start)
+    name, position = _name(tokens)
+    arguments, rest = _bracketed(tokens, position)
+    problems: list[ScaffoldError] = []
+    inputs, dirty = _arguments(arguments, problems)
+    try:
+        outputs, named = _returns(rest)
+    except ScaffoldError as error:
+        problems.append(error)
+        outputs, named = (), False
+    if not inputs and not problems:
+        problems.append(ScaffoldError("an op needs a tensor", name.place, EXAMPLE))
+    raise_all(problems)
+    return Schema(name, inputs, outputs, named, dirty)
+
+
+def _name(tokens: Sequence[Token]) -> tuple[Words, int]:
+    """The name without namespace and overload, and where its `(` is."""
+    reader = _Reader(tokens)
+    name = reader.name("the op's name")
+    while reader.take(":"):
+        if not reader.take(":"):
+            raise ScaffoldError("expected '::'", reader.next.place, EXAMPLE)
+        name = reader.name("the op's name")
+    if reader.take("."):
+        reader.name("the name of an overload")
+    if reader.next.text != "(":
+        raise ScaffoldError("expected '('", reader.next.place, EXAMPLE)
+    return name, reader.position
+
+
+def _bracketed(
+    tokens: Sequence[Token], position: int
+) -> tuple[list[Token], list[Token]]:
+    """What stands between the bracket at `position` and its partner, and what follows."""
+    depth = 0
+    for k in range(position, len(tokens)):
+        depth += (tokens[k].text == "(") - (tokens[k].text == ")")
+        if depth == 0:
+            end = replace(tokens[k], kind="end", text="", end=tokens[k].start)
+            return [*tokens[position + 1 : k], end], list(tokens[k + 1 :])
+    raise ScaffoldError("'(' is never closed", tokens[position].place)
+
+
+def _arguments(
+    tokens: Sequence[Token], problems: list[ScaffoldError]
+) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    entries: list[Entry] = []
+    dirty: list[str] = []
+    keyword_only = False
+    for part in split_entries(tokens) if len(tokens) > 1 else []:
+        if [token.text for token in part] == ["*", ""]:
+            keyword_only = True
+            continue
+        try:
+            entry, kind = _argument(part)
+        except ScaffoldError as error:
+            problems.append(error)
+            continue
+        entries.append(replace(entry, keyword_only=keyword_only))
+        dirty += [entry.name.text] if kind.dirty else []
+    return tuple(entries), tuple(dirty)
+
+
+def _argument(tokens: Sequence[Token]) -> tuple[Entry, _Type]:
+    reader = _Reader(tokens)
+    kind = reader.type()
+    name = reader.name("the name of the argument")
+    default: list[Token] = []
+    if reader.take("="):
+        default = list(tokens[reader.position : -1])
+        reader.position = len(tokens) - 1
+        if not default:
+            raise ScaffoldError("expected a default", reader.next.place)
+    reader.finish()
+    stated = words(default) if default else None
+    if not kind.tensor:
+        annotation = Words(_annotation(kind), kind.name.place)
+        value = _default(stated, kind) if stated else None
+        return Entry(name, annotation=annotation, default=value), kind
+    if kind.size is not None and (kind.optional or stated):
+        message = "a list of tensors cannot be optional"
+        raise ScaffoldError(message, name.place, "it may be empty as it is")
+    if stated and stated.text != "None":
+        message = "the default of a tensor is None"
+        raise ScaffoldError(message, stated.place, "write: Tensor? bias=None")
+    if stated and not kind.optional:
+        message = "only an optional tensor may be None"
+        raise ScaffoldError(message, stated.place, "write: Tensor? bias=None")
+    variadic = kind.size is not None
+    return Entry(name, variadic=variadic, optional=kind.optional), kind
+
+
+def _annotation(kind: _Type) -> str:
+    """The type in the words of the signature grammar."""
+    base = TYPES.get(kind.name.text)
+    if base is None:
+        known = ["Tensor", *TYPES]
+        hint = did_you_mean(kind.name.text, known) or f"known: {', '.join(known)}"
+        message = f"unknown type '{kind.name.text}'"
+        raise ScaffoldError(message, kind.name.place, hint)
+    if kind.size is not None:
+        count = int(kind.size) if kind.size.isdecimal() else 0
+        if not 2 <= count <= 16:  # int[1] means one or many
+            base = f"tuple[{base}, ...]"
+        else:
+            base = f"tuple[{', '.join([base] * count)}]"
+    return f"{base} | None" if kind.optional else base
+
+
+def _default(stated: Words, kind: _Type) -> Words:
+    """The default as a Python literal: lists become tuples, and one number fills a list of known length."""
+    text = DEFAULTS.get(stated.text, stated.text)
+    if text.startswith("[") and text.endswith("]"):
+        inner = text[1:-1].strip().rstrip(",")
+        text = f"({inner}{',' if inner and ',' not in inner else ''})"
+    elif kind.size is not None and text != "None":
+        count = int(kind.size) if kind.size.isdecimal() else 1
+        items = ", ".join([text] * min(count, 16))
+        text = f"({items})" if count > 1 else f"({text},)"
+    return Words(text, stated.place)
+
+
+def _returns(tokens: Sequence[Token]) -> tuple[tuple[Entry, ...], bool]:
+    """The outputs, and whether the schema names them."""
+    reader = _Reader(tokens)
+    if reader.next.kind == "end":
+        message = "the schema does not say what it returns"
+        raise ScaffoldError(message, reader.next.place, "end it with: -> Tensor")
+    if not reader.take("->"):
+        message = f"expected '->', found '{reader.next.text}'"
+        raise ScaffoldError(message, reader.next.place, EXAMPLE)
+    rest = tokens[reader.position :]
+    if reader.next.text == "(":
+        inner, after = _bracketed(tokens, reader.position)
+        _Reader(after).finish()
+        rest = inner
+    if len(rest) == 1:
+        message = "an op returns at least one tensor"
+        raise ScaffoldError(message, rest[0].place, "write: -> Tensor")
+    found = [_return(part) for part in split_entries(rest)]
+    named = any(name for _, name in found)
+    entries = []
+    for k, (kind, name) in enumerate(found):
+        variadic = kind.size is not None
+        name = name or Words(_unnamed(k, len(found), variadic), kind.name.place)
+        entries.append(Entry(name, variadic=variadic))
+    return tuple(entries), named
+
+
+def _return(tokens: Sequence[Token]) -> tuple[_Type, Words | None]:
+    reader = _Reader(tokens)
+    kind = reader.type()
+    if not kind.tensor or kind.optional:
+        message = f"a return of type '{kind.name.text}{'?' * kind.optional}'"
+        hint = "an op returns tensors: Tensor, (Tensor, Tensor) or Tensor[]"
+        raise ScaffoldError(f"{message} cannot be generated", kind.name.place, hint)
+    name = reader.name("a name") if reader.next.kind == "name" else None
+    reader.finish()
+    return kind, name
+
+
+def _unnamed(position: int, count: int, variadic: bool) -> str:
+    if count > 1:
+        return f"output{position}"
+    return "outputs" if variadic else "output"
