@@ -83,14 +83,18 @@ def cpu_seconds(command: tuple[str, ...]) -> float:
 
 
 def run_in(directory: Path, command: tuple[str, ...]) -> None:
-    subprocess.run(
+    done = subprocess.run(
         command,
         cwd=directory,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        check=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
     )
+    if done.returncode:
+        sys.exit(done.stderr)
 
 
 def measurements(keep: Path) -> list[Measurement]:
