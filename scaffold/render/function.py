@@ -9,7 +9,7 @@ from scaffold.derive import Derivation, Kept, Saved
 from scaffold.formula import emit, emit_lines
 from scaffold.render.backward import backward_lines, backward_parameters
 from scaffold.render.needs import any_needed, serves_all
-from scaffold.render.typing import is_typed, typed_names
+from scaffold.render.typing import annotated_body, is_typed, typed_names
 from scaffold.render.signature import parameters, result_type
 from scaffold.spec import OpSpec, Output, TensorInput
 
@@ -84,8 +84,14 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
             spec, derivation, dict(zip(_output_names(spec), named, strict=True))
         )
         values = named
-    elif _returns_one(spec, derivation) and _untyped(spec, derivation):
-        lines, values = _annotated(lines, values[0], spec.outputs[0].name)
+    elif _returns_one(spec, derivation):
+        lines, value = annotated_body(
+            derivation.forward,
+            derivation.results[0],
+            _tensors(spec),
+            spec.outputs[0].name,
+        )
+        values = [value]
     extra = derivation.intermediates if spec.style == "setup-context" else ()
     return [*lines, *comments, f"return {', '.join([*values, *extra])}"]
 
@@ -94,18 +100,12 @@ def _untyped(spec: OpSpec, derivation: Derivation) -> bool:
     """Whether a type checker cannot know that the sole result is a tensor."""
     if len(derivation.results) != 1 or spec.outputs[0].variadic:
         return False
-    tensors = frozenset(item.name for item in spec.tensors)
-    known = typed_names(derivation.forward or (), tensors)
+    known = typed_names(derivation.forward or (), _tensors(spec))
     return not is_typed(derivation.results[0], known)
 
 
-def _annotated(lines: list[str], value: str, name: str) -> tuple[list[str], list[str]]:
-    """The result under a name that is annotated where it is first assigned."""
-    for position, line in enumerate(lines):
-        if line.startswith(f"{value} = "):
-            first = line.replace(" = ", ": Tensor = ", 1)
-            return [*lines[:position], first, *lines[position + 1 :]], [value]
-    return [*lines, f"{name}: Tensor = {value}"], [name]
+def _tensors(spec: OpSpec) -> frozenset[str]:
+    return frozenset(item.name for item in spec.tensors)
 
 
 def _output_names(spec: OpSpec) -> list[str]:

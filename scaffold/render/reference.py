@@ -6,6 +6,7 @@ Invariant: autograd can differentiate it, so nothing that leaves PyTorch is a re
 
 from scaffold.derive import Derivation, write_forward
 from scaffold.formula import emit, emit_lines
+from scaffold.render.typing import annotated_body
 from scaffold.spec import OpSpec
 
 
@@ -20,5 +21,12 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
             return None
     if forward is None:
         return None
+    if len(forward.results) == 1 and not spec.outputs[0].variadic:
+        tensors = frozenset(item.name for item in spec.tensors)
+        name = spec.outputs[0].name
+        lines, value = annotated_body(
+            forward.statements, forward.results[0], tensors, name
+        )
+        return (*lines, f"return {value}")
     returned = ", ".join(emit(result) for result in forward.results)
     return (*emit_lines(forward.statements), f"return {returned}")

@@ -6,7 +6,7 @@ Invariant: in doubt it is not, and the generated code says so with an annotation
 
 from collections.abc import Iterable
 
-from scaffold.formula import If, Node, Statement, written
+from scaffold.formula import If, Node, Statement, emit, emit_lines, written
 
 MODULES = frozenset({"torch", "F"})
 UNTYPED = frozenset(
@@ -20,9 +20,8 @@ def is_typed(node: Node, tensors: frozenset[str]) -> bool:
         case Node("name", name):
             return name in tensors
         case Node("call", _, (Node("attribute", label, (value,)), *_)):
-            return label not in UNTYPED and (
-                _root(value) in MODULES or is_typed(value, tensors)
-            )
+            of_torch = value.kind == "name" and value.label in MODULES
+            return label not in UNTYPED and (of_torch or is_typed(value, tensors))
         case Node("attribute" | "unary" | "subscript", _, (value, *_)):
             return is_typed(value, tensors)
         case Node("binary" | "compare" | "boolean", _, operands):
@@ -48,7 +47,15 @@ def typed_names(
     return frozenset(known)
 
 
-def _root(node: Node) -> str:
-    while node.kind == "attribute":
-        node = node.args[0]
-    return node.label if node.kind == "name" else ""
+def annotated_body(
+    statements: tuple[Statement, ...], result: Node, tensors: frozenset[str], name: str
+) -> tuple[list[str], str]:
+    """Lines, and the result to return: under an annotated name where its type is not known."""
+    lines, value = emit_lines(statements), emit(result)
+    if is_typed(result, typed_names(statements, tensors)):
+        return lines, value
+    for position, line in enumerate(lines):
+        if line.startswith(f"{value} = "):
+            first = line.replace(" = ", ": Tensor = ", 1)
+            return [*lines[:position], first, *lines[position + 1 :]], value
+    return [*lines, f"{name}: Tensor = {value}"], name

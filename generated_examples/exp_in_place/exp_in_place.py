@@ -1,0 +1,44 @@
+"""The custom operator exp_in_place."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.autograd import Function
+
+
+class ExpInPlaceFunction(Function):
+    """Forward and backward of :func:`exp_in_place`."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        x.exp_()
+        return x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        (x,) = inputs
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+        (output,) = ctx.saved_tensors
+        grad_x: Tensor = grad_output * output
+        return grad_x
+
+
+def exp_in_place(x: Tensor) -> Tensor:
+    """Compute ``x.exp_()``.
+
+    Changes ``x`` in place.
+    """
+    apply: Callable[..., Tensor] = ExpInPlaceFunction.apply
+    return apply(x)
+
+
+class ExpInPlace(nn.Module):
+    """:func:`exp_in_place` as a module."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return exp_in_place(x)

@@ -1,0 +1,55 @@
+"""The custom operator l2_normalize."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+
+class L2NormalizeFunction(Function):
+    """Forward and backward of :func:`l2_normalize`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        output: Tensor = x / norm
+        return output
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        (x,) = inputs
+        ctx.save_for_backward(x, output)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+        x, output = ctx.saved_tensors
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        along = (grad_output * output).sum(-1, keepdim=True)
+        grad_x: Tensor = (grad_output - output * along) / norm
+        return grad_x
+
+
+def l2_normalize(x: Tensor) -> Tensor:
+    """Scale each row to length one.
+
+    Computes::
+
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x / norm
+
+    Args:
+        x: Tensor of shape ``(..., D)``.
+    """
+    apply: Callable[..., Tensor] = L2NormalizeFunction.apply
+    return apply(x)
+
+
+class L2Normalize(nn.Module):
+    """:func:`l2_normalize` as a module."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return l2_normalize(x)

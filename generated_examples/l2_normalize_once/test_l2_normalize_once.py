@@ -1,0 +1,214 @@
+"""Tests of the custom operator l2_normalize_once."""
+
+import gc
+import weakref
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+from torch.testing import assert_close
+
+from l2_normalize_once import (
+    L2NormalizeOnce,
+    L2NormalizeOnceFunction,
+    l2_normalize_once,
+)
+
+DIFFERENTIABLE = ("x",)
+CASES: dict[str, dict[str, Any]] = {
+    "base": {},
+    "higher-rank": {"batch": (2, 4)},
+    "no-batch": {"batch": ()},
+}
+EMPTY_CASES: dict[str, dict[str, Any]] = {
+    "empty-batch": {"batch": (0,)},
+    "D=0": {"D": 0},
+}
+
+
+def permuted(tensor: Tensor) -> Tensor:
+    """Copy to memory that is neither contiguous nor in the order of the dimensions."""
+    order = tuple(reversed(range(tensor.ndim)))
+    return torch.stack([tensor.permute(order)] * 2, dim=-1)[..., 0].permute(order)
+
+
+def nonzero(*sizes: int) -> Tensor:
+    """Normal values, moved away from 0."""
+    values = torch.randn(sizes, dtype=torch.double)
+    return values + values.sign()
+
+
+def make(
+    *,
+    batch: tuple[int, ...] = (2,),
+    D: int = 3,
+    needs: Collection[str] = DIFFERENTIABLE,
+    layout: Callable[[Tensor], Tensor] = torch.clone,
+    seed: int = 0,
+) -> tuple[Any, ...]:
+    """Make the inputs in call order; those in `needs` require grad."""
+    torch.manual_seed(seed)
+    inputs = {
+        "x": nonzero(*batch, D),
+    }
+    return tuple(
+        layout(value).requires_grad_(name in needs) for name, value in inputs.items()
+    )
+
+
+def reference(x: Tensor) -> Tensor:
+    """l2_normalize_once in plain PyTorch."""
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    output: Tensor = x / norm
+    return output
+
+
+def gradients(output: Tensor, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Backpropagate a grad_output that is not contiguous to the inputs that need it."""
+    needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    torch.manual_seed(1)
+    grad_output = permuted(torch.randn_like(output))
+    return torch.autograd.grad(output, needed, grad_output, materialize_grads=True)
+
+
+@pytest.fixture(params=[*CASES, *EMPTY_CASES])
+def case(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Arguments of `make`; an empty tensor only where the forward allows it."""
+    if request.param in CASES:
+        return CASES[request.param]
+    arguments = EMPTY_CASES[request.param]
+    try:
+        output = reference(*make(**arguments))
+    except (IndexError, RuntimeError, ValueError) as error:
+        pytest.skip(f"forward: {error}")
+    if not output.isfinite().all():
+        pytest.skip("forward is not finite")
+    return arguments
+
+
+def test_forward_matches_reference(case: dict[str, Any]) -> None:
+    inputs = make(**case)
+    assert_close(l2_normalize_once(*inputs), reference(*inputs))
+
+
+@pytest.mark.parametrize("layout", [torch.clone, permuted])
+def test_gradcheck(case: dict[str, Any], layout: Callable[[Tensor], Tensor]) -> None:
+    inputs = make(**case, layout=layout)
+    assert gradcheck(
+        l2_normalize_once, inputs, check_batched_grad=True, check_grad_dtypes=True
+    )
+
+
+def test_gradients_match_reference(case: dict[str, Any]) -> None:
+    inputs = make(**case)
+    expected = gradients(reference(*inputs), inputs)
+    assert_close(gradients(l2_normalize_once(*inputs), inputs), expected)
+
+
+def test_differentiable_once() -> None:
+    inputs = make()
+    output = l2_normalize_once(*inputs)
+    grad_output = torch.ones_like(output, requires_grad=True)
+    gradient, *_ = torch.autograd.grad(
+        output, inputs[0], grad_output, create_graph=True
+    )
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.sum().backward()
+
+
+class Recorder(L2NormalizeOnceFunction):
+    """Keeps what backward returned last."""
+
+    returned: tuple[Tensor | None, ...] = ()
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        gradient = L2NormalizeOnceFunction.backward(ctx, *grad_outputs)
+        Recorder.returned = (gradient,)
+        return gradient
+
+
+def test_backward_contract(case: dict[str, Any]) -> None:
+    """Exact shape and dtype where a gradient is needed, None elsewhere.
+
+    Autograd sums a gradient that is too large, so gradcheck cannot see a missing sum.
+    """
+    inputs = make(**case)
+    apply: Callable[..., Any] = Recorder.apply
+    gradients(apply(*inputs)[0], inputs)
+    for value, gradient in zip(inputs, Recorder.returned, strict=True):
+        if isinstance(value, Tensor) and value.requires_grad:
+            assert gradient is not None
+            assert (gradient.shape, gradient.dtype) == (value.shape, value.dtype)
+        else:
+            assert gradient is None
+
+
+def test_output_is_freed_without_gc() -> None:
+    """An output on ctx would make a reference cycle."""
+    gc.disable()
+    try:
+        output = l2_normalize_once(*make())
+        alive = weakref.ref(output)
+        del output
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("changed", range(1), ids=["x"])
+def test_input_changed_after_forward(changed: int) -> None:
+    """Backward refuses or gives the old gradient; a tensor on ctx would do neither."""
+    inputs = make()
+    expected = gradients(l2_normalize_once(*inputs), inputs)
+    output = l2_normalize_once(*inputs)
+    with torch.no_grad():
+        inputs[changed].zero_()
+    try:
+        actual = gradients(output, inputs)
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+    else:
+        assert_close(actual, expected)
+
+
+def loss(*inputs: Any) -> Tensor:
+    return l2_normalize_once(*inputs).square().sum()
+
+
+def test_vmap_of_grad() -> None:
+    gradient = torch.func.grad(loss, argnums=(0,))
+    samples = [make(needs=(), seed=seed) for seed in range(3)]
+    batch = [torch.stack(values) for values in zip(*samples)]
+    actual = torch.func.vmap(gradient)(*batch)
+    expected = zip(*(gradient(*sample) for sample in samples))
+    assert_close(actual, tuple(torch.stack(values) for values in expected))
+
+
+def test_jacrev() -> None:
+    inputs = make(needs=())
+    actual = torch.func.jacrev(l2_normalize_once, argnums=(0,))
+    expected = torch.func.jacrev(reference, argnums=(0,))
+    assert_close(actual(*inputs), expected(*inputs))
+
+
+def test_compile() -> None:
+    inputs = make()
+    compiled = torch.compile(l2_normalize_once, fullgraph=True, backend="aot_eager")
+    actual, expected = compiled(*inputs), l2_normalize_once(*inputs)
+    assert_close(actual, expected)
+    assert_close(gradients(actual, inputs), gradients(expected, inputs))
+
+
+def build() -> L2NormalizeOnce:
+    return L2NormalizeOnce()
+
+
+def test_module_calls_l2_normalize_once() -> None:
+    inputs = make()
+    module = build()
+    expected = l2_normalize_once(inputs[0])
+    assert_close(module(inputs[0]), expected)

@@ -1,0 +1,45 @@
+"""The custom operator numpy_log1p."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+
+class NumpyLog1pFunction(Function):
+    """Forward and backward of :func:`numpy_log1p`."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return torch.from_numpy(np.log1p(x.detach().numpy()))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        (x,) = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+        (x,) = ctx.saved_tensors
+        grad_x: Tensor = grad_output / (1 + x)
+        return grad_x
+
+
+def numpy_log1p(x: Tensor) -> Tensor:
+    """Compute ``torch.from_numpy(np.log1p(x.detach().numpy()))``.
+
+    Args:
+        x: Tensor of shape ``(N, D)``.
+    """
+    apply: Callable[..., Tensor] = NumpyLog1pFunction.apply
+    return apply(x)
+
+
+class NumpyLog1p(nn.Module):
+    """:func:`numpy_log1p` as a module."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return numpy_log1p(x)

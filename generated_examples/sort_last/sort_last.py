@@ -1,0 +1,59 @@
+"""The custom operator sort_last."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+
+class SortLastFunction(Function):
+    """Forward and backward of :func:`sort_last`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+        values, indices = torch.sort(x, dim=-1)
+        return values, indices
+
+    @staticmethod
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]
+    ) -> None:
+        (x,) = inputs
+        _values, indices = outputs
+        ctx.mark_non_differentiable(indices)
+        ctx.save_for_backward(indices)
+        ctx.x_shape = x.shape
+        ctx.x_dtype = x.dtype
+        ctx.x_device = x.device
+
+    @staticmethod
+    def backward(ctx: Any, grad_values: Tensor, _grad_indices: Tensor) -> Tensor | None:
+        (indices,) = ctx.saved_tensors
+        return torch.zeros(ctx.x_shape, dtype=ctx.x_dtype, device=ctx.x_device).scatter(
+            -1, indices, grad_values
+        )
+
+
+def sort_last(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute ``torch.sort(x, dim=-1)``.
+
+    Args:
+        x: Tensor of shape ``(..., N)``.
+
+    Returns:
+        ``values`` of shape ``(..., N)``, ``indices`` of shape ``(..., N)`` (no
+        gradient).
+    """
+    apply: Callable[..., tuple[Tensor, Tensor]] = SortLastFunction.apply
+    return apply(x)
+
+
+class SortLast(nn.Module):
+    """:func:`sort_last` as a module."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return sort_last(x)
