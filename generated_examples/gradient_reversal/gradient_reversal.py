@@ -27,7 +27,11 @@ class GradientReversalFunction(Function):
 
 
 def gradient_reversal(x: Tensor, coefficient: float = 1.0) -> Tensor:
-    """Compute ``x``.
+    """Pass the input on, and reverse its gradient.
+
+    Computes::
+
+        x
 
     The gradient is that of ``-coefficient * x``, not the derivative. Where the op is
     traced through instead of called (``torch.export``, ``torch.compile`` of
