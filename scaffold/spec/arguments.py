@@ -11,7 +11,7 @@ from typing import Any
 from scaffold.errors import did_you_mean
 from scaffold.spec.config import Configuration
 from scaffold.spec.model import Attribute, Dim, Input, Output, TensorInput
-from scaffold.spec.problems import Problems, within
+from scaffold.spec.problems import Problems
 from scaffold.spec.signature import (
     parse_inputs,
     parse_outputs,
@@ -53,7 +53,7 @@ def _schema(raw: Mapping[str, Any], problems: Problems) -> Schema | None:
     text = raw.get("schema")
     if text is None:
         return None
-    return problems.attempt(lambda: parse_schema(text, within(("schema",))))
+    return problems.attempt(lambda: parse_schema(text, problems.within(("schema",))))
 
 
 def _inputs(
@@ -63,7 +63,9 @@ def _inputs(
     if text is not None and "schema" in raw:
         return _shaped(raw, schema, problems)
     if text is not None:
-        return problems.attempt(lambda: parse_inputs(text, within(("inputs",))))
+        return problems.attempt(
+            lambda: parse_inputs(text, problems.within(("inputs",)))
+        )
     if "schema" in raw:
         return problems.attempt(lambda: read_inputs(schema.inputs)) if schema else None
     hint = "write: inputs = 'x, weight, bias?'"
@@ -75,7 +77,9 @@ def _shaped(
     raw: Mapping[str, Any], schema: Schema | None, problems: Problems
 ) -> tuple[Input, ...] | None:
     """The schema's inputs with the shapes and traits that `inputs` adds to them."""
-    shown = problems.attempt(lambda: parse_inputs(raw["inputs"], within(("inputs",))))
+    shown = problems.attempt(
+        lambda: parse_inputs(raw["inputs"], problems.within(("inputs",)))
+    )
     declared = problems.attempt(lambda: read_inputs(schema.inputs)) if schema else None
     if shown is None or declared is None:
         return None
@@ -105,7 +109,9 @@ def _outputs(
 ) -> tuple[Output, ...] | None:
     text = raw.get("outputs")
     if text is not None:
-        return problems.attempt(lambda: parse_outputs(text, within(("outputs",))))
+        return problems.attempt(
+            lambda: parse_outputs(text, problems.within(("outputs",)))
+        )
     if schema is not None and (schema.named or len(schema.outputs) > 1):
         return problems.attempt(lambda: read_outputs(schema.outputs))
     variadic = schema is not None and any(entry.variadic for entry in schema.outputs)

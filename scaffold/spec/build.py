@@ -34,7 +34,9 @@ def build(
     """
     settings = configuration or Configuration()
     problems = Problems(locate)
-    names = problems.attempt(lambda: op_names(name, locate(("name",)), packaged))
+    names = problems.attempt(
+        lambda: op_names(name, problems.within(("name",)), packaged)
+    )
     check_keys(name, raw, problems)
     problems.raise_found()
     arguments = read_arguments(raw, problems)
@@ -136,7 +138,7 @@ def _check_class(
 ) -> None:
     class_name = raw.get("class-name", names[1])
     key = "class-name" if "class-name" in raw else "name"
-    problem = check_class_name(class_name, problems.place((key,)))
+    problem = check_class_name(class_name, problems.within((key,)))
     problems.add(problem)
     bindings = {item.binding for item in maths.imports}
     for name in (class_name, f"{class_name}Function", names[0]):

@@ -4,16 +4,22 @@ In: a directory. Out: a `Configuration`; where no file says anything, the defaul
 Invariant: an unknown key or a value of another kind is an error, never ignored.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, get_args
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.spec.grammar import parse_dims
+from scaffold.spec.grammar import Entry, parse_dims
 from scaffold.spec.model import Dim, Style
-from scaffold.spec.names import is_identifier
+from scaffold.spec.names import check_name, is_identifier
+from scaffold.spec.problems import Locate, Problems
 from scaffold.spec.shapes import read_dims
+from scaffold.spec.signature import dim_problems
+from scaffold.spec.tokens import Words
 
 # Names that occur together, with their shapes.
 Convention = tuple[tuple[str, tuple[Dim, ...]], ...]
@@ -22,6 +28,7 @@ LINEAR: Convention = (
     ("weight", ("out_features", "in_features")),
     ("bias", ("out_features",)),
 )
+SHORTEST = 40  # a line that still holds a signature
 PARAMETERS = ("weight", "weights", "bias", "gamma", "beta", "alpha", "scale")
 
 
@@ -54,16 +61,22 @@ KEYS = (
 
 
 def load_configuration(start: Path) -> Configuration:
-    """The configuration of the nearest pyproject.toml that has a [tool.scaffold], from `start` upward."""
+    """The configuration of the nearest pyproject.toml that has a [tool.scaffold], from `start` upward.
+
+    Where none has one, only the line length of the nearest is taken over.
+    """
+    nearest: dict[str, Any] | None = None
     for directory in (start, *start.parents):
         path = directory / "pyproject.toml"
         if path.is_file():
-            text = _read(path)
-            if "tool" in text and "scaffold" in text:
-                found = read_configuration(text, str(path), str(directory))
+            text, shown = _read(path), os.path.relpath(path, start)
+            if "scaffold" in text:
+                found = read_configuration(text, shown, str(directory))
                 if found is not None:
                     return found
-    return Configuration()
+            if nearest is None:
+                nearest = _tools(text)
+    return Configuration(line_length=_line_length(nearest or {}))
 
 
 def _read(path: Path) -> str:
@@ -74,34 +87,49 @@ def _read(path: Path) -> str:
         raise ScaffoldError(f"cannot read '{path}': {reason}") from None
 
 
+def _tools(text: str) -> dict[str, Any]:
+    """The [tool] tables of a file that is not about this tool; if it is not TOML, that is its owner's affair."""
+    from scaffold.spec.toml import parse_toml
+
+    if "line-length" not in text:
+        return {}
+    try:
+        return _table(parse_toml(text, ""), "tool")
+    except ScaffoldError:
+        return {}
+
+
 def read_configuration(text: str, path: str, root: str) -> Configuration | None:
     """The configuration in the text of a pyproject.toml; None if it has no [tool.scaffold]."""
-    from scaffold.spec.toml import Places, parse_toml
+    from scaffold.spec.toml import parse_toml
+    from scaffold.spec.toml_places import Places
 
     data = parse_toml(text, path)
-    tool = data.get("tool", {})
-    table = tool.get("scaffold")
-    if not isinstance(table, dict):
+    tool = _table(data, "tool")
+    if "scaffold" not in tool:
         return None
-    reader = _Reader(table, Places(text, path, ("tool", "scaffold")))
+    places = Places(text, path, ("tool", "scaffold"))
+    if not isinstance(tool["scaffold"], dict):
+        raise ScaffoldError("'tool.scaffold' must be a table", places(()))
+    pytest = _table(_table(tool, "pytest"), "ini_options")
     known = Configuration(
         root=root,
-        importable="project" in data or "pythonpath" in _pytest(tool),
+        importable="project" in data or "pythonpath" in pytest,
         line_length=_line_length(tool),
     )
-    return reader.configuration(known)
+    return _Reader(tool["scaffold"], places).configuration(known)
 
 
-def _pytest(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    options = tool.get("pytest", {}).get("ini_options", {})
-    return options if isinstance(options, dict) else {}
+def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = data.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _line_length(tool: Mapping[str, Any]) -> int:
     """The line length that black or ruff is configured with."""
     for name in ("black", "ruff"):
-        length = tool.get(name, {}).get("line-length")
-        if isinstance(length, int):
+        length = _table(tool, name).get("line-length")
+        if type(length) is int and length >= SHORTEST:
             return length
     return 88
 
@@ -109,17 +137,15 @@ def _line_length(tool: Mapping[str, Any]) -> int:
 class _Reader:
     """Reads the keys of one table; problems are gathered."""
 
-    def __init__(self, table: Mapping[str, Any], places: Any) -> None:
-        self.table, self.places = table, places
-        self.problems: list[ScaffoldError] = []
+    def __init__(self, table: Mapping[str, Any], places: Locate) -> None:
+        self.table, self.problems = table, Problems(places)
 
     def configuration(self, known: Configuration) -> Configuration:
         for key in self.table:
             if key not in KEYS:
                 hint = did_you_mean(key, KEYS) or f"the keys: {', '.join(KEYS)}"
-                place = self.places((key,), key=True)
                 message = f"unknown key '{key}' in [tool.scaffold]"
-                self.problems.append(ScaffoldError(message, place, hint))
+                self.problems.at_key((key,), message, hint)
         found = replace(
             known,
             source=self._directory("source") or known.source,
@@ -130,11 +156,11 @@ class _Reader:
             parameter_names=self._names(known.parameter_names),
             conventions=self._conventions(known.conventions),
         )
-        raise_all(self.problems)
+        self.problems.raise_found()
         return found
 
     def _fail(self, key: str, message: str, hint: str | None = None) -> None:
-        self.problems.append(ScaffoldError(message, self.places((key,)), hint))
+        self.problems.at((key,), message, hint)
 
     def _text(self, key: str) -> str | None:
         value = self.table.get(key)
@@ -145,20 +171,22 @@ class _Reader:
 
     def _directory(self, key: str) -> str | None:
         value = self._text(key)
-        if value is not None and Path(value).is_absolute():
-            self._fail(
-                key, f"'{key}' must be a directory of the project", "write it from here"
-            )
-        return value
+        if value is None:
+            return None
+        inside = os.path.normpath(value)
+        if Path(value).is_absolute() or inside.split(os.sep)[0] == "..":
+            hint = "write it relative to the file, such as 'src/ops'"
+            self._fail(key, f"'{key}' must be a directory of the project", hint)
+            return None
+        return Path(inside).as_posix()
 
     def _package(self) -> str | None:
         value = self._text("package")
-        if value is not None and not all(
-            is_identifier(part) for part in value.split(".")
-        ):
-            self._fail(
-                "package", f"'{value}' is no package", "write: package = 'myops'"
-            )
+        parts = value.split(".") if value is not None else []
+        if not all(is_identifier(part) and not iskeyword(part) for part in parts):
+            hint = "write: package = 'myops'"
+            self._fail("package", f"'{value}' is no package", hint)
+            return None
         return value
 
     def _style(self, default: Style) -> Style:
@@ -175,41 +203,54 @@ class _Reader:
 
     def _length(self, default: int) -> int:
         value = self.table.get("line-length", default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 40:
-            self._fail("line-length", "'line-length' must be a number from 40 up")
+        if type(value) is not int or value < SHORTEST:
+            self._fail(
+                "line-length", f"'line-length' must be a number from {SHORTEST} up"
+            )
             return default
         return value
 
     def _names(self, default: tuple[str, ...]) -> tuple[str, ...]:
-        value = self.table.get("parameter-names", default)
-        if not isinstance(value, list | tuple) or not all(
+        key, value = "parameter-names", self.table.get("parameter-names")
+        if value is None:
+            return default
+        if not isinstance(value, list) or not all(
             isinstance(item, str) for item in value
         ):
-            self._fail("parameter-names", "'parameter-names' must be a list of strings")
+            self._fail(key, f"'{key}' must be a list of strings")
             return default
+        for position, name in enumerate(value):
+            place = self.problems.within((key, str(position)))
+            self.problems.add(check_name(name, place, "a parameter"))
         return tuple(value)
 
     def _conventions(self, default: tuple[Convention, ...]) -> tuple[Convention, ...]:
-        value = self.table.get("conventions")
+        key, value = "conventions", self.table.get("conventions")
         if value is None:
             return default
         if not isinstance(value, list) or not all(
             isinstance(item, dict) for item in value
         ):
             hint = "write: conventions = [{ x = 'N, D', scale = 'D' }]"
-            self._fail("conventions", "'conventions' must be a list of tables", hint)
+            self._fail(key, f"'{key}' must be a list of tables", hint)
             return default
-        return tuple(self._convention(item) for item in value)
+        return tuple(self._convention(item, str(k)) for k, item in enumerate(value))
 
-    def _convention(self, table: Mapping[str, Any]) -> Convention:
+    def _convention(self, table: Mapping[str, Any], position: str) -> Convention:
         found: list[tuple[str, tuple[Dim, ...]]] = []
-        start: Location = self.places(("conventions",))
-        for name, dims in table.items():
-            if not isinstance(dims, str):
-                self._fail("conventions", f"the shape of '{name}' must be a string")
+        for name, text in table.items():
+            path = ("conventions", position, name)
+            place = self.problems.within(path)
+            if not isinstance(text, str):
+                self.problems.at(path, f"the shape of '{name}' must be a string")
                 continue
-            try:
-                found.append((name, read_dims(parse_dims(dims, start))))
-            except ScaffoldError as error:
-                self.problems.append(ScaffoldError(error.message, start, error.hint))
+            self.problems.add(check_name(name, place, "a tensor"))
+            read = partial(_shape, text, place, set(table))
+            found.append((name, self.problems.attempt(read) or ()))
         return tuple(found)
+
+
+def _shape(text: str, start: Location, names: set[str]) -> tuple[Dim, ...]:
+    words = parse_dims(text, start)
+    raise_all(dim_problems([Entry(Words("", start), dims=words)], names, "a tensor"))
+    return read_dims(words)

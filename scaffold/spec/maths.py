@@ -23,7 +23,7 @@ from scaffold.formula import (
 from scaffold.spec.arguments import Arguments
 from scaffold.spec.model import Attribute, Import, Samples, Surrogate
 from scaffold.spec.names import RESERVED, is_identifier
-from scaffold.spec.problems import KeyPath, Problems, within
+from scaffold.spec.problems import KeyPath, Problems
 
 ReadFile = Callable[[str], str]
 REFERENCE = re.compile(r"@(?P<path>.+?\.py)(?::(?P<function>\w+))?\s*")
@@ -125,7 +125,7 @@ class _Reader:
         for key in path:
             value = value[key] if not isinstance(value, list) else value[int(key)]
         if not value.startswith("@"):
-            return Text(value, within(path))
+            return Text(value, self.problems.within(path))
         function = self._function(path, value, role)
         return function.text if function else None
 

@@ -6,14 +6,15 @@ Invariant: what a list or table names is an input that the module can own.
 
 import ast
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from scaffold.errors import ScaffoldError, did_you_mean
+from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.formula import Formula, Graph, Scope, Text, parse
 from scaffold.spec.arguments import Arguments, tensor_names
 from scaffold.spec.config import Configuration
 from scaffold.spec.model import Init, ModuleSpec
-from scaffold.spec.problems import KeyPath, Problems, within
+from scaffold.spec.problems import Problems
 
 INITS = frozenset(
     {"constant", "dirac", "eye", "fan_in_uniform", "kaiming_normal", "kaiming_uniform"}
@@ -109,7 +110,7 @@ def _updates(
             problems.at_key(path, f"'{name}' is no buffer", hint)
             continue
         formula = _formula(
-            Text(value, within(path)), Scope(names, optional), graph, problems
+            Text(value, problems.within(path)), Scope(names, optional), graph, problems
         )
         if formula is not None:
             found.append((name, formula))
@@ -134,14 +135,13 @@ def _inits(
             )
             problems.at_key(path, f"'{name}' is no parameter of the module", hint)
             continue
-        item = problems.attempt(lambda name=name, text=text, path=path: _init(name, text, path))  # type: ignore[misc]
+        item = problems.attempt(partial(_init, name, text, problems.within(path)))
         found += [item] if item else []
     return tuple(found)
 
 
-def _init(name: str, text: str, path: KeyPath) -> Init:
+def _init(name: str, text: str, place: Location) -> Init:
     """`uniform(-0.1, 0.1)`, or a bare `zeros`."""
-    place = within(path)
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -156,21 +156,23 @@ def _init(name: str, text: str, path: KeyPath) -> Init:
         hint = f"did you mean '{close}'?" if close else did_you_mean(function.id, INITS)
         hint = hint or f"one of: {', '.join(sorted(INITS))}"
         raise ScaffoldError(f"unknown initialisation '{function.id}'", place, hint)
-    return Init(name, function.id, _arguments(call, text.strip(), path) if call else "")
+    return Init(
+        name, function.id, _arguments(call, text.strip(), place) if call else ""
+    )
 
 
 def _hint() -> str:
     return "write: uniform(-0.1, 0.1), or another function of torch.nn.init"
 
 
-def _arguments(call: ast.Call, text: str, path: KeyPath) -> str:
+def _arguments(call: ast.Call, text: str, place: Location) -> str:
     """The arguments as they stand, after a look at each: arithmetic of numbers, or a word."""
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
     named = all(keyword.arg for keyword in call.keywords)
     for value in values:
         if not _is_literal(value) or not named:
             message = f"'{ast.unparse(value)}' is no number"
-            raise ScaffoldError(message, within(path), "write numbers, as in a=5**0.5")
+            raise ScaffoldError(message, place, "write numbers, as in a=5**0.5")
     start = text.index("(") + 1
     return text[start : text.rindex(")")].strip().rstrip(",")
 

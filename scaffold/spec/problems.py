@@ -1,18 +1,17 @@
 """Problems of one op, gathered, with places that are found only when there is one.
 
-In: errors whose place is inside a value of the raw mapping (`within`). Out: errors with the real place.
+In: errors whose place is inside a value of the raw mapping (`within`). Out: the same, in the order of their places.
 Invariant: while an op reads well, no file is searched for line numbers.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
 from scaffold.errors import Location, ScaffoldError, raise_all
 
 KeyPath = tuple[str, ...]  # ("grad", "weight"); items of a list by their number
 T = TypeVar("T")
-
-_MARK = "\0"  # no real source holds it: what follows is a key path
 
 
 class Locate(Protocol):
@@ -21,9 +20,41 @@ class Locate(Protocol):
     def __call__(self, path: KeyPath, *, key: bool = False) -> Location: ...
 
 
-def within(path: KeyPath) -> Location:
-    """The start of a value whose real place is not known yet."""
-    return Location(_MARK + _MARK.join(path))
+class Sought(Location):
+    """A place that is searched for when someone asks: for the error message, or never."""
+
+    __slots__ = ("_find", "_shifts")
+    _find: Callable[[], Location]
+    _shifts: tuple[tuple[int, int], ...]
+
+    def __init__(
+        self, find: Callable[[], Location], shifts: tuple[tuple[int, int], ...] = ()
+    ) -> None:
+        object.__setattr__(self, "_find", find)
+        object.__setattr__(self, "_shifts", shifts)
+
+    def found(self) -> Location:
+        """The place, as an ordinary `Location`."""
+        place = self._find()
+        for line, column in self._shifts:
+            place = place.shifted(line, column)
+        return place
+
+    def shifted(self, line: int, column: int) -> Location:
+        return Sought(self._find, (*self._shifts, (line, column)))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.found(), name)  # the fields of a Location are not set here
+
+    def __reduce__(self) -> tuple[type[Location], tuple[str, int, int]]:
+        place = self.found()
+        return Location, (place.source, place.line, place.column)
+
+    def __eq__(self, other: object) -> bool:
+        return self.found() == (other.found() if isinstance(other, Sought) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.found())
 
 
 class Problems:
@@ -39,11 +70,11 @@ class Problems:
     def add(self, problem: ScaffoldError | None) -> None:
         """Note a problem whose place may be inside a value."""
         for item in problem.problems if problem else ():
-            self._found.append(self._placed(item))
+            self._found.append(_plain(item))
 
-    def place(self, path: KeyPath) -> Location:
-        """Where the value of a key begins."""
-        return self._locate(path)
+    def within(self, path: KeyPath) -> Location:
+        """Where the value of a key begins; nothing is searched until an error needs it."""
+        return Sought(partial(self._locate, path))
 
     def at(self, path: KeyPath, message: str, hint: str | None = None) -> None:
         """Note a problem with a whole value."""
@@ -66,11 +97,8 @@ class Problems:
         """Raise what was noted, in the order of the places."""
         raise_all(sorted(self._found, key=lambda item: item.location or Location("")))
 
-    def _placed(self, problem: ScaffoldError) -> ScaffoldError:
-        place = problem.location
-        if place is None or not place.source.startswith(_MARK):
-            return problem
-        start = self._locate(tuple(place.source[1:].split(_MARK)))
-        placed = type(problem)(problem.message, None, problem.hint)
-        placed.location = start.shifted(place.line - 1, place.column - 1)
-        return placed
+
+def _plain(problem: ScaffoldError) -> ScaffoldError:
+    if isinstance(problem.location, Sought):
+        problem.location = problem.location.found()
+    return problem

@@ -1,0 +1,191 @@
+"""Where the keys and values of a TOML text stand.
+
+In: text that is valid TOML. Out: the place of a key, or of its value; of a string, that of its first character.
+Invariant: the text is read once, and only when somebody asks; a key that is not there has the place of the nearest
+table around it.
+"""
+
+import re
+from functools import lru_cache
+
+from scaffold.errors import Location
+from scaffold.spec.problems import KeyPath
+
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SCALAR = re.compile(r"[^,\]}\n#]*")
+_STRINGS = (
+    re.compile(r"'''(?:\r?\n)?(?P<text>(?:.|\n)*?'{0,2})'''(?!')"),
+    re.compile(r'"""(?:\r?\n)?(?P<text>(?:[^\\]|\\(?:.|\n))*?"{0,2})"""(?!")'),
+    re.compile(r"'(?P<text>[^'\n]*)'"),
+    re.compile(r'"(?P<text>(?:[^"\\\n]|\\.)*)"'),
+)
+
+
+class Places:
+    """Finds keys below a table of a TOML text."""
+
+    def __init__(self, text: str, path: str, prefix: KeyPath = ()) -> None:
+        self.text, self.path, self.prefix = text, path, prefix
+
+    def below(self, prefix: KeyPath) -> "Places":
+        """The same text; paths are counted from a table of it."""
+        return Places(self.text, self.path, (*self.prefix, *prefix))
+
+    def __call__(self, path: KeyPath, *, key: bool = False) -> Location:
+        """Where the value of a key begins, or the key itself."""
+        wanted = (*self.prefix, *path)
+        found = _offsets(self.text)
+        for end in range(len(wanted), 0, -1):
+            if wanted[:end] in found:
+                name, value = found[wanted[:end]]
+                return self._location(name if key or end < len(wanted) else value)
+        return Location(self.path)
+
+    def _location(self, offset: int) -> Location:
+        line = self.text.count("\n", 0, offset)
+        column = offset - (self.text.rfind("\n", 0, offset) + 1)
+        return Location(self.path, line + 1, column + 1)
+
+
+@lru_cache(maxsize=1)
+def _offsets(text: str) -> dict[KeyPath, tuple[int, int]]:
+    return _Scanner(text).found
+
+
+class _Scanner:
+    """One pass over a TOML text; `found` maps each key path to the offsets of key and value."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.position = text, 0
+        self.found: dict[KeyPath, tuple[int, int]] = {}
+        self.tables: dict[KeyPath, int] = {}  # how many elements an array of tables has
+        self.document()
+
+    def blank(self) -> None:
+        match = _BLANK.match(self.text, self.position)
+        self.position = match.end() if match else self.position
+
+    def take(self, piece: str) -> bool:
+        if self.text.startswith(piece, self.position):
+            self.position += len(piece)
+            return True
+        return False
+
+    def document(self) -> None:
+        table: KeyPath = ()
+        self.blank()
+        while self.position < len(self.text):
+            before = self.position
+            if self.take("[["):
+                table = self.header(many=True)
+            elif self.take("["):
+                table = self.header(many=False)
+            else:
+                self.assignment(table)
+            self.blank()
+            if self.position == before:  # not TOML: whoever asks learns what is known
+                return
+
+    def header(self, many: bool) -> KeyPath:
+        path: KeyPath = ()
+        *outer, (start, last) = self.keys()
+        for place, key in outer:
+            path = self.element((*path, key))
+            self.found.setdefault(path, (place, place))
+        path = (*path, last)
+        if many:
+            count = self.tables.get(path, 0)
+            self.tables[path] = count + 1
+            self.found.setdefault(path, (start, start))
+            path = (*path, str(count))
+        self.found[path] = (start, start)
+        self.take("]]" if many else "]")
+        return path
+
+    def element(self, path: KeyPath) -> KeyPath:
+        """The table of that path: in an array of tables the latest."""
+        count = self.tables.get(path)
+        return path if count is None else (*path, str(count - 1))
+
+    def assignment(self, table: KeyPath) -> None:
+        *outer, (start, last) = self.keys()
+        self.take("=")
+        self.blank()
+        for place, key in outer:  # in `a.b = 1` there is also a table `a`
+            table = (*table, key)
+            self.found.setdefault(table, (place, place))
+        self.value((*table, last), start)
+
+    def keys(self) -> list[tuple[int, str]]:
+        """The parts of a dotted key, each with the offset where it begins."""
+        found: list[tuple[int, str]] = []
+        while not found or self.take("."):
+            self.blank()
+            start = self.position
+            found.append((start, self.key()))
+            self.blank()
+        return found
+
+    def key(self) -> str:
+        match = self.string() or _BARE.match(self.text, self.position)
+        if match is None:
+            return ""
+        self.position = match.end()
+        if match.re is _BARE:
+            return match.group()
+        return match["text"] if match.re is _STRINGS[2] else _unescaped(match["text"])
+
+    def string(self) -> re.Match[str] | None:
+        for pattern in _STRINGS:
+            match = pattern.match(self.text, self.position)
+            if match:
+                return match
+        return None
+
+    def value(self, path: KeyPath, key: int) -> None:
+        match = self.string()
+        self.found[path] = (key, match.start("text") if match else self.position)
+        if match is not None:
+            self.position = match.end()
+        elif self.take("["):
+            self.array(path)
+        elif self.take("{"):
+            self.table(path)
+        else:
+            scalar = _SCALAR.match(self.text, self.position)
+            self.position = scalar.end() if scalar else self.position
+
+    def array(self, path: KeyPath) -> None:
+        count = 0
+        self.blank()
+        while not self.take("]") and self.position < len(self.text):
+            before = self.position
+            self.value((*path, str(count)), before)
+            self.blank()
+            self.take(",")
+            self.blank()
+            count += 1
+            if self.position == before:
+                return
+
+    def table(self, path: KeyPath) -> None:
+        self.blank()
+        while not self.take("}") and self.position < len(self.text):
+            before = self.position
+            self.assignment(path)
+            self.blank()
+            self.take(",")
+            self.blank()
+            if self.position == before:
+                return
+
+
+def _unescaped(text: str) -> str:
+    """The key that a quoted key stands for; only on the way to an error."""
+    import tomllib
+
+    try:
+        return str(tomllib.loads(f'key = "{text}"')["key"])
+    except tomllib.TOMLDecodeError:
+        return text

@@ -1,0 +1,159 @@
+"""`[tool.scaffold]`: what it says, from where it is taken, and what it may not say."""
+
+from pathlib import Path
+
+import pytest
+
+from scaffold.errors import ScaffoldError
+from scaffold.spec import Configuration, load_configuration
+from scaffold.spec.config import read_configuration
+
+
+def read(text: str) -> Configuration:
+    found = read_configuration(f"[tool.scaffold]\n{text}", "pyproject.toml", "root")
+    assert found is not None
+    return found
+
+
+def test_every_key_is_read() -> None:
+    found = read("""
+source = 'src/ops/'
+tests = './tests'
+package = 'my.ops'
+style = 'combined'
+line-length = 100
+parameter-names = ['w']
+conventions = [{ x = '..., D', w = 'D, 3' }]
+""")
+    assert found == Configuration(
+        root="root",
+        source="src/ops",
+        tests="tests",
+        package="my.ops",
+        style="combined",
+        line_length=100,
+        parameter_names=("w",),
+        conventions=((("x", ("...", "D")), ("w", ("D", 3))),),
+    )
+
+
+def test_nothing_said_leaves_the_defaults() -> None:
+    assert read("") == Configuration(root="root")
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("[tool.black]\nline-length = 79\n[tool.ruff]\nline-length = 99\n", 79),
+        ("[tool.ruff]\nline-length = 99\n[tool.black]\npreview = true\n", 99),
+        ("[tool]\nblack = 3\n[tool.ruff]\nline-length = true\n", 88),
+    ],
+)
+def test_the_line_length_of_the_formatter_holds(text: str, length: int) -> None:
+    found = read_configuration(f"{text}[tool.scaffold]\n", "pyproject.toml", ".")
+    assert found is not None and found.line_length == length
+
+
+def test_the_nearest_file_that_has_the_table_is_taken(tmp_path: Path) -> None:
+    below = tmp_path / "member" / "src"
+    below.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\nsource = 'ops'\n")
+    member = tmp_path / "member" / "pyproject.toml"
+    member.write_text("[tool.black]\nline-length = 70\n")
+    assert load_configuration(below).root == str(tmp_path)
+    member.write_text("[tool.scaffold]\n")
+    assert load_configuration(below).root == str(tmp_path / "member")
+
+
+def test_without_the_table_the_line_length_still_holds(tmp_path: Path) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text("[tool.ruff]\nline-length = 70\n")
+    assert load_configuration(tmp_path) == Configuration(line_length=70)
+    project.write_text("[tool.ruff\nline-length = 70\n")  # its owner's affair
+    assert load_configuration(tmp_path) == Configuration()
+
+
+def test_a_broken_file_is_an_error_as_seen_from_here(tmp_path: Path) -> None:
+    below = tmp_path / "src"
+    below.mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\nsource = \n")
+    with pytest.raises(ScaffoldError, match="not valid TOML: invalid value") as caught:
+        load_configuration(below)
+    assert str(caught.value).startswith("../pyproject.toml:2:10: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "sorce = 'x'",
+            "2:1: unknown key 'sorce' in [tool.scaffold]\nhint: did you mean 'source'?",
+        ),
+        ("source = 3", "2:10: 'source' must be a string"),
+        (
+            "source = '/usr'",
+            "2:11: 'source' must be a directory of the project\n"
+            "hint: write it relative to the file, such as 'src/ops'",
+        ),
+        (
+            "tests = 'a/../../b'",
+            "2:10: 'tests' must be a directory of the project\n"
+            "hint: write it relative to the file, such as 'src/ops'",
+        ),
+        (
+            "package = 'my-ops'",
+            "2:12: 'my-ops' is no package\nhint: write: package = 'myops'",
+        ),
+        (
+            "package = 'a.class'",
+            "2:12: 'a.class' is no package\nhint: write: package = 'myops'",
+        ),
+        (
+            "style = 'combinde'",
+            "2:10: unknown style 'combinde'\nhint: did you mean 'combined'?",
+        ),
+        ("line-length = true", "2:15: 'line-length' must be a number from 40 up"),
+        ("line-length = 8", "2:15: 'line-length' must be a number from 40 up"),
+        (
+            "parameter-names = 'w'",
+            "2:20: 'parameter-names' must be a list of strings",
+        ),
+        (
+            "parameter-names = ['w', 'grad_w']",
+            "2:26: 'grad_w' cannot name a parameter: it is kept for gradients\n"
+            "hint: choose another name, such as 'w'",
+        ),
+        (
+            "conventions = { x = 'D' }",
+            "2:15: 'conventions' must be a list of tables\n"
+            "hint: write: conventions = [{ x = 'N, D', scale = 'D' }]",
+        ),
+        ("conventions = [{ x = 1 }]", "2:22: the shape of 'x' must be a string"),
+        (
+            "conventions = [{ x = 'D' }, { y = 'D, 0' }]",
+            "2:39: 0 is not a size\n"
+            "hint: sizes are integers from 1; empty cases are tested anyway",
+        ),
+        (
+            "conventions = [{ x = 'D', D = '3' }]",
+            "2:23: the dimension 'D' is called like a tensor\n"
+            "hint: give one of them another name",
+        ),
+    ],
+)
+def test_what_it_may_not_say(text: str, message: str) -> None:
+    with pytest.raises(ScaffoldError) as caught:
+        read(text)
+    assert str(caught.value) == f"pyproject.toml:{message}"
+
+
+def test_all_problems_come_together() -> None:
+    with pytest.raises(ScaffoldError) as caught:
+        read("style = 1\nsource = 2\nline-length = 'x'")
+    places = [str(item.location) for item in caught.value.problems]
+    assert places == [f"pyproject.toml:{place}" for place in ("2:9", "3:10", "4:16")]
+
+
+def test_the_table_must_be_one() -> None:
+    with pytest.raises(ScaffoldError, match="'tool.scaffold' must be a table"):
+        read_configuration("[tool]\nscaffold = 1", "pyproject.toml", ".")
