@@ -1,5 +1,6 @@
 """The application: its commands, and what becomes of an error."""
 
+import gc
 import sys
 from typing import Annotated
 
@@ -42,6 +43,7 @@ app.command("new-op")(new_op)
 
 def main() -> None:
     """Run a command; an error of the user's is a message, never a traceback."""
+    gc.set_threshold(100_000)  # a run makes few cycles: looking for them costs more
     try:
         app()
     except ScaffoldError as error:

@@ -31,7 +31,10 @@ def _run(name: str, values: Values, settings: Values) -> None:
     from scaffold.cli.report import show_json, show_notes, show_plan, show_texts
     from scaffold.derive import derive
     from scaffold.render import render
+    from scaffold.render.compiled import CompiledTemplates
+    from scaffold.render.environment import keep_compiled
     from scaffold.spec import load_configuration
+    from scaffold.workspace import store
 
     _check_choice(settings, "on-conflict", POLICIES)
     _check_choice(settings, "format", FORMATS)
@@ -39,6 +42,7 @@ def _run(name: str, values: Values, settings: Values) -> None:
     where = places(configuration, settings.get("out-dir"), settings.get("test-dir"))
     spec = _specification(name, values, settings, where, configuration)
     derivation = derive(spec)
+    keep_compiled(CompiledTemplates(store))
     files = render(spec, derivation, where.directories)
     notes = _notes(spec, derivation)
     if settings.get("stdout"):

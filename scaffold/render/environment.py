@@ -10,6 +10,7 @@ import black
 import jinja2
 from black.mode import TargetVersion
 
+from scaffold.render.folding import fold
 from scaffold.render.templates import template_root
 
 
@@ -24,6 +25,11 @@ def _environment() -> jinja2.Environment:
     )
 
 
+def keep_compiled(compiled: jinja2.BytecodeCache) -> None:
+    """Take compiled templates from a cache, and leave those there that it lacks."""
+    _environment().bytecode_cache = compiled
+
+
 def render_template(name: str, view: Any) -> str:
     """The text of a template, not formatted yet; the template sees the view as `view`."""
     return _environment().get_template(name).render(view=view)
@@ -32,4 +38,4 @@ def render_template(name: str, view: Any) -> str:
 def format_source(source: str, line_length: int = 88) -> str:
     """Python source as black writes it."""
     mode = black.Mode(target_versions={TargetVersion.PY311}, line_length=line_length)
-    return black.format_str(source, mode=mode)
+    return black.format_str(fold(source, line_length), mode=mode)

@@ -18,6 +18,7 @@ from scaffold.workspace.conflicts import (
 )
 from scaffold.workspace.difference import diff
 from scaffold.workspace.journal import recover
+from scaffold.workspace.store import store
 from scaffold.workspace.writing import apply
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "plan",
     "recover",
     "resolve",
+    "store",
 ]

@@ -1,0 +1,42 @@
+"""Compiled templates, kept as Python keeps its compiled modules.
+
+In: where the templates are, and someone who writes. Out: a cache that Jinja reads and fills.
+Invariant: what is kept belongs to the template's present text, to this Python and to this Jinja; without a place to write,
+a template is compiled anew each time.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from jinja2 import BytecodeCache
+from jinja2.bccache import Bucket
+
+from scaffold.render.templates import template_root
+
+Store = Callable[[Path, bytes], None]
+
+
+class CompiledTemplates(BytecodeCache):
+    """One file a template in the `__pycache__` beside them; `store` writes it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        try:
+            bucket.bytecode_from_string(_path(bucket).read_bytes())
+        except (OSError, EOFError, ValueError, TypeError):
+            bucket.reset()
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        if not sys.dont_write_bytecode:
+            self.store(_path(bucket), bucket.bytecode_to_string())
+
+
+def _path(bucket: Bucket) -> Path:
+    """Where Python would put it: beside the source, or below `sys.pycache_prefix`."""
+    root = template_root()
+    if sys.pycache_prefix is not None:
+        root = Path(sys.pycache_prefix) / root.relative_to(root.anchor)
+    return root / "__pycache__" / f"{bucket.key}.{sys.implementation.cache_tag}.jinjac"

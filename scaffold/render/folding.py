@@ -1,0 +1,116 @@
+"""Long lines of generated code, broken where the formatter would break them.
+
+In: Python source. Out: the same code with long calls and signatures over several lines. Invariant: only what stands
+between brackets moves, and the formatter has the last word; a line that is not understood stays as it is, which costs
+the formatter a second pass and nothing else.
+"""
+
+from collections.abc import Iterator
+
+OPENING, CLOSING = "([{", ")]}"
+INDENT = "    "
+
+
+def fold(source: str, length: int) -> str:
+    """The source with its long lines broken, as far as brackets allow."""
+    lines = (line.rstrip() for line in source.split("\n"))
+    return "\n".join(part for line in lines for part in _folded(line, length))
+
+
+def _folded(line: str, length: int) -> Iterator[str]:
+    code = line.lstrip()
+    if (
+        len(line) <= length
+        or code.startswith(("#", '"', "'"))
+        or "#" in line
+        or '"""' in line
+    ):
+        yield line
+        return
+    indent = line[: len(line) - len(code)]
+    code = _bracketed(code)
+    span = _split(code)
+    if span is None:
+        yield line
+        return
+    start, end = span
+    yield f"{indent}{code[: start + 1]}"
+    yield from _body(code[start + 1 : end], indent + INDENT, length)
+    yield f"{indent}{code[end:]}"
+
+
+def _bracketed(code: str) -> str:
+    """Brackets for what may have some: the names of an import, the values of a return."""
+    if code.startswith("from ") and " import " in code and "(" not in code:
+        module, names = code.split(" import ", 1)
+        return f"{module} import ({names},)"  # the comma: always one name a line
+    if code.startswith("return ") and any(_commas(code)):
+        return f"return ({code.removeprefix('return ')})"
+    return code
+
+
+def _body(body: str, indent: str, length: int) -> Iterator[str]:
+    """What stands between the brackets: on one line if it fits, else one item a line."""
+    items = _items(body)
+    if len(indent) + len(body) <= length and not (
+        len(items) > 1 and body.endswith(",")
+    ):
+        yield indent + body
+    elif len(items) > 1:
+        for item in items:
+            yield from _folded(f"{indent}{item},", length)
+    elif " for " in body:
+        value, loop = body.split(" for ", 1)
+        yield from _folded(indent + value, length)
+        yield f"{indent}for {loop}"
+    else:
+        yield from _folded(indent + body, length)
+
+
+def _split(code: str) -> tuple[int, int] | None:
+    """The brackets to break at: the parameters of a def, else the last ones, if they end the line."""
+    pairs = [pair for pair in _pairs(code) if pair[1] - pair[0] > 1]
+    if not pairs:
+        return None
+    if code.startswith("def "):
+        return pairs[0]
+    return pairs[-1] if code[pairs[-1][1] + 1 :] in ("", ":", ",") else None
+
+
+def _pairs(code: str) -> Iterator[tuple[int, int]]:
+    """The outermost brackets, in order; strings are skipped."""
+    depth, start, quote = 0, 0, ""
+    for position, char in enumerate(code):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in OPENING:
+            start = position if depth == 0 else start
+            depth += 1
+        elif char in CLOSING:
+            depth -= 1
+            if depth == 0:
+                yield start, position
+
+
+def _items(body: str) -> list[str]:
+    """The parts of a text between its outermost commas."""
+    ends = [-1, *_commas(body), len(body)]
+    parts = [body[a + 1 : b].strip() for a, b in zip(ends, ends[1:], strict=False)]
+    return [part for part in parts if part]
+
+
+def _commas(body: str) -> Iterator[int]:
+    depth, quote = 0, ""
+    for position, char in enumerate(body):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in OPENING:
+            depth += 1
+        elif char in CLOSING:
+            depth -= 1
+        elif char == "," and depth == 0:
+            yield position
