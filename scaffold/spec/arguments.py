@@ -4,23 +4,20 @@ In: `inputs`, `outputs`, `schema`, `optional`, `nondiff` and `dirty` of a raw ma
 Invariant: every name in a list is an input of the right kind.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scaffold.errors import did_you_mean
-from scaffold.spec.config import Configuration
-from scaffold.spec.model import Attribute, Dim, Input, Output, TensorInput
-from scaffold.spec.problems import Problems
-from scaffold.spec.signature import (
-    parse_inputs,
-    parse_outputs,
-    read_inputs,
-    read_outputs,
-)
+from scaffold.errors import ScaffoldError, did_you_mean, raise_all
+from scaffold.spec.grammar import Entry, Trait, parse_entries
+from scaffold.spec.model import Attribute, Input, Output, TensorInput
+from scaffold.spec.problems import KeyPath, Problems
+from scaffold.spec.signature import dim_problems, read_inputs, read_outputs
+from scaffold.spec.tokens import Words
 from scaffold.spec.torch_schema import Schema, parse_schema
 
-Shapes = tuple[tuple[str, tuple[Dim, ...]], ...]
+Raw = Mapping[str, Any]
+Entries = tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,163 +33,211 @@ class Arguments:
         return tuple(item for item in self.inputs if isinstance(item, TensorInput))
 
 
-def read_arguments(raw: Mapping[str, Any], problems: Problems) -> Arguments | None:
+def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:
     """The op's inputs and outputs; None where they cannot be read."""
     schema = _schema(raw, problems)
-    inputs = _inputs(raw, schema, problems)
-    outputs = _outputs(raw, schema, problems)
+    if schema is None and "schema" in raw:
+        return None
+    entries = _input_entries(raw, schema, problems)
+    results = _output_entries(raw, schema, problems)
+    if entries is None or results is None:
+        return None
+    entries, results = _marked(entries, results, raw, problems)
+    inputs = problems.attempt(lambda: read_inputs(entries))
+    outputs = problems.attempt(lambda: read_outputs(results))
     if inputs is None or outputs is None:
         return None
-    inputs = _marked(inputs, raw, problems)
-    stated = [*(schema.dirty if schema else ()), *raw.get("dirty", ())]
-    _check_dirty(inputs, outputs, raw, problems)
-    return Arguments(inputs, outputs, tuple(dict.fromkeys(stated)))
+    stated = {name: ("schema",) for name in (schema.dirty if schema else ())}
+    stated |= {
+        name: ("dirty", str(position))
+        for position, name in enumerate(raw.get("dirty", ()))
+    }
+    dirty = _dirty(stated, inputs, raw, problems)
+    _check_outputs(entries, results, set(dirty), raw, problems)
+    if len(outputs) > 1:
+        for name in dirty[:1]:
+            message = f"'{name}' is changed in place, so the op has one output"
+            hint = "autograd refuses several where the input is a view"
+            problems.at(stated[name], message, hint)
+    return Arguments(inputs, outputs, dirty)
 
 
-def _schema(raw: Mapping[str, Any], problems: Problems) -> Schema | None:
+def _schema(raw: Raw, problems: Problems) -> Schema | None:
     text = raw.get("schema")
     if text is None:
         return None
     return problems.attempt(lambda: parse_schema(text, problems.within(("schema",))))
 
 
-def _inputs(
-    raw: Mapping[str, Any], schema: Schema | None, problems: Problems
-) -> tuple[Input, ...] | None:
-    text = raw.get("inputs")
-    if text is not None and "schema" in raw:
-        return _shaped(raw, schema, problems)
-    if text is not None:
-        return problems.attempt(
-            lambda: parse_inputs(text, problems.within(("inputs",)))
-        )
-    if "schema" in raw:
-        return problems.attempt(lambda: read_inputs(schema.inputs)) if schema else None
-    hint = "write: inputs = 'x, weight, bias?'"
-    problems.at(("inputs",), "the op has no inputs", hint)
-    return None
+def _entries(key: str, raw: Raw, problems: Problems) -> Entries | None:
+    place = problems.within((key,))
+    return problems.attempt(lambda: parse_entries(raw[key], place))
 
 
-def _shaped(
-    raw: Mapping[str, Any], schema: Schema | None, problems: Problems
-) -> tuple[Input, ...] | None:
-    """The schema's inputs with the shapes and traits that `inputs` adds to them."""
-    shown = problems.attempt(
-        lambda: parse_inputs(raw["inputs"], problems.within(("inputs",)))
-    )
-    declared = problems.attempt(lambda: read_inputs(schema.inputs)) if schema else None
-    if shown is None or declared is None:
+def _input_entries(
+    raw: Raw, schema: Schema | None, problems: Problems
+) -> Entries | None:
+    if "inputs" not in raw:
+        if schema is not None:
+            return schema.inputs
+        hint = "name them in the order of the call: 'x, weight, bias?'"
+        problems.at(("inputs",), "the op has no inputs", hint)
         return None
-    shapes = {item.name: item for item in shown if isinstance(item, TensorInput)}
-    names = [item.name for item in declared]
-    for name in sorted({item.name for item in shown} - set(names)):
-        hint = did_you_mean(name, names)
-        problems.at(("inputs",), f"the schema has no argument '{name}'", hint)
-    return tuple(_with_shape(item, shapes.get(item.name)) for item in declared)
+    shown = _entries("inputs", raw, problems)
+    if schema is None or shown is None:
+        return shown
+    return problems.attempt(lambda: _shaped(schema.inputs, shown))
 
 
-def _with_shape(item: Input, shown: TensorInput | None) -> Input:
-    if shown is None or isinstance(item, Attribute):
-        return item
-    return replace(
-        item,
-        dims=shown.dims,
-        dtype=shown.dtype,
-        bound=shown.bound,
-        domain=shown.domain,
-        const=shown.const,
+def _shaped(declared: Entries, shown: Entries) -> Entries:
+    """The schema's inputs with the shapes and traits that `inputs` adds to them."""
+    known = {entry.name.text: entry for entry in declared}
+    problems = []
+    for entry in shown:
+        name = entry.name
+        if name.text not in known:
+            hint = did_you_mean(name.text, known) or f"it has: {', '.join(known)}"
+            message = f"the schema has no argument '{name.text}'"
+            problems.append(ScaffoldError(message, name.place, hint))
+            continue
+        problems += _contradiction(entry, known[name.text])
+        added = {"dims": entry.dims, "traits": entry.traits}
+        known[name.text] = replace(known[name.text], **added)  # type: ignore[arg-type]
+    raise_all(problems)
+    return tuple(known.values())
+
+
+def _contradiction(shown: Entry, declared: Entry) -> list[ScaffoldError]:
+    name = shown.name
+    hint = (
+        "beside a schema, 'inputs' adds shapes and traits: 'x[..., D], mask[N; bool]'"
     )
+    if shown.annotation or (shown.default and not shown.tensor):
+        message = f"the type and the default of '{name.text}' are the schema's"
+    elif (shown.optional or shown.default) and not declared.optional:
+        message = f"'{name.text}' is not optional in the schema"
+    elif shown.variadic and not declared.variadic:
+        message = f"'{name.text}' is one tensor in the schema"
+    elif not declared.tensor and (shown.dims is not None or shown.traits):
+        message = f"'{name.text}' is no tensor in the schema"
+    else:
+        return []
+    return [ScaffoldError(message, name.place, hint)]
 
 
-def _outputs(
-    raw: Mapping[str, Any], schema: Schema | None, problems: Problems
-) -> tuple[Output, ...] | None:
-    text = raw.get("outputs")
-    if text is not None:
-        return problems.attempt(
-            lambda: parse_outputs(text, problems.within(("outputs",)))
-        )
-    if schema is not None and (schema.named or len(schema.outputs) > 1):
-        return problems.attempt(lambda: read_outputs(schema.outputs))
-    variadic = schema is not None and any(entry.variadic for entry in schema.outputs)
-    return (Output("outputs", variadic=True),) if variadic else (Output("output"),)
+def _output_entries(
+    raw: Raw, schema: Schema | None, problems: Problems
+) -> Entries | None:
+    declared = schema.outputs if schema else None
+    if "outputs" not in raw:
+        return declared or (Entry(Words("output", problems.within(("outputs",)))),)
+    shown = _entries("outputs", raw, problems)
+    if shown is None or declared is None:
+        return shown
+    if [entry.variadic for entry in shown] != [entry.variadic for entry in declared]:
+        names = (f"{'*' * entry.variadic}{entry.name.text}" for entry in declared)
+        message = "'outputs' does not fit the schema"
+        hint = f"the schema returns: {', '.join(names)}"
+        problems.at(("outputs",), message, hint)
+        return None
+    return shown
 
 
 def _marked(
-    inputs: tuple[Input, ...], raw: Mapping[str, Any], problems: Problems
-) -> tuple[Input, ...]:
-    """The inputs with what `optional` and `nondiff` say of them."""
-    optional = tensor_names("optional", inputs, raw, problems)
-    nondiff = tensor_names("nondiff", inputs, raw, problems)
+    entries: Entries, results: Entries, raw: Raw, problems: Problems
+) -> tuple[Entries, Entries]:
+    """Inputs and outputs with what `optional` and `nondiff` say of them."""
+    optional = _listed("optional", entries, raw, problems)
+    nondiff = _listed("nondiff", (*entries, *results), raw, problems)
 
-    def mark(item: Input) -> Input:
-        if isinstance(item, Attribute):
-            return item
-        floating = item.dtype in ("float", "complex")
-        return replace(
-            item,
-            optional=item.optional or item.name in optional,
-            const=item.const or (floating and item.name in nondiff),
-        )
+    def mark(entry: Entry) -> Entry:
+        path = nondiff.get(entry.name.text)
+        if path is None:
+            return entry
+        const = Trait(Words("const", problems.within(path)))
+        return replace(entry, traits=(*entry.traits, const))
 
-    return tuple(mark(item) for item in inputs)
+    named = (
+        replace(entry, optional=True) if entry.name.text in optional else entry
+        for entry in entries
+    )
+    return tuple(map(mark, named)), tuple(map(mark, results))
+
+
+def _listed(
+    key: str, entries: Entries, raw: Raw, problems: Problems
+) -> dict[str, KeyPath]:
+    """The tensors that a list names, each with its place in the list."""
+    known = {entry.name.text: entry for entry in reversed(entries)}
+    found: dict[str, KeyPath] = {}
+    for position, name in enumerate(raw.get(key, ())):
+        path = (key, str(position))
+        if name not in known:
+            hint = did_you_mean(name, known)
+            listed = ", ".join(entry.name.text for entry in entries)
+            what = "input or output" if key == "nondiff" else "input"
+            problems.at(path, f"'{name}' is no {what}", hint or f"known: {listed}")
+        elif not known[name].tensor:
+            problems.at(path, f"'{name}' is an attribute, not a tensor")
+        else:
+            found[name] = path
+    return found
 
 
 def tensor_names(
-    key: str, inputs: tuple[Input, ...], raw: Mapping[str, Any], problems: Problems
+    key: str, inputs: Sequence[Input], raw: Raw, problems: Problems
 ) -> tuple[str, ...]:
     """The names of a list, each of which must be a tensor input that is not variadic."""
+    paths = {
+        name: (key, str(position)) for position, name in enumerate(raw.get(key, ()))
+    }
+    return _tensors(key, paths, inputs, problems)
+
+
+def _tensors(
+    key: str, paths: Mapping[str, KeyPath], inputs: Sequence[Input], problems: Problems
+) -> tuple[str, ...]:
     known = {item.name: item for item in inputs}
     found = []
-    for position, name in enumerate(raw.get(key, ())):
+    for name, path in paths.items():
         item = known.get(name)
-        path = (key, str(position))
         if item is None:
             hint = did_you_mean(name, known) or f"the inputs: {', '.join(known)}"
             problems.at(path, f"'{name}' is no input", hint)
         elif isinstance(item, Attribute):
             problems.at(path, f"'{name}' is an attribute, not a tensor")
-        elif item.variadic and key != "nondiff":
-            problems.at(
-                path, f"'*{name}' holds several tensors, which '{key}' does not take"
-            )
+        elif item.variadic:
+            message = f"'*{name}' holds several tensors, which '{key}' does not take"
+            problems.at(path, message)
         else:
             found.append(name)
-    return tuple(dict.fromkeys(found))
+    return tuple(found)
 
 
-def _check_dirty(
-    inputs: tuple[Input, ...],
-    outputs: tuple[Output, ...],
-    raw: Mapping[str, Any],
-    problems: Problems,
+def _dirty(
+    paths: Mapping[str, KeyPath], inputs: Sequence[Input], raw: Raw, problems: Problems
+) -> tuple[str, ...]:
+    """The inputs that the forward changes in place."""
+    known = {item.name: item for item in inputs if isinstance(item, TensorInput)}
+    found = _tensors("dirty", paths, inputs, problems)
+    for name in found:
+        if known[name].optional:
+            message = f"'{name}' may be None, so it cannot be changed in place"
+            problems.at(paths[name], message)
+    return found
+
+
+def _check_outputs(
+    entries: Entries, results: Entries, dirty: set[str], raw: Raw, problems: Problems
 ) -> None:
-    known = {item.name: item for item in inputs}
-    for name in tensor_names("dirty", inputs, raw, problems):
-        if getattr(known[name], "optional", False):
-            problems.at(
-                ("dirty",), f"'{name}' may be None, so it cannot be changed in place"
-            )
-    if raw.get("dirty") and len(outputs) > 1:
-        message = "an op that changes its input in place has one output"
-        problems.at(
-            ("dirty",), message, "autograd refuses several where the input is a view"
-        )
-    names = [item.name for item in inputs]
-    for output in outputs:
-        if output.name in names and output.name not in raw.get("dirty", ()):
-            problems.at(
-                ("outputs",), f"the output '{output.name}' is called like an input"
-            )
-
-
-def conventional_shapes(
-    tensors: tuple[TensorInput, ...], configuration: Configuration
-) -> Shapes:
-    """Shapes of the first convention that at least two of the tensors belong to, if none declares one."""
-    for convention in configuration.conventions:
-        shapes = dict(convention)
-        here = [item for item in tensors if item.name in shapes]
-        if len(here) > 1 and all(item.dims is None for item in here):
-            return tuple((item.name, shapes[item.name]) for item in here)
-    return ()
+    """Complain of outputs, or dimensions of theirs, that are called like an input."""
+    names = {entry.name.text for entry in entries}
+    for problem in dim_problems(results, names, "an input"):
+        problems.add(problem)
+    for name in (entry.name for entry in results):
+        if name.text in names - dirty:
+            message = f"the output '{name.text}' is called like an input"
+            named = "outputs" in raw or "schema" in raw
+            hint = "give one of them another name"
+            hint = hint if named else "name the output: outputs = 'result'"
+            problems.add(ScaffoldError(message, name.place, hint))

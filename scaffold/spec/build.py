@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from scaffold.formula import Formula, expressions
-from scaffold.spec.arguments import Arguments, conventional_shapes, read_arguments
+from scaffold.spec.arguments import Arguments, read_arguments
 from scaffold.spec.config import Configuration
+from scaffold.spec.conventions import Shapes, conventional_shapes
 from scaffold.spec.keys import check_keys
-from scaffold.spec.maths import Maths, ReadFile, read_maths
-from scaffold.spec.model import ModuleSpec, OpSpec
+from scaffold.spec.maths import Maths, read_maths
+from scaffold.spec.model import Attribute, ModuleSpec, OpSpec
 from scaffold.spec.module import read_module
 from scaffold.spec.names import check_class_name, op_names
 from scaffold.spec.problems import Locate, Problems
+from scaffold.spec.references import ReadFile
+
+SIGNATURE = {"inputs", "outputs", "schema", "optional", "nondiff", "dirty"}
 
 
 def build(
@@ -37,18 +41,27 @@ def build(
     names = problems.attempt(
         lambda: op_names(name, problems.within(("name",)), packaged)
     )
-    check_keys(name, raw, problems)
-    problems.raise_found()
-    arguments = read_arguments(raw, problems)
-    if arguments is None or names is None:
+    sound = check_keys(name, raw, problems)
+    if _unreadable(raw, sound):
         problems.raise_found()
-        raise AssertionError("what could not be read was noted")
-    maths = read_maths(raw, arguments, read or _read, problems)
-    module = read_module(raw, arguments, maths.graph, settings, problems)
+    arguments = read_arguments(sound, problems)
+    if arguments is None:
+        problems.raise_found()
+    assert arguments is not None  # what could not be read was noted
+    shapes = conventional_shapes(arguments.inputs, settings.conventions)
+    names = names or ("", "")
+    maths = read_maths(names[0], sound, arguments, shapes, read or _read, problems)
+    module = read_module(sound, arguments, maths, shapes, settings, problems)
     _check_results(arguments, maths, problems)
-    _check_class(raw, names, maths, problems)
+    _check_classes(sound, names, arguments, maths, problems)
     problems.raise_found()
-    return _spec(raw, names, arguments, maths, module, settings)
+    return _spec(sound, names, arguments, maths, module, shapes, settings)
+
+
+def _unreadable(raw: Mapping[str, Any], sound: Mapping[str, Any]) -> bool:
+    """Whether the keys that are amiss leave no signature that would be worth a look."""
+    amiss = raw.keys() - sound.keys()
+    return bool(SIGNATURE & amiss or amiss and not {"inputs", "schema"} & sound.keys())
 
 
 def _read(path: str) -> str:
@@ -61,6 +74,7 @@ def _spec(
     arguments: Arguments,
     maths: Maths,
     module: ModuleSpec | None,
+    shapes: Shapes,
     configuration: Configuration,
 ) -> OpSpec:
     spec = OpSpec(
@@ -88,7 +102,7 @@ def _spec(
         samples=maths.samples,
         module=module,
         test=raw.get("test", True),
-        conventional=conventional_shapes(arguments.tensors, configuration),
+        conventional=shapes,
     )
     return _with_module_attributes(spec)
 
@@ -98,7 +112,9 @@ def _with_module_attributes(spec: OpSpec) -> OpSpec:
     if spec.module is None or spec.forward is None:
         return spec
     gradients = (formula for _, formula in spec.gradients)
-    formulas = [item for item in (spec.forward, spec.backward, *gradients) if item]
+    surrogate = spec.surrogate.forward if spec.surrogate else None
+    stated = (spec.forward, spec.backward, surrogate, *gradients)
+    formulas = [item for item in stated if item]
     read = {name for item in formulas for name in _names(item)}
     updating = {name for _, item in spec.module.updates for name in _names(item)}
     moved = [item for item in spec.attributes if item.name in updating - read]
@@ -124,31 +140,48 @@ def _check_results(arguments: Arguments, maths: Maths, problems: Problems) -> No
     if formula.result.kind != "tuple" or variadic:
         return
     count, expected = len(formula.result.args), len(arguments.outputs)
-    if count != expected:
-        names = ", ".join(f"y{position}" for position in range(1, count + 1))
-        plural = "output is" if expected == 1 else "outputs are"
-        message = (
-            f"the forward returns {count} values, but {expected} {plural} declared"
-        )
-        problems.at(("forward",), message, f"write: --outputs '{names}'")
+    if count == expected > 1:
+        return
+    if count == 1:
+        hint = "return it as it is: without the comma"
+        problems.at(("forward",), "the forward returns a tuple of one value", hint)
+        return
+    names = ", ".join(f"y{position}" for position in range(1, count + 1))
+    plural = "output is" if expected == 1 else "outputs are"
+    message = f"the forward returns {count} values, but {expected} {plural} declared"
+    problems.at(("forward",), message, f"declare them, as in: outputs = '{names}'")
 
 
-def _check_class(
-    raw: Mapping[str, Any], names: tuple[str, str], maths: Maths, problems: Problems
+def _check_classes(
+    raw: Mapping[str, Any],
+    names: tuple[str, str],
+    arguments: Arguments,
+    maths: Maths,
+    problems: Problems,
 ) -> None:
+    """The names that the op's file defines are its own."""
     class_name = raw.get("class-name", names[1])
-    key = "class-name" if "class-name" in raw else "name"
-    problem = check_class_name(class_name, problems.within((key,)))
-    problems.add(problem)
-    bindings = {item.binding for item in maths.imports}
-    for name in (class_name, f"{class_name}Function", names[0]):
-        if name in bindings:
-            problems.at(
-                ("import",),
-                f"the op defines '{name}' itself",
-                "import it under another name",
+    path = ("class-name",) if "class-name" in raw else ("name",)
+    if not class_name:  # the op's own name was no name
+        return
+    problems.add(check_class_name(class_name, problems.within(path)))
+    defined = (names[0], class_name, f"{class_name}Function")
+    for position, item in enumerate(maths.imports):
+        if item.binding in defined:
+            stated = position < len(raw.get("import", ()))
+            place = ("import", str(position)) if stated else ("forward",)
+            hint = (
+                f"import it under another name: '{item.module}:{item.binding} as ...'"
             )
+            problems.at(place, f"the op itself defines '{item.binding}'", hint)
+    types = {
+        item.imported[1]
+        for item in arguments.inputs
+        if isinstance(item, Attribute) and item.imported
+    }
+    inputs = {item.name for item in arguments.inputs}
+    for name in {*defined[1:]} & (types | inputs):
+        problems.at(path, f"the class '{name}' is called like an input or its type")
     if class_name == names[0]:
-        problems.at(
-            (key,), f"the class and the function are both called '{class_name}'"
-        )
+        message = f"the class and the function are both called '{class_name}'"
+        problems.at(path, message)

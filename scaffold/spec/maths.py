@@ -4,39 +4,31 @@ In: `forward`, `grad`, `backward`, `surrogate`, `import`, `require` and `samples
 Out: a `Maths`. Invariant: every name in a formula is known, and nothing was evaluated.
 """
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import ast
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from scaffold.errors import did_you_mean
-from scaffold.formula import (
-    Formula,
-    FunctionText,
-    Graph,
-    Scope,
-    Text,
-    assigned,
-    function_in,
-    parse,
-)
+from scaffold.formula import Formula, Graph, Node, Scope, Text, assigned, parse
 from scaffold.spec.arguments import Arguments
+from scaffold.spec.conventions import Shapes
+from scaffold.spec.imports import Imports, parse_import
 from scaffold.spec.model import Attribute, Import, Samples, Surrogate
-from scaffold.spec.names import RESERVED, is_identifier
 from scaffold.spec.problems import KeyPath, Problems
+from scaffold.spec.references import ReadFile, read_reference
 
-ReadFile = Callable[[str], str]
-REFERENCE = re.compile(r"@(?P<path>.+?\.py)(?::(?P<function>\w+))?\s*")
-IMPORT = re.compile(
-    r"(?P<module>[\w.]+)(?::(?P<name>\w+))?(?:\s+as\s+(?P<alias>\w+))?\s*"
-)
+Raw = Mapping[str, Any]
+Names = frozenset[str]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Maths:
     """Everything that is parsed."""
 
-    graph: Graph = field(default_factory=Graph)
+    graph: Graph
     imports: tuple[Import, ...] = ()
     forward: Formula | None = None
     gradients: tuple[tuple[str, Formula], ...] = ()
@@ -47,162 +39,138 @@ class Maths:
 
 
 def read_maths(
-    raw: Mapping[str, Any], arguments: Arguments, read: ReadFile, problems: Problems
+    op: str,
+    raw: Raw,
+    arguments: Arguments,
+    shapes: Shapes,
+    read: ReadFile,
+    problems: Problems,
 ) -> Maths:
     """Parse all formulas; what is wrong with them is noted."""
-    return _Reader(raw, arguments, read, problems).maths()
+    return _Reader(op, raw, arguments, read, problems).maths(shapes)
 
 
 class _Reader:
+    """Reads formulas one after another into one graph, and gathers what they import."""
+
     def __init__(
         self,
-        raw: Mapping[str, Any],
+        op: str,
+        raw: Raw,
         arguments: Arguments,
         read: ReadFile,
         problems: Problems,
     ) -> None:
-        self.raw, self.arguments, self.read, self.problems = (
-            raw,
-            arguments,
-            read,
-            problems,
-        )
+        self.raw, self.arguments = raw, arguments
+        self.read, self.problems = read, problems
         self.inputs = frozenset(item.name for item in arguments.inputs)
         self.optional = frozenset(
             item.name for item in arguments.tensors if item.optional
         )
-        self.found = Maths()
+        self.graph, self.imports = Graph(), Imports(self.inputs, op)
+        self.forward: Text | None = None
 
-    def maths(self) -> Maths:
-        found, raw = self.found, self.raw
-        found.imports = self._imports()
-        found.forward = self._formula(("forward",), self.inputs)
-        if isinstance(raw.get("surrogate"), str):
-            found.surrogate = Surrogate(self._formula(("surrogate",), self.inputs))
-        elif raw.get("surrogate"):
-            found.surrogate = Surrogate()
-        self._gradients()
-        self._backward()
-        found.require = self._requirements()
-        found.samples = self._samples()
-        return found
+    def maths(self, shapes: Shapes) -> Maths:
+        self._import_stated()
+        forward = self._formula(("forward",), self.inputs)
+        surrogate = self._surrogate()
+        readable = self._readable(forward)
+        gradients = self._gradients(readable)
+        backward = self._backward(readable)
+        return Maths(
+            graph=self.graph,
+            forward=forward,
+            gradients=gradients,
+            backward=backward,
+            surrogate=surrogate,
+            require=self._requirements(shapes),
+            samples=self._samples(),
+            imports=self.imports.found,
+        )
 
-    def _imports(self) -> tuple[Import, ...]:
-        found: list[Import] = []
+    def _import_stated(self) -> None:
         for position, text in enumerate(self.raw.get("import", ())):
-            item = self._import(("import", str(position)), text)
+            place = self.problems.within(("import", str(position)))
+            item = self.problems.attempt(partial(parse_import, text, place))
             if item is not None:
-                found.append(item)
-        return tuple(dict.fromkeys(found))
+                self.problems.attempt(partial(self.imports.add, item, place))
 
-    def _import(self, path: KeyPath, text: str) -> Import | None:
-        match = IMPORT.fullmatch(text.strip())
-        parts = (
-            [*match["module"].split("."), match["name"], match["alias"]]
-            if match
-            else [""]
-        )
-        if match is None or not all(
-            part is None or is_identifier(part) for part in parts
-        ):
-            hint = "write 'module:name', 'module:name as other' or 'module as other'"
-            self.problems.at(path, f"'{text}' is no import", hint)
-            return None
-        return self._binding(
-            path, Import(match["module"], match["name"], match["alias"])
-        )
-
-    def _binding(self, path: KeyPath, item: Import) -> Import | None:
-        if item.binding in self.inputs | RESERVED:
-            hint = f"give it another name: '{item.module}{f':{item.name}' if item.name else ''} as ...'"
-            self.problems.at(path, f"the import hides '{item.binding}'", hint)
-            return None
-        return item
-
-    def _text(self, path: KeyPath, role: str) -> Text | None:
+    def _text(self, path: KeyPath) -> Text | None:
         """The text of a key, read from the file that it names with '@'."""
         value: Any = self.raw
         for key in path:
-            value = value[key] if not isinstance(value, list) else value[int(key)]
-        if not value.startswith("@"):
-            return Text(value, self.problems.within(path))
-        function = self._function(path, value, role)
-        return function.text if function else None
-
-    def _function(self, path: KeyPath, value: str, role: str) -> FunctionText | None:
-        match = REFERENCE.fullmatch(value)
-        if match is None:
-            self.problems.at(
-                path, f"'{value}' names no file", "write '@file.py:function'"
-            )
-            return None
-        try:
-            source = self.read(match["path"])
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not UTF-8"
-            self.problems.at(path, f"cannot read '{match['path']}': {reason}")
-            return None
+            value = value[int(key)] if isinstance(value, list) else value[key]
+        place = self.problems.within(path)
+        if not value.lstrip().startswith("@"):
+            return Text(value, place)
+        role = path[0] if len(path) == 1 else "_".join(path)
         found = self.problems.attempt(
-            lambda: function_in(source, match["path"], match["function"], role)
+            partial(read_reference, value, role, place, self.read)
         )
-        if found is not None:
-            self._adopt_imports(path, found)
-        return found
-
-    def _adopt_imports(self, path: KeyPath, found: FunctionText) -> None:
-        wanted = (Import(*item) for item in found.imports)
-        others = (item for item in wanted if item.binding not in RESERVED)
-        items = (self._binding(path, item) for item in others)
-        known = [*self.found.imports, *(item for item in items if item is not None)]
-        self.found.imports = tuple(dict.fromkeys(known))
+        for module, name, alias in found.imports if found else ():
+            item = Import(module, name, alias)
+            where = found.text.location if found else place
+            self.problems.attempt(partial(self.imports.add, item, where))
+        return found.text if found else None
 
     def _formula(
         self,
         path: KeyPath,
-        names: frozenset[str],
+        names: Names,
         without: str = "",
-        targets: frozenset[str] | None = None,
+        targets: Names | None = None,
     ) -> Formula | None:
         if path[0] not in self.raw:
             return None
-        text = self._text(path, path[0])
+        text = self._text(path)
         if text is None:
             return None
-        bound = frozenset(item.binding for item in self.found.imports)
-        scope = Scope(names | bound, self.optional - {without}, targets)
-        return self.problems.attempt(lambda: parse(text, scope, self.found.graph))
+        if path == ("forward",):
+            self.forward = text
+        scope = Scope(names | self.imports.names, self.optional - {without}, targets)
+        return self.problems.attempt(partial(parse, text, scope, self.graph))
 
-    def _of_backward(self) -> frozenset[str]:
-        """The names that a gradient may read, beside imports."""
-        forward = self.found.forward
+    def _surrogate(self) -> Surrogate | None:
+        stated = self.raw.get("surrogate")
+        if isinstance(stated, str):
+            return Surrogate(self._formula(("surrogate",), self.inputs))
+        return Surrogate() if stated else None
+
+    def _readable(self, forward: Formula | None) -> Names:
+        """What a gradient may read, beside imports: also what the forward assigned, and its outputs."""
         outputs = self.arguments.outputs
-        single = len(outputs) == 1 and not outputs[0].variadic
-        grads = {"grad_output"} if single else {f"grad_{item.name}" for item in outputs}
-        locals_ = assigned(forward) if forward else frozenset()
+        grads = {f"grad_{item.name}" for item in outputs if item.differentiable}
+        if len(outputs) == 1 and not outputs[0].variadic:
+            grads = {"grad_output"}
+        locals_ = assigned(forward) if forward else _stored(self.forward)
         return self.inputs | locals_ | {item.name for item in outputs} | grads
 
-    def _gradients(self) -> None:
-        names = self._of_backward()
+    def _gradients(self, readable: Names) -> tuple[tuple[str, Formula], ...]:
         found = []
         for name in self.raw.get("grad", {}):
             path = ("grad", name)
             if not self._differentiable(path, name):
                 continue
             item = next(item for item in self.arguments.tensors if item.name == name)
-            scope = names | {"i"} if item.variadic else names
-            formula = self._formula(path, scope, without=name)
+            names = readable | {"i"} if item.variadic else readable
+            formula = self._formula(path, names, without=name)
             if formula is not None and item.variadic and formula.statements:
                 message = f"the gradient of '*{name}' must be one expression"
                 self.problems.at(path, message, "it is that of the element number i")
+            elif item.variadic and "i" in self.inputs:
+                message = f"'i' counts the elements of '*{name}', and is an input"
+                self.problems.at(path, message, "rename the input 'i'")
             elif formula is not None:
                 found.append((name, formula))
-        self.found.gradients = tuple(found)
+        return tuple(found)
 
     def _differentiable(self, path: KeyPath, name: str) -> bool:
         known = {item.name: item for item in self.arguments.inputs}
         item = known.get(name)
         if item is None:
-            hint = did_you_mean(name, known) or f"the inputs: {', '.join(known)}"
+            bare = name.removeprefix("grad_")
+            hint = f"write: {bare}" if bare in known else did_you_mean(name, known)
+            hint = hint or f"the inputs: {', '.join(known)}"
             self.problems.at_key(path, f"'{name}' is no input", hint)
         elif isinstance(item, Attribute):
             self.problems.at_key(path, f"'{name}' is an attribute and gets no gradient")
@@ -214,39 +182,75 @@ class _Reader:
             return True
         return False
 
-    def _backward(self) -> None:
+    def _backward(self, readable: Names) -> Formula | None:
         if "backward" not in self.raw:
-            return
+            return None
         if self.raw.get("grad"):
             message = "'grad' and 'backward' state the same gradients"
             self.problems.at(("backward",), message, "keep one of them")
         items = [item for item in self.arguments.tensors if item.differentiable]
+        outputs = self.arguments.outputs
+        if not items or not any(item.differentiable for item in outputs):
+            why = "output" if items else "input"
+            self.problems.at(("backward",), f"no {why} of the op has a gradient")
+            return None
         targets = frozenset(f"grad_{item.name}" for item in items)
-        self.found.backward = self._formula(
-            ("backward",), self._of_backward(), "", targets
-        )
+        formula = self._formula(("backward",), readable, "", targets)
+        if formula is None or formula.result is None:
+            return formula
+        if not _returns_only(formula.result, targets):
+            message = "a backward assigns its gradients and returns no other value"
+            hint = f"write: {min(targets)} = ..."
+            self.problems.at(("backward",), message, hint)
+        return replace(formula, result=None)
 
-    def _requirements(self) -> tuple[Formula, ...]:
-        sizes = frozenset(
-            dim
-            for item in self.arguments.tensors
-            for dim in item.dims or ()
-            if isinstance(dim, str) and dim != "..."
-        )
-        paths = [("require", str(k)) for k in range(len(self.raw.get("require", ())))]
-        found = [self._formula(path, sizes) for path in paths]
-        return tuple(item for item in found if item is not None)
+    def _requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
+        declared = [item.dims or () for item in self.arguments.tensors]
+        dims = [dim for item in (*declared, *dict(shapes).values()) for dim in item]
+        sizes = frozenset(dim for dim in dims if isinstance(dim, str) and dim != "...")
+        found = []
+        for position in range(len(self.raw.get("require", ()))):
+            path = ("require", str(position))
+            formula = self._formula(path, sizes)
+            if formula is not None and formula.statements:
+                self.problems.at(path, "a condition is one expression")
+            elif formula is not None:
+                found.append(formula)
+        return tuple(found)
 
     def _samples(self) -> Samples | None:
         value = self.raw.get("samples")
         if value is None:
             return None
-        found = self._function(("samples",), value, "samples")
+        path = ("samples",)
+        place = self.problems.within(path)
+        found = self.problems.attempt(
+            partial(read_reference, value, "samples", place, self.read)
+        )
         if found is None:
             return None
+        if found.name is None:
+            self.problems.at(path, "the file holds no function that makes samples")
+            return None
         if found.parameters:
-            self.problems.at(
-                ("samples",), "the function that makes samples takes no argument"
-            )
-        name = re.search(r"def\s+(\w+)", found.source)
-        return Samples(name[1], found.source) if name else None
+            self.problems.at(path, "the function that makes samples takes no argument")
+        for item in found.imports:
+            added = partial(self.imports.add, Import(*item), found.text.location)
+            self.problems.attempt(added)
+        return Samples(found.name, found.source)
+
+
+def _returns_only(result: Node, targets: Names) -> bool:
+    """Whether a `return` names gradients that were assigned, as an autograd.Function does."""
+    items = result.args if result.kind == "tuple" else (result,)
+    return all(item.label in targets or item.label == "None" for item in items)
+
+
+def _stored(text: Text | None) -> Names:
+    """What a forward assigns that is not in order: its gradients are not to blame."""
+    try:
+        tree = ast.parse(textwrap.dedent(text.value).strip() if text else "")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return frozenset(node.id for node in names if isinstance(node.ctx, ast.Store))

@@ -1,32 +1,99 @@
 """The module of an op: which inputs it owns, how they start and change.
 
 In: `module`, `params`, `buffers`, `update` and `init` of a raw mapping. Out: a `ModuleSpec`, or None.
-Invariant: what a list or table names is an input that the module can own.
+Invariant: what a list or table names is an input that the module can own, under a name that nn.Module leaves free.
 """
 
-import ast
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean
-from scaffold.formula import Formula, Graph, Scope, Text, parse
+from scaffold.errors import did_you_mean
+from scaffold.formula import Formula, Scope, Text, parse
 from scaffold.spec.arguments import Arguments, tensor_names
 from scaffold.spec.config import Configuration
-from scaffold.spec.model import Init, ModuleSpec
+from scaffold.spec.conventions import Shapes
+from scaffold.spec.initializers import parse_init
+from scaffold.spec.maths import Maths
+from scaffold.spec.model import Attribute, Init, ModuleSpec
 from scaffold.spec.problems import Problems
 
-INITS = frozenset(
-    {"constant", "dirac", "eye", "fan_in_uniform", "kaiming_normal", "kaiming_uniform"}
-    | {"normal", "ones", "orthogonal", "sparse", "trunc_normal", "uniform"}
-    | {"xavier_normal", "xavier_uniform", "zeros"}
+Raw = Mapping[str, Any]
+Names = tuple[str, ...]
+
+# What nn.Module has already, and what generated modules define or take.
+TAKEN = frozenset(
+    {
+        "T_destination",
+        "add_module",
+        "apply",
+        "bfloat16",
+        "buffers",
+        "call_super_init",
+        "children",
+        "compile",
+        "cpu",
+        "cuda",
+        "double",
+        "dump_patches",
+        "eval",
+        "extra_repr",
+        "float",
+        "forward",
+        "get_buffer",
+        "get_extra_state",
+        "get_parameter",
+        "get_submodule",
+        "half",
+        "ipu",
+        "load_state_dict",
+        "modules",
+        "mtia",
+        "named_buffers",
+        "named_children",
+        "named_modules",
+        "named_parameters",
+        "parameters",
+        "register_backward_hook",
+        "register_buffer",
+        "register_forward_hook",
+        "register_forward_pre_hook",
+        "register_full_backward_hook",
+        "register_full_backward_pre_hook",
+        "register_load_state_dict_post_hook",
+        "register_load_state_dict_pre_hook",
+        "register_module",
+        "register_parameter",
+        "register_state_dict_post_hook",
+        "register_state_dict_pre_hook",
+        "requires_grad_",
+        "reset_parameters",
+        "set_extra_state",
+        "set_submodule",
+        "share_memory",
+        "state_dict",
+        "to",
+        "to_empty",
+        "train",
+        "training",
+        "type",
+        "xpu",
+        "zero_grad",
+        "_buffers",
+        "_modules",
+        "_parameters",
+    }
 )
+FACTORY = frozenset(
+    {"device", "dtype"}
+)  # arguments of a constructor that makes tensors
 
 
 def read_module(
-    raw: Mapping[str, Any],
+    raw: Raw,
     arguments: Arguments,
-    graph: Graph,
+    maths: Maths,
+    shapes: Shapes,
     configuration: Configuration,
     problems: Problems,
 ) -> ModuleSpec | None:
@@ -38,22 +105,23 @@ def read_module(
         return None
     buffers = tensor_names("buffers", arguments.inputs, raw, problems)
     parameters = _parameters(raw, arguments, buffers, configuration, problems)
-    _check_owned(raw, arguments, parameters, buffers, problems)
+    _check_owned(arguments, parameters, buffers, raw, problems)
+    _check_names(arguments, parameters, buffers, shapes, raw, problems)
     return ModuleSpec(
         parameters,
         buffers,
-        _updates(raw, arguments, graph, buffers, problems),
-        _inits(raw, (*parameters, *buffers), problems),
+        _updates(raw, arguments, maths, buffers, problems),
+        _inits(raw, arguments, (*parameters, *buffers), shapes, problems),
     )
 
 
 def _parameters(
-    raw: Mapping[str, Any],
+    raw: Raw,
     arguments: Arguments,
-    buffers: tuple[str, ...],
+    buffers: Names,
     configuration: Configuration,
     problems: Problems,
-) -> tuple[str, ...]:
+) -> Names:
     if "params" in raw:
         return tensor_names("params", arguments.inputs, raw, problems)
     usual = set(configuration.parameter_names) - set(buffers) - set(arguments.dirty)
@@ -62,130 +130,98 @@ def _parameters(
         for item in arguments.tensors
         if item.name in usual and item.differentiable and not item.variadic
     ]
-    return tuple(kept) if len(kept) < len(arguments.tensors) else ()
+    owned = {*kept, *buffers}
+    return tuple(kept) if len(owned) < len(arguments.tensors) else ()
 
 
 def _check_owned(
-    raw: Mapping[str, Any],
     arguments: Arguments,
-    parameters: tuple[str, ...],
-    buffers: tuple[str, ...],
+    parameters: Names,
+    buffers: Names,
+    raw: Raw,
     problems: Problems,
 ) -> None:
     known = {item.name: item for item in arguments.tensors}
-    for name in parameters:
+    for position, name in enumerate(raw.get("params", ())):
+        path = ("params", str(position))
         if name in buffers:
-            problems.at(("params",), f"'{name}' is a parameter and a buffer")
+            problems.at(path, f"'{name}' is a parameter and a buffer")
         if name in arguments.dirty:
-            problems.at(
-                ("params",),
-                f"'{name}' is changed in place, which a parameter cannot be",
-            )
-        if known[name].dtype not in ("float", "complex"):
-            problems.at(("params",), f"'{name}' is not floating: make it a buffer")
-    for name in buffers:
-        if known[name].optional:
-            problems.at(("buffers",), f"'{name}' may be None, which a buffer cannot be")
-    if raw.get("params") and len({*parameters, *buffers}) == len(known):
-        problems.at(("params",), "the module would own every tensor and take none")
+            message = f"'{name}' is changed in place, which a parameter cannot be"
+            problems.at(path, message)
+        if name in parameters and not known[name].differentiable:
+            message = f"'{name}' gets no gradient, so it is no parameter"
+            problems.at(path, message, f"make it a buffer: buffers = ['{name}']")
+    for position, name in enumerate(raw.get("buffers", ())):
+        if name in buffers and known[name].optional:
+            path = ("buffers", str(position))
+            problems.at(path, f"'{name}' may be None, which a buffer cannot be")
+    if len({*parameters, *buffers}) == len(known):
+        key = "params" if raw.get("params") else "buffers"
+        problems.at((key,), "the module would own every tensor and take none")
+
+
+def _check_names(
+    arguments: Arguments,
+    parameters: Names,
+    buffers: Names,
+    shapes: Shapes,
+    raw: Raw,
+    problems: Problems,
+) -> None:
+    """The module keeps attributes, parameters, buffers and sizes under their names."""
+    owned = {*parameters, *buffers}
+    declared = {item.name: item.dims for item in arguments.tensors} | dict(shapes)
+    attributes = {
+        item.name: item for item in arguments.inputs if isinstance(item, Attribute)
+    }
+    sizes = {str(dim) for name in owned for dim in declared[name] or ()}
+    taken = TAKEN | FACTORY if owned else TAKEN
+    for name in sorted({*owned, *attributes, *sizes} & taken):
+        if name == "training" and name in attributes:
+            continue  # the module's own switch serves it
+        message = f"the module cannot keep '{name}': nn.Module has that name"
+        if name in FACTORY:
+            message = f"the module cannot keep '{name}': its constructor takes it"
+        key = "inputs" if "inputs" in raw else "schema"
+        problems.at((key,), message, f"rename '{name}', or write no module")
 
 
 def _updates(
-    raw: Mapping[str, Any],
-    arguments: Arguments,
-    graph: Graph,
-    buffers: tuple[str, ...],
-    problems: Problems,
+    raw: Raw, arguments: Arguments, maths: Maths, buffers: Names, problems: Problems
 ) -> tuple[tuple[str, Formula], ...]:
     names = frozenset(item.name for item in arguments.inputs)
+    names |= {item.binding for item in maths.imports}
     optional = frozenset(item.name for item in arguments.tensors if item.optional)
     found = []
     for name, value in raw.get("update", {}).items():
         path = ("update", name)
         if name not in buffers:
-            hint = (
-                did_you_mean(name, buffers)
-                or f"name it in buffers: buffers = ['{name}']"
-            )
+            hint = did_you_mean(name, buffers)
+            hint = hint or f"name it in buffers: buffers = ['{name}']"
             problems.at_key(path, f"'{name}' is no buffer", hint)
             continue
-        formula = _formula(
-            Text(value, problems.within(path)), Scope(names, optional), graph, problems
+        text = Text(value, problems.within(path))
+        formula = problems.attempt(
+            partial(parse, text, Scope(names, optional), maths.graph)
         )
-        if formula is not None:
-            found.append((name, formula))
+        found += [(name, formula)] if formula is not None else []
     return tuple(found)
 
 
-def _formula(
-    text: Text, scope: Scope, graph: Graph, problems: Problems
-) -> Formula | None:
-    return problems.attempt(lambda: parse(text, scope, graph))
-
-
 def _inits(
-    raw: Mapping[str, Any], owned: tuple[str, ...], problems: Problems
+    raw: Raw, arguments: Arguments, owned: Names, shapes: Shapes, problems: Problems
 ) -> tuple[Init, ...]:
+    dims = {item.name: item.dims for item in arguments.tensors} | dict(shapes)
     found = []
     for name, text in raw.get("init", {}).items():
         path = ("init", name)
         if name not in owned:
-            hint = (
-                did_you_mean(name, owned) or f"name it in params: params = ['{name}']"
-            )
+            hint = did_you_mean(name, owned)
+            hint = hint or f"name it in params: params = ['{name}']"
             problems.at_key(path, f"'{name}' is no parameter of the module", hint)
             continue
-        item = problems.attempt(partial(_init, name, text, problems.within(path)))
+        place = problems.within(path)
+        item = problems.attempt(partial(parse_init, name, text, place, dims[name]))
         found += [item] if item else []
     return tuple(found)
-
-
-def _init(name: str, text: str, place: Location) -> Init:
-    """`uniform(-0.1, 0.1)`, or a bare `zeros`."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ScaffoldError(f"'{text}' is no initialisation", place, _hint()) from None
-    call = tree if isinstance(tree, ast.Call) else None
-    function = call.func if call else tree
-    if not isinstance(function, ast.Name):
-        raise ScaffoldError(f"'{text}' is no initialisation", place, _hint())
-    if function.id not in INITS:
-        bare = function.id.rstrip("_")
-        close = bare if bare in INITS else None
-        hint = f"did you mean '{close}'?" if close else did_you_mean(function.id, INITS)
-        hint = hint or f"one of: {', '.join(sorted(INITS))}"
-        raise ScaffoldError(f"unknown initialisation '{function.id}'", place, hint)
-    return Init(
-        name, function.id, _arguments(call, text.strip(), place) if call else ""
-    )
-
-
-def _hint() -> str:
-    return "write: uniform(-0.1, 0.1), or another function of torch.nn.init"
-
-
-def _arguments(call: ast.Call, text: str, place: Location) -> str:
-    """The arguments as they stand, after a look at each: arithmetic of numbers, or a word."""
-    values = [*call.args, *(keyword.value for keyword in call.keywords)]
-    named = all(keyword.arg for keyword in call.keywords)
-    for value in values:
-        if not _is_literal(value) or not named:
-            message = f"'{ast.unparse(value)}' is no number"
-            raise ScaffoldError(message, place, "write numbers, as in a=5**0.5")
-    start = text.index("(") + 1
-    return text[start : text.rindex(")")].strip().rstrip(",")
-
-
-def _is_literal(value: ast.expr) -> bool:
-    """A number, arithmetic of numbers, or a string such as 'fan_in'."""
-    match value:
-        case ast.Constant(constant):
-            return isinstance(constant, int | float | str) and "\n" not in str(constant)
-        case ast.UnaryOp(ast.USub(), operand):
-            return _is_literal(operand)
-        case ast.BinOp(
-            left, ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.Pow(), right
-        ):
-            return _is_literal(left) and _is_literal(right)
-    return False

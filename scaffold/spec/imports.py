@@ -1,0 +1,101 @@
+"""What the formulas of an op import.
+
+In: `my_kernels:rms_norm_fwd`, `numpy as np`, and the imports of a file that a formula came from. Out: `Import`s.
+Invariant: no two of them bind one name, and none hides an input or a name of the generated code.
+"""
+
+import re
+from collections.abc import Collection
+from keyword import iskeyword
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.spec.model import Import
+from scaffold.spec.names import RESERVED, is_identifier
+
+IMPORT = re.compile(
+    r"(?P<module>[\w.]+)(?:\s*:\s*(?P<name>\w+))?(?:\s+as\s+(?P<alias>\w+))?"
+)
+# What generated code has anyway; a file that a formula comes from may import it too.
+COMMON = frozenset(
+    {
+        Import("math"),
+        Import("torch"),
+        Import("torch", "Tensor"),
+        Import("torch", "nn"),
+        Import("torch.autograd", "Function"),
+        Import("torch.nn", "functional", "F"),
+        Import("torch.nn", None, "nn"),
+        Import("torch.nn.functional", None, "F"),
+    }
+)
+FORMS = "write 'module:name', 'module:name as other' or 'module as other'"
+
+
+def parse_import(text: str, place: Location) -> Import:
+    """Read one import."""
+    match = IMPORT.fullmatch(text.strip())
+    if match is None:
+        raise ScaffoldError(f"'{text}' is no import", place, _hint(text))
+    parts = [*match["module"].split("."), match["name"], match["alias"]]
+    for part in parts:
+        if part is not None and (not is_identifier(part) or iskeyword(part)):
+            raise ScaffoldError(f"'{text}' is no import", place, _hint(text))
+    if any(part is not None and part.startswith("__") for part in parts):
+        raise ScaffoldError(f"'{text}' is private to Python", place)
+    return Import(match["module"], match["name"], match["alias"])
+
+
+def _hint(text: str) -> str:
+    python = re.fullmatch(r"\s*from\s+([\w.]+)\s+import\s+(\w+(?:\s+as\s+\w+)?)", text)
+    if python:
+        return f"write '{python[1]}:{python[2]}'"
+    if text.strip().startswith("."):
+        return "write the full name of the package"
+    if "," in text:
+        return "state one import at a time"
+    return FORMS
+
+
+class Imports:
+    """Collects imports, and refuses those that collide."""
+
+    def __init__(self, inputs: Collection[str], op: str) -> None:
+        self._inputs, self._op = inputs, op
+        self._found: list[Import] = []
+
+    @property
+    def found(self) -> tuple[Import, ...]:
+        return tuple(self._found)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What they put in scope."""
+        return frozenset(item.binding for item in self._found)
+
+    def add(self, item: Import, place: Location) -> None:
+        """Take an import in, or say with what it collides."""
+        if item in COMMON:
+            return
+        name = item.binding
+        stem = f"{item.module}{f':{item.name}' if item.name else ''}"
+        hint = f"import it under another name: '{stem} as ...'"
+        others = [known for known in self._found if known.binding == name]
+        if item.module == self._op:
+            message = f"'{item.module}' is the module of the op itself"
+            hint = "keep your functions in a file of another name"
+        elif name in RESERVED:
+            message = f"'{name}' has a meaning in generated code"
+            hint = "torch is in scope, with all below it" if name == "torch" else hint
+        elif name in self._inputs:
+            message = f"the import hides the input '{name}'"
+        elif any(known != item and not _one_package(known, item) for known in others):
+            message = f"two imports bind '{name}'"
+        else:
+            self._found += [] if item in others else [item]
+            return
+        raise ScaffoldError(message, place, hint)
+
+
+def _one_package(first: Import, second: Import) -> bool:
+    """`import a.b` and `import a.c` both bind `a`, and agree."""
+    return not (first.name or first.alias or second.name or second.alias)

@@ -1,0 +1,52 @@
+"""References to the user's files: `'@file.py:function'`.
+
+In: the text of a reference and a way to read files. Out: the function as text, its imports included.
+Invariant: a file is read, never run.
+"""
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.formula import Text, function_in
+
+ReadFile = Callable[[str], str]
+REFERENCE = re.compile(r"\s*@(?P<path>[^\n]+?\.py)(?::(?P<function>\w+))?\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a reference names; `name` is None for a file that is one body without a function."""
+
+    name: str | None
+    text: Text
+    parameters: tuple[str, ...]
+    imports: tuple[tuple[str, str | None, str | None], ...]
+    source: str
+
+
+def read_reference(value: str, role: str, place: Location, read: ReadFile) -> Reference:
+    """Read the function that a reference names."""
+    match = REFERENCE.fullmatch(value)
+    if match is None:
+        hint = "write '@file.py' or '@file.py:function'"
+        raise ScaffoldError(f"'{value.strip()}' names no file", place, hint)
+    path = match["path"]
+    try:
+        source = read(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ScaffoldError(f"cannot read '{path}': {reason}", place) from None
+    found = function_in(source.removeprefix("\ufeff"), path, match["function"], role)
+    name = _name(found.source)
+    return Reference(name, found.text, found.parameters, found.imports, found.source)
+
+
+def _name(source: str) -> str | None:
+    """The name of the function that the source is; none if it is a body."""
+    match ast.parse(source).body:
+        case [ast.FunctionDef(name)]:
+            return name
+    return None
