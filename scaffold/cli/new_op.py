@@ -1,8 +1,7 @@
 """`scaffold new-op`: one op, from its specification to its files."""
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -10,11 +9,8 @@ from scaffold.cli.options import Values, command
 from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
 
 if TYPE_CHECKING:
-    from scaffold.cli.places import Places
-    from scaffold.derive import Derivation
-    from scaffold.spec import Configuration, OpSpec
-    from scaffold.spec.toml import Entry
-    from scaffold.workspace import Change, Plan
+    from scaffold.cli.generate import Generated
+    from scaffold.cli.settle import Settled
 
 HELP = """Write an op: its autograd.Function, wrapper, nn.Module and tests.
 
@@ -22,153 +18,86 @@ Without --forward and --grad the bodies are left for you to write, and the tests
 
 Example: scaffold new-op linear --inputs 'input, weight, bias?'
 """
-POLICIES = ("ask", "abort", "skip", "overwrite")
-FORMATS = ("text", "json")
+CHOICES = {
+    "on-conflict": ("ask", "abort", "skip", "overwrite"),
+    "format": ("text", "json"),
+}
 
 
 def _run(name: str, values: Values, settings: Values) -> None:
-    from scaffold.cli.places import places
-    from scaffold.cli.report import show_json, show_notes, show_plan, show_texts
-    from scaffold.derive import derive
-    from scaffold.render import render
-    from scaffold.render.compiled import CompiledTemplates
-    from scaffold.render.environment import keep_compiled
-    from scaffold.spec import load_configuration
-    from scaffold.workspace import store
+    from scaffold.cli.generate import generate
+    from scaffold.cli.report import show_failure
 
-    _check_choice(settings, "on-conflict", POLICIES)
-    _check_choice(settings, "format", FORMATS)
-    configuration = load_configuration(Path.cwd())
-    where = places(configuration, settings.get("out-dir"), settings.get("test-dir"))
-    spec = _specification(name, values, settings, where, configuration)
-    derivation = derive(spec)
-    keep_compiled(CompiledTemplates(store))
-    files = render(spec, derivation, where.directories)
-    notes = _notes(spec, derivation)
+    for_programs = settings.get("format") == "json"
+    try:
+        generated = generate(name, values, settings, _problems(settings))
+        show = _for_programs if for_programs else _for_people
+        show(generated, settings)
+    except ScaffoldError as error:
+        if for_programs:
+            show_failure(error)
+        raise
+
+
+def _for_people(generated: "Generated", settings: Values) -> None:
+    """Write and say so; with --dry-run, --diff or --stdout only say."""
+    from scaffold.cli.report import show_diff, show_notes, show_plan, show_texts
+
+    show_notes(generated.notes)
     if settings.get("stdout"):
-        show_notes(notes)
-        show_texts(files)
+        show_texts(generated)
         return
-    plan = _write(files, where.root, settings)
-    if settings.get("format") == "json":
-        show_json(plan, notes, _missing(spec, derivation))
-    else:
-        show_notes(notes)
-        if not settings.get("diff"):
-            show_plan(plan)
-    if plan.conflicts:
+    settled = _settle(generated, settings)
+    show_notes(settled.notes)
+    if settled.refusal:
+        raise settled.refusal
+    show = show_diff if settings.get("diff") else show_plan
+    show(settled.plan)
+    _exit_on_conflict(settled)
+
+
+def _for_programs(generated: "Generated", settings: Values) -> None:
+    """The same, in one JSON object."""
+    from scaffold.cli.report import show_files, show_settled
+
+    if settings.get("stdout"):
+        show_files(generated)
+        return
+    settled = _settle(generated, settings)
+    show_settled(generated, settled, with_diff=bool(settings.get("diff")))
+    if settled.refusal:
+        typer.echo(str(settled.refusal), err=True)
+    _exit_on_conflict(settled)
+
+
+def _settle(generated: "Generated", settings: Values) -> "Settled":
+    from scaffold.cli.settle import look, write
+
+    looking = settings.get("dry-run") or settings.get("diff")
+    policy = settings.get("on-conflict", "ask")
+    return (look if looking else write)(generated.files, generated.root, policy)
+
+
+def _exit_on_conflict(settled: "Settled") -> None:
+    if settled.plan.conflicts:
         sys.exit(ConflictError.exit_code)
 
 
-def _check_choice(settings: Values, key: str, choices: tuple[str, ...]) -> None:
-    value = settings.get(key, choices[0])
-    if value not in choices:
-        hint = did_you_mean(value, choices) or f"one of: {', '.join(choices)}"
-        raise ScaffoldError(f"unknown value '{value}'", Location(f"--{key}"), hint)
-
-
-def _specification(
-    name: str,
-    values: Values,
-    settings: Values,
-    where: "Places",
-    configuration: "Configuration",
-) -> "OpSpec":
-    """The op from the options, or from a file whose keys the options override."""
-    from scaffold.cli.raw import Merged, locate_in, raw_options
-    from scaffold.spec import build
-
-    raw, places = raw_options(values)
-    locate = locate_in(places)
-    packaged = where.directories.package is not None
-    path = settings.get("spec")
-    if path is None:
-        return build(name, raw, locate, configuration, packaged=packaged)
-    entry = _entry(path, name)
-    base = Path(path).parent
-    merged = Merged(entry, raw, locate)
-    return build(
-        entry.name,
-        merged.raw,
-        merged.locate,
-        configuration,
-        merged.reader(base),
-        packaged,
-    )
-
-
-def _entry(path: str, name: str) -> "Entry":
-    """The op of that name in a TOML file."""
-    from scaffold.spec.toml import read_ops
-
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise ScaffoldError(
-            f"cannot read '{path}': {reason}", Location("--spec")
-        ) from None
-    entries = {entry.name: entry for entry in read_ops(text, path)}
-    if name not in entries:
-        hint = did_you_mean(name, entries) or f"its ops: {', '.join(entries)}"
-        raise ScaffoldError(f"no op '{name}' in the file", Location(path), hint)
-    return entries[name]
-
-
-def _notes(spec: "OpSpec", derivation: "Derivation") -> tuple[str, ...]:
-    """What was taken for granted, what was decided, what is left to write."""
-    notes = []
-    if spec.conventional:
-        shapes = (
-            f"{name}[{', '.join(map(str, dims))}]" for name, dims in spec.conventional
-        )
-        notes.append(f"conventional shapes: {', '.join(shapes)}")
-    notes += derivation.notes
-    missing = _missing(spec, derivation)
-    if missing:
-        notes.append(f"left for you to write: {', '.join(missing)}")
-    return tuple(notes)
-
-
-def _missing(spec: "OpSpec", derivation: "Derivation") -> tuple[str, ...]:
-    forward = ("forward",) if derivation.forward is None else ()
-    named = (
-        item.name for item in spec.differentiable if item.name in derivation.missing
-    )
-    return (*forward, *(f"grad_{name}" for name in named))
-
-
-def _write(files: dict[str, str], root: Path, settings: Values) -> "Plan":
-    """Settle conflicts and write; a dry run and a difference only look."""
-    from scaffold.workspace import apply, diff, plan, recover, resolve
-
-    policy = settings.get("on-conflict", "ask")
-    looks = settings.get("dry-run") or settings.get("diff")
-    if not looks:
-        recover(root)
-    planned = plan(files, root)
-    if settings.get("diff"):
-        typer.echo(diff(planned), nl=False)
-    if looks:
-        settled = policy in ("skip", "overwrite")
-        return resolve(planned, policy) if settled else planned
-    resolved = resolve(planned, policy, _ask if sys.stdin.isatty() else None)
-    apply(resolved)
-    return resolved
-
-
-def _ask(change: "Change") -> Any:
-    """The dialogue on a terminal; its questions go to stderr."""
-    from scaffold.workspace import converse
-
-    def prompt(question: str) -> str:
-        typer.echo(question, nl=False, err=True)
-        line = sys.stdin.readline()
-        if not line:
-            raise EOFError
-        return line
-
-    return converse(change, prompt, lambda text: typer.echo(text, nl=False, err=True))
+def _problems(settings: Values) -> list[ScaffoldError]:
+    """What is wrong with the options that are about the run rather than the op."""
+    found = []
+    for key, choices in CHOICES.items():
+        value = settings.get(key, choices[0])
+        if value not in choices:
+            hint = did_you_mean(value, choices) or f"one of: {', '.join(choices)}"
+            message = f"unknown value '{value}'"
+            found.append(ScaffoldError(message, Location(f"--{key}"), hint))
+    for key in ("diff", "dry-run"):
+        if settings.get("stdout") and settings.get(key):
+            message = f"--{key} says what a run would do, --stdout prints the files"
+            place = Location(f"--{key}")
+            found.append(ScaffoldError(message, place, "keep one of them"))
+    return found
 
 
 new_op = command(_run, HELP)

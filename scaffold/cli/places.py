@@ -1,14 +1,19 @@
 """Where an op's files go: from the configuration, the options and what is on disk.
 
-In: the configuration and `--out-dir`, `--test-dir`. Out: a root that holds them all, and `Directories` relative to it.
+In: the configuration, `--out-dir` and `--test-dir`. Out: a root that holds both, and `Directories` relative to it.
+Invariant: the same options and configuration give the same root, so that a run finds what a killed one left there.
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.render.layout import Directories
 from scaffold.spec import Configuration
+from scaffold.spec.names import is_identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,48 +24,99 @@ class Places:
     directories: Directories
 
 
-def places(
-    configuration: Configuration, out_dir: str | None, test_dir: str | None
-) -> Places:
+def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Places:
     """Options count from here, the configuration's directories from its own file."""
-    base = Path(configuration.root).absolute()
-    source = Path(out_dir).absolute() if out_dir else base / configuration.source
-    tests = _tests(configuration, base, test_dir, source if out_dir else None) or source
-    root = Path(os.path.commonpath([_plain(base), _plain(source), _plain(tests)]))
-    package = configuration.package if not out_dir else None
-    return Places(
-        root,
-        Directories(
-            source=_below(source, root),
-            tests=_below(tests, root),
-            package=package or _package(_plain(source)),
-            importable=configuration.importable,
-            line_length=configuration.line_length,
-        ),
+    base = _absolute(configuration.root)
+    problems: list[ScaffoldError] = []
+    out_dir = _option("out-dir", settings, problems)
+    test_dir = _option("test-dir", settings, problems)
+    raise_all(problems)
+    source = out_dir or _absolute(base / configuration.source)
+    configured = None if out_dir or configuration.tests is None else configuration.tests
+    tests = test_dir or (_absolute(base / configured) if configured else source)
+    root = _root(base, source, tests)
+    package = _configured_package(configuration, base, source) or _package(source)
+    directories = Directories(
+        source=_below(source, root),
+        tests=_below(tests, root),
+        package=package,
+        importable=_is_importable(configuration, base, source, package),
+        beside=configuration.prepends,
+        line_length=configuration.line_length,
     )
+    return Places(root, directories)
 
 
-def _tests(
-    configuration: Configuration, base: Path, test_dir: str | None, source: Path | None
+def from_here(root: Path, path: str) -> str:
+    """A path below the root as seen from the working directory."""
+    return Path(os.path.relpath(root / path)).as_posix()
+
+
+def _option(
+    key: str, settings: Mapping[str, Any], problems: list[ScaffoldError]
 ) -> Path | None:
-    """Where the option says, else beside an `--out-dir`, else where the configuration says."""
-    if test_dir:
-        return Path(test_dir).absolute()
-    return source or (base / configuration.tests if configuration.tests else None)
+    """The directory that an option names; it need not be there yet."""
+    value = settings.get(key)
+    if value is None:
+        return None
+    if not value or "\0" in value:
+        problems.append(ScaffoldError(f"'{value}' is no path", Location(f"--{key}")))
+        return None
+    path = _absolute(value)
+    if path.exists() and not path.is_dir():
+        message = f"'{value}' is not a directory"
+        problems.append(ScaffoldError(message, Location(f"--{key}")))
+    return path
 
 
-def _plain(path: Path) -> Path:
-    return Path(os.path.normpath(path))
+def _absolute(path: str | Path) -> Path:
+    return Path(os.path.abspath(path))
+
+
+def _root(base: Path, source: Path, tests: Path) -> Path:
+    """Where paths count from, and where a run keeps its journal: the project, or else what holds both directories."""
+    inside = source.is_relative_to(base) and tests.is_relative_to(base)
+    if inside and os.access(base, os.W_OK):
+        return base
+    root = Path(os.path.commonpath([source, tests]))
+    while not root.is_dir():
+        root = root.parent
+    return root
 
 
 def _below(path: Path, root: Path) -> str:
     return Path(os.path.relpath(path, root)).as_posix()
 
 
+def _configured_package(
+    configuration: Configuration, base: Path, source: Path
+) -> str | None:
+    """The import path of a directory at or below the configured one."""
+    top = _absolute(base / configuration.source)
+    if configuration.package is None or not source.is_relative_to(top):
+        return None
+    parts = source.relative_to(top).parts
+    if not all(is_identifier(part) for part in parts):
+        return None
+    return ".".join([configuration.package, *parts])
+
+
 def _package(directory: Path) -> str | None:
     """The dotted name of a directory that is a Python package."""
     names: list[str] = []
-    while (directory / "__init__.py").is_file():
+    while (directory / "__init__.py").is_file() and directory.parent != directory:
         names.insert(0, directory.name)
         directory = directory.parent
     return ".".join(names) or None
+
+
+def _is_importable(
+    configuration: Configuration, base: Path, source: Path, package: str | None
+) -> bool:
+    """Whether tests find the op by what the project itself does for them."""
+    if configuration.installed and package and source.is_relative_to(base):
+        return True
+    start = source
+    for _ in package.split(".") if package else ():
+        start = start.parent
+    return str(start) in configuration.pythonpath

@@ -1,20 +1,26 @@
 """What a command that writes says: one verb a file, notes, the difference, or all of it as JSON.
 
-In: a plan and notes. Out: text for stdout and stderr.
+In: what was generated and what became of it. Out: stdout for what was asked for, stderr for what is said of it.
+Invariant: with `--format json` stdout is one JSON object, whatever happens, of the form that JSON_VERSION stands for.
 """
 
 import json
-import os
-from pathlib import Path
+from collections.abc import Iterable
+from typing import Any
 
 import typer
 
-from scaffold.workspace import Plan
+from scaffold.cli.generate import Generated
+from scaffold.cli.places import from_here
+from scaffold.cli.settle import Settled
+from scaffold.errors import ScaffoldError
+from scaffold.workspace import Plan, diff
+from scaffold.workspace.difference import diff_file
 
 JSON_VERSION = 1
 
 
-def show_notes(notes: tuple[str, ...]) -> None:
+def show_notes(notes: Iterable[str]) -> None:
     """Things worth knowing, on stderr."""
     for note in notes:
         typer.echo(f"note: {note}", err=True)
@@ -24,31 +30,78 @@ def show_plan(plan: Plan) -> None:
     """What happens to each file, one line a file."""
     width = max((len(change.verb) for change in plan.changes), default=0)
     for change in plan.changes:
-        typer.echo(f"{change.verb:{width}}  {from_here(plan, change.path)}")
+        _print(f"{change.verb:{width}}  {from_here(plan.root, change.path)}\n")
 
 
-def from_here(plan: Plan, path: str) -> str:
-    """A path of the plan as seen from the working directory."""
-    return Path(os.path.relpath(plan.root / path)).as_posix()
+def show_diff(plan: Plan) -> None:
+    """The difference, as `git apply` takes it in the root."""
+    _print(diff(plan))
 
 
-def show_json(plan: Plan, notes: tuple[str, ...], missing: tuple[str, ...]) -> None:
-    """The same for programs."""
+def show_texts(generated: Generated) -> None:
+    """The files themselves; a line names each where there are several."""
+    for path, text in generated.files.items():
+        header = f"# {from_here(generated.root, path)}\n"
+        _print(header + text if len(generated.files) > 1 else text)
+
+
+def _print(text: str) -> None:
+    """Write to stdout as to a file: UTF-8 whatever the locale, odd bytes of a path as they are."""
+    typer.echo(text.encode(errors="surrogateescape"), nl=False)
+
+
+def show_settled(generated: Generated, settled: Settled, with_diff: bool) -> None:
+    """What became of each file, for programs."""
+    files = []
+    for change in settled.plan.changes:
+        path = from_here(settled.plan.root, change.path)
+        one = {"path": path, "verb": change.verb}
+        if with_diff:
+            one["diff"] = diff_file(change)
+        files.append(one)
+    problems = settled.refusal.problems if settled.refusal else ()
+    notes = (*generated.notes, *settled.notes)
+    _show_json(files, settled.written, generated.missing, notes, problems)
+
+
+def show_files(generated: Generated) -> None:
+    """The files themselves, for programs."""
     files = [
-        {"path": from_here(plan, item.path), "verb": item.verb} for item in plan.changes
+        {"path": from_here(generated.root, path), "text": text}
+        for path, text in generated.files.items()
     ]
+    _show_json(files, False, generated.missing, generated.notes)
+
+
+def show_failure(error: ScaffoldError) -> None:
+    """What was wrong, for programs."""
+    _show_json([], False, problems=error.problems)
+
+
+def _show_json(
+    files: list[dict[str, str]],
+    written: bool,
+    missing: Iterable[str] = (),
+    notes: Iterable[str] = (),
+    problems: Iterable[ScaffoldError] = (),
+) -> None:
     result = {
         "version": JSON_VERSION,
+        "written": written,
         "files": files,
-        "notes": notes,
-        "missing": missing,
+        "missing": list(missing),
+        "notes": list(notes),
+        "problems": [_problem(problem) for problem in problems],
     }
     typer.echo(json.dumps(result, indent=2))
 
 
-def show_texts(files: dict[str, str]) -> None:
-    """The files themselves; a line names each where there are several."""
-    for path, text in files.items():
-        if len(files) > 1:
-            typer.echo(f"# {path}")
-        typer.echo(text, nl=False)
+def _problem(problem: ScaffoldError) -> dict[str, Any]:
+    place = problem.location
+    return {
+        "source": place.source if place else None,
+        "line": place.line if place else None,
+        "column": place.column if place else None,
+        "message": problem.message,
+        "hint": problem.hint,
+    }

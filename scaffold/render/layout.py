@@ -15,6 +15,7 @@ class Directories:
     tests: str = "."
     package: str | None = None  # the dotted name of the source directory
     importable: bool = False  # the package is installed or on the test runner's path
+    beside: bool = True  # the test runner puts a test's own directory on the path
     line_length: int = 88
 
 
@@ -47,7 +48,10 @@ def _search_path(directories: Directories) -> str | None:
     """The directory that the import starts from, unless the test runner finds it by itself."""
     if directories.importable:
         return None
-    if posixpath.normpath(directories.source) == posixpath.normpath(directories.tests):
+    same = posixpath.normpath(directories.source) == posixpath.normpath(
+        directories.tests
+    )
+    if same and directories.beside:
         return None
     levels = len(directories.package.split(".")) if directories.package else 0
     start = posixpath.normpath(posixpath.join(directories.source, *[".."] * levels))

@@ -40,9 +40,9 @@ class Configuration:
     source: str = "."
     tests: str | None = None  # None: beside the op
     package: str | None = None  # dotted import path of the source directory
-    importable: bool = (
-        False  # the project is installed, or its tests' path is configured
-    )
+    installed: bool = False  # the project is built and installed before it is tested
+    pythonpath: tuple[str, ...] = ()  # directories that pytest adds to the path
+    prepends: bool = True  # pytest also adds the directory of a test
     style: Style = "setup-context"
     line_length: int = 88
     parameter_names: tuple[str, ...] = PARAMETERS
@@ -63,40 +63,41 @@ KEYS = (
 def load_configuration(start: Path) -> Configuration:
     """The configuration of the nearest pyproject.toml that has a [tool.scaffold], from `start` upward.
 
-    Where none has one, only the line length of the nearest is taken over.
+    Where none has one, the nearest still says how long lines are and what pytest finds.
     """
-    nearest: dict[str, Any] | None = None
+    nearest: Configuration | None = None
     for directory in (start, *start.parents):
         path = directory / "pyproject.toml"
         if path.is_file():
-            text, shown = _read(path), os.path.relpath(path, start)
+            shown = os.path.relpath(path, start)
+            text = _read(path, shown)
             if "scaffold" in text:
                 found = read_configuration(text, shown, str(directory))
                 if found is not None:
                     return found
             if nearest is None:
-                nearest = _tools(text)
-    return Configuration(line_length=_line_length(nearest or {}))
+                nearest = replace(_surroundings(text, str(directory)), root=".")
+    return nearest or Configuration()
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, shown: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise ScaffoldError(f"cannot read '{path}': {reason}") from None
+        raise ScaffoldError(f"cannot be read: {reason}", Location(shown)) from None
 
 
-def _tools(text: str) -> dict[str, Any]:
-    """The [tool] tables of a file that is not about this tool; if it is not TOML, that is its owner's affair."""
+def _surroundings(text: str, root: str) -> Configuration:
+    """What a file that is not about this tool says; if it is not TOML, that is its owner's affair."""
     from scaffold.spec.toml import parse_toml
 
-    if "line-length" not in text:
-        return {}
+    if "line-length" not in text and "pytest" not in text:
+        return Configuration()
     try:
-        return _table(parse_toml(text, ""), "tool")
+        return _known(parse_toml(text, ""), root)
     except ScaffoldError:
-        return {}
+        return Configuration()
 
 
 def read_configuration(text: str, path: str, root: str) -> Configuration | None:
@@ -111,18 +112,33 @@ def read_configuration(text: str, path: str, root: str) -> Configuration | None:
     places = Places(text, path, ("tool", "scaffold"))
     if not isinstance(tool["scaffold"], dict):
         raise ScaffoldError("'tool.scaffold' must be a table", places(()))
-    pytest = _table(_table(tool, "pytest"), "ini_options")
-    known = Configuration(
+    return _Reader(tool["scaffold"], places).configuration(_known(data, root))
+
+
+def _known(data: Mapping[str, Any], root: str) -> Configuration:
+    """What the tables of other tools say."""
+    tool = _table(data, "tool")
+    pytest = _table(tool, "pytest")  # of pytest 9; before, its ini_options
+    pytest |= _table(pytest, "ini_options")
+    paths = _words(pytest.get("pythonpath"))
+    return Configuration(
         root=root,
-        importable="project" in data or "pythonpath" in pytest,
+        installed="build-system" in data,
+        pythonpath=tuple(os.path.normpath(os.path.join(root, path)) for path in paths),
+        prepends="importlib" not in " ".join(_words(pytest.get("addopts"))),
         line_length=_line_length(tool),
     )
-    return _Reader(tool["scaffold"], places).configuration(known)
 
 
 def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
     found = data.get(key)
     return found if isinstance(found, dict) else {}
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    """A setting of pytest that is a list, or words in one string."""
+    words = value.split() if isinstance(value, str) else value
+    return tuple(map(str, words)) if isinstance(words, list) else ()
 
 
 def _line_length(tool: Mapping[str, Any]) -> int:

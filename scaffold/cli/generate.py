@@ -1,0 +1,117 @@
+"""An op's files from the options of the command line: spec, derivation and text, composed.
+
+In: options and settings by key. Out: a `Generated`; nothing is written.
+Invariant: all that is wrong with what the user gave is raised together.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from scaffold.cli.options import Values
+from scaffold.cli.places import Places, find_places
+from scaffold.cli.raw import Given, Merged, read_options
+from scaffold.derive import Derivation, derive
+from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.render import render
+from scaffold.spec import Configuration, OpSpec, build, load_configuration
+from scaffold.spec.problems import Problems
+from scaffold.spec.toml import Entry, read_ops
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The texts of an op by their path below `root`, and what to say of them."""
+
+    files: dict[str, str]
+    root: Path
+    notes: tuple[str, ...]
+    missing: tuple[str, ...]  # what is left for the user to write
+
+
+def generate(
+    name: str, values: Values, settings: Values, found: list[ScaffoldError]
+) -> Generated:
+    """The files of an op; `found` are problems that the caller knows of."""
+    given = read_options(values)
+    problems = Problems(given.locate)
+    for problem in (*found, *given.problems):
+        problems.add(problem)
+    configuration = problems.attempt(_configuration)
+    known = configuration or Configuration()
+    where = problems.attempt(lambda: find_places(known, settings))
+    packaged = where is not None and where.directories.package is not None
+    spec = problems.attempt(
+        lambda: _specification(name, given, settings.get("spec"), known, packaged)
+    )
+    problems.raise_found()
+    assert spec is not None and where is not None  # or else there was a problem
+    return _generated(spec, where)
+
+
+def _configuration() -> Configuration:
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        raise ScaffoldError("the working directory does not exist any more") from None
+    return load_configuration(here)
+
+
+def _generated(spec: OpSpec, where: Places) -> Generated:
+    derivation = derive(spec)
+    files = render(spec, derivation, where.directories)
+    missing = _missing(spec, derivation)
+    return Generated(files, where.root, _notes(spec, derivation, missing), missing)
+
+
+def _specification(
+    name: str,
+    given: Given,
+    path: str | None,
+    configuration: Configuration,
+    packaged: bool,
+) -> OpSpec:
+    """The op from the options, or from a file whose keys the options override."""
+    if path is None:
+        return build(name, given.raw, given.locate, configuration, packaged=packaged)
+    merged = Merged(_entry(path, name), given)
+    read = merged.reader(Path(path).parent)
+    return build(name, merged.raw, merged.locate, configuration, read, packaged)
+
+
+def _entry(path: str, name: str) -> Entry:
+    """The op of that name in a TOML file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        message = f"cannot read '{path}': {reason}"
+        raise ScaffoldError(message, Location("--spec")) from None
+    entries = {entry.name: entry for entry in read_ops(text, path)}
+    if name not in entries:
+        hint = did_you_mean(name, entries) or f"its ops: {', '.join(entries)}"
+        raise ScaffoldError(f"no op '{name}' in the file", Location(path), hint)
+    return entries[name]
+
+
+def _missing(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
+    forward = ("forward",) if derivation.forward is None else ()
+    named = (
+        item.name for item in spec.differentiable if item.name in derivation.missing
+    )
+    return (*forward, *(f"grad_{name}" for name in named))
+
+
+def _notes(
+    spec: OpSpec, derivation: Derivation, missing: tuple[str, ...]
+) -> tuple[str, ...]:
+    """What was taken for granted, what was decided, what is left to write."""
+    notes = []
+    if spec.conventional:
+        shapes = (
+            f"{name}[{', '.join(map(str, dims))}]" for name, dims in spec.conventional
+        )
+        notes.append(f"conventional shapes: {', '.join(shapes)}")
+    notes += derivation.notes
+    if missing:
+        notes.append(f"left for you to write: {', '.join(missing)}")
+    return tuple(notes)

@@ -1,0 +1,94 @@
+"""From texts to files: conflicts settled by the policy or by asking, then all files written or none.
+
+In: {path: text}, the root that the paths count from, and the policy of `--on-conflict`.
+Out: a `Settled`: what was done, or with `look` what would be.
+Invariant: a look and a write of the same texts give the same verbs, but for what the user answers to a question.
+"""
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import typer
+
+from scaffold.cli.places import from_here
+from scaffold.errors import ConflictError
+from scaffold.workspace import (
+    Answer,
+    Change,
+    Plan,
+    Policy,
+    apply,
+    converse,
+    plan,
+    recover,
+    resolve,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of each file."""
+
+    plan: Plan
+    written: bool
+    refusal: ConflictError | None = None  # why nothing was
+    undone: tuple[str, ...] = ()  # files that an earlier, killed run had left half done
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know beside the verbs."""
+        listed = ", ".join(self.undone)
+        return (f"undid what an interrupted run had begun: {listed}",) if listed else ()
+
+
+def look(files: dict[str, str], root: Path, policy: Policy) -> Settled:
+    """What a run would do; where it would ask or stop, the conflicts stay."""
+    planned = plan(files, root)
+    if policy in ("skip", "overwrite"):
+        planned = resolve(planned, policy)
+    return Settled(planned, written=False)
+
+
+def write(files: dict[str, str], root: Path, policy: Policy) -> Settled:
+    """Write the files, unless the policy or an answer forbids it; then none of them."""
+    undone = recover(root)
+    planned = plan(files, root)
+    try:
+        resolved = resolve(
+            _as_seen_from_here(planned), policy, _ask if _terminal() else None
+        )
+    except ConflictError as refusal:
+        return Settled(planned, False, refusal, undone)
+    apply(resolved)
+    both = zip(planned.changes, resolved.changes, strict=True)
+    changes = tuple(replace(done, path=known.path) for known, done in both)
+    return Settled(replace(planned, changes=changes), True, None, undone)
+
+
+def _as_seen_from_here(planned: Plan) -> Plan:
+    """The plan with the paths that a message shows: the user need not be in the root."""
+    changes = (
+        replace(change, path=from_here(planned.root, change.path))
+        for change in planned.changes
+    )
+    return replace(planned, changes=tuple(changes))
+
+
+def _terminal() -> bool:
+    """Whether there is someone to ask; a stream that was closed is None."""
+    return all(stream and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def _ask(change: Change) -> Answer:
+    """The dialogue on a terminal; its questions go to stderr."""
+    return converse(change, _prompt, lambda text: typer.echo(text, nl=False, err=True))
+
+
+def _prompt(question: str) -> str:
+    typer.echo(question, nl=False, err=True)
+    line = sys.stdin.readline()
+    if not line:
+        typer.echo(err=True)  # the question ends its line without an answer
+        raise EOFError
+    return line
