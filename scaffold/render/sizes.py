@@ -10,6 +10,7 @@ from typing import Any
 
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Formula, Node, emit
+from scaffold.render.testvalues import attribute_value
 from scaffold.spec import Dim, OpSpec
 
 CANDIDATES = (*range(2, 33), 64, 128, 1)
@@ -49,9 +50,14 @@ def input_dims(spec: OpSpec, name: str) -> tuple[Dim, ...]:
 
 
 def fixed_sizes(spec: OpSpec) -> dict[str, int]:
-    """The integer attributes with a default, which conditions and dims may name."""
-    defaults = {item.name: item.default or "" for item in spec.attributes}
-    return {name: int(text) for name, text in defaults.items() if text.isdecimal()}
+    """The values of integer attributes, which conditions may read, but for those that are free to be a size."""
+    dims = dim_names(spec)
+    values = {
+        item.name: attribute_value(spec, item)
+        for item in spec.attributes
+        if item.default is not None or item.name not in dims
+    }
+    return {name: int(text) for name, text in values.items() if text.isdecimal()}
 
 
 def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
@@ -59,7 +65,8 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
     fixed = fixed_sizes(spec)
     names = [name for name in dim_names(spec) if name not in fixed]
     bound = [name for name in names if _is_constrained(spec, name)]
-    sizes = _search(fixed, bound, spec.require, first)
+    sizes = _search(fixed, bound, spec.require, fixed, first)
+    sizes = sizes or _search(fixed, bound, spec.require, None, first)
     if sizes is None:
         conditions = ", ".join(
             emit(item.result) for item in spec.require if item.result
@@ -85,15 +92,25 @@ def _is_constrained(spec: OpSpec, name: str) -> bool:
 
 
 def _search(
-    sizes: dict[str, int], names: list[str], conditions: Iterable[Formula], first: int
+    sizes: dict[str, int],
+    names: list[str],
+    conditions: tuple[Formula, ...],
+    shared: Mapping[str, int] | None,
+    first: int,
 ) -> dict[str, int] | None:
+    """The first sizes that satisfy the conditions; distinct from all but the `shared`, or any where that is None."""
     if not _satisfied(conditions, sizes):
         return None
     if not names:
-        return dict(sizes)
-    taken = set(sizes.values())
-    for size in sorted(CANDIDATES, key=lambda size: (size < first, size in taken)):
-        found = _search(sizes | {names[0]: size}, names[1:], conditions, first)
+        return sizes
+    taken = sizes.keys() - shared.keys() if shared is not None else set()
+    usual = [size for size in CANDIDATES if size >= first]
+    unusual = [size for size in CANDIDATES if size < first and shared is None]
+    for size in usual + unusual:
+        if size in (sizes[name] for name in taken):
+            continue
+        chosen = sizes | {names[0]: size}
+        found = _search(chosen, names[1:], conditions, shared, first)
         if found is not None:
             return found
     return None

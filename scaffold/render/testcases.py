@@ -48,9 +48,9 @@ def plan_making(spec: OpSpec) -> Making:
         ),
         items=tuple(_items(spec)),
         names=differentiable_names(spec),
-        cases=tuple(f'"{name}": {{{text}}},' for name, text in _cases(spec, batch)),
+        cases=tuple(f'"{name}": {{{text}}}' for name, text in _cases(spec, batch)),
         empty=tuple(
-            f'"{name}": {{{text}}},' for name, text in _empty_cases(spec, sizes)
+            f'"{name}": {{{text}}}' for name, text in _empty_cases(spec, sizes)
         ),
         sizes={name: str(size) for name, size in sizes.items()},
         shapes={item.name: "(2, 3)" for item in spec.tensors},
@@ -59,14 +59,12 @@ def plan_making(spec: OpSpec) -> Making:
 
 def _sampled(spec: OpSpec) -> Making:
     """Where the user gives the inputs, a case is the number of one of them."""
+    every = f"range(len(list({samples_name(spec)}())))"
     return Making(
         parameters=("sample: int = 0",),
         items=(),
         names=differentiable_names(spec),
-        cases=(
-            'f"sample-{index}": {"sample": index}',
-            f"for index in range(len(list({samples_name(spec)}())))",
-        ),
+        cases=(f'f"sample-{{index}}": {{"sample": index}} for index in {every}',),
         empty=(),
         sizes=_sampled_sizes(spec),
         shapes={
@@ -92,8 +90,13 @@ def _sampled_sizes(spec: OpSpec) -> dict[str, str]:
 def differentiable_names(spec: OpSpec) -> tuple[str, ...]:
     """The names under which the tests know the tensors with a gradient."""
     listed = spec.differentiable or tuple(t for t in spec.tensors if t.differentiable)
-    count = VARIADIC if spec.samples is None else 1
+    count = element_count(spec)
     return tuple(name for item in listed for name in element_names(item, count))
+
+
+def element_count(spec: OpSpec) -> int:
+    """How many tensors of a variadic input the tests count on."""
+    return VARIADIC if spec.samples is None else 1
 
 
 def element_names(item: TensorInput, count: int) -> tuple[str, ...]:

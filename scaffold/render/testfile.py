@@ -12,20 +12,22 @@ from scaffold.derive import Derivation
 from scaffold.render.environment import format_source, render_template
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
+from scaffold.render.testcall import (
+    CallView,
+    ReferenceView,
+    call_view,
+    reference_view,
+)
 from scaffold.render.testcases import plan_making
+from scaffold.render.testgradients import (
+    ContractView,
+    TransformsView,
+    contract_view,
+    transforms_view,
+)
 from scaffold.render.testinputs import InputsView, inputs_view
 from scaffold.render.testmodule import ModuleTests, module_tests
 from scaffold.render.testnames import LIBRARY, op_imports, samples_name
-from scaffold.render.testop import (
-    CallView,
-    ContractView,
-    ReferenceView,
-    TransformsView,
-    call_view,
-    contract_view,
-    reference_view,
-    transforms_view,
-)
 from scaffold.spec import OpSpec
 
 SECOND_ORDER = (
@@ -90,7 +92,7 @@ def view(
         call=call,
         reference=stated,
         contract=contract_view(spec, derivation) if gradients else None,
-        transforms=transforms_view(spec, call, making.names) if transforms else None,
+        transforms=transforms_view(spec, call) if transforms else None,
         module=module_tests(spec, making, names[spec.class_name]),
         skeleton=not derivation.complete,
         gradchecks=gradients and spec.surrogate is None,

@@ -20,9 +20,9 @@ class InputsView:
 
     samples_lines: tuple[str, ...]  # the user's function
     differentiable: str
-    needs_lines: tuple[str, ...]  # subsets of them
-    case_lines: tuple[str, ...]
-    empty_case_lines: tuple[str, ...]
+    needs: str  # subsets of them; "" where there are no others
+    cases: str
+    empty_cases: str
     nonzero: bool
     spd: bool
     distinct: bool
@@ -41,9 +41,9 @@ def inputs_view(
     return InputsView(
         samples_lines=_samples_lines(spec, samples),
         differentiable=_tuple(making.names) if needs else "",
-        needs_lines=_needs_lines(making.names) if gradients else (),
-        case_lines=making.cases,
-        empty_case_lines=making.empty,
+        needs=_needs(making.names) if gradients else "",
+        cases=", ".join(making.cases),
+        empty_cases=", ".join(making.empty),
         nonzero="nonzero" in makers,
         spd="spd" in makers,
         distinct="distinct" in makers,
@@ -69,23 +69,20 @@ def _tuple(names: tuple[str, ...]) -> str:
     return f"({listed},)" if len(names) == 1 else f"({listed})"
 
 
-def _needs_lines(names: tuple[str, ...]) -> tuple[str, ...]:
+def _needs(names: tuple[str, ...]) -> str:
     """The subsets of the inputs that a call may need gradients of."""
     if len(names) <= 1:
-        return ()
+        return ""
     if len(names) <= WRITTEN_OUT:
-        return tuple(
-            f"{_tuple(group)}," for group in (*((name,) for name in names), names)
+        return ", ".join(
+            _tuple(group) for group in (*((name,) for name in names), names)
         )
     few = len(names) <= ALL_SUBSETS
     counts = (
         f"range(1, {len(names) + 1})" if few else f"(1, {len(names) - 1}, {len(names)})"
     )
-    return (
-        "needs",
-        f"for count in {counts}",
-        "for needs in itertools.combinations(DIFFERENTIABLE, count)",
-    )
+    groups = "itertools.combinations(DIFFERENTIABLE, count)"
+    return f"needs for count in {counts} for needs in {groups}"
 
 
 def _parameters(
@@ -113,7 +110,10 @@ def _make_lines(
         lines = _sample_lines(spec, samples)
     else:
         kind = ": dict[str, Any]" if mixed else ""
-        lines = [f"inputs{kind} = {{", *(f"    {item}," for item in making.items), "}"]
+        items = making.items
+        sole = len(items) == 1 and items[0].startswith("**{")
+        listed = [items[0][3:-1]] if sole else [f"    {item}," for item in items]
+        lines = [f"inputs{kind} = {{", *listed, "}"]
     value = "layout(value)" if gradients else "value"
     value += ".requires_grad_(name in needs)" if making.names else ""
     if value == "value" and not optional:
@@ -144,5 +144,5 @@ def _sample_lines(spec: OpSpec, samples: str) -> list[str]:
     ]
     return [
         f"values = [in_double(value) for value in list({samples}())[sample]]",
-        f"inputs = dict(zip(({', '.join(keys)},), values))",
+        f"inputs = dict(zip([{', '.join(keys)}], values))",
     ]

@@ -82,8 +82,8 @@ def _arguments(
     listed = {name: values[name] for name, _ in size_arguments(spec, module)}
     for item in (*spec.attributes, *module.attributes):
         sampled = spec.samples is not None and item in spec.attributes
-        value = _operand(spec, item) if sampled else attribute_value(spec, item)
-        listed.setdefault(item.name, value)
+        usual = making.sizes.get(item.name, attribute_value(spec, item))
+        listed.setdefault(item.name, _operand(spec, item) if sampled else usual)
     listed |= {name: name for name in switches}
     if module.parameters or module.buffers:
         listed |= {"device": "device", "dtype": _dtype(spec, module)}

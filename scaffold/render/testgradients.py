@@ -1,0 +1,155 @@
+"""What the generated test expects of backward, by itself and under torch.func.
+
+In: an `OpSpec` and its `Derivation`. Out: a `ContractView` and a `TransformsView`.
+Invariant: every expression stands as it is in the file, where `inputs` are those of `make`.
+"""
+
+from dataclasses import dataclass
+
+from scaffold.derive import Derivation
+from scaffold.render.testcall import CallView, ends_of, is_single, pick
+from scaffold.render.testcases import element_count, element_names
+from scaffold.spec import Attribute, Input, OpSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ContractView:
+    """What backward is to return, and what it may keep."""
+
+    function: str
+    bare: bool  # it returns one gradient rather than a tuple
+    partial: bool  # the inputs that are needed may be absent
+    recorder: str
+    result: str
+    none: str  # for which values that need no gradient there is none; "" for all
+    first: str  # an input that has a gradient
+    to_real: str
+    changed: str  # positions of the tensors that a caller may change
+
+
+@dataclass(frozen=True, slots=True)
+class TransformsView:
+    """Gradients under torch.func."""
+
+    argnums: str
+    in_dims: str  # "" where every input is a tensor
+    loss_lines: tuple[str, ...]
+    op: str  # the outputs that have a gradient, as a function
+    reference: str
+    jacobian: bool  # jacrev takes real tensors alone
+    needed: str  # the inputs that have a gradient
+    elements: str  # the elements of those outputs
+
+
+def contract_view(spec: OpSpec, derivation: Derivation) -> ContractView:
+    """The contract of backward; a joint gradient may come unasked."""
+    variadic = any(item.variadic for item in spec.tensors)
+    extra = bool(derivation.intermediates) and spec.style == "setup-context"
+    outputs = "[0]" if is_single(spec) else f"[:{len(spec.outputs)}]"
+    first = spec.index(spec.differentiable[0].name)
+    positions = [
+        spec.index(item.name)
+        for item in spec.differentiable
+        if item.name in derivation.joint
+    ]
+    return ContractView(
+        function=spec.function_name,
+        bare=len(spec.inputs) == 1 and not variadic,
+        partial=any(item.optional or item.variadic for item in spec.differentiable),
+        recorder="on_copy(Recorder.apply)" if spec.dirty else "Recorder.apply",
+        result=f"apply(*inputs){outputs if extra else ''}",
+        none=f"position not in {tuple(positions)}" if positions else "",
+        first=f"inputs[{first}]",
+        to_real=".abs()" if spec.differentiable[0].dtype == "complex" else "",
+        changed=_changed(spec),
+    )
+
+
+def _changed(spec: OpSpec) -> str:
+    """`range(3), ids=[...]`: the tensors of a call that the op does not change itself."""
+    kept = [
+        (position, name)
+        for position, (item, name) in enumerate(_values(spec))
+        if name and item.name not in spec.dirty
+    ]
+    if not kept:
+        return ""
+    positions = [position for position, _ in kept]
+    whole = positions == list(range(len(kept)))
+    ids = ", ".join(f'"{name}"' for _, name in kept)
+    return f"{f'range({len(kept)})' if whole else positions}, ids=[{ids}]"
+
+
+def _values(spec: OpSpec) -> list[tuple[Input, str]]:
+    """The values of a call in order, each with its name."""
+    return [(item, name) for item in spec.inputs for name in _elements(spec, item)]
+
+
+def _elements(spec: OpSpec, item: Input) -> list[str]:
+    """The names of an input's values in a call; empty for one that is no tensor, or may not be one."""
+    if isinstance(item, Attribute) or (item.optional and spec.samples is not None):
+        return [""]
+    return list(element_names(item, element_count(spec)))
+
+
+def transforms_view(spec: OpSpec, call: CallView) -> TransformsView:
+    """Gradients of the differentiable inputs, whose positions in a call are `argnums`."""
+    values = _values(spec)
+    differentiable = spec.differentiable
+    argnums = tuple(
+        position
+        for position, (item, name) in enumerate(values)
+        if name and item in differentiable
+    )
+    whole = len(argnums) == len(values)
+    picked = ", ".join(f"inputs[{position}]" for position in argnums)
+    return TransformsView(
+        argnums=str(argnums),
+        in_dims=_in_dims(spec, [name for _, name in values]),
+        loss_lines=tuple(_loss_lines(spec, call.wrapper)),
+        op=_picking(spec, call.wrapper),
+        reference=_picking(spec, "surrogate" if spec.surrogate else "reference"),
+        jacobian=not is_complex(spec),
+        needed="inputs" if whole else f"({picked},)",
+        elements=_flat(spec, call.wrapper),
+    )
+
+
+def _in_dims(spec: OpSpec, names: list[str]) -> str:
+    if spec.samples is not None:
+        return "tuple(0 if isinstance(x, Tensor) else None for x in samples[0])"
+    return "" if all(names) else str(tuple(0 if name else None for name in names))
+
+
+def is_complex(spec: OpSpec) -> bool:
+    """Whether a tensor of the op is complex."""
+    kinds = {item.dtype for item in spec.tensors} | {
+        item.dtype for item in spec.outputs
+    }
+    return "complex" in kinds
+
+
+def _loss_lines(spec: OpSpec, op: str) -> list[str]:
+    real = ".abs()" if is_complex(spec) else ""
+    if is_single(spec):
+        return [f"return {op}(*inputs){real}.square().sum()"]
+    if len(ends_of(spec)) == 1 and not spec.outputs[ends_of(spec)[0]].variadic:
+        return [f"return {op}(*inputs)[{ends_of(spec)[0]}]{real}.square().sum()"]
+    ends = pick(spec, "outputs")
+    return [
+        f"outputs = {op}(*inputs)",
+        f"return torch.stack([output{real}.square().sum() for output in {ends}]).sum()",
+    ]
+
+
+def _picking(spec: OpSpec, function: str) -> str:
+    """A function of the inputs to the outputs that have a gradient."""
+    if is_single(spec) or len(ends_of(spec)) == len(spec.outputs):
+        return function
+    return f"lambda *inputs: {pick(spec, f'{function}(*inputs)')}"
+
+
+def _flat(spec: OpSpec, op: str) -> str:
+    if is_single(spec):
+        return f"{op}(*inputs).flatten()"
+    return f"torch.cat([output.flatten() for output in {pick(spec, f'{op}(*inputs)')}])"

@@ -1,0 +1,111 @@
+"""What the generated tests make inputs of, and in which cases."""
+
+from dataclasses import replace
+
+import pytest
+
+from scaffold.errors import Location
+from scaffold.formula import Formula, Graph, Scope, Text, parse
+from scaffold.render.testcases import absences, plan_making
+from scaffold.spec import Attribute, OpSpec, TensorInput
+from tests.render.op_specs import EXAMPLES, tensor
+
+SPECS = {example.spec.name: example.spec for example in EXAMPLES}
+
+
+def op(*inputs: TensorInput | Attribute, require: tuple[Formula, ...] = ()) -> OpSpec:
+    return OpSpec("op", "Op", inputs, require=require)
+
+
+def optionals(count: int) -> OpSpec:
+    return op(*(tensor(f"x{index}", "D", optional=True) for index in range(count)))
+
+
+def test_the_cases_of_linear() -> None:
+    making = plan_making(SPECS["linear"])
+    assert making.cases == (
+        '"base": {}',
+        '"without-bias": {"absent": ["bias"]}',
+        '"higher-rank": {"batch": (2, 5)}',
+        '"no-batch": {"batch": ()}',
+    )
+    assert making.empty == (
+        '"empty-batch": {"batch": (0,)}',
+        '"in_features=0": {"in_features": 0}',
+        '"out_features=0": {"out_features": 0}',
+    )
+
+
+def test_fixed_dims_have_neither_higher_rank_nor_a_batch() -> None:
+    making = plan_making(SPECS["linear_2d"])
+    assert len(making.cases) == 2
+    assert making.empty[0] == '"N=0": {"N": 0}'
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(1, 1), (2, 3), (3, 7), (4, 5), (6, 7)]
+)
+def test_optionals_are_left_out_in_all_combinations_of_a_few(
+    count: int, expected: int
+) -> None:
+    groups = absences(optionals(count))
+    assert len(groups) == len(set(groups)) == expected
+    assert max(groups, key=len) == tuple(f"x{index}" for index in range(count))
+
+
+def test_the_bound_of_an_index_is_never_empty() -> None:
+    making = plan_making(SPECS["nll"])
+    assert making.empty == ('"N=0": {"N": 0}',)
+    assert '"target": torch.randint(C, (N,))' in making.items
+
+
+def test_a_case_keeps_the_conditions() -> None:
+    text = Text("D > 1", Location("--require"))
+    condition = parse(text, Scope(frozenset({"D"})), Graph())
+    making = plan_making(op(tensor("x", "N", "D"), require=(condition,)))
+    assert making.empty == ('"N=0": {"N": 0}',)
+
+
+def test_every_choice_is_a_case() -> None:
+    choice = Attribute("mode", "Literal['a', 'b', 3]", "'b'")
+    making = plan_making(op(tensor("x", "D"), choice))
+    assert making.cases[1:] == ('"mode=a": {"mode": \'a\'}', '"mode=3": {"mode": 3}')
+    assert "mode: str = 'b'" in making.parameters
+
+
+def test_tensors_of_unknown_shape_share_one() -> None:
+    making = plan_making(op(tensor("x"), tensor("y")))
+    assert making.parameters == ("shape: tuple[int, ...] = (2, 3)",)
+    assert making.items == (
+        '"x": torch.randn(shape, dtype=torch.double)',
+        '"y": torch.randn(shape, dtype=torch.double)',
+    )
+    assert making.empty == ('"empty": {"shape": (0, 3)}',)
+
+
+def test_a_dim_gives_way_to_what_make_needs_itself() -> None:
+    making = plan_making(op(tensor("x", "batch", "...", "needs")))
+    assert making.parameters == (
+        "batch: tuple[int, ...] = (2,)",
+        "batch_size: int = 3",
+        "needs_size: int = 4",
+    )
+    assert "torch.randn(batch_size, *batch, needs_size," in making.items[0]
+
+
+def test_an_attribute_that_names_a_dim_is_its_size() -> None:
+    spec = op(tensor("x", "N", "classes"), Attribute("classes", "int"))
+    assert '"classes": classes' in plan_making(spec).items
+
+
+def test_tensors_without_gradient_are_not_asked_for_one() -> None:
+    assert plan_making(SPECS["nll"]).names == ("logp",)
+    assert plan_making(SPECS["top_class"]).names == ("scores",)
+
+
+def test_a_variadic_input_is_several_tensors_and_one() -> None:
+    making = plan_making(SPECS["sum_all"])
+    assert making.names == ("tensors[0]", "tensors[1]", "tensors[2]")
+    assert '"one-tensor": {"count": 1}' in making.cases
+    spec = replace(SPECS["linear"], inputs=(tensor("x"), tensor("xs", variadic=True)))
+    assert plan_making(spec).names == ("x", "xs[0]", "xs[1]", "xs[2]")

@@ -1,0 +1,123 @@
+"""Expressions for test values: of the right kind, in the right domain."""
+
+import pytest
+import torch
+
+from scaffold.formula import Formula, Graph
+from scaffold.render.testvalues import attribute_value, choices, tensor_expression
+from scaffold.spec import Attribute, OpSpec, TensorInput
+from scaffold.spec.model import Domain, DType
+from tests.render.op_specs import HERE, tensor
+
+
+def made(limit: str = "2", **traits: object) -> torch.Tensor:
+    expression = tensor_expression(tensor("x", **traits), ("50", "4"), limit)
+    value = eval(expression, {"torch": torch})
+    assert isinstance(value, torch.Tensor)
+    assert value.shape == (50, 4)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        ("float", torch.double),
+        ("complex", torch.cdouble),
+        ("int", torch.long),
+        ("index", torch.long),
+        ("bool", torch.bool),
+    ],
+)
+def test_a_value_has_its_dtype(dtype: DType, expected: torch.dtype) -> None:
+    assert made(dtype=dtype).dtype == expected
+
+
+def test_domains_are_kept() -> None:
+    assert made(domain="positive").min() > 0
+    assert 0 < made(domain="unit").min() < made(domain="unit").max() < 1
+    torch.testing.assert_close(made(domain="simplex").sum(-1), torch.ones(50).double())
+    assert set(made("7", dtype="index", bound=7).flatten().tolist()) == set(range(7))
+
+
+@pytest.mark.parametrize("domain", ["nonzero", "spd", "distinct"])
+def test_other_domains_have_a_maker(domain: Domain) -> None:
+    assert (
+        tensor_expression(tensor("x", domain=domain), ("*batch", "D"), "2")
+        == f"{domain}(*batch, D)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((), "torch.randn((), dtype=torch.double)"),
+        (("N",), "torch.randn(N, dtype=torch.double)"),
+        (("*batch",), "torch.randn(batch, dtype=torch.double)"),
+        (("*batch", "D"), "torch.randn(*batch, D, dtype=torch.double)"),
+    ],
+)
+def test_a_shape_is_spelled_as_one_would(sizes: tuple[str, ...], expected: str) -> None:
+    assert tensor_expression(tensor("x"), sizes, "2") == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((), "()"),
+        (("N",), "(N,)"),
+        (("*batch",), "batch"),
+        (("*batch", "N"), "(*batch, N)"),
+    ],
+)
+def test_a_shape_of_integers_is_a_tuple(sizes: tuple[str, ...], expected: str) -> None:
+    item = TensorInput("x", dtype="index", bound="C")
+    assert tensor_expression(item, sizes, "C") == f"torch.randint(C, {expected})"
+
+
+def value(item: Attribute) -> str:
+    return attribute_value(OpSpec("op", "Op", (item,)), item)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        ("float", "0.5"),
+        ("int", "2"),
+        ("bool", "True"),
+        ("torch.dtype", "torch.double"),
+        ("tuple[int, float]", "(2, 0.5)"),
+        ("tuple[int, ...]", "(2, 2)"),
+        ("float | None", "None"),
+        ("Literal['sum', 'mean']", "'sum'"),
+        ("object", "object()"),
+        ('"ProcessGroup"', "object()"),
+        ("Callable[[Tensor], Tensor]", "torch.tanh"),
+    ],
+)
+def test_an_attribute_without_default_gets_a_value(
+    annotation: str, expected: str
+) -> None:
+    assert value(Attribute("a", annotation)) == expected
+
+
+def test_a_default_is_the_value() -> None:
+    assert value(Attribute("eps", "float", "1e-6")) == "1e-6"
+
+
+def test_an_axis_is_the_last_one() -> None:
+    assert value(Attribute("dim", "int")) == "-1"
+
+
+def test_an_object_that_is_called_is_a_function() -> None:
+    graph = Graph()
+    call = graph.node("call", args=(graph.name("f"), graph.name("x")))
+    forward = Formula((), call, "f(x)", HERE)
+    function, other = Attribute("f", "object"), Attribute("g", "object")
+    spec = OpSpec("op", "Op", (tensor("x"), function, other), forward=forward)
+    assert attribute_value(spec, function) == "torch.tanh"
+    assert attribute_value(spec, other) == "object()"
+
+
+def test_choices_are_those_of_a_literal() -> None:
+    assert choices(Attribute("mode", 'Literal["a", 1]')) == ("'a'", "1")
+    assert choices(Attribute("mode", "str")) == ()
