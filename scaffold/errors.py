@@ -45,9 +45,9 @@ class ScaffoldError(Exception):
         return (self,)
 
     def __str__(self) -> str:
-        place = f"{self.location}: " if self.location else "error: "
-        hint = f"\nhint: {self.hint}" if self.hint else ""
-        return f"{place}{self.message}{hint}"
+        place = str(self.location) if self.location else "error"
+        hint = f"\nhint: {_on_one_line(self.hint)}" if self.hint else ""
+        return f"{_on_one_line(f'{place}: {self.message}')}{hint}"
 
 
 class ScaffoldErrors(ScaffoldError):
@@ -71,6 +71,14 @@ class ConflictError(ScaffoldError):
     """Findings or a conflict rather than bad input: exit code 1."""
 
     exit_code = 1
+
+
+def _on_one_line(text: str) -> str:
+    """What a terminal shows as it stands: line ends and control characters of the user's are escaped."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def raise_all(problems: list[ScaffoldError]) -> None:

@@ -38,7 +38,7 @@ def generate(
         problems.add(problem)
     configuration = problems.attempt(_configuration)
     known = configuration or Configuration()
-    where = problems.attempt(lambda: find_places(known, settings))
+    where = configuration and problems.attempt(lambda: find_places(known, settings))
     packaged = where is not None and where.directories.package is not None
     spec = problems.attempt(
         lambda: _specification(name, given, settings.get("spec"), known, packaged)
