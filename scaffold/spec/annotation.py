@@ -84,8 +84,8 @@ def parse_annotation(words: Words, default: Value | None) -> Annotation:
     return Annotation(f'"{code}"', reader.imported)
 
 
-def parse_default(words: Words) -> Value:
-    """Read a default: a literal, or a dtype of torch."""
+def parse_default(words: Words, typed: bool) -> Value:
+    """Read a default: a literal, or a dtype of torch; its own type matters where none is stated."""
     constant = _torch_constant(words)
     if constant is not None:
         return constant
@@ -100,7 +100,7 @@ def parse_default(words: Words) -> Value:
     if isinstance(value, list | dict | set):
         hint = "write a tuple: (1, 2)"
         raise ScaffoldError("a default cannot be mutable", words.place, hint)
-    return Value(value, words.text, infer(value, words.place))
+    return Value(value, words.text, "" if typed else infer(value, words.place))
 
 
 def infer(value: object, place: Location) -> str:

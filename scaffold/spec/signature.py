@@ -137,7 +137,7 @@ def _attribute(entry: Entry) -> Attribute:
         kind = entry.annotation.text if entry.annotation else "float"
         hint = f"write: {name.text}: {kind} | None = None"
         raise ScaffoldError("'?' is for tensors", name.place, hint)
-    default = parse_default(entry.default) if entry.default else None
+    default = parse_default(entry.default, typed) if entry.default else None
     code = default.code if default else None
     if entry.annotation is None:
         kind = default.inferred if default else "object"

@@ -92,13 +92,17 @@ def test_a_broken_file_is_an_error_as_seen_from_here(tmp_path: Path) -> None:
         ("source = 3", "2:10: 'source' must be a string"),
         (
             "source = '/usr'",
-            ("2:11: 'source' must be a directory of the project\n"
-            "hint: write it relative to the file, such as 'src/ops'"),
+            (
+                "2:11: 'source' must be a directory of the project\n"
+                "hint: write it relative to the file, such as 'src/ops'"
+            ),
         ),
         (
             "tests = 'a/../../b'",
-            ("2:10: 'tests' must be a directory of the project\n"
-            "hint: write it relative to the file, such as 'src/ops'"),
+            (
+                "2:10: 'tests' must be a directory of the project\n"
+                "hint: write it relative to the file, such as 'src/ops'"
+            ),
         ),
         (
             "package = 'my-ops'",
@@ -120,24 +124,32 @@ def test_a_broken_file_is_an_error_as_seen_from_here(tmp_path: Path) -> None:
         ),
         (
             "parameter-names = ['w', 'grad_w']",
-            ("2:26: 'grad_w' cannot name a parameter: it is kept for gradients\n"
-            "hint: choose another name, such as 'w'"),
+            (
+                "2:26: 'grad_w' cannot name a parameter: it is kept for gradients\n"
+                "hint: choose another name, such as 'w'"
+            ),
         ),
         (
             "conventions = { x = 'D' }",
-            ("2:15: 'conventions' must be a list of tables\n"
-            "hint: write: conventions = [{ x = 'N, D', scale = 'D' }]"),
+            (
+                "2:15: 'conventions' must be a list of tables\n"
+                "hint: write: conventions = [{ x = 'N, D', scale = 'D' }]"
+            ),
         ),
         ("conventions = [{ x = 1 }]", "2:22: the shape of 'x' must be a string"),
         (
             "conventions = [{ x = 'D' }, { y = 'D, 0' }]",
-            ("2:39: 0 is not a size\n"
-            "hint: sizes are integers from 1; empty cases are tested anyway"),
+            (
+                "2:39: 0 is not a size\n"
+                "hint: sizes are integers from 1; empty cases are tested anyway"
+            ),
         ),
         (
             "conventions = [{ x = 'D', D = '3' }]",
-            ("2:23: the dimension 'D' is called like a tensor\n"
-            "hint: give one of them another name"),
+            (
+                "2:23: the dimension 'D' is called like a tensor\n"
+                "hint: give one of them another name"
+            ),
         ),
     ],
 )
