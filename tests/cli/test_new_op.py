@@ -1,0 +1,251 @@
+"""`new-op`: what it says, writes and returns, with and without files in its way."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import QUICK, Outcome, listing, new_op
+
+PAIR = ("--inputs", "x", "--no-module")
+VERBS = {"ask": "conflict", "abort": "conflict", "skip": "skip", "overwrite": "update"}
+
+
+@pytest.fixture
+def occupied(tmp_path: Path) -> Path:
+    """A directory in which one of the two files exists and differs."""
+    (tmp_path / "foo.py").write_text("mine\n")
+    return tmp_path
+
+
+def stable(directory: Path, *arguments: str) -> Outcome:
+    """Run, and hold that nothing was written."""
+    before = listing(directory)
+    outcome = new_op(directory, *arguments)
+    assert listing(directory) == before
+    return outcome
+
+
+def test_two_files_are_created_and_then_identical(tmp_path: Path) -> None:
+    outcome = new_op(tmp_path, *PAIR)
+    assert outcome.out == "create  foo.py\ncreate  test_foo.py\n"
+    assert outcome.err == "note: left for you to write: forward, grad_x\n"
+    assert list(listing(tmp_path)) == ["foo.py", "test_foo.py"]
+    again = stable(tmp_path, *PAIR)
+    assert (again.code, again.out) == (
+        0,
+        "identical  foo.py\nidentical  test_foo.py\n",
+    )
+
+
+@pytest.mark.parametrize("policy", ["ask", "abort"])
+def test_off_a_terminal_conflicts_stop_the_run(occupied: Path, policy: str) -> None:
+    (occupied / "test_foo.py").write_text("mine\n")
+    outcome = stable(occupied, *PAIR, "--on-conflict", policy)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.splitlines()[-2:] == [
+        "error: 'foo.py', 'test_foo.py' exist and differ; nothing was written",
+        "hint: see them with --diff, settle them with --on-conflict skip or overwrite",
+    ]
+
+
+def test_the_default_policy_is_to_ask(occupied: Path) -> None:
+    assert stable(occupied, *PAIR) == stable(occupied, *PAIR, "--on-conflict", "ask")
+
+
+def test_skip_keeps_the_file_and_creates_the_other(occupied: Path) -> None:
+    outcome = new_op(occupied, *PAIR, "--on-conflict", "skip")
+    assert outcome.code == 0
+    assert outcome.out == "skip    foo.py\ncreate  test_foo.py\n"
+    assert listing(occupied)["foo.py"] == b"mine\n"
+
+
+def test_overwrite_replaces_it(occupied: Path) -> None:
+    outcome = new_op(occupied, *PAIR, "--on-conflict", "overwrite")
+    assert outcome.code == 0
+    assert outcome.out == "update  foo.py\ncreate  test_foo.py\n"
+    assert b"class FooFunction" in listing(occupied)["foo.py"]
+
+
+@pytest.mark.parametrize("policy", VERBS)
+@pytest.mark.parametrize("look", ["--dry-run", "--diff"])
+def test_a_look_writes_nothing_and_tells_the_truth(
+    occupied: Path, policy: str, look: str
+) -> None:
+    """Same verbs and exit code as the real run; a run that stops has no verbs to show."""
+    arguments = (*PAIR, "--on-conflict", policy)
+    seen = stable(occupied, *arguments, look)
+    real = new_op(occupied, *arguments)
+    assert seen.code == real.code
+    if look == "--dry-run":
+        verbs = [line.split()[0] for line in seen.out.splitlines()]
+        assert verbs == [VERBS[policy], "create"]
+        assert real.out in ("", seen.out)
+
+
+@pytest.mark.parametrize("policy", ["skip", "overwrite"])
+def test_the_difference_is_what_the_run_changes(occupied: Path, policy: str) -> None:
+    """Applied by git, it gives what the run gives."""
+    arguments = (*PAIR, "--on-conflict", policy)
+    difference = stable(occupied, *arguments, "--diff").out
+    before = listing(occupied)
+    new_op(occupied, *arguments)
+    written = listing(occupied)
+    for name in written:
+        (occupied / name).unlink()
+    for name, data in before.items():
+        (occupied / name).write_bytes(data)
+    subprocess.run(
+        ["git", "apply"], cwd=occupied, input=difference.encode(), check=True
+    )
+    assert listing(occupied) == written
+
+
+def test_a_conflict_is_shown_by_diff(occupied: Path) -> None:
+    outcome = stable(occupied, *QUICK, "--diff")
+    assert outcome.code == 1
+    assert "--- a/foo.py\n+++ b/foo.py\n" in outcome.out
+    assert "\n-mine\n" in outcome.out
+
+
+def test_stdout_prints_what_would_be_written(tmp_path: Path) -> None:
+    outcome = stable(tmp_path, *PAIR, "--stdout", "--out-dir", "src", "--doc", "Größe.")
+    assert outcome.code == 0
+    new_op(tmp_path, *PAIR, "--out-dir", "src", "--doc", "Größe.")
+    texts = {name: data.decode() for name, data in listing(tmp_path).items()}
+    assert outcome.out == "".join(f"# {name}\n{text}" for name, text in texts.items())
+
+
+def test_stdout_of_one_file_is_that_file(occupied: Path) -> None:
+    outcome = stable(occupied, *QUICK, "--stdout")
+    new_op(occupied, *QUICK, "--on-conflict", "overwrite")
+    assert outcome.out == (occupied / "foo.py").read_text()
+
+
+@pytest.mark.parametrize("other", ["--diff", "--dry-run"])
+def test_stdout_with_another_look_is_an_error(tmp_path: Path, other: str) -> None:
+    outcome = stable(tmp_path, *QUICK, "--stdout", other)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"{other}:1:1: ")
+
+
+def for_programs(directory: Path, *arguments: str) -> tuple[Outcome, dict[str, Any]]:
+    outcome = new_op(directory, *arguments, "--format", "json")
+    result = json.loads(outcome.out)
+    assert list(result) == [
+        *("version", "written", "files", "missing", "notes", "problems")
+    ]
+    assert result["version"] == 1
+    return outcome, result
+
+
+def test_json_of_a_run(tmp_path: Path) -> None:
+    outcome, result = for_programs(tmp_path, *PAIR)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert result == {
+        "version": 1,
+        "written": True,
+        "files": [
+            {"path": "foo.py", "verb": "create"},
+            {"path": "test_foo.py", "verb": "create"},
+        ],
+        "missing": ["forward", "grad_x"],
+        "notes": ["left for you to write: forward, grad_x"],
+        "problems": [],
+    }
+
+
+def test_json_of_a_conflict(occupied: Path) -> None:
+    outcome, result = for_programs(occupied, *PAIR)
+    assert outcome.code == 1
+    assert not result["written"]
+    assert [item["verb"] for item in result["files"]] == ["conflict", "create"]
+    (problem,) = result["problems"]
+    assert problem["message"] == "'foo.py' exists and differs; nothing was written"
+    assert outcome.err.startswith(f"error: {problem['message']}\nhint: ")
+    assert list(listing(occupied)) == ["foo.py"]
+
+
+def test_json_of_bad_input(tmp_path: Path) -> None:
+    outcome, result = for_programs(tmp_path, "--inputs", "x", "--grad", "x=\n  q + r")
+    assert outcome.code == 2
+    places = [(item["source"], item["line"]) for item in result["problems"]]
+    assert places == [("--grad", 2), ("--grad", 2)]
+    assert [item["column"] for item in result["problems"]] == [3, 7]
+    assert result["problems"][0]["message"] == "unknown name 'q'"
+    assert result["problems"][0]["hint"]
+    assert outcome.err.startswith("--grad:2:3: unknown name 'q'\nhint: ")
+
+
+def test_json_with_the_difference_and_with_the_texts(occupied: Path) -> None:
+    _, looked = for_programs(occupied, *QUICK, "--diff")
+    assert looked["files"][0]["verb"] == "conflict"
+    assert looked["files"][0]["diff"] == new_op(occupied, *QUICK, "--diff").out
+    _, printed = for_programs(occupied, *QUICK, "--stdout")
+    text = new_op(occupied, *QUICK, "--stdout").out
+    assert printed["files"] == [{"path": "foo.py", "text": text}]
+
+
+def test_all_problems_of_a_run_are_reported(tmp_path: Path) -> None:
+    """Of the options, of the configuration, of places, of values and of the op; in the order of their places."""
+    (tmp_path / "a-file").touch()
+    outcome = stable(
+        *(tmp_path, "--inputs", "x, x", "--tolerance", "eps", "--style", "none"),
+        *("--format", "xml", "--out-dir", "a-file", "--grad", "weight"),
+    )
+    assert outcome.code == 2
+    places = [
+        line.split(": ")[0]
+        for line in outcome.err.splitlines()
+        if not line.startswith("hint: ")
+    ]
+    assert places == [
+        *("--format:1:1", "--grad:1:1", "--inputs:1:4", "--out-dir:1:1"),
+        *("--style:1:1", "--tolerance:1:1"),
+    ]
+
+
+def test_a_bad_configuration_does_not_hide_a_bad_option(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\nsorce = 'src'\n")
+    outcome = stable(tmp_path, "--inputs", "x[")
+    assert "--inputs:1:2: '[' is never closed" in outcome.err
+    assert "pyproject.toml:2:1: unknown key 'sorce'" in outcome.err
+    assert outcome.code == 2
+
+
+def test_an_interrupted_run_is_undone_first(tmp_path: Path) -> None:
+    """What a killed run leaves: its journal, one file replaced and one not."""
+    new_op(tmp_path, *PAIR)
+    done = (tmp_path / "foo.py").read_bytes()
+    from scaffold.workspace.disk import fingerprint
+
+    steps = [
+        {
+            "target": "foo.py",
+            "staged": ".scaffold-0-0.new.tmp",
+            "backup": ".scaffold-0-0.old.tmp",
+            "after": fingerprint(done),
+        }
+    ]
+    journal = json.dumps({"steps": steps, "directories": []})
+    (tmp_path / ".scaffold-journal.tmp").write_text(f"{journal}\n")
+    (tmp_path / ".scaffold-0-0.old.tmp").write_bytes(b"mine\n")
+    outcome = new_op(tmp_path, *PAIR, "--on-conflict", "skip")
+    assert "note: undid what an interrupted run had begun: foo.py" in outcome.err
+    assert outcome.out == "skip       foo.py\nidentical  test_foo.py\n"
+    assert listing(tmp_path)["foo.py"] == b"mine\n"
+
+
+def test_messages_name_files_as_seen_from_here(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.scaffold]\nsource = 'src'\ntests = 'tests'\n"
+    )
+    below = tmp_path / "docs"
+    below.mkdir()
+    assert new_op(below, *PAIR).out == (
+        "create  ../src/foo.py\ncreate  ../tests/test_foo.py\n"
+    )
+    again = new_op(below, *PAIR, "--style", "combined")
+    assert "error: '../src/foo.py', '../tests/test_foo.py' exist" in again.err

@@ -1,0 +1,340 @@
+"""Where files go, and that the tests there find the op: plain `pytest` runs in every arrangement."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from scaffold.cli.places import find_places
+from scaffold.spec import Configuration
+from tests.cli.running import listing, new_op
+
+FORWARD_ONLY = ("--inputs", "x", "--outputs", "y[...; int]", "--forward", "x.long()")
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """A project, a command in it, and the files that come of it."""
+
+    arguments: tuple[str, ...]
+    created: tuple[str, str]
+    module: str  # as the test imports it
+    searched: bool  # the test adds a directory to the path itself
+    files: dict[str, str] = field(default_factory=dict)
+    here: str = "."  # where the command runs, from the project
+    pytest: str = "."  # where pytest runs
+    elsewhere: bool = False  # `{}` in the arguments is a directory outside the project
+
+    def __str__(self) -> str:
+        return self.created[0]
+
+
+def table(*lines: str) -> str:
+    return "\n".join(["[tool.scaffold]", *lines, ""])
+
+
+SPLIT = table("source = 'src'", "tests = 'tests'")
+ARRANGEMENTS = {
+    "here": Arrangement((), ("foo.py", "test_foo.py"), "foo", False),
+    "in a package": Arrangement(
+        (),
+        ("ops/deep/foo.py", "ops/deep/test_foo.py"),
+        "ops.deep.foo",
+        False,
+        {"ops/__init__.py": "", "ops/deep/__init__.py": ""},
+        here="ops/deep",
+    ),
+    "out-dir": Arrangement(
+        ("--out-dir", "a/b"), ("a/b/foo.py", "a/b/test_foo.py"), "foo", False
+    ),
+    "out-dir and test-dir": Arrangement(
+        ("--out-dir", "src", "--test-dir", "tests/unit"),
+        ("src/foo.py", "tests/unit/test_foo.py"),
+        "foo",
+        True,
+    ),
+    "test-dir alone": Arrangement(
+        ("--test-dir", "tests"), ("foo.py", "tests/test_foo.py"), "foo", True
+    ),
+    "test-dir above": Arrangement(
+        ("--test-dir", ".."),
+        ("src/foo.py", "test_foo.py"),
+        "foo",
+        True,
+        {"src/x": ""},
+        here="src",
+    ),
+    "spaces": Arrangement(
+        ("--out-dir", "my ops", "--test-dir", "my tests/a b"),
+        ("my ops/foo.py", "my tests/a b/test_foo.py"),
+        "foo",
+        True,
+    ),
+    "outside": Arrangement(
+        ("--out-dir", "{}/ops", "--test-dir", "{}/tests"),
+        ("ops/foo.py", "tests/test_foo.py"),
+        "foo",
+        True,
+        elsewhere=True,
+    ),
+    "into a package": Arrangement(
+        ("--out-dir", "ops", "--test-dir", "tests"),
+        ("ops/foo.py", "tests/test_foo.py"),
+        "ops.foo",
+        True,
+        {"ops/__init__.py": ""},
+    ),
+    "tests in a package": Arrangement(
+        ("--out-dir", "ops", "--test-dir", "tests"),
+        ("ops/foo.py", "tests/test_foo.py"),
+        "foo",
+        True,
+        {"tests/__init__.py": ""},
+    ),
+    "configured": Arrangement(
+        (),
+        ("src/foo.py", "tests/test_foo.py"),
+        "foo",
+        True,
+        {"pyproject.toml": SPLIT},
+    ),
+    "configured, from below": Arrangement(
+        (),
+        ("src/foo.py", "tests/test_foo.py"),
+        "foo",
+        True,
+        {"pyproject.toml": SPLIT, "docs/guide/x": ""},
+        here="docs/guide",
+    ),
+    "configured, an option over it": Arrangement(
+        ("--test-dir", "checks"),
+        ("src/foo.py", "checks/test_foo.py"),
+        "foo",
+        True,
+        {"pyproject.toml": SPLIT},
+    ),
+    "configured, all options over it": Arrangement(
+        ("--out-dir", "other"),
+        ("other/foo.py", "other/test_foo.py"),
+        "foo",
+        False,
+        {"pyproject.toml": SPLIT},
+    ),
+    "a source alone": Arrangement(
+        (),
+        ("ops/foo.py", "ops/test_foo.py"),
+        "foo",
+        False,
+        {"pyproject.toml": table("source = 'ops'")},
+    ),
+    "a package with its __init__": Arrangement(
+        (),
+        ("src/myops/foo.py", "tests/test_foo.py"),
+        "myops.foo",
+        True,
+        {
+            "pyproject.toml": table("source = 'src/myops'", "tests = 'tests'"),
+            "src/myops/__init__.py": "",
+        },
+    ),
+    "a package that is not there yet": Arrangement(
+        (),
+        ("src/myops/foo.py", "tests/test_foo.py"),
+        "myops.foo",
+        True,
+        {
+            "pyproject.toml": table(
+                "source = 'src/myops'", "tests = 'tests'", "package = 'myops'"
+            )
+        },
+    ),
+    "below the configured package": Arrangement(
+        ("--out-dir", "src/myops/norm", "--test-dir", "tests"),
+        ("src/myops/norm/foo.py", "tests/test_foo.py"),
+        "myops.norm.foo",
+        True,
+        {"pyproject.toml": table("source = 'src/myops'", "package = 'myops'")},
+    ),
+    "pytest has the path": Arrangement(
+        (),
+        ("src/myops/foo.py", "tests/test_foo.py"),
+        "myops.foo",
+        False,
+        {
+            "pyproject.toml": table(
+                "source = 'src/myops'", "tests = 'tests'", "package = 'myops'"
+            )
+            + "[tool.pytest.ini_options]\npythonpath = ['src']\n"
+        },
+    ),
+    "pytest has another path": Arrangement(
+        (),
+        ("src/foo.py", "tests/test_foo.py"),
+        "foo",
+        True,
+        {
+            "pyproject.toml": SPLIT
+            + "[tool.pytest.ini_options]\npythonpath = 'tools .'\n"
+        },
+    ),
+    "importlib mode": Arrangement(
+        (),
+        ("ops/foo.py", "ops/test_foo.py"),
+        "foo",
+        True,
+        {
+            "pyproject.toml": "[tool.pytest.ini_options]\n"
+            "addopts = '--tb=short --import-mode=importlib'\n",
+            "ops/x": "",
+        },
+        here="ops",
+    ),
+    "importlib mode, in a package": Arrangement(
+        ("--out-dir", "ops"),
+        ("ops/foo.py", "ops/test_foo.py"),
+        "ops.foo",
+        True,
+        {
+            "pyproject.toml": "[tool.pytest.ini_options]\n"
+            "addopts = ['--import-mode', 'importlib']\n",
+            "ops/__init__.py": "",
+        },
+    ),
+    "not installed": Arrangement(  # [project] alone is what `uv init` writes
+        (),
+        ("myops/foo.py", "tests/test_foo.py"),
+        "myops.foo",
+        True,
+        {
+            "pyproject.toml": "[project]\nname = 'myops'\nversion = '1'\n"
+            + table("source = 'myops'", "tests = 'tests'"),
+            "myops/__init__.py": "",
+        },
+    ),
+}
+
+
+def arrange(directory: Path, case: Arrangement) -> Path:
+    """Make the project and run the command; the directory that the created files count from."""
+    project, outside = directory / "project", directory / "else where"
+    for path in (project, outside):
+        path.mkdir(parents=True)
+    for name, text in case.files.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    before = set(listing(directory))
+    arguments = [item.replace("{}", str(outside)) for item in case.arguments]
+    outcome = new_op(project / case.here, *arguments, *FORWARD_ONLY)
+    assert (outcome.code, outcome.err) == (0, "")
+    top = outside if case.elsewhere else project
+    created = {(top / path).relative_to(directory).as_posix() for path in case.created}
+    assert set(listing(directory)) - before == created
+    shown = [line.split(maxsplit=1) for line in outcome.out.splitlines()]
+    for (verb, path), name in zip(shown, case.created, strict=True):
+        assert verb == "create"
+        assert path == Path(os.path.relpath(top / name, project / case.here)).as_posix()
+    return top
+
+
+@pytest.fixture(scope="module")
+def arranged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    base = tmp_path_factory.mktemp("places")
+    return {
+        name: arrange(base / str(number), case)
+        for number, (name, case) in enumerate(ARRANGEMENTS.items())
+    }
+
+
+@pytest.fixture(scope="module")
+def tested(arranged: dict[str, Path]) -> dict[str, tuple[int, str]]:
+    """What plain `pytest` says in each of them: without the working directory on the path, as `pytest` is."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+    environment.pop("PYTHONPATH", None)
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # faster
+    script = Path(__file__).with_name("pytest_forked.py")
+    done = subprocess.run(
+        [sys.executable, "-P", str(script), *map(str, arranged.values())],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(zip(arranged, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize("name", ARRANGEMENTS)
+def test_the_import_is_as_the_place_demands(
+    arranged: dict[str, Path], name: str
+) -> None:
+    case = ARRANGEMENTS[name]
+    text = (arranged[name] / case.created[1]).read_text()
+    assert f"from {case.module} import " in text
+    assert ("sys.path.insert" in text) == case.searched
+    assert str(arranged[name]) not in text
+
+
+@pytest.mark.parametrize("name", ARRANGEMENTS)
+def test_plain_pytest_finds_the_op(
+    tested: dict[str, tuple[int, str]], name: str
+) -> None:
+    code, output = tested[name]
+    assert code == 0, output
+    assert " passed" in output
+
+
+def test_an_installed_package_is_imported_as_it_is(tmp_path: Path) -> None:
+    case = Arrangement(
+        (),
+        ("myops/foo.py", "tests/test_foo.py"),
+        "myops.foo",
+        False,
+        {
+            "pyproject.toml": "[build-system]\nrequires = []\n"
+            + table("source = 'myops'", "tests = 'tests'", "package = 'myops'")
+        },
+    )
+    text = (arrange(tmp_path, case) / "tests/test_foo.py").read_text()
+    assert "from myops.foo import" in text
+    assert "sys.path" not in text
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "complaint"),
+    [
+        ("--out-dir", "taken", "'taken' is not a directory"),
+        ("--test-dir", "taken", "'taken' is not a directory"),
+        ("--out-dir", "", "'' is no path"),
+        ("--test-dir", "a\0b", r"'a\x00b' is no path"),
+    ],
+)
+def test_a_directory_that_cannot_be(
+    tmp_path: Path, option: str, value: str, complaint: str
+) -> None:
+    (tmp_path / "taken").touch()
+    outcome = new_op(tmp_path, *FORWARD_ONLY, option, value)
+    assert (outcome.code, outcome.err) == (2, f"{option}:1:1: {complaint}\n")
+    assert set(listing(tmp_path)) == {"taken"}
+
+
+def test_a_directory_below_a_file_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    outcome = new_op(tmp_path, *FORWARD_ONLY, "--out-dir", "taken/below")
+    assert outcome.code == 2
+    assert "Traceback" not in outcome.err
+    assert set(listing(tmp_path)) == {"taken"}
+
+
+def test_a_root_that_cannot_be_written_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal of a run lies in the root: from / one may still write into one's own directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    settings = {"out-dir": "mine/ops"}
+    assert find_places(Configuration(), settings).root == tmp_path
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert find_places(Configuration(), settings).root == tmp_path / "mine"
