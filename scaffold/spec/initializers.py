@@ -61,7 +61,9 @@ def parse_init(
     """Read how a parameter starts; `dims` is its shape where that is known."""
     match = CALL.fullmatch(text)
     if match is None:
-        raise ScaffoldError(f"'{text}' is no initialisation", start, EXAMPLE)
+        raise ScaffoldError(
+            f"'{' '.join(text.split())}' is no initialisation", start, EXAMPLE
+        )
     place = start.shifted(0, match.start("name"))
     name = match["name"]
     known = name if name in FUNCTIONS else name.removesuffix("_")
@@ -110,9 +112,10 @@ def _check_arguments(
         given.append(label)
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
     for label, value in zip(given, values, strict=False):
-        if not (_is_word(value) if label in WORDS else _is_number(value)):
+        fits = _is_word(value) if label in WORDS else _is_number(value)
+        if label in function.arguments and not fits:
             kind = "string" if label in WORDS else "number"
-            message = f"'{ast.unparse(value)}' is no {kind}"
+            message = f"{ast.unparse(value)} is no {kind}"
             hint = "write numbers, as in a=5**0.5" if kind == "number" else None
             problems.append(ScaffoldError(message, _at(value, place), hint))
     for label in set(function.arguments[: function.needed]) - set(given):

@@ -1,0 +1,99 @@
+"""What formulas import."""
+
+import pytest
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.spec import Import
+from scaffold.spec.imports import Imports, parse_import
+from tests.spec.written import complaints, op
+
+PLACE = Location("--import")
+
+
+@pytest.mark.parametrize(
+    ("text", "item"),
+    [
+        ("numpy", Import("numpy")),
+        ("numpy as np", Import("numpy", None, "np")),
+        ("scipy.special", Import("scipy.special")),
+        ("my.kernels:forward", Import("my.kernels", "forward")),
+        (" my.kernels : forward  as  f ", Import("my.kernels", "forward", "f")),
+    ],
+)
+def test_forms(text: str, item: Import) -> None:
+    assert parse_import(text, PLACE) == item
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' is no import"),
+        ("from a.b import c as d", "write 'a.b:c as d'"),
+        (".kernels:f", "write the full name of the package"),
+        ("a:b, c", "state one import at a time"),
+        ("a:b:c", "write 'module:name', 'module:name as other' or"),
+        ("class:x", "'class:x' is no import"),
+        ("a..b", "'a..b' is no import"),
+        ("a:*", "'a:*' is no import"),
+        ("a; import os", "is no import"),
+        ("__future__:annotations", "is private to Python"),
+    ],
+)
+def test_what_is_no_import(text: str, message: str) -> None:
+    with pytest.raises(ScaffoldError) as caught:
+        parse_import(text, PLACE)
+    assert message in str(caught.value)
+
+
+def test_the_same_import_twice_is_one() -> None:
+    imports = Imports({"x"}, "foo")
+    for text in ("a:b", "a:b", "p.q", "p.r", "torch", "torch.nn as nn", "torch:Tensor"):
+        imports.add(parse_import(text, PLACE), PLACE)
+    assert imports.found == (Import("a", "b"), Import("p.q"), Import("p.r"))
+    assert imports.names == {"b", "p"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["a:x"], "the import hides the input 'x'\nhint: import it under another name: 'a:x as ...'"),
+        (["a:b", "c:b"], "two imports bind 'b'\nhint: import it under another name: 'c:b as ...'"),
+        (["a:b", "b"], "two imports bind 'b'\nhint: import it under another name: 'b as ...'"),
+        (["foo:kernel"], "'foo' is the module of the op itself\nhint: keep your functions in a file of another name"),
+        (["torch.distributed"], "'torch' has a meaning in generated code\nhint: torch is in scope, with all below it"),
+        (["numpy as F"], "'F' has a meaning in generated code\nhint: import it under another name: 'numpy as ...'"),
+    ],
+)  # fmt: skip
+def test_imports_that_collide(texts: list[str], message: str) -> None:
+    imports = Imports({"x"}, "foo")
+    with pytest.raises(ScaffoldError) as caught:
+        for text in texts:
+            imports.add(parse_import(text, PLACE), PLACE)
+    assert str(caught.value) == f"--import:1:1: {message}"
+
+
+def test_an_import_is_in_scope_everywhere() -> None:
+    found = op(
+        "inputs = 'x, m'\nimport = ['a:f', 'numpy as np']\nforward = 'f(x)'\n"
+        "grad.x = 'f(grad_output)'\nbuffers = ['m']\nupdate.m = 'f(np.pi)'\n"
+        "surrogate = 'f(x)'"
+    )
+    assert found.imports == (Import("a", "f"), Import("numpy", None, "np"))
+
+
+def test_an_import_does_not_hide_what_the_op_defines() -> None:
+    text = "inputs = 'x'\nimport = ['a:foo', 'a:Foo', 'b:FooFunction']"
+    assert complaints(text) == [
+        (
+            "3:12: the op itself defines 'foo'\n"
+            "hint: import it under another name: 'a:foo as ...'"
+        ),
+        (
+            "3:21: the op itself defines 'Foo'\n"
+            "hint: import it under another name: 'a:Foo as ...'"
+        ),
+        (
+            "3:30: the op itself defines 'FooFunction'\n"
+            "hint: import it under another name: 'b:FooFunction as ...'"
+        ),
+    ]
