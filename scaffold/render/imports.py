@@ -63,9 +63,12 @@ def _lines(items: list[Import]) -> list[str]:
     lines = []
     for module in sorted(members, key=str.lower):
         names = sorted(members[module], key=_member_key)
-        lines.append(
-            f"from {module} import {', '.join(_member(item) for item in names)}"
-        )
+        shared = [item for item in names if _member(item) == item.name]
+        if shared:
+            listed = ", ".join(_member(item) for item in shared)
+            lines.append(f"from {module} import {listed}")
+        renamed = [item for item in names if item not in shared]
+        lines += [f"from {module} import {_member(item)}" for item in renamed]
     return plain + lines
 
 
