@@ -60,7 +60,7 @@ def test_an_op_in_order_searches_for_no_place() -> None:
         raise AssertionError(f"searched for {path}")
 
     raw = {
-        "inputs": "input, weight, n: int = 1, mean[D]",
+        "inputs": "input, weight, mean[D], n: int = 1",
         "forward": "s = k(input) @ weight.t()\nreturn s * n",
         "grad": {"weight": "s"},
         "import": ["m:k"],
@@ -76,7 +76,7 @@ def test_an_op_in_order_searches_for_no_place() -> None:
 def test_neither_torch_nor_a_toml_reader_is_imported() -> None:
     code = (
         "import sys, scaffold.spec as spec\n"
-        "spec.build('foo', {'inputs': 'x', 'forward': 'x'}, None)\n"
+        "spec.build('foo', {'inputs': 'x', 'forward': 'x'}, print)\n"
         "assert not {'torch', 'tomllib', 'jinja2', 'black'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
