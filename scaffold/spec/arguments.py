@@ -6,7 +6,7 @@ Invariant: every name in a list is an input of the right kind.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scaffold.errors import ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.grammar import Entry, Trait, parse_entries
@@ -14,7 +14,9 @@ from scaffold.spec.model import Attribute, Input, Output, TensorInput
 from scaffold.spec.problems import KeyPath, Problems
 from scaffold.spec.signature import dim_problems, read_inputs, read_outputs
 from scaffold.spec.tokens import Words
-from scaffold.spec.torch_schema import Schema, parse_schema
+
+if TYPE_CHECKING:
+    from scaffold.spec.torch_schema import Schema
 
 Raw = Mapping[str, Any]
 Entries = tuple[Entry, ...]
@@ -62,10 +64,12 @@ def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:
     return Arguments(inputs, outputs, dirty)
 
 
-def _schema(raw: Raw, problems: Problems) -> Schema | None:
+def _schema(raw: Raw, problems: Problems) -> "Schema | None":
     text = raw.get("schema")
     if text is None:
         return None
+    from scaffold.spec.torch_schema import parse_schema  # few ops have one
+
     return problems.attempt(lambda: parse_schema(text, problems.within(("schema",))))
 
 
@@ -75,7 +79,7 @@ def _entries(key: str, raw: Raw, problems: Problems) -> Entries | None:
 
 
 def _input_entries(
-    raw: Raw, schema: Schema | None, problems: Problems
+    raw: Raw, schema: "Schema | None", problems: Problems
 ) -> Entries | None:
     if "inputs" not in raw:
         if schema is not None:
@@ -126,7 +130,7 @@ def _contradiction(shown: Entry, declared: Entry) -> list[ScaffoldError]:
 
 
 def _output_entries(
-    raw: Raw, schema: Schema | None, problems: Problems
+    raw: Raw, schema: "Schema | None", problems: Problems
 ) -> Entries | None:
     declared = schema.outputs if schema else None
     if "outputs" not in raw:

@@ -13,7 +13,6 @@ from scaffold.formula import Formula, Scope, Text, parse
 from scaffold.spec.arguments import Arguments, tensor_names
 from scaffold.spec.config import Configuration
 from scaffold.spec.conventions import Shapes
-from scaffold.spec.initializers import parse_init
 from scaffold.spec.maths import Maths
 from scaffold.spec.model import Attribute, Init, ModuleSpec
 from scaffold.spec.problems import Problems
@@ -212,6 +211,10 @@ def _updates(
 def _inits(
     raw: Raw, arguments: Arguments, owned: Names, shapes: Shapes, problems: Problems
 ) -> tuple[Init, ...]:
+    if not raw.get("init"):
+        return ()
+    from scaffold.spec.initializers import parse_init  # few ops state any
+
     dims = {item.name: item.dims for item in arguments.tensors} | dict(shapes)
     found = []
     for name, text in raw.get("init", {}).items():
