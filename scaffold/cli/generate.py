@@ -38,7 +38,9 @@ def generate(
         problems.add(problem)
     configuration = problems.attempt(_configuration)
     known = configuration or Configuration()
-    where = configuration and problems.attempt(lambda: find_places(known, settings))
+    where = None
+    if configuration is not None:
+        where = problems.attempt(lambda: find_places(known, settings))
     packaged = where is not None and where.directories.package is not None
     spec = problems.attempt(
         lambda: _specification(name, given, settings.get("spec"), known, packaged)
@@ -73,9 +75,8 @@ def _specification(
     """The op from the options, or from a file whose keys the options override."""
     if path is None:
         return build(name, given.raw, given.locate, configuration, packaged=packaged)
-    merged = Merged(_entry(path, name), given)
-    read = merged.reader(Path(path).parent)
-    return build(name, merged.raw, merged.locate, configuration, read, packaged)
+    merged = Merged(_entry(path, name), given, Path(path).parent)
+    return build(name, merged.raw, merged.locate, configuration, packaged=packaged)
 
 
 def _entry(path: str, name: str) -> Entry:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scaffold.spec.toml import Entry
 
 TABLES = {"grad", "init", "update"}  # given as NAME=TEXT, several times
+FORMULAS = {"forward", "grad", "backward", "surrogate", "samples", "update"}
 NAME_LISTS = {"optional", "nondiff", "dirty", "params", "buffers"}
 SWITCHES = {"true": True, "false": False}
 
@@ -33,7 +34,7 @@ class Given:
         """Where a value or key is: the option that gave it, or the nearest one around it."""
         if path == ("name",):
             return Location("NAME")
-        if key and len(path) > 1:
+        if key and path[0] in TABLES and len(path) > 1:
             return Location(f"--{path[0]}")
         for end in range(len(path), 0, -1):
             if path[:end] in self.places:
@@ -154,11 +155,17 @@ def _state_surrogate(given: Given) -> None:
 
 
 class Merged:
-    """A file's op with the options over it: a table's entries one by one, any other key whole."""
+    """A file's op with the options over it: a table's entries one by one, any other key whole.
 
-    def __init__(self, entry: "Entry", given: Given) -> None:
+    Files that the op names are counted from its own file, which stands in `directory`.
+    """
+
+    def __init__(self, entry: "Entry", given: Given, directory: Path) -> None:
         self._entry, self._given = entry, given
-        self.raw = dict(entry.raw)
+        self.raw = {
+            key: _from(directory, value) if key in FORMULAS else value
+            for key, value in entry.raw.items()
+        }
         for key, value in given.raw.items():
             both = isinstance(value, dict) and isinstance(self.raw.get(key), dict)
             self.raw[key] = self.raw[key] | value if both else value
@@ -174,6 +181,12 @@ class Merged:
             value = value[part]
         return self._given.locate(path, key=key)
 
-    def reader(self, base: Path) -> Callable[[str], str]:
-        """Read a file that is named from the directory of the op's own file."""
-        return lambda path: (base / path).read_text(encoding="utf-8-sig")
+
+def _from(directory: Path, value: Any) -> Any:
+    """A formula that names a file, seen from the working directory rather than from `directory`."""
+    if isinstance(value, dict):
+        return {key: _from(directory, item) for key, item in value.items()}
+    if not isinstance(value, str) or not value.lstrip().startswith("@"):
+        return value
+    named = value.lstrip().removeprefix("@")
+    return f"@{(directory / named).as_posix()}"

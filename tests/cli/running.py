@@ -31,9 +31,9 @@ class Outcome:
 
 def scaffold(directory: Path, *arguments: str) -> Outcome:
     """Run the command in this process; nobody is there to be asked."""
-    with _captured() as (out, err), chdir(directory):
-        with patch.object(sys, "argv", ["scaffold", *arguments]):
-            code = _exit_code()
+    typed = patch.object(sys, "argv", ["scaffold", *arguments])
+    with _captured() as (out, err), chdir(directory), typed:
+        code = _exit_code()
     return Outcome(code, _text(out), _text(err))
 
 

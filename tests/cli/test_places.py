@@ -233,10 +233,10 @@ def arrange(directory: Path, case: Arrangement) -> Path:
     top = outside if case.elsewhere else project
     created = {(top / path).relative_to(directory).as_posix() for path in case.created}
     assert set(listing(directory)) - before == created
-    shown = [line.split(maxsplit=1) for line in outcome.out.splitlines()]
-    for (verb, path), name in zip(shown, case.created, strict=True):
-        assert verb == "create"
-        assert path == Path(os.path.relpath(top / name, project / case.here)).as_posix()
+    here = project / case.here
+    shown = (Path(os.path.relpath(top / name, here)) for name in case.created)
+    lines = [f"create  {path.as_posix()}" for path in shown]
+    assert outcome.out.splitlines() == lines
     return top
 
 

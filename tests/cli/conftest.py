@@ -1,0 +1,14 @@
+"""Runs in this process need not wait for the disk: tests/workspace holds what syncing is for."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from scaffold.workspace import disk
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_syncing() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disk, "sync", lambda descriptor: None)
+        yield
