@@ -1,0 +1,193 @@
+"""From options, a file and the configuration to an op: who wins, and what is said of it."""
+
+from pathlib import Path
+
+import black
+import pytest
+
+from tests.cli.running import QUICK, Outcome, listing, new_op
+
+LINEAR = ("--inputs", "input, weight, bias?", "--forward", "input @ weight.t() + bias")
+COMBINED = "def forward(ctx: Any"
+
+
+def configured(directory: Path, *lines: str) -> None:
+    text = "\n".join(["[tool.scaffold]", *lines, ""])
+    (directory / "pyproject.toml").write_text(text)
+
+
+def op(directory: Path, *arguments: str) -> str:
+    """The text of the op."""
+    outcome = new_op(directory, *arguments, "--stdout", "--no-test")
+    assert outcome.code == 0, outcome.err
+    return outcome.out
+
+
+def test_style_option_over_file_over_configuration_over_default(tmp_path: Path) -> None:
+    spec = tmp_path / "ops.toml"
+    spec.write_text("[ops.foo]\ninputs = 'x'\n")
+    arguments = ("--spec", "ops.toml")
+    assert COMBINED not in op(tmp_path, *arguments)
+    configured(tmp_path, "style = 'combined'")
+    assert COMBINED in op(tmp_path, *arguments)
+    spec.write_text("[ops.foo]\ninputs = 'x'\nstyle = 'setup-context'\n")
+    assert COMBINED not in op(tmp_path, *arguments)
+    assert COMBINED in op(tmp_path, *arguments, "--style", "combined")
+
+
+def long_lines(text: str, width: int) -> bool:
+    mode = black.Mode(line_length=width, target_versions={black.TargetVersion.PY311})
+    return black.format_str(text, mode=mode) == text
+
+
+def test_the_line_length_is_the_project_s(tmp_path: Path) -> None:
+    assert long_lines(op(tmp_path, *LINEAR), 88)
+    project = tmp_path / "pyproject.toml"
+    project.write_text("[tool.black]\nline-length = 70\n")
+    assert long_lines(op(tmp_path, *LINEAR), 70)
+    project.write_text("[tool.ruff]\nline-length = 110\n[tool.scaffold]\n")
+    assert long_lines(op(tmp_path, *LINEAR), 110)
+    configured(tmp_path, "line-length = 60")
+    assert long_lines(op(tmp_path, *LINEAR), 60)
+    assert not long_lines(op(tmp_path, *LINEAR), 88)
+
+
+def test_parameter_names_are_configured(tmp_path: Path) -> None:
+    inputs = ("--inputs", "x, weight, kernel")
+    assert "self.weight = nn.Parameter" in op(tmp_path, *inputs)
+    configured(tmp_path, "parameter-names = ['kernel']")
+    text = op(tmp_path, *inputs)
+    assert "self.kernel = nn.Parameter" in text
+    assert "self.weight" not in text
+    assert "self.kernel" not in op(tmp_path, *inputs, "--params", "weight")
+
+
+def test_conventions_are_configured_and_printed_when_used(tmp_path: Path) -> None:
+    configured(tmp_path, "conventions = [{ x = 'N, D', scale = 'D' }]")
+    outcome = new_op(tmp_path, "--inputs", "x, scale")
+    assert outcome.err.splitlines()[0] == "note: conventional shapes: x[N, D], scale[D]"
+    outcome = new_op(tmp_path, "--inputs", "input, weight, bias?", name="other")
+    assert "conventional" not in outcome.err
+
+
+def test_the_built_in_convention_is_printed(tmp_path: Path) -> None:
+    first, second = new_op(
+        tmp_path, "--inputs", "input, weight, bias?"
+    ).err.splitlines()
+    shapes = "input[N, in_features], weight[out_features, in_features]"
+    assert first == f"note: conventional shapes: {shapes}, bias[out_features]"
+    assert second == (
+        "note: left for you to write: forward, grad_input, grad_weight, grad_bias"
+    )
+
+
+def test_nothing_is_said_of_an_op_that_is_whole(tmp_path: Path) -> None:
+    outcome = new_op(tmp_path, *QUICK, "--forward", "x * x", "--grad", "x=2 * x")
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+def test_one_gradient_that_is_left_is_named(tmp_path: Path) -> None:
+    maths = ("--forward", "x * w", "--grad", "x=grad_output * w")
+    outcome = new_op(tmp_path, "--inputs", "x, w", *maths, "--no-test")
+    assert outcome.err == "note: left for you to write: grad_w\n"
+
+
+def failed(directory: Path, *arguments: str, name: str = "foo") -> Outcome:
+    before = listing(directory)
+    outcome = new_op(directory, *arguments, name=name)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert listing(directory) == before
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (b"\xff", "pyproject.toml:1:1: cannot be read: not UTF-8"),
+        (b"[tool.scaffold\n", "pyproject.toml:1:15: not valid TOML: "),
+        (b"[tool]\nscaffold = 3\n", "pyproject.toml:2:12: 'tool.scaffold' must be"),
+        (b"[tool.scaffold]\nstyle = 'x'\n", "pyproject.toml:2:10: unknown style"),
+    ],
+)
+def test_a_broken_configuration(tmp_path: Path, data: bytes, complaint: str) -> None:
+    (tmp_path / "pyproject.toml").write_bytes(data)
+    assert failed(tmp_path, *QUICK).err.startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    "text", ["tool = 3\n", "tool.black = 3\ntool.pytest = 'x'\n", "[tool.black\n", ""]
+)
+def test_a_project_that_is_not_about_us_is_left_alone(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"# line-length, pytest\n{text}")
+    assert new_op(tmp_path, *QUICK).code == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("none.toml", "--spec:1:1: cannot read 'none.toml': No such file or directory"),
+        ("directory", "--spec:1:1: cannot read 'directory': Is a directory"),
+        ("latin.toml", "--spec:1:1: cannot read 'latin.toml': not UTF-8"),
+        ("", "--spec:1:1: cannot read '': "),
+        ("empty.toml", "empty.toml:1:1: the file holds no op\nhint: "),
+        ("other.toml", "other.toml:1:1: no op 'foo' in the file\nhint: did you mean"),
+        ("many.toml", "many.toml:1:1: no op 'foo' in the file\nhint: its ops: a, b"),
+    ],
+)
+def test_a_spec_that_cannot_be_read(tmp_path: Path, path: str, complaint: str) -> None:
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "latin.toml").write_bytes(b"[ops.foo]\ndoc = '\xe9'\n")
+    (tmp_path / "empty.toml").touch()
+    (tmp_path / "other.toml").write_text("[ops.fooo]\ninputs = 'x'\n")
+    (tmp_path / "many.toml").write_text("[ops.a]\n[ops.b]\n")
+    assert failed(tmp_path, "--spec", path).err.startswith(complaint)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    mark = b"\xef\xbb\xbf"
+    spec = b"[ops.foo]\ninputs = 'x'\nforward = '@maths.py'\n"
+    (tmp_path / "ops.toml").write_bytes(mark + spec)
+    (tmp_path / "maths.py").write_bytes(mark + b"def f(x):\n    return x * x\n")
+    (tmp_path / "pyproject.toml").write_bytes(mark + b"[tool.scaffold]\n")
+    assert "return x * x" in op(tmp_path, "--spec", "ops.toml")
+
+
+@pytest.mark.parametrize("name", ["copy", "torch", "numpy", "select"])
+def test_a_name_that_hides_a_module_is_fine_in_a_package(
+    tmp_path: Path, name: str
+) -> None:
+    outcome = failed(tmp_path, *QUICK, name=name)
+    assert f"NAME:1:1: '{name}' cannot name an op" in outcome.err
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops" / "__init__.py").touch()
+    inside = new_op(tmp_path, *QUICK, "--out-dir", "ops", name=name)
+    assert inside.code == (2 if name == "torch" else 0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "a/b",
+            "../b",
+            "/etc/b",
+            "a.b",
+            "b.py",
+            "",
+            " ",
+            "a b",
+            "2b",
+            "class",
+            "__x__",
+        ),
+        *("test_x", "tests", "ﬁ", "ctx", "self", "a\nb", "a\0b", "é\udce9"),
+    ],
+)
+def test_a_name_that_is_no_file_of_ours(tmp_path: Path, name: str) -> None:
+    outcome = failed(tmp_path, *QUICK, name=name)
+    assert outcome.err.startswith("NAME:1:1: ")
+    assert all(
+        line.startswith(("NAME:1:1: ", "hint: ")) for line in outcome.err.splitlines()
+    )
