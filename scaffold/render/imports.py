@@ -60,16 +60,22 @@ def _lines(items: list[Import]) -> list[str]:
     for item in items:
         if item.name is not None:
             members.setdefault(item.module, []).append(item)
-    lines = []
-    for module in sorted(members, key=str.lower):
-        names = sorted(members[module], key=_member_key)
-        shared = [item for item in names if _member(item) == item.name]
-        if shared:
-            listed = ", ".join(_member(item) for item in shared)
-            lines.append(f"from {module} import {listed}")
-        renamed = [item for item in names if item not in shared]
-        lines += [f"from {module} import {_member(item)}" for item in renamed]
-    return plain + lines
+    return plain + [
+        line
+        for module in sorted(members, key=str.lower)
+        for line in _from_lines(module, sorted(members[module], key=_member_key))
+    ]
+
+
+def _from_lines(module: str, items: list[Import]) -> list[str]:
+    """One line for the names that stay, and one for each that is renamed, by the first name of each."""
+    stay = [item for item in items if _member(item) == item.name]
+    groups = [[item] for item in items if item not in stay] + ([stay] if stay else [])
+    groups.sort(key=lambda group: _member_key(group[0]))
+    return [
+        f"from {module} import {', '.join(_member(item) for item in group)}"
+        for group in groups
+    ]
 
 
 def _plain(item: Import) -> str:

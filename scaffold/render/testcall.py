@@ -6,7 +6,13 @@ Invariant: every expression stands as it is in the file, where `inputs` are thos
 
 from dataclasses import dataclass
 
-from scaffold.render.signature import annotation, arguments, starred, wrapper_type
+from scaffold.render.signature import (
+    annotation,
+    arguments,
+    call_arguments,
+    starred,
+    wrapper_type,
+)
 from scaffold.render.testcases import differentiable_names
 from scaffold.spec import Attribute, Input, OpSpec, TensorInput
 
@@ -15,7 +21,8 @@ from scaffold.spec import Attribute, Input, OpSpec, TensorInput
 class CallView:
     """A call of the op and the outputs of it that have a gradient."""
 
-    wrapper: str  # the op, as the file imports it
+    wrapper: str  # the op, called with every value in its place
+    positional: "PositionalView | None"  # where the op takes some by keyword only
     function: str  # the op, given a copy where it changes its input
     single: bool  # one output, rather than a tuple
     result: str  # the name of what a call returns
@@ -26,6 +33,15 @@ class CallView:
     in_place_lines: tuple[str, ...]
     refused: bool  # it changes a tensor in place that has a gradient
     without_grad: str  # arguments of `make` for tensors that require no grad
+
+
+@dataclass(frozen=True, slots=True)
+class PositionalView:
+    """A function of all inputs in the order of the Function's."""
+
+    parameters: str
+    type: str
+    call: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +60,11 @@ class ReferenceView:
 def call_view(spec: OpSpec, wrapper: str) -> CallView:
     """Calls of the op under the name that the file gives it."""
     single = is_single(spec)
+    positional = _positional_view(spec, wrapper)
+    wrapper = "positional" if positional else wrapper
     return CallView(
         wrapper=wrapper,
+        positional=positional,
         function=f"on_copy({wrapper})" if spec.dirty else wrapper,
         single=single,
         result="output" if single else "outputs",
@@ -63,6 +82,13 @@ def call_view(spec: OpSpec, wrapper: str) -> CallView:
         refused=any(item.name in spec.dirty for item in spec.differentiable),
         without_grad="needs=()" if differentiable_names(spec) else "",
     )
+
+
+def _positional_view(spec: OpSpec, op: str) -> PositionalView | None:
+    if not any(item.keyword_only for item in spec.inputs):
+        return None
+    values = call_arguments((item, starred(item)) for item in spec.inputs)
+    return PositionalView(_parameters(spec), wrapper_type(spec), f"{op}({values})")
 
 
 def is_single(spec: OpSpec) -> bool:
@@ -105,13 +131,15 @@ def reference_view(spec: OpSpec, lines: tuple[str, ...]) -> ReferenceView:
             if surrogate
             else f"{spec.name} in plain PyTorch."
         ),
-        parameters=", ".join(
-            f"{starred(item)}: {_annotation(item)}" for item in spec.inputs
-        ),
+        parameters=_parameters(spec),
         type=wrapper_type(spec),
         lines=lines,
         forward=not surrogate,
     )
+
+
+def _parameters(spec: OpSpec) -> str:
+    return ", ".join(f"{starred(item)}: {_annotation(item)}" for item in spec.inputs)
 
 
 def _annotation(item: Input) -> str:

@@ -4,13 +4,19 @@ In: an `OpSpec`. Out: `Making`, the parameters and the body of `make` and the ar
 Invariant: the defaults of `make` satisfy `require`, and so does every case.
 """
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
 from scaffold.render.sizes import allows, choose_sizes, input_dims
 from scaffold.render.testnames import samples_name
-from scaffold.render.testvalues import attribute_value, choices, tensor_expression
+from scaffold.render.testvalues import (
+    attribute_value,
+    choices,
+    label,
+    tensor_expression,
+)
 from scaffold.spec import Attribute, OpSpec, TensorInput
 
 VARIADIC = 3  # tensors of a variadic input
@@ -48,9 +54,9 @@ def plan_making(spec: OpSpec) -> Making:
         ),
         items=tuple(_items(spec)),
         names=differentiable_names(spec),
-        cases=tuple(f'"{name}": {{{text}}}' for name, text in _cases(spec, batch)),
+        cases=tuple(f"{name!r}: {{{text}}}" for name, text in _cases(spec, batch)),
         empty=tuple(
-            f'"{name}": {{{text}}}' for name, text in _empty_cases(spec, sizes)
+            f"{name!r}: {{{text}}}" for name, text in _empty_cases(spec, sizes)
         ),
         sizes={name: str(size) for name, size in sizes.items()},
         shapes={item.name: "(2, 3)" for item in spec.tensors},
@@ -130,9 +136,10 @@ def _parameters(
 
 def _kind(literal: str) -> str:
     """The type of one value of a `Literal[...]`."""
-    if literal in ("True", "False"):
-        return "bool"
-    return "int" if literal.lstrip("-").isdecimal() else "str"
+    match ast.parse(literal, mode="eval").body:
+        case ast.Constant(value=bool() | int() | str() as value):
+            return type(value).__name__
+    return "Any"
 
 
 def _shared_shape(spec: OpSpec) -> bool:
@@ -185,8 +192,7 @@ def _cases(spec: OpSpec, batch: tuple[int, int]) -> Iterator[tuple[str, str]]:
     for item in spec.attributes:
         for value in choices(item):
             if value != attribute_value(spec, item):
-                label = value.strip("'\"")
-                yield f"{item.name}={label}", f'"{size_name(item.name)}": {value}'
+                yield f"{item.name}={label(value)}", f'"{size_name(item.name)}": {value}'
 
 
 def absences(spec: OpSpec) -> tuple[tuple[str, ...], ...]:

@@ -7,6 +7,7 @@ Invariant: the constructor's arguments are those that the module's own template 
 from dataclasses import dataclass
 
 from scaffold.render.parameters import size_arguments
+from scaffold.render.signature import call_arguments
 from scaffold.render.testcases import Making
 from scaffold.render.testvalues import attribute_value
 from scaffold.spec import Input, ModuleSpec, OpSpec, TensorInput
@@ -43,7 +44,7 @@ def module_tests(spec: OpSpec, making: Making, name: str) -> ModuleTests | None:
         return None
     owned = (*module.parameters, *module.buffers)
     tensors = [item for item in spec.tensors if item.name not in owned]
-    call = ", ".join(_operand(spec, item) for item in tensors)
+    call = call_arguments((item, _operand(spec, item)) for item in tensors)
     optional = {item.name for item in spec.tensors if item.optional}
     switches = tuple(item for item in module.parameters if item in optional)
     return ModuleTests(

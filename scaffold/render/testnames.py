@@ -19,8 +19,10 @@ LIBRARY = (
 )
 HELPERS = frozenset(
     {"build", "case", "distinct", "gradients", "in_double", "loss", "make", "module"}
-    | {"nonzero", "on_copy", "permuted", "reference", "request", "spd", "surrogate"}
+    | {"nonzero", "on_copy", "permuted", "positional", "reference", "request"}
     | {
+        "spd",
+        "surrogate",
         "unwritten",
         "written",
         "CASES",

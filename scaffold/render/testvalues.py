@@ -56,31 +56,44 @@ def attribute_value(spec: OpSpec, item: Attribute) -> str:
         return "-1"
     if _is_called(spec, item):
         return "torch.tanh"
-    return _value(item.annotation)
+    return _value(ast.parse(item.annotation, mode="eval").body)
 
 
 def choices(item: Attribute) -> tuple[str, ...]:
     """The values of a `Literal[...]`, as they stand in code."""
-    if not item.annotation.startswith("Literal["):
-        return ()
     tree = ast.parse(item.annotation, mode="eval").body
-    assert isinstance(tree, ast.Subscript)
-    elements = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
-    return tuple(ast.unparse(element) for element in elements)
+    if isinstance(tree, ast.Subscript) and ast.unparse(tree.value) == "Literal":
+        return tuple(ast.unparse(element) for element in _elements(tree))
+    return ()
 
 
-def _value(annotation: str) -> str:
-    if annotation.startswith("Literal["):
-        return choices(Attribute("", annotation))[0]
-    if annotation.startswith("tuple["):
-        elements = annotation.removeprefix("tuple[").removesuffix("]").split(",")
-        values = [
-            _value(element.strip()) for element in elements if element.strip() != "..."
-        ]
-        return _tuple(tuple(values * (2 if "..." in annotation else 1)))
-    if annotation.endswith("| None"):
-        return "None"
-    return VALUES.get(annotation, "object()")
+def label(value: str) -> str:
+    """A choice as the name of a case shows it: a string without its quotes."""
+    tree = ast.parse(value, mode="eval").body
+    return str(tree.value) if isinstance(tree, ast.Constant) else value
+
+
+def _value(tree: ast.expr) -> str:
+    """A value of an annotated type."""
+    if isinstance(tree, ast.BinOp):
+        return "None" if "None" in ast.unparse(tree) else _value(tree.left)
+    if not isinstance(tree, ast.Subscript):
+        return VALUES.get(ast.unparse(tree), "object()")
+    elements = _elements(tree)
+    if ast.unparse(tree.value) == "Literal":
+        return ast.unparse(elements[0])
+    values = [_value(element) for element in elements if ast.unparse(element) != "..."]
+    repeated = values * 2 if len(values) < len(elements) else values
+    match ast.unparse(tree.value):
+        case "tuple":
+            return _tuple(tuple(repeated))
+        case "list" | "Sequence":
+            return f"[{', '.join(values * 2)}]"
+    return "object()"
+
+
+def _elements(tree: ast.Subscript) -> list[ast.expr]:
+    return tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
 
 
 def _is_called(spec: OpSpec, item: Attribute) -> bool:

@@ -14,6 +14,7 @@ Outcomes = dict[str, Counter[str]]  # module -> outcome -> count
 def run_suites(directory: Path, files: Mapping[str, str]) -> Outcomes:
     """The outcomes of the test files among `files`, by the name of the file without its suffix."""
     for name, text in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text)
     command = [
         sys.executable,
@@ -33,7 +34,7 @@ def run_suites(directory: Path, files: Mapping[str, str]) -> Outcomes:
     )
     outcomes: Outcomes = {}
     for test in ElementTree.parse(directory / "report.xml").iter("testcase"):
-        module = test.attrib["classname"].split(".")[0] or test.attrib["name"]
+        module = test.attrib["classname"].split(".")[-1] or test.attrib["name"]
         outcomes.setdefault(module, Counter())[_outcome(test)] += 1
     return outcomes
 

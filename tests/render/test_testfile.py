@@ -9,10 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import black
+import jinja2
 import pytest
 
 from scaffold.render.layout import Layout
-from scaffold.render.testfile import suite_file
+from scaffold.render.templates import template_root
+from scaffold.render.testfile import suite_file, view
+from scaffold.spec import Samples
 from tests.render.mutants import LINEAR, OTHERS, Mutant
 from tests.render.op_specs import EXAMPLES, Example
 from tests.render.running import Outcomes, run_suites
@@ -117,82 +120,146 @@ def test_every_mistake_in_the_other_ops_is_found(tmp_path: Path) -> None:
     assert survivors(mutated(tmp_path, OTHERS)) == []
 
 
-FILLED = (
-    BY_NAME["linear_2d"]
-    .op_text.replace("linear_2d", "linear_todo")
-    .replace("Linear2d", "LinearTodo")
-)
-SHAPES = ("grad_output.mm(weight)", "grad_output.mm(weight.t())")
+FILLED = BY_NAME["linear_2d"].op_text.replace("linear_2d", "linear_todo")
+BIAS = "grad_bias = grad_output.sum(0)"
+NO_BIAS = 'raise NotImplementedError("linear_todo: write grad_bias")'
+WRONG = ("grad_output.mm(weight)", "grad_output.mm(weight.t())")
+BODIES: dict[str, tuple[tuple[str, str], ...]] = {
+    "filled": (),
+    "half": ((BIAS, NO_BIAS),),
+    "wrong_gradient": (WRONG,),
+    "wrong_gradient_half": (WRONG, (BIAS, NO_BIAS)),
+    "wrong_forward": (("input.mm(weight.t())", "input.mm(weight)"),),
+    "own_message": (
+        ("output = input.mm(weight.t())", 'raise NotImplementedError("no kernel")'),
+    ),
+}
 
 
-def fill(tmp_path: Path, op_text: str) -> Counter[str]:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """The outcomes of the skeleton's tests, unedited, over other bodies."""
-    files = {
-        "linear_todo.py": op_text,
-        "test_linear_todo.py": BY_NAME["linear_todo"].suite_text,
-    }
-    return run_suites(tmp_path, files)["test_linear_todo"]
+    example = BY_NAME["linear_todo"]
+    files = {}
+    for name, changes in BODIES.items():
+        text = FILLED.replace("Linear2d", "LinearTodo")
+        files[f"{name}.py"] = Mutant("linear_todo", name, changes).apply(text)
+        files[f"test_{name}.py"] = suite_of(example, flat(name))
+    return run_suites(tmp_path_factory.mktemp("filled"), files)
 
 
-def test_a_filled_skeleton_passes_unedited(tmp_path: Path) -> None:
-    assert set(fill(tmp_path, FILLED)) == {"passed"}
+def test_a_filled_skeleton_passes_unedited(filled: Outcomes) -> None:
+    assert set(filled["test_filled"]) == {"passed"}
 
 
-def test_a_half_filled_skeleton_still_xfails(tmp_path: Path) -> None:
-    half = FILLED.replace(
-        "grad_bias = grad_output.sum(0)",
-        'raise NotImplementedError("linear_todo: write grad_bias")',
-    )
-    counts = fill(tmp_path, half)
+def test_a_half_filled_skeleton_still_xfails(filled: Outcomes) -> None:
+    counts = filled["test_half"]
     assert counts["xfail"] > 40
     assert set(counts) == {"passed", "xfail"}
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        (SHAPES,),  # wrong, with all written
-        (
-            SHAPES,
-            (
-                "grad_bias = grad_output.sum(0)",
-                'raise NotImplementedError("linear_todo: write grad_bias")',
-            ),
-        ),
-        (("input.mm(weight.t())", "input.mm(weight)"),),
-        (("input.mm(weight.t())", 'raise NotImplementedError("no kernel")'),),
-    ],
-    ids=["gradient", "gradient-half-filled", "forward", "a-message-of-its-own"],
+    "name", ["wrong_gradient", "wrong_gradient_half", "wrong_forward", "own_message"]
 )
-def test_a_real_error_in_a_skeleton_is_a_failure(
-    tmp_path: Path, change: tuple[tuple[str, str], ...]
-) -> None:
-    text = FILLED
-    for old, new in change:
-        assert old in text
-        text = text.replace(old, new)
-    counts = fill(tmp_path, text.replace("output = raise", "raise"))
+def test_a_real_error_in_a_skeleton_is_a_failure(filled: Outcomes, name: str) -> None:
+    counts = filled[f"test_{name}"]
     assert counts["failure"] > 5
     assert not counts["xfail"]
     assert not counts["error"]
 
 
+SAMPLES = """\
+def make() -> list[tuple[object, ...]]:
+    logp = torch.randn(5, 7).log_softmax(-1)
+    target = torch.randint(7, (5,))
+    return [(logp, target, torch.rand(7)), (logp[:1], target[:1], torch.ones(7))]
+"""
+
+
+def test_the_users_own_samples_are_the_cases(tmp_path: Path) -> None:
+    example = BY_NAME["nll"]
+    spec = replace(example.spec, samples=Samples("make", SAMPLES))
+    text = suite_of(replace(example, spec=spec), flat("nll"))
+    assert "def sample_inputs() -> list" in text
+    files = {"nll.py": example.op_text, "test_nll.py": text}
+    counts = run_suites(tmp_path, files)["test_nll"]
+    assert set(counts) == {"passed"}
+    assert counts["passed"] > 8
+
+
 def test_the_file_finds_its_op_in_another_directory(tmp_path: Path) -> None:
+    """Under the name of a helper of the file, which is harder."""
     example = BY_NAME["scale_by"]
-    (tmp_path / "src").mkdir()
-    (tmp_path / "tests" / "unit").mkdir(parents=True)
-    layout = Layout(
-        "scale_by",
-        "src/scale_by.py",
-        "tests/unit/test_scale_by.py",
-        search_path="../../src",
-    )
+    op = example.op_text.replace("scale_by", "make").replace("ScaleBy", "Recorder")
+    spec = replace(example.spec, name="make", class_name="Recorder")
+    places = Layout("make", "src/make.py", "tests/unit/test_make.py", 88, "../../src")
     files = {
-        layout.op_path: example.op_text,
-        layout.test_path: suite_of(example, layout),
+        places.op_path: op,
+        places.test_path: suite_of(replace(example, spec=spec), places),
     }
-    counts = run_suites(tmp_path, files)
-    assert set(sum(counts.values(), Counter())) == {"passed"}
+    assert set(run_suites(tmp_path, files)["test_make"]) == {"passed"}
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "."]
+    found = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.parametrize(
+    ("search_path", "expected"),
+    [
+        ("../src", 'Path(__file__).resolve().parents[1] / "src"'),
+        ("../../lib/ops", 'Path(__file__).resolve().parents[2] / "lib" / "ops"'),
+        ("..", "Path(__file__).resolve().parents[1]"),
+        ("src", 'Path(__file__).resolve().parents[0] / "src"'),
+    ],
+)
+def test_the_directory_of_the_op_is_said_plainly(
+    search_path: str, expected: str
+) -> None:
+    places = replace(flat("linear"), search_path=search_path)
+    text = suite_of(BY_NAME["linear"], places)
+    assert f"\nsys.path.insert(0, str({expected}))\n\nfrom linear import" in text
+
+
+def test_tolerances_go_to_both_checks() -> None:
+    example = BY_NAME["sum_all"]
+    stated = (("atol", "0.001"), ("nondet_tol", "1e-9"))
+    text = suite_of(
+        replace(example, spec=replace(example.spec, tolerance=stated)), flat("sum_all")
+    )
+    assert text.count("atol=0.001") == text.count("nondet_tol=1e-9") == 2
+
+
+def test_a_surrogate_is_not_gradchecked() -> None:
+    text = BY_NAME["sign_ste"].suite_text
+    assert "gradcheck(" not in text
+    assert "test_gradients_match_surrogate" in text
+    assert "test_forward_matches_reference" not in text
+
+
+def test_an_op_that_leaves_torch_is_not_transformed() -> None:
+    text = BY_NAME["numpy_tanh"].suite_text
+    assert not [word for word in ("torch.func", "compile", "batched") if word in text]
+
+
+def test_a_team_can_replace_a_block() -> None:
+    example = BY_NAME["linear"]
+    child = '{% extends "test.py.jinja" %}{% block header %}# ours{% endblock %}'
+    loaders = [
+        jinja2.DictLoader({"ours": child}),
+        jinja2.FileSystemLoader(template_root()),
+    ]
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    shown = view(example.spec, example.derivation, flat("linear"), example.reference)
+    text = environment.get_template("ours").render(view=shown)
+    assert text.startswith("# ours")
+    assert "def test_gradcheck(" in text
 
 
 def test_the_line_length_is_that_of_the_project() -> None:
