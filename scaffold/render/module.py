@@ -19,6 +19,7 @@ from scaffold.render.parameters import (
 )
 from scaffold.render.signature import (
     annotation,
+    call_arguments,
     parameter,
     parameters_with_defaults,
     starred,
@@ -152,7 +153,8 @@ def _forward_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
         )
         for item in spec.inputs
     ]
-    call = f"{spec.name}({', '.join(values)})"
+    pairs = zip(spec.inputs, values, strict=True)
+    call = f"{spec.name}({call_arguments(pairs)})"
     if not module.updates:
         return [f"return {call}"]
     update = [

@@ -29,20 +29,36 @@ def parameters(items: Iterable[Input]) -> str:
 
 
 def parameters_with_defaults(items: Iterable[Input]) -> str:
-    """A parameter list in call order; an optional has a default where everything after it has one."""
+    """The parameter list of the wrapper: in call order, then those that go by keyword."""
+    items = tuple(items)
+    listed = _positional([item for item in items if not item.keyword_only])
+    keywords = [item for item in items if item.keyword_only]
+    star = ["*"] if keywords and not any(map(_is_variadic, items)) else []
+    listed += star
+    for item in keywords:
+        default = _default(item)
+        listed.append(f"{parameter(item)} = {default}" if default else parameter(item))
+    return ", ".join(listed)
+
+
+def _positional(items: list[Input]) -> list[str]:
+    """In call order; an optional has a default where everything after it has one."""
     listed: list[str] = []
     open_end = True
-    for item in reversed(tuple(items)):
+    for item in reversed(items):
         default = _default(item)
-        variadic = isinstance(item, TensorInput) and item.variadic
-        open_end = open_end and (default is not None or variadic)
+        open_end = open_end and (default is not None or _is_variadic(item))
         shown = (
             f"{parameter(item)} = {default}"
             if open_end and default
             else parameter(item)
         )
         listed.insert(0, shown)
-    return ", ".join(listed)
+    return listed
+
+
+def _is_variadic(item: Input) -> bool:
+    return isinstance(item, TensorInput) and item.variadic
 
 
 def _default(item: Input) -> str | None:
@@ -54,6 +70,17 @@ def _default(item: Input) -> str | None:
 def arguments(items: Iterable[Input]) -> str:
     """The names in call order, a variadic one unpacked."""
     return ", ".join(starred(item) for item in items)
+
+
+def call_arguments(values: Iterable[tuple[Input, str]]) -> str:
+    """The values of a call of the wrapper, each with the input that it is for."""
+    positional, keywords = [], []
+    for item, value in values:
+        if item.keyword_only:
+            keywords.append(f"{item.name}={value}")
+        else:
+            positional.append(value)
+    return ", ".join([*positional, *keywords])
 
 
 def starred(item: Input) -> str:

@@ -25,6 +25,7 @@ class CallView:
     positional: "PositionalView | None"  # where the op takes some by keyword only
     function: str  # the op, given a copy where it changes its input
     single: bool  # one output, rather than a tuple
+    countless: bool  # any number of outputs, which may be none
     result: str  # the name of what a call returns
     end: str  # an output that has a gradient, ...
     ends: str  # ... all of them, out of `outputs`; "" where all outputs have one
@@ -67,6 +68,7 @@ def call_view(spec: OpSpec, wrapper: str) -> CallView:
         positional=positional,
         function=f"on_copy({wrapper})" if spec.dirty else wrapper,
         single=single,
+        countless=len(spec.outputs) == 1 and spec.outputs[0].variadic,
         result="output" if single else "outputs",
         end=(
             "output"
