@@ -2,6 +2,20 @@
 
 from scaffold.derive.explicit import derive
 from scaffold.derive.forward import Forward, write_forward
-from scaffold.derive.model import Block, Derivation, Kept, Saved
+from scaffold.derive.model import Block, Derivation, Element, Filled, Kept, Saved
+from scaffold.derive.saving import facet_of, grad_name, variadic_names
 
-__all__ = ["Block", "Derivation", "Forward", "Kept", "Saved", "derive", "write_forward"]
+__all__ = [
+    "Block",
+    "Derivation",
+    "Element",
+    "Filled",
+    "Forward",
+    "Kept",
+    "Saved",
+    "derive",
+    "facet_of",
+    "grad_name",
+    "variadic_names",
+    "write_forward",
+]

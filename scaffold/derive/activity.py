@@ -6,14 +6,16 @@ function from outside torch is not called twice.
 
 from collections.abc import Iterator
 
-from scaffold.derive.metadata import metadata_read
-from scaffold.formula import Node
+from scaffold.derive.metadata import LIKE_METHODS, metadata_read
+from scaffold.formula import BUILTINS, Node, keywords
 
 RANDOM = frozenset(
     {"bernoulli", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"}
     | {
         "feature_alpha_dropout",
         "gumbel_softmax",
+        "native_dropout",
+        "feature_dropout",
         "multinomial",
         "normal",
         "poisson",
@@ -29,6 +31,7 @@ RANDOM = frozenset(
         "rrelu",
     }
     | {"bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_"}
+    | {"rrelu_", "dropout_", "alpha_dropout_", "feature_alpha_dropout_"}
     | {"random_", "uniform_", "fractional_max_pool2d", "fractional_max_pool3d"}
 )
 WITHOUT_GRADIENT = frozenset(
@@ -90,13 +93,25 @@ def callee(node: Node) -> str | None:
 
 def carries_gradient(node: Node, active: frozenset[str]) -> bool:
     """Whether the value depends on one of the `active` names in a differentiable way."""
-    if metadata_read(node) or node.kind == "compare":
-        return False
-    if node.kind == "name":
-        return node.label in active
-    if callee(node) in WITHOUT_GRADIENT:
-        return False
-    return any(carries_gradient(arg, active) for arg in node.args)
+    seen, waiting = set[int](), [node]
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen or _is_constant(item):
+            continue
+        seen.add(id(item))
+        if item.kind == "name" and item.label in active:
+            return True
+        waiting += item.args
+    return False
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether no gradient passes: a comparison, `sign`, `x.shape`; but `x.expand_as(y)` is x."""
+    name = callee(node)
+    if name in WITHOUT_GRADIENT:
+        return node.args[0].kind == "attribute" or name in BUILTINS
+    metadata = metadata_read(node) is not None and name not in LIKE_METHODS
+    return metadata or node.kind == "compare"
 
 
 def calls(node: Node) -> Iterator[str]:
@@ -109,8 +124,29 @@ def leaves_torch(node: Node, imported: frozenset[str]) -> bool:
     return bool(node.names() & imported) or any(name in NUMPY for name in calls(node))
 
 
-def repeatable(node: Node, imported: frozenset[str]) -> bool:
-    """Whether computing it again gives the same at a fair price."""
-    return not leaves_torch(node, imported) and not any(
-        name in RANDOM for name in calls(node)
+def is_random(node: Node) -> bool:
+    """Whether the expression draws random numbers."""
+    return any(
+        item.kind == "call"
+        and (
+            callee(item) in RANDOM or "dropout_p" in keywords(item) or _of_random(item)
+        )
+        for item in node.walk()
     )
+
+
+def _of_random(call: Node) -> bool:
+    """`np.random.standard_normal(...)`."""
+    return any(item.label == "random" for item in call.args[0].walk())
+
+
+def calls_unknown(node: Node, names: frozenset[str]) -> bool:
+    """Whether the expression calls one of the names, or a method of it."""
+    for item in node.walk():
+        if item.kind == "call":
+            root = item.args[0]
+            while root.kind == "attribute":
+                root = root.args[0]
+            if root.kind == "name" and root.label in names:
+                return True
+    return False

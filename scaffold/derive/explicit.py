@@ -4,73 +4,69 @@ In: an `OpSpec`. Out: forward and backward as they will stand, what is saved, wh
 Invariant: pure; a gradient that nobody gave is `missing`, never guessed.
 """
 
-from dataclasses import dataclass
-
 from scaffold.derive.activity import leaves_torch
-from scaffold.derive.forward import Forward, write_forward
-from scaffold.derive.model import Derivation, Kept, Saved
+from scaffold.derive.context import ContextNames
+from scaffold.derive.elements import element_lines
+from scaffold.derive.given import Given, take_apart
+from scaffold.derive.model import Derivation, Filled, Kept, Saved
 from scaffold.derive.place import joint_gradients, place
-from scaffold.derive.program import Line, free_reads, join, lines_of, read_names
-from scaffold.derive.recompute import Plan, active_locals, plan
-from scaffold.derive.saving import Origins, Transfer, transfer
-from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import (
-    Assign,
-    Graph,
-    Node,
-    Statement,
-    assigned,
-    expressions,
-    written,
-)
+from scaffold.derive.program import Line, lines_of, read_names
+from scaffold.derive.recompute import unsure
+from scaffold.derive.results import kept_apart
+from scaffold.derive.reuse import Reuse, imported, plan_reuse
+from scaffold.derive.saving import Origins, Transfer, grad_name, transfer
+from scaffold.errors import ScaffoldError
+from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
 from scaffold.spec import OpSpec
 
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """What the user wrote of an op, taken apart."""
-
-    graph: Graph
-    place: Location
-    forward: Forward | None
-    program: tuple[Statement, ...]  # the backward, in order
-    origins: dict[str, str]  # name in the backward -> the output that it is
+Lines = tuple[Statement, ...]
 
 
 def derive(spec: OpSpec) -> Derivation:
     """What forward and backward of the op are."""
-    given = _given(spec)
-    recomputed = _plan(spec, given)
-    once = _once_differentiable(spec, given, recomputed)
-    program = (*recomputed.repeated, *given.program)
+    given = take_apart(spec)
+    reuse = plan_reuse(spec, given)
+    program = (*reuse.plan.repeated, *given.program)
+    once = _once_differentiable(spec, given, reuse, program)
     lines = lines_of(program, [item.name for item in spec.differentiable])
-    origins = Origins(given.origins, recomputed.saved)
-    handed = transfer(spec, given.graph, lines, origins, given.place)
-    return _derivation(spec, given, handed, once)
+    origins = Origins(given.origins, reuse.plan.saved)
+    names = ContextNames(spec)
+    handed = transfer(spec, given.graph, lines, origins, names, given.place)
+    return _derivation(spec, given, reuse, handed, names, once)
 
 
 def _derivation(
-    spec: OpSpec, given: _Given, handed: Transfer, once: bool
+    spec: OpSpec,
+    given: Given,
+    reuse: Reuse,
+    handed: Transfer,
+    names: ContextNames,
+    once: bool,
 ) -> Derivation:
-    forward = given.forward
     missing = _missing(spec, handed.lines)
-    elements, lines = _elements(spec, handed.lines)
+    elements, lines = element_lines(spec, handed.lines)
     opaque = _opaque(spec, given)
     in_torch = not opaque and not spec.dirty and spec.style == "setup-context"
     saved, kept = (
-        _all_for(missing, spec, handed) if missing else (handed.saved, handed.kept)
+        _all_for(missing, spec, handed, names)
+        if missing
+        else (handed.saved, handed.kept)
     )
+    watched = () if spec.materialize_grads else _watched(spec, handed.lines, missing)
+    filled = _filled(spec, watched, names) if not missing else ()
+    statements, results = _forward(spec, given, reuse.forward, saved)
     return Derivation(
-        forward=forward.statements if forward else None,
-        results=forward.results if forward else (),
-        comments=forward.comments if forward else (),
+        forward=statements,
+        results=results,
+        comments=given.forward.comments if given.forward else (),
         blocks=place(lines),
         elements=elements,
         missing=missing,
         joint=joint_gradients(lines),
         saved=saved,
-        kept=kept,
-        filled=() if spec.materialize_grads else _filled(spec, lines),
+        kept=(*kept, *_kept_for(filled, kept)),
+        filled=filled,
+        watched=watched,
         once_differentiable=once,
         opaque=opaque,
         compiles=not opaque and not _sole_constant(spec),
@@ -78,90 +74,54 @@ def _derivation(
     )
 
 
-def _given(spec: OpSpec) -> _Given:
-    formulas = [*dict(spec.gradients).values(), spec.backward, spec.forward]
-    first = next((item for item in formulas if item), None)
-    graph = first.graph if first else Graph()
-    forward = write_forward(spec, spec.forward) if spec.forward else None
-    origins = _origins(spec, forward)
-    locals_ = assigned(spec.forward) if spec.forward else frozenset()
-    taken = locals_ | {item.name for item in (*spec.inputs, *spec.outputs)}
-    program = (
-        spec.backward.statements
-        if spec.backward
-        else join(graph, spec.gradients, taken)
-    )
-    place = first.location if first else Location(spec.name)
-    return _Given(graph, place, forward, program, origins)
-
-
-def _origins(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
-    """The names under which the backward may read an output: its own and the local returned as it."""
-    inputs = {item.name for item in spec.inputs}
-    origins = {item.name: item.name for item in spec.outputs if item.name not in inputs}
-    if forward is None:
-        return origins
-    locals_ = {name for item in forward.statements for name in written(item)}
-    for output, result in zip(spec.outputs, forward.results, strict=True):
-        if result.kind == "name" and result.label not in inputs:
-            origins[result.label] = output.name
-        elif output.name in locals_ and spec.forward:
-            message = (
-                f"'{output.name}' is a local of the forward and the name of an output"
-            )
-            hint = "return it under that name, or name it otherwise"
-            raise ScaffoldError(message, spec.forward.location, hint)
-    return origins
-
-
-def _plan(spec: OpSpec, given: _Given) -> Plan:
-    """Which locals of the forward are computed again in the backward, and which are saved."""
+def _forward(
+    spec: OpSpec, given: Given, statements: Lines, saved: tuple[Saved, ...]
+) -> tuple[Lines | None, tuple[Node, ...]]:
+    """The forward, with what saving some of its locals asks of it."""
     if given.forward is None:
-        return Plan((), ())
-    statements = given.forward.statements
-    inputs = {item.name for item in spec.inputs}
-    known = (
-        {name for item in statements for name in written(item)}
-        - inputs
-        - set(given.origins)
-    )
-    wanted = frozenset(read.name for read, _ in free_reads(given.program)) & known
-    balanced = spec.save_policy == "balanced" and spec.once_differentiable is not False
-    save_all = bool(spec.once_differentiable) or balanced
-    return plan(statements, wanted, _imported(spec), save_all, given.place)
+        return None, ()
+    graph, forward = given.graph, given.forward
+    kept = tuple(item.origin for item in saved if item.source == "intermediate")
+    results = forward.results
+    begun = [
+        Assign(graph.name(name), _nothing(spec, graph))
+        for name in unsure(statements, kept)
+    ]
+    statements = (*begun, *statements)
+    if spec.style == "setup-context":
+        return kept_apart(spec, graph, statements, results, saved)
+    return statements, results
 
 
-def _once_differentiable(spec: OpSpec, given: _Given, recomputed: Plan) -> bool:
+def _nothing(spec: OpSpec, graph: Graph) -> Node:
+    """What to save of a local that a branch has left out."""
+    sure = [item for item in spec.tensors if not (item.variadic or item.optional)]
+    owner, maker = (sure[0].name, "new_empty") if sure else ("torch", "empty")
+    function = graph.node("attribute", maker, (graph.name(owner),))
+    return graph.node("call", "", (function, graph.constant("0")))
+
+
+def _once_differentiable(
+    spec: OpSpec, given: Given, reuse: Reuse, program: Lines
+) -> bool:
     """As the user says; else where a second derivative would be silently wrong or is impossible."""
-    active = _active(spec, given) & set(recomputed.saved)
-    if spec.once_differentiable is not None:
-        if active and not spec.once_differentiable:
-            message = f"'{min(active)}' cannot be computed again, so it is saved as a constant"
-            hint = "the second derivative would be wrong: let the op be once-differentiable"
-            raise ScaffoldError(message, given.place, hint)
-        return spec.once_differentiable
-    return bool(active) or _leaves_torch(spec, given.program)
+    if spec.once_differentiable is None:
+        return bool(reuse.constant) or _leaves_torch(spec, program)
+    if reuse.constant and not spec.once_differentiable:
+        message = f"'{min(reuse.constant)}' cannot be computed again, so it is saved as a constant"
+        hint = "the second derivative would be wrong: let the op be once-differentiable"
+        raise ScaffoldError(message, given.place, hint)
+    return spec.once_differentiable
 
 
-def _active(spec: OpSpec, given: _Given) -> frozenset[str]:
-    if given.forward is None:
-        return frozenset()
-    inputs = frozenset(item.name for item in spec.differentiable)
-    return active_locals(given.forward.statements, inputs)
-
-
-def _imported(spec: OpSpec) -> frozenset[str]:
-    return frozenset(item.binding for item in spec.imports)
-
-
-def _leaves_torch(spec: OpSpec, statements: tuple[Statement, ...]) -> bool:
+def _leaves_torch(spec: OpSpec, statements: Lines) -> bool:
     nodes = (node for item in statements for node in expressions(item))
-    return any(leaves_torch(node, _imported(spec)) for node in nodes)
+    return any(leaves_torch(node, imported(spec)) for node in nodes)
 
 
-def _opaque(spec: OpSpec, given: _Given) -> bool:
+def _opaque(spec: OpSpec, given: Given) -> bool:
     forward = given.forward
-    if forward and any(leaves_torch(node, _imported(spec)) for node in forward.results):
+    if forward and any(leaves_torch(node, imported(spec)) for node in forward.results):
         return True
     return _leaves_torch(
         spec, (*(forward.statements if forward else ()), *given.program)
@@ -180,27 +140,8 @@ def _missing(spec: OpSpec, lines: tuple[Line, ...]) -> frozenset[str]:
     )
 
 
-def _elements(
-    spec: OpSpec, lines: tuple[Line, ...]
-) -> tuple[tuple[tuple[str, Node], ...], tuple[Line, ...]]:
-    """Formulas for one element of a variadic input, apart from the other lines."""
-    if spec.backward:
-        return (), lines
-    variadic = {
-        f"grad_{item.name}": item.name for item in spec.differentiable if item.variadic
-    }
-    elements, rest = [], []
-    for line in lines:
-        statement = line.statement
-        if isinstance(statement, Assign) and statement.target.label in variadic:
-            elements.append((variadic[statement.target.label], statement.value))
-        else:
-            rest.append(line)
-    return tuple(elements), tuple(rest)
-
-
 def _all_for(
-    missing: frozenset[str], spec: OpSpec, handed: Transfer
+    missing: frozenset[str], spec: OpSpec, handed: Transfer, names: ContextNames
 ) -> tuple[tuple[Saved, ...], tuple[Kept, ...]]:
     """What an unwritten gradient may want: every tensor input and every attribute."""
     found = {item.name: item for item in handed.saved}
@@ -211,14 +152,41 @@ def _all_for(
     ordered = [found.pop(item.name) for item in spec.tensors if not item.variadic]
     last = [found.pop(item.name) for item in spec.tensors if item.variadic]
     kept = {item.name: item for item in handed.kept}
-    kept |= {item.name: Kept(item.name, item.name) for item in spec.attributes}
+    for attribute in spec.attributes:
+        name = names.attribute(attribute.name)
+        kept[name] = Kept(name, attribute.name)
     return (*ordered, *found.values(), *last), tuple(kept.values())
 
 
-def _filled(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[str, ...]:
-    """With gradients that may be None: those of several outputs, each zeros where another is there."""
+def _watched(
+    spec: OpSpec, lines: tuple[Line, ...], missing: frozenset[str]
+) -> tuple[str, ...]:
+    """The outputs without whose gradients, if all are None, there is nothing to compute."""
     outputs = [item.name for item in spec.outputs if item.differentiable]
-    if len(outputs) < 2:
-        return ()
+    if missing:
+        return tuple(outputs)
     names = frozenset().union(*(read_names(line.statement) for line in lines))
-    return tuple(name for name in outputs if f"grad_{name}" in names)
+    return tuple(name for name in outputs if grad_name(spec, name) in names)
+
+
+def _filled(
+    spec: OpSpec, watched: tuple[str, ...], names: ContextNames
+) -> tuple[Filled, ...]:
+    """Gradients of several outputs: each is zeros where another is there."""
+    several = any(item.variadic for item in spec.outputs if item.name in watched)
+    if len(watched) < 2 and not several:
+        return ()
+    facets = ("shape", "dtype", "device")
+    return tuple(
+        Filled(name, *(names.facet(name, facet) for facet in facets))
+        for name in watched
+    )
+
+
+def _kept_for(filled: tuple[Filled, ...], kept: tuple[Kept, ...]) -> tuple[Kept, ...]:
+    known = {item.name for item in kept}
+    found = []
+    for item in filled:
+        pairs = ((item.shape, "shape"), (item.dtype, "dtype"), (item.device, "device"))
+        found += [Kept(name, facet, item.output) for name, facet in pairs]
+    return tuple(item for item in found if item.name not in known)

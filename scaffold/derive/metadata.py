@@ -4,16 +4,16 @@ In: expressions. Out: which names are read as data, which only so; and the same 
 Invariant: the rewritten expression has the value of the old one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from scaffold.formula import Graph, Node
 
-ATTRIBUTES = {"shape": "shape", "dtype": "dtype", "device": "device", "ndim": "shape"}
+ATTRIBUTES = {"shape": "shape", "dtype": "dtype", "device": "device", "ndim": "ndim"}
 METHODS = {
     "size": "shape",
-    "dim": "shape",
-    "ndimension": "shape",
+    "dim": "ndim",
+    "ndimension": "ndim",
     "numel": "shape",
     "nelement": "shape",
 }
@@ -31,17 +31,21 @@ class Read:
 
 
 def reads(node: Node) -> Iterator[Read]:
-    """Every read of a name in an expression."""
-    found = metadata_read(node)
-    if found is None:
-        if node.kind == "name":
-            yield Read(node.label)
-        for arg in node.args:
-            yield from reads(arg)
-        return
-    yield found
-    for arg in _besides(node):
-        yield from reads(arg)
+    """Every read of a name in an expression; a shared part counts once."""
+    seen, waiting = set[int](), [node]
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        found = metadata_read(item)
+        if found is not None:
+            yield found
+            waiting += _besides(item)
+            continue
+        if item.kind == "name":
+            yield Read(item.label)
+        waiting += item.args
 
 
 def metadata_read(node: Node) -> Read | None:
@@ -103,61 +107,53 @@ def _besides(node: Node) -> tuple[Node, ...]:
     return ()
 
 
+NameOf = Callable[[str, str], str]  # input and facet -> the name on ctx
+
+
 def kept_name(name: str, facet: str) -> str:
-    """The name on ctx: `x_shape`, `has_bias`, `tensors_count`."""
+    """The usual name on ctx: `x_shape`, `has_bias`, `tensors_count`."""
     special = {"presence": f"has_{name}", "length": f"{name}_count"}
     return special.get(facet, f"{name}_{facet}")
 
 
-def facet(graph: Graph, read: Read, name: str, node: Node) -> Node:
-    """`ctx.x_shape`, or `ctx.tensors_shape[i]` for the element of a variadic input."""
-    kept = graph.node("attribute", kept_name(read.name, name), (graph.name("ctx"),))
-    return graph.node("subscript", "", (kept, _index(node))) if read.element else kept
+def kept_form(
+    graph: Graph, node: Node, read: Read, name_of: NameOf, gradient: str | None
+) -> Node:
+    """The same value from what is on ctx; zeros and ones are made beside an output's gradient."""
 
+    def facet(name: str) -> Node:
+        """`ctx.x_shape`, or `ctx.tensors_shape[i]` for the element of a variadic input."""
+        on_ctx = graph.node("attribute", name_of(read.name, name), (graph.name("ctx"),))
+        return _element(graph, on_ctx, node) if read.element else on_ctx
 
-def _index(node: Node) -> Node:
-    for item in node.walk():
-        if item.kind == "subscript" and item.args[0].kind == "name":
-            return item.args[1]
-    raise AssertionError("an element is read through a subscript")
-
-
-def kept_form(graph: Graph, node: Node, read: Read) -> Node:
-    """The same value from what is on ctx."""
-    presence = read.facets in (("presence",), ("length",))
-    shape = (
-        facet(graph, read, read.facets[0], node)
-        if presence
-        else facet(graph, read, "shape", node)
-    )
+    first = facet(read.facets[0])
     match node:
         case Node("compare", "is"):
-            return graph.node("unary", "not", (shape,))
-        case Node("attribute", "dtype" | "device" as label):
-            return facet(graph, read, label, node)
-        case Node("attribute", "ndim"):
-            return _call(graph, graph.name("len"), shape)
-        case Node("call", _, (Node("attribute", "dim" | "ndimension"), *_)):
-            return _call(graph, graph.name("len"), shape)
+            return graph.node("unary", "not", (first,))
         case Node("call", _, (Node("attribute", "numel" | "nelement"), *_)):
-            return _call(graph, graph.node("attribute", "numel", (shape,)))
+            return _call(graph, graph.node("attribute", "numel", (first,)))
         case Node("call", _, (Node("attribute", "size"), dim)):
-            return graph.node("subscript", "", (shape, dim))
+            return graph.node("subscript", "", (first, dim))
         case Node("call", _, (Node("attribute", label, (receiver,)), _)) if (
             label in LIKE_METHODS
         ):
             method = graph.node("attribute", LIKE_METHODS[label], (receiver,))
-            return _call(graph, method, shape)
+            return _call(graph, method, first)
         case Node("call", _, (Node("attribute", label), _)) if label in LIKE_FUNCTIONS:
-            maker = graph.node(
-                "attribute", LIKE_FUNCTIONS[label], (graph.name("torch"),)
-            )
-            rest = (
-                facet(graph, read, "dtype", node),
-                facet(graph, read, "device", node),
-            )
-            return graph.node("call", "", (maker, shape, *rest), ("dtype", "device"))
-    return shape
+            kind = LIKE_FUNCTIONS[label]
+            beside = ("torch", kind) if gradient is None else (gradient, f"new_{kind}")
+            maker = graph.node("attribute", beside[1], (graph.name(beside[0]),))
+            args = (maker, first, facet("dtype"), facet("device"))
+            return graph.node("call", "", args, ("dtype", "device"))
+    return first
+
+
+def _element(graph: Graph, on_ctx: Node, node: Node) -> Node:
+    """The entry of a list on ctx that belongs to the element that the node reads."""
+    for item in node.walk():
+        if item.kind == "subscript" and item.args[0].kind == "name":
+            return graph.node("subscript", "", (on_ctx, item.args[1]))
+    raise AssertionError("an element is read through a subscript")
 
 
 def _call(graph: Graph, callee: Node, *args: Node) -> Node:

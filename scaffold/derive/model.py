@@ -24,10 +24,30 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A value on ctx that is no tensor: `ctx.name = expression`."""
+    """A value on ctx that is no tensor: `ctx.name = expression`, or a facet of an output."""
 
     name: str
-    expression: str
+    expression: str  # of an output: `shape`, `dtype`, ...
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """An output gradient that may be None and is read with others: zeros of what is on ctx."""
+
+    output: str
+    shape: str  # names on ctx
+    dtype: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """The gradient of element `i` of a variadic input: statements that read `i`, and its value."""
+
+    name: str
+    statements: tuple[Statement, ...]
+    value: Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +66,15 @@ class Derivation:
     results: tuple[Node, ...] = ()  # what forward returns, one for each output
     comments: tuple[str, ...] = ()  # above the return
     blocks: tuple[Block, ...] = ()
-    elements: tuple[
-        tuple[str, Node], ...
-    ] = ()  # variadic input -> the gradient of its element i
+    elements: tuple[Element, ...] = ()
     missing: frozenset[str] = frozenset()  # inputs whose gradient is not written yet
     joint: frozenset[str] = (
         frozenset()
     )  # inputs whose gradient comes with others', needed or not
     saved: tuple[Saved, ...] = ()
     kept: tuple[Kept, ...] = ()
-    filled: tuple[
-        str, ...
-    ] = ()  # output gradients that are read with others: zeros where None
+    filled: tuple[Filled, ...] = ()
+    watched: tuple[str, ...] = ()  # output gradients without which there is no gradient
     once_differentiable: bool = False
     opaque: bool = False  # leaves PyTorch: NumPy, or a kernel of the user's
     transforms: bool = True  # works under torch.func

@@ -1,6 +1,6 @@
 """The backward as one program: statements in order, each with the gradients that it serves.
 
-In: the user's gradient formulas or whole backward. Out: `Line`s. Invariant: run in order, the lines of one gradient
+In: the statements of the backward. Out: `Line`s. Invariant: run in order, the lines of one gradient
 compute it; a line serves a gradient exactly if leaving it out would change that gradient.
 """
 
@@ -9,16 +9,10 @@ from dataclasses import dataclass
 
 from scaffold.derive.metadata import Read, reads
 from scaffold.formula import (
-    Assign,
-    Formula,
-    Graph,
     If,
     Statement,
-    assigned,
     changed_in_place,
     expressions,
-    renaming,
-    rewritten,
     written,
 )
 
@@ -103,25 +97,3 @@ def _free(statement: Statement, bound: frozenset[str]) -> list[Read]:
             found += _free(item, inner)
             inner |= surely_written(item)
     return found
-
-
-def join(
-    graph: Graph, formulas: Iterable[tuple[str, Formula]], taken: frozenset[str]
-) -> tuple[Statement, ...]:
-    """The gradient formulas as one program; their locals are kept apart, equal lines are shared."""
-    program: list[Statement] = []
-    used: set[str] = set(taken)
-    for name, formula in formulas:
-        assert formula.result is not None
-        result = Assign(
-            graph.name(f"grad_{name}"), formula.result, "", formula.comments
-        )
-        body: tuple[Statement, ...] = (*formula.statements, result)
-        shared = {item for item in program if item in body}
-        for local in sorted(
-            assigned(formula) & used - {n for s in shared for n in written(s)}
-        ):
-            body = rewritten(graph, body, renaming(graph, local, f"{name}_{local}"))
-        program += [item for item in body if item not in shared]
-        used |= assigned(formula)
-    return tuple(program)

@@ -1,81 +1,128 @@
 """Locals of the forward that the backward reads: which are computed again, which must be saved.
 
 In: the forward's statements and the names wanted. Out: the statements to repeat and the names to save.
-Invariant: what is repeated gives the same value; what is saved is a name's last value.
+Invariant: what is repeated gives the same value; what is saved is a tensor, and a name's last value.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from scaffold.derive.activity import carries_gradient, repeatable
+from scaffold.derive.activity import carries_gradient
+from scaffold.derive.kinds import Kinds
+from scaffold.derive.memory import Trace
 from scaffold.derive.program import read_names, surely_written
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import If, Node, Statement, expressions, written
+from scaffold.formula import If, Node, Statement, same_tensor, sharing, written
+
+Lines = tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to repeat in the backward, and what to save in the forward."""
 
-    repeated: tuple[Statement, ...]
+    repeated: Lines
     saved: tuple[str, ...]
 
 
-def plan(
-    statements: tuple[Statement, ...],
-    wanted: frozenset[str],
-    imported: frozenset[str],
-    save_all: bool,
-    place: Location,
+@dataclass(frozen=True, slots=True)
+class Locals:
+    """What is known of the forward's statements."""
+
+    statements: Lines
+    repeatable: Callable[[Statement], bool]
+    kinds: Kinds
+    results: frozenset[str]  # locals whose last value is an output
+    place: Location
+
+
+class _SavedTooEarlyError(Exception):
+    """A name would be saved that is assigned again later."""
+
+
+def plan(forward: Locals, wanted: frozenset[str], save_all: bool) -> Plan:
+    """Walk back from the wanted locals: repeat a statement if that is fair, else save what it assigns.
+
+    Where that would save a value which its name does not keep, the wanted locals are saved themselves.
+    """
+    attempts = [frozenset[str]()]
+    attempts += [frozenset({name}) for name in sorted(wanted)]
+    for first in (*attempts, wanted):
+        try:
+            return _walk(forward, wanted, first, save_all)
+        except _SavedTooEarlyError:
+            continue
+    raise AssertionError("every wanted local can be saved")
+
+
+def _walk(
+    forward: Locals, wanted: frozenset[str], first: frozenset[str], save_all: bool
 ) -> Plan:
-    """Walk back from the wanted locals: repeat a statement if that is fair, else save what it assigns."""
-    locals_ = frozenset(name for item in statements for name in written(item))
-    live, repeated = set(wanted), list[Statement]()
-    saved: set[str] = set()
+    statements = forward.statements
+    locals_ = _written(statements)
+    saved, repeated = set(first), list[Statement]()
+    live = set(wanted - first)
     for position in reversed(range(len(statements))):
         item = statements[position]
         hit = written(item) & live
         if not hit:
             continue
-        if save_all or not all(
-            repeatable(node, imported) for node in expressions(item)
-        ):
-            _refuse_earlier_value(hit, statements[position + 1 :], place)
-            saved |= hit
-            live -= hit
-        else:
+        later = _written(statements[position + 1 :])
+        spoils = written(item) & (saved | forward.results)
+        rather = save_all and not hit & later and _worth_saving(item, hit, forward)
+        if forward.repeatable(item) and not spoils and not rather:
             repeated.append(item)
-            live = (live - surely_written(item)) | (read_names(item) & locals_)
-    order = [
-        name for item in statements for name in sorted(written(item)) if name in saved
-    ]
+            there = forward.results - later  # an output is at hand
+            live = (live - surely_written(item)) | (read_names(item) & locals_ - there)
+            continue
+        if hit & later:
+            raise _SavedTooEarlyError
+        saved |= hit
+        live -= hit
+    _refuse_values(saved, forward)
+    order = [name for item in statements for name in sorted(written(item) & saved)]
     return Plan(tuple(reversed(repeated)), tuple(dict.fromkeys(order)))
 
 
-def _refuse_earlier_value(
-    names: frozenset[str] | set[str], later: tuple[Statement, ...], place: Location
-) -> None:
-    """What is saved is a local's last value; the backward must not mean an earlier one."""
-    for name in sorted(names):
-        if any(name in written(item) for item in later):
-            message = f"'{name}' must be saved for the backward, but is assigned again"
-            raise ScaffoldError(message, place, "give each value a name of its own")
+def _written(statements: Lines) -> frozenset[str]:
+    return frozenset(name for item in statements for name in written(item))
 
 
-def active_locals(
-    statements: tuple[Statement, ...], inputs: frozenset[str]
-) -> frozenset[str]:
+def _worth_saving(item: Statement, hit: Iterable[str], forward: Locals) -> bool:
+    """Whether to save what could be computed again: tensors, but not what may be another one."""
+    copy = not isinstance(item, If) and bool(same_tensor(item.value))
+    return not copy and all(forward.kinds.of_name(name) == "tensor" for name in hit)
+
+
+def _refuse_values(saved: Iterable[str], forward: Locals) -> None:
+    for name in sorted(saved):
+        if forward.kinds.of_name(name) != "tensor":
+            message = f"the backward needs '{name}', which is no tensor and cannot be computed again"
+            hint = f"make it a tensor, or compute {name} in the backward"
+            raise ScaffoldError(message, forward.place, hint)
+
+
+def unsure(statements: Lines, names: Iterable[str]) -> tuple[str, ...]:
+    """The names that only some branches assign."""
+    sure = frozenset().union(*(surely_written(item) for item in statements))
+    return tuple(name for name in names if name not in sure)
+
+
+def active_locals(statements: Lines, inputs: frozenset[str]) -> frozenset[str]:
     """The locals that carry a gradient of one of the inputs."""
     active = set(inputs)
-    for item in statements:
+    changes = Trace(statements, sharing).changes
+    for position, item in enumerate(statements):
         if any(carries_gradient(node, frozenset(active)) for node in _values(item)):
             active |= written(item)
+            for change in changes:
+                active |= change.holders if change.position == position else set()
     return frozenset(active - inputs)
 
 
 def _values(item: Statement) -> list[Node]:
     """What a statement assigns; the test of an `if` carries no gradient."""
     if isinstance(item, If):
-        return [
-            value for inner in (*item.body, *item.orelse) for value in _values(inner)
-        ]
+        inner = (*item.body, *item.orelse)
+        return [value for part in inner for value in _values(part)]
     return [item.value]

@@ -6,12 +6,15 @@ Invariant: a tensor is saved only for gradients that read its data; for its shap
 
 from dataclasses import dataclass, replace
 
-from scaffold.derive.metadata import Read, kept_form, kept_name, metadata_read
+from scaffold.derive.context import ContextNames
+from scaffold.derive.metadata import Read, kept_form, metadata_read
 from scaffold.derive.model import Kept, Saved, Source
 from scaffold.derive.program import Line, free_reads
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Graph, Node, rewritten, written
-from scaffold.spec import OpSpec, TensorInput
+from scaffold.spec import OpSpec, Output, TensorInput
+
+Found = list[tuple[Read, frozenset[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,57 +39,87 @@ def transfer(
     graph: Graph,
     lines: tuple[Line, ...],
     origins: Origins,
+    names: ContextNames,
     place: Location,
 ) -> Transfer:
     """Decide how each free name of the backward reaches it, and rewrite the lines."""
     found = _free(lines)
-    _attributes_stay(spec, lines, place)
     data = _data_readers(spec, found, origins)
+    _refuse_changed(spec, data, place)
     saved = tuple(
         Saved(name, source, data[name], origin)
         for name, source, origin in _tensors(spec, origins)
         if data.get(name)
     )
-    rewriter = _Rewriter(spec, graph, origins, data)
+    _refuse_two_tuples(spec, saved, place)
+    rewriter = _Rewriter(spec, graph, origins, names, data, _assigned(lines))
     renewed = tuple(rewriter.line(line) for line in lines)
     return Transfer(renewed, saved, tuple(rewriter.kept.values()))
 
 
-def _free(lines: tuple[Line, ...]) -> list[tuple[Read, frozenset[str]]]:
+def grad_name(spec: OpSpec, output: str) -> str:
+    """The gradient of an output, as it comes in."""
+    sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
+    return "grad_output" if sole else f"grad_{output}"
+
+
+def variadic_names(spec: OpSpec) -> frozenset[str]:
+    """The inputs and outputs that stand for several tensors."""
+    items: tuple[TensorInput | Output, ...] = (*spec.tensors, *spec.outputs)
+    return frozenset(item.name for item in items if item.variadic)
+
+
+def _free(lines: tuple[Line, ...]) -> Found:
     statements = tuple(line.statement for line in lines)
     return [(read, lines[position].serves) for read, position in free_reads(statements)]
 
 
-def _attributes_stay(spec: OpSpec, lines: tuple[Line, ...], place: Location) -> None:
-    names = {item.name for item in spec.attributes}
-    for line in lines:
-        for name in sorted(names & written(line.statement)):
-            hint = "give the new value a name of its own"
-            raise ScaffoldError(
-                f"the backward assigns the attribute '{name}'", place, hint
+def _assigned(lines: tuple[Line, ...]) -> frozenset[str]:
+    return frozenset(name for line in lines for name in written(line.statement))
+
+
+def _refuse_changed(
+    spec: OpSpec, data: dict[str, frozenset[str]], place: Location
+) -> None:
+    """What the forward changes in place is not there any more for the backward."""
+    for name in spec.dirty:
+        if data.get(name):
+            message = (
+                f"the backward reads '{name}', which the forward has changed in place"
             )
+            hint = f"read the output, or a copy that the forward makes: old = {name}.clone()"
+            raise ScaffoldError(message, place, hint)
+
+
+def _refuse_two_tuples(spec: OpSpec, saved: tuple[Saved, ...], place: Location) -> None:
+    several = [item.name for item in saved if item.origin in variadic_names(spec)]
+    if len(several) > 1:
+        message = f"the backward reads both '{several[0]}' and '{several[1]}', each of any number of tensors"
+        raise ScaffoldError(message, place, "read only one of them, or their shapes")
 
 
 def _tensors(spec: OpSpec, origins: Origins) -> list[tuple[str, Source, str]]:
     """Every tensor that can be saved, in the order in which they are; variadic ones come last."""
-    single = [item.name for item in spec.tensors if not item.variadic]
-    several = [item.name for item in spec.tensors if item.variadic]
-    outputs = list(origins.outputs.items())
-    found: list[tuple[str, Source, str]] = [(name, "input", name) for name in single]
-    found += [(name, "output", origin) for name, origin in outputs]
+    several = variadic_names(spec)
+    found: list[tuple[str, Source, str]] = []
+    found += [(item.name, "input", item.name) for item in spec.tensors]
+    found += [(name, "output", origin) for name, origin in origins.outputs.items()]
     found += [(name, "intermediate", name) for name in origins.intermediates]
-    return found + [(name, "input", name) for name in several]
+    return sorted(
+        found, key=lambda item: item[2] in several and item[1] != "intermediate"
+    )
 
 
 def _data_readers(
-    spec: OpSpec, found: list[tuple[Read, frozenset[str]]], origins: Origins
+    spec: OpSpec, found: Found, origins: Origins
 ) -> dict[str, frozenset[str]]:
     """The gradients that read each tensor's data."""
     tensors = {name for name, _, _ in _tensors(spec, origins)}
-    variadic = {item.name for item in spec.tensors if item.variadic}
+    several = variadic_names(spec)
     readers: dict[str, frozenset[str]] = {}
     for read, serves in found:
-        slice_of_tensor = read.element and read.name not in variadic
+        origin = origins.outputs.get(read.name, read.name)
+        slice_of_tensor = read.element and origin not in several
         needs_tensor = (
             not read.facets or slice_of_tensor or read.name in origins.intermediates
         )
@@ -103,12 +136,16 @@ class _Rewriter:
         spec: OpSpec,
         graph: Graph,
         origins: Origins,
+        names: ContextNames,
         data: dict[str, frozenset[str]],
+        assigned: frozenset[str],
     ) -> None:
         self.graph, self.data, self.origins = graph, data, origins
-        self.spec = spec
+        self.spec, self.assigned = spec, assigned
         self.attributes = {item.name for item in spec.attributes}
         self.inputs = {item.name: item for item in spec.tensors}
+        self.outputs = {item.name: item for item in spec.outputs}
+        self.names = names
         self.kept: dict[str, Kept] = {}
 
     def line(self, line: Line) -> Line:
@@ -120,48 +157,79 @@ class _Rewriter:
 
     def _changed(self, node: Node, serves: frozenset[str]) -> Node | None:
         if node.kind == "name" and node.label in self.attributes:
-            self.kept[node.label] = Kept(node.label, node.label)
-            return self.graph.node("attribute", node.label, (self.graph.name("ctx"),))
+            name = self.names.attribute(node.label)
+            self.kept[name] = Kept(name, node.label)
+            return self.graph.node("attribute", name, (self.graph.name("ctx"),))
         read = metadata_read(node)
         if read is None or serves <= self.data.get(read.name, frozenset()):
             return None
         if read.name in self.origins.outputs:
-            return self._of_gradient(node, read)
-        if read.name not in self.inputs:
+            output = self.outputs[self.origins.outputs[read.name]]
+            if self._gradient_tells(output):
+                return self._of_gradient(node, read, output, serves)
+            self._keep_of_output(read, output)
+        elif read.name in self.inputs:
+            self._keep(read, self.inputs[read.name])
+        else:
             return None
-        self._keep(read, self.inputs[read.name])
-        form = kept_form(self.graph, node, read)
+        form = kept_form(self.graph, node, read, self.names.facet, self._beside())
         return self.graph.rewrite(form, lambda part: self._below(part, form, serves))
 
     def _below(self, part: Node, form: Node, serves: frozenset[str]) -> Node | None:
         """Rewrite inside the new form, which may hold attributes or further metadata."""
-        if part is form or part.kind != "name" and metadata_read(part) is None:
+        if part is form or (part.kind != "name" and metadata_read(part) is None):
             return None
         return self._changed(part, serves)
 
-    def _of_gradient(self, node: Node, read: Read) -> Node:
-        """An output's metadata is that of its gradient."""
-        outputs = self.spec.outputs
-        origin = self.origins.outputs[read.name]
-        name = "grad_output" if len(outputs) == 1 else f"grad_{origin}"
-        gradient = self.graph.name(name)
+    def _gradient_tells(self, output: Output) -> bool:
+        """Whether an output's metadata is that of its gradient: one that is there, and not assigned anew."""
+        name = grad_name(self.spec, output.name)
+        there = output.differentiable or self.spec.materialize_grads
+        return there and name not in self.assigned
+
+    def _of_gradient(
+        self, node: Node, read: Read, output: Output, serves: frozenset[str]
+    ) -> Node:
+        gradient = self.graph.name(grad_name(self.spec, output.name))
         named = self.graph.name(read.name)
-        return self.graph.rewrite(
-            node, lambda part: gradient if part is named else None
-        )
+
+        def change(part: Node) -> Node | None:
+            if part is named:
+                return gradient
+            return None if part is node else self._changed(part, serves)
+
+        return self.graph.rewrite(node, change)
+
+    def _beside(self) -> str | None:
+        """A gradient whose dtype, device and vmap levels new tensors may start from."""
+        for output in self.spec.outputs:
+            if output.differentiable and not output.variadic:
+                return grad_name(self.spec, output.name)
+        return None
 
     def _keep(self, read: Read, item: TensorInput) -> None:
         for facet in read.facets:
-            name = kept_name(read.name, facet)
+            name = self.names.facet(read.name, facet)
             self.kept[name] = Kept(name, _expression(item, facet))
+
+    def _keep_of_output(self, read: Read, output: Output) -> None:
+        for facet in read.facets:
+            name = self.names.facet(read.name, facet)
+            self.kept[name] = Kept(name, facet, output.name)
 
 
 def _expression(item: TensorInput, facet: str) -> str:
+    value = facet_of(item, item.name, facet)
+    guarded = item.optional and facet != "presence"
+    return f"{value} if {item.name} is not None else None" if guarded else value
+
+
+def facet_of(item: TensorInput | Output, name: str, facet: str) -> str:
+    """The facet of a tensor, or of each tensor of a variadic one."""
     if facet == "presence":
-        return f"{item.name} is not None"
+        return f"{name} is not None"
     if facet == "length":
-        return f"len({item.name})"
-    if item.variadic:
-        return f"[tensor.{facet} for tensor in {item.name}]"
-    value = f"{item.name}.{facet}"
-    return f"{value} if {item.name} is not None else None" if item.optional else value
+        return f"len({name})"
+    return (
+        f"[tensor.{facet} for tensor in {name}]" if item.variadic else f"{name}.{facet}"
+    )

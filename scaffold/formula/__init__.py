@@ -3,7 +3,17 @@
 In: Python expressions and straight-line statements over torch. Out: `Formula`s, and their text again.
 """
 
+from scaffold.formula.effects import (
+    bound,
+    changed_in_place,
+    copied,
+    keywords,
+    same_tensor,
+    sharing,
+    written,
+)
 from scaffold.formula.emit import emit, emit_lines
+from scaffold.formula.expression import BUILTINS
 from scaffold.formula.graph import (
     Assign,
     Formula,
@@ -15,10 +25,12 @@ from scaffold.formula.graph import (
     renaming,
     rewritten,
 )
-from scaffold.formula.parse import Scope, assigned, changed_in_place, parse, written
-from scaffold.formula.text import FunctionText, Text, function_in
+from scaffold.formula.parse import Scope, assigned, parse
+from scaffold.formula.text import WELL_KNOWN, FunctionText, Text, function_in
 
 __all__ = [
+    "BUILTINS",
+    "WELL_KNOWN",
     "Assign",
     "Formula",
     "FunctionText",
@@ -29,13 +41,18 @@ __all__ = [
     "Statement",
     "Text",
     "assigned",
+    "bound",
     "changed_in_place",
+    "copied",
     "emit",
     "emit_lines",
     "expressions",
     "function_in",
+    "keywords",
     "parse",
     "renaming",
     "rewritten",
+    "same_tensor",
+    "sharing",
     "written",
 ]

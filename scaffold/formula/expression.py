@@ -224,6 +224,18 @@ class ExpressionParser:
         return tuple(self.parse(item, present) for item in items)
 
 
+def may_be_none(value: Node) -> bool:
+    """Whether an expression says that its value may be None."""
+    match value:
+        case Node("constant", "None"):
+            return True
+        case Node("conditional", _, (_, body, orelse)):
+            return may_be_none(body) or may_be_none(orelse)
+        case Node("boolean", _, values):
+            return any(may_be_none(item) for item in values)
+    return False
+
+
 def _kind(item: ast.expr) -> str:
     return {
         "Lambda": "a lambda",

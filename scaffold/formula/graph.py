@@ -41,10 +41,14 @@ class Node:
     ] = ()  # of a call: the names of its last arguments; "**" unpacks
 
     def walk(self) -> Iterator["Node"]:
-        """This node and all below it, parents first; a shared node comes once a use."""
-        yield self
-        for arg in self.args:
-            yield from arg.walk()
+        """This node and all below it, parents first; each comes once, however often it is used."""
+        seen, waiting = set[int](), [self]
+        while waiting:
+            node = waiting.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                yield node
+                waiting.extend(reversed(node.args))
 
     def names(self) -> frozenset[str]:
         """The identifiers that this expression reads."""
@@ -76,16 +80,24 @@ class Graph:
         return self.node("constant", text)
 
     def rewrite(self, node: Node, change: Callable[[Node], Node | None]) -> Node:
-        """The expression with every node that `change` answers for replaced, parents first."""
-        changed = change(node)
-        if changed is not None:
-            return changed
-        args = tuple(self.rewrite(arg, change) for arg in node.args)
-        return (
-            self.node(node.kind, node.label, args, node.keywords)
-            if args != node.args
-            else node
-        )
+        """The expression with every node that `change` answers for replaced, parents first.
+
+        A shared node is asked about once.
+        """
+        known: dict[int, Node] = {}
+
+        def renewed(item: Node) -> Node:
+            if id(item) not in known:
+                known[id(item)] = change(item) or over_args(item)
+            return known[id(item)]
+
+        def over_args(item: Node) -> Node:
+            args = tuple(renewed(arg) for arg in item.args)
+            if args == item.args:
+                return item
+            return self.node(item.kind, item.label, args, item.keywords)
+
+        return renewed(node)
 
 
 @dataclass(frozen=True, slots=True)

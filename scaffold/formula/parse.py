@@ -5,14 +5,27 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 """
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.comments import comments_above
-from scaffold.formula.expression import BINARY, ExpressionParser, Guarded
-from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
-from scaffold.formula.text import Text, parse_source
+from scaffold.formula.effects import written
+from scaffold.formula.expression import (
+    BINARY,
+    ExpressionParser,
+    Guarded,
+    may_be_none,
+)
+from scaffold.formula.graph import (
+    Assign,
+    Formula,
+    Graph,
+    If,
+    Node,
+    Statement,
+    expressions,
+)
+from scaffold.formula.text import Text, parse_source, with_plain_newlines
 
 RESERVED = frozenset(
     {"torch", "F", "math", "nn", "ctx", "self", "cls", "Tensor", "Function"}
@@ -33,35 +46,12 @@ class Scope:
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
     """Parse a formula in its scope; every problem of the text is reported."""
-    return _Body(_dedent(text), scope, graph).formula()
+    return _Body(_dedent(with_plain_newlines(text)), scope, graph).formula()
 
 
 def assigned(formula: Formula) -> frozenset[str]:
     """The names that the statements of a formula assign."""
     return frozenset(name for item in formula.statements for name in written(item))
-
-
-def written(statement: Statement) -> frozenset[str]:
-    """The names that a statement assigns or changes in place, in any of its branches."""
-    if isinstance(statement, If):
-        inner = (*statement.body, *statement.orelse)
-        return frozenset(name for item in inner for name in written(item))
-    return _bound(statement.target) | frozenset(changed_in_place(statement.value))
-
-
-def changed_in_place(value: Node) -> Iterator[str]:
-    """The names on which an expression calls a method that works in place (`x.exp_()`)."""
-    for node in value.walk():
-        match node:
-            case Node("call", _, (Node("attribute", label, (Node("name", name),)), *_)):
-                if label.endswith("_") and not label.endswith("__"):
-                    yield name
-
-
-def _bound(target: Node) -> frozenset[str]:
-    if target.kind == "subscript":
-        return _bound(target.args[0])
-    return target.names()
 
 
 def _dedent(text: Text) -> Text:
@@ -88,6 +78,7 @@ class _Body:
         self.lines = text.value.split("\n")
         self.problems: list[ScaffoldError] = []
         self.locals: set[str] = set()
+        self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
         self.expressions = ExpressionParser(self, scope.optional)
 
     def formula(self) -> Formula:
@@ -101,10 +92,10 @@ class _Body:
             isinstance(last, ast.Expr) and self.wants_result
         ):
             body.pop()
-            statements = self._block(body, frozenset())
-            result = self._result(last)
+            statements, present = self._block(body, frozenset())
+            result = self._result(last, present)
         else:
-            statements = self._block(body, frozenset())
+            statements, _ = self._block(body, frozenset())
             if self.wants_result and not self.problems:
                 self.fail(
                     last, "the formula returns nothing", "end it with: return ..."
@@ -144,15 +135,33 @@ class _Body:
         prefix = self.lines[line].encode()[: getattr(node, "col_offset", 0)]
         return self.text.place(line, len(prefix.decode(errors="replace")))
 
-    def _result(self, last: ast.Return | ast.Expr) -> Node | None:
+    def _result(self, last: ast.Return | ast.Expr, present: Guarded) -> Node | None:
         if last.value is None:
             self.fail(last, "the formula returns nothing", "end it with: return ...")
             return None
-        return self.expressions.parse(last.value)
+        return self.expressions.parse(last.value, present)
 
-    def _block(self, body: list[ast.stmt], present: Guarded) -> tuple[Statement, ...]:
-        found = [self._statement(item, present) for item in body]
-        return tuple(item for item in found if item is not None)
+    def _block(
+        self, body: list[ast.stmt], present: Guarded
+    ) -> tuple[tuple[Statement, ...], Guarded]:
+        """The statements, and the optionals that are known to be there after them."""
+        found = []
+        for item in body:
+            statement = self._statement(item, present)
+            if statement is not None:
+                found.append(statement)
+                present = self._present_after(item, statement, present)
+        return tuple(found), present
+
+    def _present_after(
+        self, item: ast.stmt, statement: Statement, present: Guarded
+    ) -> Guarded:
+        if isinstance(item, ast.If):
+            return self.branches.pop(item)
+        names = written(statement) & self.scope.optional
+        if isinstance(statement, Assign) and not may_be_none(statement.value):
+            return present | names
+        return present - names
 
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
         above = self.comments.get(item.lineno, ())
@@ -191,8 +200,9 @@ class _Body:
     ) -> Statement:
         test = self.expressions.parse(item.test, present)
         there, gone = self.expressions.guards(item.test)
-        body = self._block(item.body, present | there)
-        orelse = self._block(item.orelse, present | gone)
+        body, after_body = self._block(item.body, present | there)
+        orelse, after_orelse = self._block(item.orelse, present | gone)
+        self.branches[item] = after_body & after_orelse
         return If(test, body, orelse, above)
 
     def _refuse(self, item: ast.stmt) -> None:
@@ -246,10 +256,14 @@ class _Body:
     ) -> None:
         targets = self.scope.targets or frozenset()
         names = frozenset(name for item in statements for name in written(item))
-        for name in sorted(
-            name for name in names - targets if name.startswith("grad_")
-        ):
-            if did_you_mean(name, targets) and name not in self.scope.names:
+        read = {
+            name
+            for item in statements
+            for node in expressions(item)
+            for name in node.names()
+        }
+        for name in sorted(names - targets - read - self.scope.names):
+            if name.startswith("grad_"):  # a misspelt gradient: nothing reads it
                 self._unknown_target(name, targets)
         if not names & targets:
             listed = ", ".join(sorted(targets))
@@ -264,7 +278,8 @@ class _Body:
                 self.fail(
                     node,
                     f"'{name}' is no gradient of this op",
-                    did_you_mean(name, targets),
+                    did_you_mean(name, targets)
+                    or f"its gradients: {', '.join(sorted(targets))}",
                 )
                 return
 

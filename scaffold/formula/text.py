@@ -6,10 +6,11 @@ positions back to where the user wrote it. Invariant: files are read as syntax; 
 
 import ast
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 
+DEEPEST = 120  # levels of syntax: far from Python's own limit on recursion
 WELL_KNOWN = {"torch": "torch", "F": "torch.nn.functional", "math": "math"}
 
 
@@ -45,11 +46,36 @@ def syntax_error(text: Text, error: SyntaxError) -> ScaffoldError:
 def parse_source(text: Text) -> ast.Module:
     """Parse with `ast`, or say where the text is not Python."""
     try:
-        return ast.parse(text.value)
+        module = ast.parse(text.value)
     except SyntaxError as error:
         raise syntax_error(text, error) from None
-    except (ValueError, RecursionError, MemoryError) as error:
+    except (RecursionError, MemoryError):
+        raise _too_deep(text) from None
+    except ValueError as error:
         raise ScaffoldError(f"not valid Python: {error}", text.location) from None
+    if _depth(module) > DEEPEST:
+        raise _too_deep(text)
+    return module
+
+
+def _depth(tree: ast.AST) -> int:
+    """How deep the syntax is nested; a sum of a hundred terms is a hundred deep."""
+    deepest, level = 0, [tree]
+    while level:
+        deepest += 1
+        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+    return deepest
+
+
+def _too_deep(text: Text) -> ScaffoldError:
+    hint = "give parts of it names: part = ..."
+    return ScaffoldError("the formula is nested too deeply", text.location, hint)
+
+
+def with_plain_newlines(text: Text) -> Text:
+    """The text with the newlines that Python counts, and no others."""
+    value = text.value.replace("\r\n", "\n").replace("\r", "\n")
+    return text if value == text.value else replace(text, value=value)
 
 
 def function_in(
@@ -60,7 +86,8 @@ def function_in(
     Without a name it is the only function of the file, or the one called like its `role` (forward, backward);
     a file without functions is one body.
     """
-    text = Text(source, Location(path))
+    text = with_plain_newlines(Text(source, Location(path)))
+    source = text.value
     module = parse_source(text)
     functions = {
         item.name: item for item in module.body if isinstance(item, ast.FunctionDef)
@@ -70,14 +97,14 @@ def function_in(
         return _whole_file(module, source, path, imports)
     chosen = _choose(functions, function, role, path)
     parameters = _parameters(chosen, text)
-    lines = source.splitlines()
+    lines = source.split("\n")
     body = _without_docstring(chosen, text)
     first, last = body[0].lineno - 1, body[-1].end_lineno or body[-1].lineno
     while first > chosen.lineno and lines[first - 1].lstrip().startswith("#"):
         first -= 1  # comments above the first statement belong to it
     block, indent = _dedented(lines[first:last])
     if body[0].lineno == chosen.lineno:  # def f(x): return x
-        indent = body[0].col_offset
+        indent = len(lines[first].encode()[: body[0].col_offset].decode())
         block = "\n".join([lines[first][indent:], *lines[first + 1 : last]])
     return FunctionText(
         Text(block, Location(path, first + 1, indent + 1), indent),
@@ -99,7 +126,7 @@ def _whole_file(
         body = body[1:]
     if not body:
         raise ScaffoldError("the file holds no formula", Location(path))
-    lines = source.splitlines()
+    lines = source.split("\n")
     first, last = body[0].lineno - 1, body[-1].end_lineno or body[-1].lineno
     while first and lines[first - 1].lstrip().startswith("#"):
         first -= 1

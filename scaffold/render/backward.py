@@ -4,21 +4,28 @@ In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented.
 Invariant: a gradient that is not needed is None, one that is needed has its branch, and no branch is idle.
 """
 
-from scaffold.derive import Block, Derivation
+from scaffold.derive import (
+    Block,
+    Derivation,
+    Element,
+    Filled,
+    grad_name,
+    variadic_names,
+)
 from scaffold.formula import Assign, emit, emit_lines, written
 from scaffold.render.imports import names_read
-from scaffold.render.typing import is_typed
 from scaffold.render.needs import any_needed, guard, needed
+from scaffold.render.typing import is_typed
 from scaffold.spec import Input, OpSpec, TensorInput
 
 
 def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -> str:
     """The output gradients, those that the body does not read with an underscore."""
-    text = "\n".join(body)
+    names = _read(body)
     kind = "Tensor" if spec.materialize_grads else "Tensor | None"
     listed = []
     for name in grad_names(spec):
-        read = derivation.missing or name.lstrip("*") in text
+        read = derivation.missing or name.lstrip("*") in names
         star, bare = ("*", name[1:]) if name.startswith("*") else ("", name)
         listed.append(f"{star}{bare if read else '_' + bare}: {kind}")
     extra = derivation.intermediates if spec.style == "setup-context" else ()
@@ -28,11 +35,9 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
 
 def grad_names(spec: OpSpec) -> tuple[str, ...]:
     """The names of the output gradients in the formulas, a variadic one with its star."""
-    outputs = spec.outputs
-    if len(outputs) == 1 and not outputs[0].variadic:
-        return ("grad_output",)
     return tuple(
-        ("*" if item.variadic else "") + f"grad_{item.name}" for item in outputs
+        ("*" if item.variadic else "") + grad_name(spec, item.name)
+        for item in spec.outputs
     )
 
 
@@ -56,39 +61,68 @@ def _without_gradient(spec: OpSpec) -> list[str]:
 
 
 def _unpack(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
-    variadic = {item.name for item in _variadic(spec)}
+    several = variadic_names(spec)
     names = [item.name for item in derivation.saved]
+    starred = {
+        item.name
+        for item in derivation.saved
+        if item.source != "intermediate" and item.origin in several
+    }
     if not names:
         return []
-    if len(names) == 1 and names[0] in variadic:
-        return [f"{names[0]} = ctx.saved_tensors"]
-    listed = ", ".join(f"*{name}" if name in variadic else name for name in names)
+    if len(names) == 1 and starred:
+        unused = "" if names[0] in _read(body) else "  # noqa: F841"
+        return [f"{names[0]} = ctx.saved_tensors{unused}"]
+    listed = ", ".join(f"*{name}" if name in starred else name for name in names)
     target = f"({listed},)" if len(names) == 1 else listed
-    read = names_read("\n".join(["def backward():", *(f"    {line}" for line in body)]))
-    unused = "" if read >= set(names) else "  # noqa: RUF059"
+    unused = "" if _read(body) >= set(names) else "  # noqa: RUF059"
     return [f"{target} = ctx.saved_tensors{unused}"]
+
+
+def _read(body: list[str]) -> frozenset[str]:
+    """The names that a body of code reads."""
+    return names_read("\n".join(["def body():", *(f"    {line}" for line in body)]))
 
 
 def _absent(spec: OpSpec, derivation: Derivation) -> list[str]:
     """Guards for output gradients that are None because nothing downstream used them."""
-    if spec.materialize_grads:
+    if not derivation.watched:
         return []
-    nothing = f"return {', '.join(_nothing(spec, item) for item in spec.inputs)}"
-    names = [name for name in grad_names(spec) if not name.startswith("*")]
-    read = [name for name in names if name.removeprefix("grad_") in derivation.filled]
-    watched = read or names[:1]
-    lines = [
-        f"if {' and '.join(f'{name} is None' for name in watched)}:",
-        f"    {nothing}",
+    several = variadic_names(spec)
+    tests = [
+        (
+            f"all(grad is None for grad in {grad_name(spec, name)})"
+            if name in several
+            else f"{grad_name(spec, name)} is None"
+        )
+        for name in derivation.watched
     ]
-    for name in read:
-        output = name.removeprefix("grad_")
-        like = f"dtype=ctx.{output}_dtype, device=ctx.{output}_device"
-        lines += [
-            f"if {name} is None:",
-            f"    {name} = torch.zeros(ctx.{output}_shape, {like})",
-        ]
+    nothing = ", ".join(_nothing(spec, item) for item in spec.inputs)
+    lines = [f"if {' and '.join(tests)}:", f"    return {nothing}"]
+    for item in derivation.filled:
+        name = grad_name(spec, item.output)
+        lines += (
+            _filled_each(name, item)
+            if item.output in several
+            else [
+                f"if {name} is None:",
+                f"    {name} = torch.zeros(ctx.{item.shape}, dtype=ctx.{item.dtype}, device=ctx.{item.device})",
+            ]
+        )
     return lines
+
+
+def _filled_each(name: str, item: Filled) -> list[str]:
+    facets = f"ctx.{item.shape}, ctx.{item.dtype}, ctx.{item.device}"
+    zeros = "torch.zeros(shape, dtype=dtype, device=device)"
+    return [
+        f"{name} = tuple(",
+        f"    {zeros} if grad is None else grad",
+        "    for grad, shape, dtype, device in zip(",
+        f"        {name}, {facets}, strict=True",
+        "    )",
+        ")",
+    ]
 
 
 def _nothing(spec: OpSpec, item: Input) -> str:
@@ -109,8 +143,8 @@ def _body(spec: OpSpec, derivation: Derivation) -> list[str]:
     ):
         message = f'raise NotImplementedError("{spec.name}: write grad_{name}")'
         lines += guard(spec, frozenset({name}), [message], always=True)
-    for name, value in derivation.elements:
-        lines += _element_lines(spec, name, emit(value))
+    for element in derivation.elements:
+        lines += _element_lines(spec, element)
     return [*lines, f"return {_returned(spec, derivation)}"]
 
 
@@ -157,10 +191,11 @@ def _initial(spec: OpSpec, derivation: Derivation) -> list[str]:
         if block.serves == every
         for name in _sure(block)
     }
-    sure |= {f"grad_{name}" for name, _ in derivation.elements}
+    sure |= {f"grad_{item.name}" for item in derivation.elements}
     open_ = [item for item in spec.differentiable if f"grad_{item.name}" not in sure]
     names = [f"grad_{item.name}" for item in open_ if not item.variadic]
-    lines = [f"{' = '.join(names)} = None"] if names else []
+    note = ": Tensor | None" if len(spec.inputs) == 1 else ""
+    lines = [f"{' = '.join(names)}{note} = None"] if names else []
     for item in open_:
         if item.variadic:
             nothing = f"[None for _ in {needed(spec, item.name)}]"
@@ -173,16 +208,25 @@ def _sure(block: Block) -> frozenset[str]:
     return frozenset(name for item in assigns for name in written(item))
 
 
-def _element_lines(spec: OpSpec, name: str, value: str) -> list[str]:
+def _element_lines(spec: OpSpec, element: Element) -> list[str]:
     """One gradient for each tensor of a variadic input."""
-    needs = needed(spec, name)
-    indexed = f"for i, needed in enumerate({needs})"
-    loop = indexed if _reads_index(value) else f"for needed in {needs}"
-    return [f"grad_{name} = [{value} if needed else None {loop}]"]
-
-
-def _reads_index(value: str) -> bool:
-    return "i" in names_read(value)
+    target, needs = f"grad_{element.name}", needed(spec, element.name)
+    value = emit(element.value)
+    statements = emit_lines(element.statements)
+    names = _read([*statements, f"return {value}"])
+    whole = f"({value})" if element.value.kind == "conditional" else value
+    flag = "needed" if "needed" not in names else "is_needed"
+    if not statements:
+        indexed = f"for i, {flag} in enumerate({needs})"
+        loop = indexed if "i" in names else f"for {flag} in {needs}"
+        return [f"{target} = [{whole} if {flag} else None {loop}]"]
+    return [
+        f"{target}: list[Tensor | None] = [None for _ in {needs}]",
+        f"for i, {flag} in enumerate({needs}):",
+        f"    if {flag}:",
+        *(f"        {line}" for line in statements),
+        f"        {target}[i] = {value}",
+    ]
 
 
 def _returned(spec: OpSpec, derivation: Derivation) -> str:
@@ -200,12 +244,13 @@ def _returned(spec: OpSpec, derivation: Derivation) -> str:
         else:
             values.append(f"grad_{item.name}")
     if len(values) == 1 and values[0].startswith("*"):
-        return f"tuple({values[0][1:]})"
+        value = values[0][1:]
+        return f"tuple{value}" if value.startswith("(") else f"tuple({value})"
     return ", ".join(values)
 
 
 def _variadic_result(spec: OpSpec, derivation: Derivation, name: str) -> str:
-    if name in dict(derivation.elements):
+    if any(item.name == name for item in derivation.elements):
         return f"grad_{name}"
     pairs = f"zip(grad_{name}, {needed(spec, name)}, strict=True)"
     return f"(grad if needed else None for grad, needed in {pairs})"

@@ -6,6 +6,7 @@ the formatter a second pass and nothing else.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 OPENING, CLOSING = "([{", ")]}"
 INDENT = "    "
@@ -13,18 +14,21 @@ INDENT = "    "
 
 def fold(source: str, length: int) -> str:
     """The source with its long lines broken, as far as brackets allow."""
-    lines = (line.rstrip() for line in source.split("\n"))
-    return "\n".join(part for line in lines for part in _folded(line, length))
+    folded: list[str] = []
+    in_string = False
+    for line in source.split("\n"):
+        quotes = line.count('"""')
+        if in_string or quotes:
+            folded.append(line)  # a docstring's text is not code
+            in_string ^= quotes % 2 == 1
+        else:
+            folded += _folded(line.rstrip(), length)
+    return "\n".join(folded)
 
 
 def _folded(line: str, length: int) -> Iterator[str]:
     code = line.lstrip()
-    if (
-        len(line) <= length
-        or code.startswith(("#", '"', "'"))
-        or "#" in line
-        or '"""' in line
-    ):
+    if len(line) <= length or code.startswith(('"', "'")) or "#" in line:
         yield line
         return
     indent = line[: len(line) - len(code)]
@@ -59,10 +63,9 @@ def _body(body: str, indent: str, length: int) -> Iterator[str]:
     elif len(items) > 1:
         for item in items:
             yield from _folded(f"{indent}{item},", length)
-    elif " for " in body:
-        value, loop = body.split(" for ", 1)
-        yield from _folded(indent + value, length)
-        yield f"{indent}for {loop}"
+    elif loop := _loop(body):
+        yield from _folded(indent + body[:loop].rstrip(), length)
+        yield indent + body[loop:]
     else:
         yield from _folded(indent + body, length)
 
@@ -78,39 +81,48 @@ def _split(code: str) -> tuple[int, int] | None:
 
 
 def _pairs(code: str) -> Iterator[tuple[int, int]]:
-    """The outermost brackets, in order; strings are skipped."""
-    depth, start, quote = 0, 0, ""
-    for position, char in enumerate(code):
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char in OPENING:
-            start = position if depth == 0 else start
-            depth += 1
-        elif char in CLOSING:
-            depth -= 1
-            if depth == 0:
-                yield start, position
+    """The outermost brackets, in order."""
+    start = 0
+    for position, char, depth in _outside_strings(code):
+        if char in OPENING and depth == 1:
+            start = position
+        elif char in CLOSING and depth == 0:
+            yield start, position
 
 
 def _items(body: str) -> list[str]:
-    """The parts of a text between its outermost commas."""
-    ends = [-1, *_commas(body), len(body)]
-    parts = [body[a + 1 : b].strip() for a, b in zip(ends, ends[1:], strict=False)]
+    """The parts of a text between its outermost commas; a comprehension is one."""
+    commas = () if _loop(body) else _commas(body)
+    ends = [-1, *commas, len(body)]
+    parts = [body[a + 1 : b].strip() for a, b in pairwise(ends)]
     return [part for part in parts if part]
 
 
 def _commas(body: str) -> Iterator[int]:
-    depth, quote = 0, ""
-    for position, char in enumerate(body):
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char in OPENING:
-            depth += 1
-        elif char in CLOSING:
-            depth -= 1
-        elif char == "," and depth == 0:
+    for position, char, depth in _outside_strings(body):
+        if char == "," and depth == 0:
             yield position
+
+
+def _loop(body: str) -> int:
+    """Where the `for` of a comprehension begins, 0 if the text is none."""
+    for position, char, depth in _outside_strings(body):
+        if char == "f" and depth == 0 and body[position - 1 :].startswith(" for "):
+            return position
+    return 0
+
+
+def _outside_strings(code: str) -> Iterator[tuple[int, str, int]]:
+    """The characters outside strings with their places and the depth of brackets after each."""
+    depth, quote, escaped = 0, "", False
+    for position, char in enumerate(code):
+        if quote:
+            if not escaped and char == quote:
+                quote = ""
+            escaped = not escaped and char == "\\"
+            continue
+        if char in "\"'":
+            quote = char
+            continue
+        depth += (char in OPENING) - (char in CLOSING)
+        yield position, char, depth

@@ -5,12 +5,12 @@ In: an `OpSpec` and its `Derivation`. Out: a `FunctionView`. Invariant: every st
 
 from dataclasses import dataclass
 
-from scaffold.derive import Derivation, Kept, Saved
+from scaffold.derive import Derivation, Saved, facet_of, variadic_names
 from scaffold.formula import emit, emit_lines
 from scaffold.render.backward import backward_lines, backward_parameters
 from scaffold.render.needs import any_needed, serves_all
-from scaffold.render.typing import annotated_body, is_typed, typed_names
 from scaffold.render.signature import parameters, result_type
+from scaffold.render.typing import annotated_body, is_typed, typed_names
 from scaffold.spec import OpSpec, Output, TensorInput
 
 
@@ -45,7 +45,7 @@ def function_view(spec: OpSpec, derivation: Derivation) -> FunctionView:
         forward_parameters=f"ctx: Any, {typed}" if combined else typed,
         forward_type=forward_type(spec, derivation),
         forward_lines=tuple(_forward_lines(spec, derivation)),
-        context_output="output" if _returns_one(spec, derivation) else "outputs",
+        context_output=_context_output(spec, derivation),
         context_lines=tuple(_context_lines(spec, derivation)),
         backward_parameters=backward_parameters(spec, derivation, body),
         backward_type=_backward_type(spec),
@@ -68,7 +68,7 @@ def _backward_type(spec: OpSpec) -> str:
 
 def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     if derivation.forward is None:
-        return [f'raise NotImplementedError("{spec.name}: write forward")']
+        return _unwritten_forward(spec, derivation)
     lines = emit_lines(derivation.forward)
     comments = [f"# {comment}" for comment in derivation.comments]
     values = [emit(result) for result in derivation.results]
@@ -92,8 +92,32 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
             spec.outputs[0].name,
         )
         values = [value]
+    return [
+        *lines,
+        *comments,
+        f"return {', '.join(_returned(spec, derivation, values))}",
+    ]
+
+
+def _unwritten_forward(spec: OpSpec, derivation: Derivation) -> list[str]:
+    """What is to be done with ctx stands above the body; a comment holds what needs its outputs."""
+    lines = [f'raise NotImplementedError("{spec.name}: write forward")']
+    if spec.style == "setup-context":
+        return lines
+    names = _output_names(spec)
+    setup = _setup(spec, derivation, {name: name for name in names})
+    late = [line for line in setup if any(_mentions(line, name) for name in names)]
+    if late:
+        lines = ["# before the return:", *(f"# {line}" for line in late), *lines]
+    return [*(line for line in setup if line not in late), *lines]
+
+
+def _returned(spec: OpSpec, derivation: Derivation, values: list[str]) -> list[str]:
+    """The values that forward returns, those of a variadic output unpacked among others."""
     extra = derivation.intermediates if spec.style == "setup-context" else ()
-    return [*lines, *comments, f"return {', '.join([*values, *extra])}"]
+    if spec.outputs[-1].variadic and len(values) + len(extra) > 1:
+        values = [*values[:-1], f"*{values[-1]}"]
+    return [*values, *extra]
 
 
 def _untyped(spec: OpSpec, derivation: Derivation) -> bool:
@@ -128,8 +152,9 @@ def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     """The body of `setup_context`."""
     if spec.style == "combined":
         return []
-    one = _returns_one(spec, derivation)
-    names = {name: "output" if one else name for name in _output_names(spec)}
+    names = {name: name for name in _output_names(spec)}
+    if _returns_one(spec, derivation):
+        names[spec.outputs[0].name] = _context_output(spec, derivation)
     lines = _setup(spec, derivation, names)
     if not lines:
         return ['"""Backward needs nothing of the forward."""']
@@ -139,6 +164,14 @@ def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
         *_unpacked_outputs(spec, derivation, text),
         *lines,
     ]
+
+
+def _context_output(spec: OpSpec, derivation: Derivation) -> str:
+    """The name of what forward returned, where no input has it."""
+    taken = {item.name for item in spec.inputs}
+    one = _returns_one(spec, derivation)
+    names = ("output", "result") if one else ("outputs", "results")
+    return next((name for name in names if name not in taken), f"the_{names[1]}")
 
 
 def _mentions(text: str, name: str) -> bool:
@@ -181,27 +214,46 @@ def _unpacked_outputs(spec: OpSpec, derivation: Derivation, text: str) -> list[s
         _mentions(text, name) for name in names
     ):
         return []
-    last = "*" if spec.outputs[-1].variadic else ""
+    whole = _context_output(spec, derivation)
     targets = [name if _mentions(text, name) else f"_{name}" for name in names]
-    return [f"{', '.join([*targets[:-1], last + targets[-1]])} = outputs"]
+    if len(names) == 1:
+        return [f"{names[0]} = {whole}"]
+    if spec.outputs[-1].variadic:
+        targets[len(spec.outputs) - 1] = f"*{targets[len(spec.outputs) - 1]}"
+    return [f"{', '.join(targets)} = {whole}"]
 
 
 def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> list[str]:
     """Marks, flags, saved tensors and values on ctx."""
-    lines = [f"ctx.mark_dirty({', '.join(spec.dirty)})"] if spec.dirty else []
-    constant = [outputs[item.name] for item in spec.outputs if _marked(spec, item)]
+    lines = _marks_of_dirty(spec)
+    constant = [
+        ("*" if item.variadic else "") + outputs[item.name]
+        for item in spec.outputs
+        if _marked(spec, item)
+    ]
     if spec.style == "setup-context":
         constant += derivation.intermediates
-    if constant and not any(item.variadic for item in spec.outputs):
+    if constant:
         lines.append(f"ctx.mark_non_differentiable({', '.join(constant)})")
     if not spec.materialize_grads:
         lines.append("ctx.set_materialize_grads(False)")
     if derivation.saved:
         saved = [_saved(spec, item, outputs) for item in derivation.saved]
         lines.append(f"ctx.save_for_backward({', '.join(saved)})")
-    lines += [
-        f"ctx.{item.name} = {item.expression}" for item in _kept(derivation, outputs)
-    ]
+    return lines + _kept(spec, derivation, outputs)
+
+
+def _marks_of_dirty(spec: OpSpec) -> list[str]:
+    """`mark_dirty` takes no None: an optional tensor is marked where it is there."""
+    optional = {item.name for item in spec.tensors if item.optional}
+    sure = [name for name in spec.dirty if name not in optional]
+    several = variadic_names(spec)
+    listed = ", ".join(f"*{name}" if name in several else name for name in sure)
+    lines = [f"ctx.mark_dirty({listed})"] if sure else []
+    for name in spec.dirty:
+        if name in optional:  # a second call would replace the first
+            every = ", ".join(dict.fromkeys((*sure, name)))
+            lines += [f"if {name} is not None:", f"    ctx.mark_dirty({every})"]
     return lines
 
 
@@ -213,22 +265,23 @@ def _marked(spec: OpSpec, output: Output) -> bool:
 def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
     """The tensor, only where a gradient that needs it is wanted."""
     value = outputs[item.origin] if item.source == "output" else item.origin
-    variadic = {tensor.name for tensor in spec.tensors if tensor.variadic}
+    several = item.source != "intermediate" and item.origin in variadic_names(spec)
     if serves_all(spec, item.serves):
-        return f"*{value}" if value in variadic else value
+        return f"*{value}" if several else value
     test = any_needed(spec, item.serves)
     return (
-        f"*({value} if {test} else ())"
-        if value in variadic
-        else f"{value} if {test} else None"
+        f"*({value} if {test} else ())" if several else f"{value} if {test} else None"
     )
 
 
-def _kept(derivation: Derivation, outputs: dict[str, str]) -> list[Kept]:
-    """What goes on ctx, with the metadata that zeros for a missing output gradient need."""
-    filled = [
-        Kept(f"{name}_{facet}", f"{outputs[name]}.{facet}")
-        for name in derivation.filled
-        for facet in ("shape", "dtype", "device")
-    ]
-    return [*derivation.kept, *filled]
+def _kept(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> list[str]:
+    """What goes on ctx besides tensors."""
+    of_outputs = {item.name: item for item in spec.outputs}
+    lines = []
+    for item in derivation.kept:
+        value = item.expression
+        if item.output is not None:
+            owner = of_outputs[item.output]
+            value = facet_of(owner, outputs[item.output], item.expression)
+        lines.append(f"ctx.{item.name} = {value}")
+    return lines

@@ -1,0 +1,193 @@
+"""What the user wrote of an op, taken apart: its forward, and its backward as one program.
+
+In: an `OpSpec`. Out: a `Given`. Invariant: in the program every name that the op has outside of it (inputs, attributes,
+imports) still means that, wherever ctx must stand for it.
+"""
+
+from dataclasses import dataclass
+
+from scaffold.derive.forward import (
+    Forward,
+    gradient_names,
+    returned_names,
+    write_forward,
+)
+from scaffold.derive.join import join
+from scaffold.derive.memory import Trace
+from scaffold.derive.metadata import reads
+from scaffold.derive.names import apart_from, hidden_builtins, outer_renamed
+from scaffold.derive.program import free_reads, read_names
+from scaffold.derive.unfold import Unfolder
+from scaffold.errors import Location, ScaffoldError
+from scaffold.formula import (
+    Assign,
+    Formula,
+    Graph,
+    Statement,
+    assigned,
+    expressions,
+    sharing,
+    written,
+)
+from scaffold.spec import OpSpec
+
+Lines = tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The user's maths, with names that do not clash."""
+
+    graph: Graph
+    place: Location
+    forward: Forward | None
+    program: Lines  # the backward, in order
+    origins: dict[str, str]  # name in the backward -> the output that it is
+
+
+def take_apart(spec: OpSpec) -> Given:
+    """The forward and the backward that the user gave."""
+    formulas = [*dict(spec.gradients).values(), spec.backward, spec.forward]
+    first = next((item for item in formulas if item), None)
+    graph = first.graph if first else Graph()
+    place = first.location if first else Location(spec.name)
+    forward = write_forward(spec, spec.forward) if spec.forward else None
+    program = _program(spec, graph, forward)
+    _refuse_ambiguous(spec, program, place)
+    return Given(graph, place, forward, program, _origins(spec, forward))
+
+
+def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
+    """The names that a formula of a gradient finds outside."""
+    names = {item.name for item in (*spec.inputs, *spec.outputs)}
+    names |= {item.binding for item in spec.imports} | gradient_names(spec)
+    if forward is not None and spec.forward is not None:
+        names |= assigned(spec.forward)
+        names = names.union(*(written(item) for item in forward.statements))
+    return frozenset(names)
+
+
+def _program(spec: OpSpec, graph: Graph, forward: Forward | None) -> Lines:
+    outer = outer_names(spec, forward)
+    renamed = forward.renamed if forward else {}
+    for formula in (*dict(spec.gradients).values(), spec.backward):
+        if formula is not None:
+            _refuse_in_place(spec, formula, outer)
+    if spec.backward is not None:
+        program = _isolated(spec, graph, spec.backward.statements, forward)
+    else:
+        _refuse_index(spec)
+        formulas = [
+            (name, _reads_renamed(graph, formula, renamed))
+            for name, formula in spec.gradients
+        ]
+        program = join(graph, formulas, outer | _builtins(formulas))
+    taken = outer.union(*(written(item) for item in program))
+    return Unfolder(graph, set(taken)).block(program)
+
+
+def _builtins(formulas: list[tuple[str, Formula]]) -> frozenset[str]:
+    results = [item.result for _, item in formulas if item.result]
+    return frozenset().union(
+        *(hidden_builtins(item.statements, *results) for _, item in formulas)
+    )
+
+
+def _reads_renamed(graph: Graph, formula: Formula, renamed: dict[str, str]) -> Formula:
+    """The formula over the names that locals of the forward have got."""
+    assert formula.result is not None
+    end = Assign(graph.node("absent"), formula.result)
+    body: Lines = (*formula.statements, end)
+    for old, new in renamed.items():
+        body, _ = outer_renamed(graph, body, old, new)
+    last = body[-1]
+    assert isinstance(last, Assign)
+    return Formula(
+        body[:-1],
+        last.value,
+        formula.text,
+        formula.location,
+        formula.comments,
+        graph,
+    )
+
+
+def _isolated(
+    spec: OpSpec, graph: Graph, program: Lines, forward: Forward | None
+) -> Lines:
+    """A whole backward, whose locals hide only what no rewriting to ctx can touch."""
+    for old, new in (forward.renamed if forward else {}).items():
+        program, _ = outer_renamed(graph, program, old, new)
+    metadata = {
+        read.name
+        for item in program
+        for node in expressions(item)
+        for read in reads(node)
+        if read.facets
+    }
+    tensors = {item.name for item in spec.tensors} | set(_origins(spec, forward))
+    outer = {attribute.name for attribute in spec.attributes} | tensors & metadata
+    outer |= {item.binding for item in spec.imports} | hidden_builtins(program)
+    taken = outer_names(spec, None).union(*(written(item) for item in program))
+    taken |= assigned(spec.forward) if spec.forward else frozenset()
+    return apart_from(graph, program, outer, taken)[0]
+
+
+def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> None:
+    """A backward changes only tensors that it made, and none of them under two names."""
+    end = (
+        [Assign(formula.graph.node("absent"), formula.result)] if formula.result else []
+    )
+    statements = (*formula.statements, *end)
+    attributes = {item.name for item in spec.attributes}
+    for change in Trace(statements, sharing).changes:
+        foreign = sorted(change.outside & outer - attributes)
+        if foreign:
+            message = (
+                f"the backward changes '{foreign[0]}' in place, which it did not make"
+            )
+            hint = f"work on a copy: {foreign[0]}.clone()"
+            raise ScaffoldError(message, formula.location, hint)
+        later = statements[change.position + 1 :]
+        read = frozenset().union(*(read_names(item) for item in later))
+        wanted = read | gradient_names(spec)
+        others = sorted(change.holders & wanted - {change.name} - attributes)
+        if others:
+            message = f"'{change.name}' changes in place while '{others[0]}' shares its memory"
+            hint = "give it memory of its own with .clone()"
+            raise ScaffoldError(message, formula.location, hint)
+
+
+def _refuse_index(spec: OpSpec) -> None:
+    """`i` is the index in the formula of a variadic input."""
+    several = {item.name for item in spec.tensors if item.variadic}
+    for name, formula in spec.gradients:
+        if name in several and any(each.name == "i" for each in spec.inputs):
+            message = f"'i' is an input, and the index in the gradient of '{name}'"
+            raise ScaffoldError(message, formula.location, "name the input otherwise")
+
+
+def _origins(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
+    """The names under which the backward may read an output: its own and the local returned as it."""
+    inputs = {item.name for item in spec.inputs}
+    origins = {item.name: item.name for item in spec.outputs if item.name not in inputs}
+    if forward is None:
+        return origins
+    for local, output in forward.returned.items():
+        if local not in inputs:
+            origins[local] = output
+    return origins
+
+
+def _refuse_ambiguous(spec: OpSpec, program: Lines, place: Location) -> None:
+    """A name that is an output and another local of the forward: the backward must not read it."""
+    if spec.forward is None:
+        return
+    locals_ = assigned(spec.forward)
+    returned = returned_names(spec, spec.forward.result)
+    read = {read.name for read, _ in free_reads(program)}
+    for name in (output.name for output in spec.outputs):
+        if name in locals_ & read and returned.get(name) != name:
+            message = f"'{name}' is a local of the forward and the name of an output"
+            hint = "return it under that name, or name it otherwise"
+            raise ScaffoldError(message, place, hint)

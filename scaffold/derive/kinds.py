@@ -1,0 +1,142 @@
+"""What kind of value an expression has: a tensor, a Python value, or a tuple of tensors.
+
+In: expressions, and the names that are no tensors. Out: a `Kind`. Invariant: in doubt it is a tensor, since that is
+what formulas are made of; only tensors are saved for the backward.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from scaffold.derive.metadata import ATTRIBUTES, METHODS
+from scaffold.formula import Assign, If, Node, Statement
+
+Kind = Literal["tensor", "scalar", "group", "array"]
+
+GROUPS = frozenset(
+    {"chunk", "dsplit", "hsplit", "split", "split_with_sizes", "tensor_split"}
+    | {"unbind", "unsafe_chunk", "unsafe_split", "vsplit"}
+)
+SCALAR_CALLS = frozenset(
+    {"bool", "float", "int", "isinstance", "len", "list", "range", "tuple"}
+)
+SCALAR_METHODS = frozenset(METHODS) | frozenset(
+    {"data_ptr", "element_size", "finfo", "get_device", "iinfo", "is_complex"}
+    | {"is_contiguous", "is_floating_point", "is_tensor", "item", "promote_types"}
+    | {"result_type", "Size", "storage_offset", "stride", "tolist", "broadcast_shapes"}
+    | {"get_default_dtype", "device", "can_cast", "is_grad_enabled"}
+)
+SCALAR_ATTRIBUTES = frozenset(ATTRIBUTES) | frozenset(
+    {"is_cuda", "is_sparse", "itemsize", "layout", "nbytes", "requires_grad"}
+)
+ARRAYS = frozenset({"numpy", "__array__"})
+
+
+class Kinds:
+    """The kinds of names, filled as statements go by."""
+
+    def __init__(
+        self,
+        scalars: Iterable[str],
+        groups: Iterable[str] = (),
+        arrays: Iterable[str] = (),
+    ) -> None:
+        self.names: dict[str, Kind] = dict.fromkeys(scalars, "scalar")
+        self.names |= dict.fromkeys(groups, "group")
+        self.arrays = frozenset(arrays)  # imports of NumPy and its like
+
+    def after(self, statements: Iterable[Statement]) -> "Kinds":
+        """Learn the kinds of what the statements assign."""
+        for item in statements:
+            if isinstance(item, If):
+                self._choose(item)
+            elif not item.operator:
+                self._learn(item)
+        return self
+
+    def of_name(self, name: str) -> Kind:
+        return self.names.get(name, "tensor")
+
+    def of(self, node: Node) -> Kind:
+        """The kind of an expression's value."""
+        match node:
+            case Node("name", name):
+                return "array" if name in self.arrays else self.of_name(name)
+            case Node("constant" | "slice" | "absent"):
+                return "scalar"
+            case Node("tuple" | "list"):
+                return self._whole(node.args, "group")
+            case Node("attribute", label, (value,)):
+                return "scalar" if label in SCALAR_ATTRIBUTES else self.of(value)
+            case Node("subscript", _, (value, _)):
+                kind = self.of(value)
+                return "tensor" if kind == "group" else kind
+            case Node("compare", label) if "i" in label:  # is, in
+                return "scalar"
+            case Node("unary", "not"):
+                return "scalar"
+            case Node("conditional", _, (_, *branches)):
+                return self._whole(tuple(branches), "tensor")
+            case Node("call"):
+                return self._of_call(node)
+        return self._whole(node.args, "tensor")
+
+    def _of_call(self, node: Node) -> Kind:
+        callee, *args = node.args
+        root = callee
+        while root.kind == "attribute":
+            root = root.args[0]
+        if root.kind == "name" and root.label in self.arrays:
+            return "array"
+        if root.kind == "name" and root.label == "math":
+            return "scalar"
+        if callee.kind == "name":
+            return self._of_function(callee.label, args)
+        if callee.label in ARRAYS:
+            return "array"
+        if callee.label in GROUPS:
+            return "group"
+        if callee.label in SCALAR_METHODS:
+            return "scalar"
+        kind = self.of(callee.args[0]) if callee.kind == "attribute" else "tensor"
+        return kind if kind in ("scalar", "array") else "tensor"
+
+    def _of_function(self, name: str, args: list[Node]) -> Kind:
+        if name in ("tuple", "list"):
+            return self._whole(tuple(args), "group")
+        if name in SCALAR_CALLS:
+            return "scalar"
+        if name in ("abs", "divmod", "max", "min", "pow", "round", "sum"):
+            return self._whole(tuple(args), "tensor")
+        return "tensor"
+
+    def _whole(self, parts: tuple[Node, ...], mixed: Kind) -> Kind:
+        """The kind that all parts have, else what a mixture makes."""
+        kinds = {self.of(part) for part in parts}
+        if "array" in kinds:
+            return "array"
+        return "scalar" if kinds <= {"scalar"} else mixed
+
+    def _choose(self, item: If) -> None:
+        """A tensor in one branch (None in the other) is a tensor."""
+        before = dict(self.names)
+        self.after(item.body)
+        body, self.names = self.names, before
+        self.after(item.orelse)
+        for name in body.keys() - self.names.keys():
+            self.names[name] = body[name]
+        for name, kind in self.names.items():
+            self.names[name] = kind if kind != "scalar" else body.get(name, kind)
+
+    def _learn(self, item: Assign) -> None:
+        kind = self.of(item.value)
+        if item.target.kind == "name":
+            self.names[item.target.label] = kind
+        elif item.target.kind == "tuple":
+            parts = item.value.args if item.value.kind == "tuple" else ()
+            same = len(parts) == len(item.target.args)
+            for position, target in enumerate(item.target.args):
+                inner = self.of(parts[position]) if same else kind
+                star = target.kind == "starred"
+                one: Kind = "tensor" if inner == "group" else inner
+                for name in target.names():
+                    self.names[name] = "group" if star and one == "tensor" else one

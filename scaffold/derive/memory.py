@@ -1,0 +1,97 @@
+"""Which names hold the same memory, and what changes in place under several of them.
+
+In: straight-line statements. Out: for each name the memory it may hold, and every change in place.
+Invariant: memory that the statements did not make goes by the name it had outside.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from scaffold.formula import If, Node, Statement, bound, changed_in_place
+
+Memory = frozenset[str]  # names from outside, and `@1`, `@2` for what was made inside
+Sources = Callable[[Node], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change in place: the name it was written with, and all names that hold what changed."""
+
+    position: int
+    name: str
+    holders: frozenset[str]
+    outside: frozenset[str]  # the names from outside among what changed
+
+
+class Trace:
+    """Runs statements for the memory of their names alone."""
+
+    def __init__(self, statements: Iterable[Statement], sources: Sources) -> None:
+        self.sources = sources
+        self.held: dict[str, Memory] = {}
+        self.changes: list[Change] = []
+        self._made = 0
+        for position, item in enumerate(statements):
+            self._run(item, position)
+
+    def of(self, name: str) -> Memory:
+        """What a name may hold."""
+        return self.held.get(name, frozenset({name}))
+
+    def of_value(self, value: Node) -> Memory:
+        """What an expression may hold of the memory so far."""
+        return frozenset().union(*(self.of(name) for name in self.sources(value)))
+
+    def _run(self, item: Statement, position: int) -> None:
+        if isinstance(item, If):
+            self._choose(item, position)
+            return
+        changed = list(changed_in_place(item.value))
+        if item.operator or item.target.kind == "subscript":
+            changed += bound(item.target)
+        for name in changed:
+            self._change(name, position)
+        if not item.operator:
+            self._assign(item.target, item.value)
+
+    def _choose(self, item: If, position: int) -> None:
+        for name in changed_in_place(item.test):
+            self._change(name, position)
+        before = dict(self.held)
+        for inner in item.body:
+            self._run(inner, position)
+        after_body, self.held = self.held, before
+        for inner in item.orelse:
+            self._run(inner, position)
+        for name in {*after_body, *self.held}:
+            other = after_body.get(name, frozenset({name}))
+            self.held[name] = self.of(name) | other
+
+    def _change(self, name: str, position: int) -> None:
+        memory = self.of(name)
+        outside = frozenset(part for part in memory if not part.startswith("@"))
+        inside = {other for other in self.held if self.of(other) & memory}
+        still = {other for other in outside if other in self.of(other)}
+        self.changes.append(Change(position, name, frozenset(inside | still), outside))
+
+    def _assign(self, target: Node, value: Node) -> None:
+        pairs = _pairs(target, value)
+        memories = [self.of_value(part) for _, part in pairs]
+        for (part, _), memory in zip(pairs, memories, strict=True):
+            if part.kind == "subscript":
+                continue
+            for name in sorted(bound(part)):
+                self._made += 1
+                self.held[name] = memory or frozenset({f"@{self._made}"})
+
+
+def _pairs(target: Node, value: Node) -> list[tuple[Node, Node]]:
+    """`a, b = x, y` part by part."""
+    parts = (*target.args, *value.args)
+    if (
+        target.kind == value.kind == "tuple"
+        and len(target.args) == len(value.args)
+        and all(part.kind != "starred" for part in parts)
+    ):
+        return list(zip(target.args, value.args, strict=True))
+    return [(target, value)]

@@ -1,0 +1,125 @@
+"""Names that keep out of each other's way.
+
+In: statements and a name. Out: the same statements under another name. Invariant: every read means the value it meant.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from scaffold.derive.program import surely_written
+from scaffold.formula import (
+    BUILTINS,
+    Assign,
+    Graph,
+    If,
+    Node,
+    Statement,
+    expressions,
+    renaming,
+    rewritten,
+    written,
+)
+
+# Builtins that generated code calls itself: no local of a formula may hide them.
+CALLED = frozenset({"any", "all", "enumerate", "len", "tuple", "zip"})
+
+
+def fresh(stem: str, taken: Collection[str]) -> str:
+    """The stem, with a number if it is taken."""
+    name, count = stem, 1
+    while name in taken:
+        count += 1
+        name = f"{stem}_{count}"
+    return name
+
+
+def apart(
+    graph: Graph, statements: tuple[Statement, ...], name: str, new: str
+) -> tuple[Statement, ...]:
+    """Statements in which the name keeps its outer value, and `new` is what they assign to it."""
+    first = next(
+        (k for k, item in enumerate(statements) if name in written(item)), None
+    )
+    if first is None:
+        return statements
+    change = renaming(graph, name, new)
+    head, before = statements[first], statements[:first]
+    if _gives_it_anew(head, name):
+        assert isinstance(head, Assign)
+        begun = replace(head, target=graph.rewrite(head.target, change))
+        return (*before, begun, *rewritten(graph, statements[first + 1 :], change))
+    after = rewritten(graph, statements[first + 1 :], change)
+    if isinstance(head, If) and name in surely_written(head):
+        body = apart(graph, head.body, name, new)
+        orelse = apart(graph, head.orelse, name, new)
+        return (*before, replace(head, body=body, orelse=orelse), *after)
+    start = Assign(graph.name(new), graph.name(name))  # it may stay, or is read first
+    return (*before, start, *rewritten(graph, (head,), change), *after)
+
+
+def renamed_local(
+    graph: Graph, statements: tuple[Statement, ...], name: str, new: str
+) -> tuple[Statement, ...]:
+    """Statements in which a local, which means nothing outside, has another name."""
+    return rewritten(graph, statements, renaming(graph, name, new))
+
+
+def apart_from(
+    graph: Graph,
+    statements: tuple[Statement, ...],
+    outer: Iterable[str],
+    taken: Collection[str],
+) -> tuple[tuple[Statement, ...], dict[str, str]]:
+    """Statements that assign none of the outer names, and the new names of what they did assign."""
+    used, renamed = set(taken), dict[str, str]()
+    for name in sorted(set(outer)):
+        if any(name in written(item) for item in statements):
+            renamed[name] = fresh(f"new_{name}", used)
+            used.add(renamed[name])
+            statements = apart(graph, statements, name, renamed[name])
+    return statements, renamed
+
+
+def hidden_builtins(statements: Iterable[Statement], *results: Node) -> frozenset[str]:
+    """Builtins that the statements assign, and that they or the code around them call."""
+    items = tuple(statements)
+    nodes = [*results, *(node for item in items for node in expressions(item))]
+    called = {
+        inner.args[0].label
+        for node in nodes
+        for inner in node.walk()
+        if inner.kind == "call" and inner.args[0].kind == "name"
+    }
+    names = frozenset(name for item in items for name in written(item))
+    return names & ((BUILTINS & called) | CALLED)
+
+
+def outer_renamed(
+    graph: Graph, statements: tuple[Statement, ...], name: str, new: str
+) -> tuple[tuple[Statement, ...], bool]:
+    """Statements whose reads of an outer name, up to its first assignment, are of `new`; whether it was assigned."""
+    change = renaming(graph, name, new)
+    done: list[Statement] = []
+    for position, item in enumerate(statements):
+        if name not in written(item):
+            done += rewritten(graph, (item,), change)
+            continue
+        if isinstance(item, If):
+            body, _ = outer_renamed(graph, item.body, name, new)
+            orelse, _ = outer_renamed(graph, item.orelse, name, new)
+            done.append(
+                If(graph.rewrite(item.test, change), body, orelse, item.comments)
+            )
+        else:
+            done.append(replace(item, value=graph.rewrite(item.value, change)))
+        return (*done, *statements[position + 1 :]), True
+    return tuple(done), False
+
+
+def _gives_it_anew(item: Statement, name: str) -> bool:
+    """Whether a statement binds the name without a look at its old value's memory."""
+    if isinstance(item, If) or item.operator or item.target.kind == "subscript":
+        return False
+    return name in item.target.names() and all(
+        inner.kind != "subscript" for inner in item.target.walk()
+    )

@@ -1,0 +1,111 @@
+"""Locals of the forward in the backward of an op: whether each may come again, whether it is active.
+
+In: an `OpSpec` and what was taken apart of it. Out: the `Plan`. Invariant: a statement that reads what has changed since, draws
+random numbers or runs a kernel of the user's is not repeated.
+"""
+
+from dataclasses import dataclass
+
+from scaffold.derive.activity import calls_unknown, is_random, leaves_torch
+from scaffold.derive.given import Given, outer_names
+from scaffold.derive.kinds import Kinds
+from scaffold.derive.memory import Trace
+from scaffold.derive.metadata import reads
+from scaffold.derive.program import free_reads
+from scaffold.derive.recompute import Locals, Plan, active_locals, plan
+from scaffold.derive.versions import as_they_were, with_versions
+from scaffold.formula import Node, Statement, expressions, sharing, written
+from scaffold.spec import OpSpec
+
+Lines = tuple[Statement, ...]
+ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """What of the forward comes again in the backward."""
+
+    plan: Plan
+    forward: Lines  # with a name of its own for every value that is saved
+    constant: frozenset[str]  # saved locals that carry a gradient
+
+
+def plan_reuse(spec: OpSpec, given: Given) -> Reuse:
+    """Which locals of the forward are computed again in the backward, and which are saved."""
+    if given.forward is None:
+        return Reuse(Plan((), ()), (), frozenset())
+    graph, written_ = given.graph, given.forward.statements
+    names = frozenset(name for item in written_ for name in written(item))
+    inputs = frozenset(item.name for item in spec.inputs)
+    taken = names | outer_names(spec, given.forward)
+    statements, origin = with_versions(graph, written_, names - inputs, taken)
+    chosen = _plan(spec, given, statements)
+    forward = as_they_were(graph, statements, origin, chosen.saved)
+    tensors = frozenset(item.name for item in spec.differentiable)
+    constant = active_locals(statements, tensors) & set(chosen.saved)
+    return Reuse(chosen, forward, constant)
+
+
+def _plan(spec: OpSpec, given: Given, statements: Lines) -> Plan:
+    inputs = {item.name for item in spec.inputs}
+    locals_ = frozenset(name for item in statements for name in written(item)) - inputs
+    wanted = frozenset(read.name for read, _ in free_reads(given.program)) & locals_
+    balanced = spec.save_policy == "balanced" and spec.once_differentiable is not False
+    forward = Locals(
+        statements,
+        _Repeatable(spec, statements, _kinds(spec)),
+        _kinds(spec).after(statements),
+        locals_ & frozenset(given.origins),
+        given.place,
+    )
+    save_all = bool(spec.once_differentiable) or balanced
+    return plan(forward, wanted - frozenset(given.origins), save_all)
+
+
+def _kinds(spec: OpSpec) -> Kinds:
+    plain = [
+        item.name
+        for item in spec.attributes
+        if item.annotation != "object" and item.imported is None
+    ]
+    several = [item.name for item in spec.tensors if item.variadic]
+    roots = ((item.binding, item.module.split(".")[0]) for item in spec.imports)
+    arrays = [binding for binding, root in roots if root in ARRAY_MODULES]
+    return Kinds(plain, several, arrays)
+
+
+class _Repeatable:
+    """Whether computing a statement again gives the same at a fair price."""
+
+    def __init__(self, spec: OpSpec, statements: Lines, kinds: Kinds) -> None:
+        objects = {item.name for item in spec.attributes}
+        self.spec, self.kinds = spec, kinds.after(statements)
+        self.unknown = frozenset(objects | (imported(spec) - kinds.arrays))
+        changes = Trace(statements, sharing).changes
+        several = [item.holders for item in changes if len(item.holders) > 1]
+        self.changed = frozenset(spec.dirty).union(*several)
+
+    def __call__(self, item: Statement) -> bool:
+        touched = written(item) | {
+            read.name
+            for node in expressions(item)
+            for read in reads(node)
+            if not read.facets
+        }
+        return not touched & self.changed and all(
+            self._fair(node) for node in expressions(item)
+        )
+
+    def _fair(self, node: Node) -> bool:
+        if is_random(node) or calls_unknown(node, self.unknown):
+            return False
+        if self.kinds.of(node) in ("scalar", "array"):
+            return True
+        return not leaves_torch(node, self.unknown & imported(self.spec))
+
+
+def imported(spec: OpSpec) -> frozenset[str]:
+    """The names that the user imports from outside torch."""
+    return frozenset(
+        item.binding for item in spec.imports if item.module.split(".")[0] != "torch"
+    )

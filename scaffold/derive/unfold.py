@@ -1,0 +1,92 @@
+"""Conditional expressions on an absent optional, as statements where that reads better.
+
+In: statements with `x @ w + bias if bias is not None else x @ w`. Out: `out = x @ w`, then `if bias is not None: ...`.
+Invariant: the same values, and nothing is computed that a branch would have left out.
+"""
+
+from scaffold.derive.names import fresh
+from scaffold.formula import Assign, Graph, If, Node, Statement, changed_in_place
+
+STEMS = {"+": "total", "-": "difference", "*": "product"}
+Lines = tuple[Statement, ...]
+
+
+class Unfolder:
+    """Unfolds the statements of one body; names that it makes are not among the `taken`."""
+
+    def __init__(self, graph: Graph, taken: set[str]) -> None:
+        self.graph, self.taken = graph, taken
+
+    def block(self, statements: Lines) -> Lines:
+        return tuple(line for item in statements for line in self._statement(item))
+
+    def result(self, name: str, value: Node) -> tuple[Lines, Node]:
+        """Statements and the value to return; a value that takes an `if` gets the output's name."""
+        if _droppable(value) is None:
+            return self._hoisted(value)
+        target = self.graph.name(name)
+        return self._assign(target, value, ()), target
+
+    def _statement(self, item: Statement) -> Lines:
+        if isinstance(item, If):
+            body, orelse = self.block(item.body), self.block(item.orelse)
+            return (If(item.test, body, orelse, item.comments),)
+        if item.operator or item.target.kind != "name":
+            before, value = self._hoisted(item.value)
+            return (*before, Assign(item.target, value, item.operator, item.comments))
+        return self._assign(item.target, item.value, item.comments)
+
+    def _assign(self, target: Node, value: Node, comments: tuple[str, ...]) -> Lines:
+        """`target = alone`, then `if bias is not None: target = target + bias`."""
+        parts = _droppable(value)
+        if parts is None or _reads_later(target.label, *parts):
+            before, plain = self._hoisted(value)
+            return (*before, Assign(target, plain, "", comments))
+        test, both, alone = parts
+        begun = self._assign(target, alone, comments)
+        kept = tuple(target if arg is alone else arg for arg in both.args)
+        given = Assign(target, self.graph.node("binary", both.label, kept))
+        return (*begun, If(test, (given,)))
+
+    def _hoisted(self, value: Node) -> tuple[Lines, Node]:
+        """The value with the droppable conditionals inside it, if always computed, under names of their own."""
+        if any(changed_in_place(value)):
+            return (), value  # the order of its parts matters
+        before: list[Statement] = []
+
+        def lift(node: Node) -> Node | None:
+            parts = None if node is value else _droppable(node)
+            if parts is not None:
+                target = self.graph.name(self._fresh(STEMS[parts[1].label]))
+                before.extend(self._assign(target, node, ()))
+                return target
+            if node.kind in ("conditional", "boolean"):  # only the first part is sure
+                first, *rest = node.args
+                args = (self.graph.rewrite(first, lift), *rest)
+                return self.graph.node(node.kind, node.label, args)
+            return None
+
+        plain = self.graph.rewrite(value, lift)
+        return tuple(before), plain
+
+    def _fresh(self, stem: str) -> str:
+        name = fresh(stem, self.taken)
+        self.taken.add(name)
+        return name
+
+
+def _droppable(node: Node) -> tuple[Node, Node, Node] | None:
+    """Test, value with the optional and value without it, where the latter is worth a line of its own."""
+    match node:
+        case Node(
+            "conditional", _, (test, Node("binary", "+" | "-" | "*") as both, alone)
+        ):
+            if alone.kind != "name" and sum(arg is alone for arg in both.args) == 1:
+                return test, both, alone
+    return None
+
+
+def _reads_later(name: str, test: Node, both: Node, alone: Node) -> bool:
+    """Whether the `if` would read a name that the line above it has assigned anew."""
+    others = [test, *(arg for arg in both.args if arg is not alone)]
+    return any(name in other.names() for other in others)

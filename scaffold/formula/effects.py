@@ -1,0 +1,126 @@
+"""What an expression or a statement does to names: which it assigns, which tensors it changes, whose memory it shares.
+
+In: nodes and statements. Out: names. Invariant: in doubt two names share memory, and a call by PyTorch's convention
+for names (`exp_`, `out=`, `inplace=True`) changes its tensor.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from scaffold.formula.graph import If, Node, Statement
+from scaffold.formula.text import WELL_KNOWN
+
+VIEWS = frozenset(
+    {"adjoint", "as_strided", "chunk", "detach", "diag", "diagonal", "dsplit"}
+    | {"flatten", "hsplit", "imag", "movedim", "moveaxis", "narrow", "permute"}
+    | {"ravel", "reshape", "reshape_as", "select", "split", "split_with_sizes"}
+    | {"squeeze", "swapaxes", "swapdims", "t", "tensor_split", "transpose", "unbind"}
+    | {"unflatten", "unfold", "unsafe_chunk", "unsafe_split", "unsqueeze", "view"}
+    | {"view_as", "view_as_complex", "view_as_real", "vsplit"}
+)
+# Calls that may return the very tensor that they are given.
+SAME = frozenset(
+    {"atleast_1d", "atleast_2d", "atleast_3d", "bfloat16", "bool", "broadcast_tensors"}
+    | {"broadcast_to", "conj", "conj_physical", "contiguous", "cpu", "cuda", "double"}
+    | {"alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "expand"}
+    | {"expand_as", "feature_alpha_dropout", "float", "half", "int", "long", "positive"}
+    | {"real", "requires_grad_", "resolve_conj", "resolve_neg", "sum_to_size", "to"}
+    | {"type", "type_as"}
+)
+VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
+
+
+def written(statement: Statement) -> frozenset[str]:
+    """The names that a statement assigns or changes in place, in any of its branches."""
+    if isinstance(statement, If):
+        inner = (*statement.body, *statement.orelse)
+        return frozenset(name for item in inner for name in written(item))
+    return bound(statement.target) | frozenset(changed_in_place(statement.value))
+
+
+def bound(target: Node) -> frozenset[str]:
+    """The names that a target stands for; that of the container for `h[0]`."""
+    if target.kind == "subscript":
+        return bound(target.args[0])
+    if target.kind in ("tuple", "starred"):
+        return frozenset(name for item in target.args for name in bound(item))
+    return target.names()
+
+
+def changed_in_place(value: Node) -> Iterator[str]:
+    """The names whose tensors an expression changes: `x.exp_()`, `torch.exp_(x[0])`, `torch.exp(x, out=y)`."""
+    for node in value.walk():
+        if node.kind != "call":
+            continue
+        callee, args, named = node.args[0], node.args[1:], keywords(node)
+        if "out" in named:
+            yield from sharing(named["out"])
+        first = args[0] if args else named.get("input")
+        if _in_place_name(callee.label) or _is_true(named.get("inplace")):
+            changed = callee.args[0] if _is_method(callee) else first
+            if callee.kind == "attribute" and changed is not None:
+                yield from sharing(changed)
+
+
+def keywords(call: Node) -> dict[str, Node]:
+    """The keyword arguments of a call."""
+    count = len(call.keywords)
+    return dict(zip(call.keywords, call.args[len(call.args) - count :], strict=True))
+
+
+def sharing(value: Node) -> frozenset[str]:
+    """The names whose memory the value may share: its own, and those it is a view of."""
+    return _sources(value, VIEWS | SAME, views=True)
+
+
+def same_tensor(value: Node) -> frozenset[str]:
+    """The names whose very tensor the value may be."""
+    return _sources(value, SAME, views=False)
+
+
+def copied(value: Node) -> frozenset[str]:
+    """The names whose very tensor the value is, by assignment alone."""
+    return _sources(value, frozenset(), views=False)
+
+
+def _sources(value: Node, methods: frozenset[str], views: bool) -> frozenset[str]:
+    match value:
+        case Node("name", name):
+            return frozenset({name})
+        case Node("conditional", _, (_, *inner)):
+            return _union(inner, methods, views)
+        case Node("boolean" | "starred" | "tuple" | "list", _, inner):
+            return _union(inner, methods, views)
+        case Node("attribute", label, (inner,)) | Node(
+            "subscript", label, (inner, _)
+        ) if views and (not label or label in VIEW_ATTRIBUTES):
+            return _sources(inner, methods, views)
+        case Node(
+            "call", _, (Node("attribute", label) as callee, *args)
+        ) if label in methods or _in_place_name(label):
+            given = callee.args if _is_method(callee) else tuple(args[:1])
+            return _union(given, methods, views)
+    return frozenset()
+
+
+def _union(
+    items: Sequence[Node], methods: frozenset[str], views: bool
+) -> frozenset[str]:
+    return frozenset().union(*(_sources(item, methods, views) for item in items))
+
+
+def _is_method(callee: Node) -> bool:
+    """Whether a call is of a tensor's method rather than of a module's function."""
+    if callee.kind != "attribute":
+        return False
+    root = callee.args[0]
+    while root.kind == "attribute":
+        root = root.args[0]
+    return not (root.kind == "name" and root.label in WELL_KNOWN)
+
+
+def _in_place_name(label: str) -> bool:
+    return label.endswith("_") and not label.endswith("__")
+
+
+def _is_true(node: Node | None) -> bool:
+    return node is not None and node.kind == "constant" and node.label == "True"
