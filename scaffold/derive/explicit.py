@@ -4,7 +4,7 @@ In: an `OpSpec`. Out: forward and backward as they will stand, what is saved, wh
 Invariant: pure; a gradient that nobody gave is `missing`, never guessed.
 """
 
-from scaffold.derive.activity import leaves_torch
+from scaffold.derive.activity import is_random, leaves_torch
 from scaffold.derive.context import ContextNames
 from scaffold.derive.elements import element_lines
 from scaffold.derive.given import Given, take_apart
@@ -69,6 +69,7 @@ def _derivation(
         watched=watched,
         once_differentiable=once,
         opaque=opaque,
+        random=_draws(given),
         compiles=not opaque and not _sole_constant(spec),
         transforms=in_torch if spec.transforms is None else spec.transforms,
     )
@@ -126,6 +127,14 @@ def _opaque(spec: OpSpec, given: Given) -> bool:
     return _leaves_torch(
         spec, (*(forward.statements if forward else ()), *given.program)
     )
+
+
+def _draws(given: Given) -> bool:
+    """Whether the forward draws random numbers."""
+    if given.forward is None:
+        return False
+    inner = (node for item in given.forward.statements for node in expressions(item))
+    return any(is_random(node) for node in (*inner, *given.forward.results))
 
 
 def _sole_constant(spec: OpSpec) -> bool:

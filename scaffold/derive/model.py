@@ -77,6 +77,7 @@ class Derivation:
     watched: tuple[str, ...] = ()  # output gradients without which there is no gradient
     once_differentiable: bool = False
     opaque: bool = False  # leaves PyTorch: NumPy, or a kernel of the user's
+    random: bool = False  # the forward draws random numbers
     transforms: bool = True  # works under torch.func
     compiles: bool = True  # works under torch.compile(fullgraph=True)
     notes: tuple[str, ...] = ()  # what the user should know, for stderr

@@ -37,7 +37,7 @@ def serves_all(spec: OpSpec, names: frozenset[str]) -> bool:
 def guard(
     spec: OpSpec, names: frozenset[str], lines: list[str], always: bool = False
 ) -> list[str]:
-    """The lines under their branch; a sole tensor input gets none."""
-    if serves_all(spec, names) and not (always and len(spec.differentiable) > 1):
+    """The lines under their branch, which is left out where it is idle, unless `always`."""
+    if serves_all(spec, names) and not always:
         return lines
     return [f"if {any_needed(spec, names)}:", *(f"    {line}" for line in lines)]

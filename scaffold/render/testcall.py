@@ -23,7 +23,10 @@ class CallView:
 
     wrapper: str  # the op, called with every value in its place
     positional: "PositionalView | None"  # where the op takes some by keyword only
+    random: bool  # each call is to draw the same numbers
     function: str  # the op, given a copy where it changes its input
+    compiled: str  # the same, compiled
+    module: str  # a call of `module`
     single: bool  # one output, rather than a tuple
     countless: bool  # any number of outputs, which may be none
     result: str  # the name of what a call returns
@@ -58,15 +61,20 @@ class ReferenceView:
     forward: bool  # it states the forward, not the gradient alone
 
 
-def call_view(spec: OpSpec, wrapper: str) -> CallView:
+def call_view(spec: OpSpec, wrapper: str, random: bool) -> CallView:
     """Calls of the op under the name that the file gives it."""
     single = is_single(spec)
     positional = _positional_view(spec, wrapper)
     wrapper = "positional" if positional else wrapper
+    function = f"on_copy({wrapper})" if spec.dirty else wrapper
+    compiled = f'torch.compile({function}, fullgraph=True, backend="aot_eager")'
     return CallView(
-        wrapper=wrapper,
+        wrapper=seeded(wrapper, random),
         positional=positional,
-        function=f"on_copy({wrapper})" if spec.dirty else wrapper,
+        random=random,
+        function=seeded(function, random),
+        compiled=seeded(compiled, random),
+        module=seeded("module", random),
         single=single,
         countless=len(spec.outputs) == 1 and spec.outputs[0].variadic,
         result="output" if single else "outputs",
@@ -84,6 +92,11 @@ def call_view(spec: OpSpec, wrapper: str) -> CallView:
         refused=any(item.name in spec.dirty for item in spec.differentiable),
         without_grad="needs=()" if differentiable_names(spec) else "",
     )
+
+
+def seeded(function: str, random: bool) -> str:
+    """The function, made to draw the same numbers in every call."""
+    return f"seeded({function})" if random else function
 
 
 def _positional_view(spec: OpSpec, op: str) -> PositionalView | None:
@@ -121,13 +134,15 @@ def _copy(spec: OpSpec, item: Input) -> str:
     return f"{item.name}.clone()"
 
 
-def reference_view(spec: OpSpec, lines: tuple[str, ...]) -> ReferenceView:
+def reference_view(
+    spec: OpSpec, lines: tuple[str, ...], random: bool
+) -> ReferenceView:
     """The function that the op is compared with."""
     surrogate = spec.surrogate is not None
     name = "surrogate" if surrogate else "reference"
     return ReferenceView(
         name=name,
-        function=f"on_copy({name})" if spec.dirty else name,
+        function=seeded(f"on_copy({name})" if spec.dirty else name, random),
         title=(
             f"What {spec.name} has the gradient of."
             if surrogate

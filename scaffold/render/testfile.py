@@ -83,8 +83,9 @@ def view(
     making = plan_making(spec)
     gradients = bool(spec.differentiable)
     transforms = gradients and derivation.transforms and spec.style == "setup-context"
-    call = call_view(spec, names[spec.name])
-    stated = reference_view(spec, reference) if reference is not None else None
+    random = derivation.random
+    call = call_view(spec, names[spec.name], random)
+    stated = reference_view(spec, reference, random) if reference is not None else None
     return TestView(
         op=spec.name,
         imports="",

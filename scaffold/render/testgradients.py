@@ -7,7 +7,7 @@ Invariant: every expression stands as it is in the file, where `inputs` are thos
 from dataclasses import dataclass
 
 from scaffold.derive import Derivation
-from scaffold.render.testcall import CallView, ends_of, is_single, pick
+from scaffold.render.testcall import CallView, ends_of, is_single, pick, seeded
 from scaffold.render.testcases import element_count, element_names
 from scaffold.spec import Attribute, Input, OpSpec
 
@@ -36,6 +36,7 @@ class TransformsView:
     loss_lines: tuple[str, ...]
     op: str  # the outputs that have a gradient, as a function
     reference: str
+    randomness: str  # for vmap: every sample of a batch draws the same numbers
     jacobian: bool  # jacrev takes real tensors alone
     needed: str  # the inputs that have a gradient
     elements: str  # the elements of those outputs
@@ -106,9 +107,12 @@ def transforms_view(spec: OpSpec, call: CallView) -> TransformsView:
     return TransformsView(
         argnums=str(argnums),
         in_dims=_in_dims(spec, [name for _, name in values]),
-        loss_lines=tuple(_loss_lines(spec, call.wrapper)),
+        loss_lines=tuple(_loss_lines(spec, call)),
         op=_picking(spec, call.wrapper),
-        reference=_picking(spec, "surrogate" if spec.surrogate else "reference"),
+        reference=_picking(
+            spec, seeded("surrogate" if spec.surrogate else "reference", call.random)
+        ),
+        randomness=', randomness="same"' if call.random else "",
         jacobian=not is_complex(spec),
         needed="inputs" if whole else f"({picked},)",
         elements=_flat(spec, call.wrapper),
@@ -129,12 +133,16 @@ def is_complex(spec: OpSpec) -> bool:
     return "complex" in kinds
 
 
-def _loss_lines(spec: OpSpec, op: str) -> list[str]:
+def _loss_lines(spec: OpSpec, call: CallView) -> list[str]:
+    """The body of a function of the inputs to one number."""
+    op, positions = call.wrapper, ends_of(spec)
     real = ".abs()" if is_complex(spec) else ""
-    if is_single(spec):
-        return [f"return {op}(*inputs){real}.square().sum()"]
-    if len(ends_of(spec)) == 1 and not spec.outputs[ends_of(spec)[0]].variadic:
-        return [f"return {op}(*inputs)[{ends_of(spec)[0]}]{real}.square().sum()"]
+    if len(positions) == 1 and not spec.outputs[positions[0]].variadic:
+        end = "" if is_single(spec) else f"[{positions[0]}]"
+        value = f"{op}(*inputs){end}{real}.square().sum()"
+        if not call.random:
+            return [f"return {value}"]
+        return [f"total: Tensor = {value}", "return total"]
     ends = pick(spec, "outputs")
     return [
         f"outputs = {op}(*inputs)",

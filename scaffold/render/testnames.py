@@ -21,6 +21,7 @@ HELPERS = frozenset(
     {"build", "case", "distinct", "gradients", "in_double", "loss", "make", "module"}
     | {"nonzero", "on_copy", "permuted", "positional", "reference", "request"}
     | {
+        "seeded",
         "spd",
         "surrogate",
         "unwritten",
