@@ -13,9 +13,12 @@ from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.render import render
+from scaffold.render.compiled import CompiledTemplates
+from scaffold.render.environment import keep_compiled
 from scaffold.spec import Configuration, OpSpec, build, load_configuration
 from scaffold.spec.problems import Problems
 from scaffold.spec.toml import Entry, read_ops
+from scaffold.workspace import store
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +39,9 @@ def generate(
     problems = Problems(given.locate)
     for problem in (*found, *given.problems):
         problems.add(problem)
-    configuration = problems.attempt(_configuration)
-    known = configuration or Configuration()
-    where = None
-    if configuration is not None:
-        where = problems.attempt(lambda: find_places(known, settings))
+    here = _here()
+    known = problems.attempt(lambda: load_configuration(here)) or Configuration()
+    where = problems.attempt(lambda: find_places(known, settings))
     packaged = where is not None and where.directories.package is not None
     spec = problems.attempt(
         lambda: _specification(name, given, settings.get("spec"), known, packaged)
@@ -50,15 +51,15 @@ def generate(
     return _generated(spec, where)
 
 
-def _configuration() -> Configuration:
+def _here() -> Path:
     try:
-        here = Path.cwd()
+        return Path.cwd()
     except FileNotFoundError:
         raise ScaffoldError("the working directory does not exist any more") from None
-    return load_configuration(here)
 
 
 def _generated(spec: OpSpec, where: Places) -> Generated:
+    keep_compiled(CompiledTemplates(store))
     derivation = derive(spec)
     files = render(spec, derivation, where.directories)
     missing = _missing(spec, derivation)

@@ -73,6 +73,7 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
         )
         raise ScaffoldError(
             f"no sizes up to {max(CANDIDATES)} satisfy: {conditions}",
+            spec.require[0].location,
             hint="give the test its inputs: samples = '@file.py:function'",
         )
     for name in names:

@@ -1,0 +1,165 @@
+"""Every message that a user can get, byte for byte, with its place, its hint and the exit code.
+
+The cases are the transcripts in `cases/`, described in `transcript.py`. After a change of messages, or to add a case
+(write it down to its command), run
+
+    SCAFFOLD_REGENERATE=1 python -m pytest tests/failures
+
+and read the difference: it is what users will read.
+"""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from scaffold.errors import ScaffoldError
+from tests.cli.running import ROOT, Outcome, listing, scaffold
+from tests.failures.transcript import Case, read, write
+
+CASES = Path(__file__).with_name("cases")
+TRANSCRIPTS = {path.stem: read(path.read_text()) for path in sorted(CASES.iterdir())}
+ALL = [
+    pytest.param(case, id=f"{name}-{number}")
+    for name, cases in TRANSCRIPTS.items()
+    for number, case in enumerate(cases, 1)
+]
+REGENERATE = bool(os.environ.get("SCAFFOLD_REGENERATE"))
+Site = tuple[str, int]  # file below the package, line
+
+
+def run(case: Case, directory: Path) -> Outcome:
+    """Prepare the directory and run the command; nothing there may change."""
+    for name, text in case.files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
+    for line in case.setup:
+        subprocess.run(["sh", "-ec", line], cwd=directory, check=True)
+    before = state(directory)
+    outcome = scaffold(directory, *case.arguments)
+    assert state(directory) == before, "something was written"
+    return outcome
+
+
+def state(directory: Path) -> tuple[dict[str, bytes], list[str]]:
+    """Files and everything else: links, directories."""
+    return listing(directory), sorted(str(path) for path in directory.rglob("*"))
+
+
+def result(case: Case, directory: Path) -> Case:
+    """The case with what it says now; a command that succeeds fails the tests later."""
+    try:
+        outcome = run(case, directory)
+    except AssertionError:
+        return case.with_result("", 0)
+    stderr = outcome.err.replace(str(directory), "{root}")
+    return case.with_result(stderr, outcome.code)
+
+
+@pytest.mark.skipif(REGENERATE, reason="the results are being written")
+@pytest.mark.parametrize("case", ALL)
+def test_the_message_is_as_written(case: Case, tmp_path: Path) -> None:
+    outcome = run(case, tmp_path)
+    assert outcome.err.replace(str(tmp_path), "{root}") == case.stderr
+    assert outcome.code == case.code
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_a_failure_is_a_message(case: Case) -> None:
+    """What holds of all of them."""
+    assert case.code in (1, 2)
+    lines = [line for line in case.stderr.splitlines() if not line.startswith("note: ")]
+    assert lines, "a failure says something"
+    assert "Traceback" not in case.stderr
+    if "Error: " not in case.stderr and "Usage: " not in case.stderr:  # Typer's own
+        places = [line.split(": ")[0] for line in lines]
+        assert places[0] != "hint"
+        for before, place in zip(["", *places], places, strict=False):
+            assert place in ("hint", "error") or place.count(":") >= 2, place
+            assert (before, place) != ("hint", "hint")
+
+
+def test_regenerate(tmp_path_factory: pytest.TempPathFactory) -> None:
+    if not REGENERATE:
+        pytest.skip("only with SCAFFOLD_REGENERATE=1")
+    for name, cases in TRANSCRIPTS.items():
+        done = (result(case, tmp_path_factory.mktemp("case")) for case in cases)
+        (CASES / f"{name}.txt").write_text(write(done))
+
+
+def test_a_transcript_is_read_and_written_as_it_is() -> None:
+    for name, cases in TRANSCRIPTS.items():
+        assert write(cases) == (CASES / f"{name}.txt").read_text()
+
+
+# What no single command can bring about. Moments, and paths that the command never asks for: tests/workspace
+# has them. Checks that an earlier one makes needless: whoever composes the packages otherwise will need them.
+OUT_OF_REACH = (
+    *("another run is writing", "cannot recover from", "an earlier run in"),
+    *("changed while the run was under way", "putting things back", "cannot write in"),
+    *('is not a directory")', "is not a path", "is outside", "would be the same file"),
+    *("would be a file and", "cannot be written as UTF-8"),
+    "the working directory does not exist any more",  # tests/cli/test_app.py
+    "not valid Python: {error}",  # characters that are refused before
+    *("_refuse_index: ", "_refuse_ambiguous: "),  # the parser refuses, or renames
+    "alias: ",  # the tokens are split at brackets before
+)
+
+
+def complaints(path: Path) -> Iterator[tuple[range, str]]:
+    """Every expression of a module that makes an error: the lines that it spans, its function and its text."""
+    source = path.read_text()
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and _complains(node):
+                    text = ast.get_source_segment(source, node)
+                    lines = range(node.lineno, (node.end_lineno or 0) + 1)
+                    yield lines, f"{function.name}: {text}"
+
+
+def _complains(call: ast.Call) -> bool:
+    match call.func:
+        case ast.Name(name):
+            return name in ("ScaffoldError", "ConflictError")
+        case ast.Attribute(_, name):
+            return name in ("at", "at_key", "fail", "_fail") and len(call.args) > 1
+    return False
+
+
+def frames(frame: FrameType | None) -> Iterator[Site]:
+    package = str(ROOT / "scaffold")
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(package):
+            yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+
+
+def test_every_message_has_a_case(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever in the package makes an error is reached by some case."""
+    reached: set[Site] = set()
+    original = ScaffoldError.__init__
+
+    def noting(self: ScaffoldError, *args: Any, **kwargs: Any) -> None:
+        reached.update(frames(sys._getframe(1)))
+        original(self, *args, **kwargs)
+
+    monkeypatch.setattr(ScaffoldError, "__init__", noting)
+    for parameters in ALL:
+        run(parameters.values[0], tmp_path_factory.mktemp("case"))  # type: ignore[arg-type]
+    missing = [
+        f"{path.relative_to(ROOT)}:{lines.start}: {text}"
+        for path in sorted((ROOT / "scaffold").rglob("*.py"))
+        for lines, text in complaints(path)
+        if not any((str(path), line) in reached for line in lines)
+        and not any(words in text for words in OUT_OF_REACH)
+    ]
+    assert not missing, "no case for:\n" + "\n".join(missing)
