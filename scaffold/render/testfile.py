@@ -129,5 +129,5 @@ def _directory(search_path: str) -> str:
     """The expression for a directory that is given as seen from the test file's own."""
     parts = PurePosixPath(search_path).parts
     above = sum(part == ".." for part in parts)
-    steps = "".join(f' / "{part}"' for part in parts[above:])
+    steps = "".join(f" / {part!r}" for part in parts[above:])
     return f"Path(__file__).resolve().parents[{above}]{steps}"
