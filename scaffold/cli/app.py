@@ -3,6 +3,7 @@
 Invariant: whatever a user gives us or does to us, the last words are a message and an exit code, never a traceback.
 """
 
+import gc
 import sys
 import warnings
 from contextlib import suppress
@@ -48,6 +49,7 @@ app.command("new-op")(new_op)
 
 def main() -> None:
     """Run a command; an error of the user's is a message, never a traceback."""
+    gc.set_threshold(100_000)  # a run makes few cycles: looking for them costs more
     warnings.simplefilter("ignore")  # what Python thinks of a formula's style
     try:
         app(prog_name="scaffold")

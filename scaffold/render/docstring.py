@@ -8,21 +8,22 @@ import textwrap
 from scaffold.derive import Derivation
 from scaffold.spec import Attribute, Dim, Input, OpSpec, Output, TensorInput
 
-WIDTH = 84  # four columns of indentation
+INDENT = "    "
+WIDTH = 84  # what the indentation leaves of a line
 
 
-def wrapper_docstring(spec: OpSpec, derivation: Derivation) -> list[str]:
+def wrapper_docstring(spec: OpSpec, derivation: Derivation) -> str:
     """What the op computes, the shapes, what to know of its gradient."""
     body = [_summary(spec), *_formula(spec), *_notes(spec, derivation)]
     return quoted([*body, *_arguments(spec), *_returns(spec)])
 
 
-def quoted(lines: list[str]) -> list[str]:
+def quoted(lines: list[str]) -> str:
     """Lines as a docstring: one line if it is one, else with the quotes on their own at the end."""
-    safe = [line.replace("\\", "\\\\").replace('"""', r"\"\"\"") for line in lines]
-    if len(safe) == 1 and not safe[0].endswith('"'):
-        return [f'"""{safe[0]}"""']
-    return [f'"""{safe[0]}', *safe[1:], '"""']
+    text = "\n".join(lines).replace("\\", "\\\\").replace('"""', r"\"\"\"")
+    if len(lines) == 1 and not text.endswith('"'):
+        return f'"""{text}"""'
+    return f'"""{text}\n"""'
 
 
 def _summary(spec: OpSpec) -> str:

@@ -21,7 +21,7 @@ def fold(source: str, length: int) -> str:
         if in_string or quotes:
             folded.append(line)  # a docstring's text is not code
             in_string ^= quotes % 2 == 1
-        else:
+        elif line.strip() or folded[-2:] != ["", ""]:  # two blank lines are enough
             folded += _folded(line.rstrip(), length)
     return "\n".join(folded)
 
@@ -39,7 +39,8 @@ def _folded(line: str, length: int) -> Iterator[str]:
         return
     start, end = span
     yield f"{indent}{code[: start + 1]}"
-    yield from _body(code[start + 1 : end], indent + INDENT, length)
+    literal = start > 0 and not (code[start - 1].isalnum() or code[start - 1] in "_)]")
+    yield from _body(code[start + 1 : end], indent + INDENT, length, literal)
     yield f"{indent}{code[end:]}"
 
 
@@ -53,19 +54,18 @@ def _bracketed(code: str) -> str:
     return code
 
 
-def _body(body: str, indent: str, length: int) -> Iterator[str]:
-    """What stands between the brackets: on one line if it fits, else one item a line."""
+def _body(body: str, indent: str, length: int, literal: bool) -> Iterator[str]:
+    """What stands between the brackets: one item a line in a literal, or where it does not fit one."""
     items = _items(body)
-    if len(indent) + len(body) <= length and not (
-        len(items) > 1 and body.endswith(",")
-    ):
+    apart = len(items) > 1 and (literal or body.endswith(","))
+    if len(indent) + len(body) <= length and not apart:
         yield indent + body
     elif len(items) > 1:
         for item in items:
             yield from _folded(f"{indent}{item},", length)
-    elif loop := _loop(body):
-        yield from _folded(indent + body[:loop].rstrip(), length)
-        yield indent + body[loop:]
+    elif loops := list(_loops(body)):
+        for start, end in zip([0, *loops], [*loops, len(body)], strict=True):
+            yield from _folded(indent + body[start:end].rstrip(), length)
     else:
         yield from _folded(indent + body, length)
 
@@ -92,7 +92,7 @@ def _pairs(code: str) -> Iterator[tuple[int, int]]:
 
 def _items(body: str) -> list[str]:
     """The parts of a text between its outermost commas; a comprehension is one."""
-    commas = () if _loop(body) else _commas(body)
+    commas = () if any(_loops(body)) else _commas(body)
     ends = [-1, *commas, len(body)]
     parts = [body[a + 1 : b].strip() for a, b in pairwise(ends)]
     return [part for part in parts if part]
@@ -104,12 +104,13 @@ def _commas(body: str) -> Iterator[int]:
             yield position
 
 
-def _loop(body: str) -> int:
-    """Where the `for` of a comprehension begins, 0 if the text is none."""
+def _loops(body: str) -> Iterator[int]:
+    """Where the `for`s and `if`s of a comprehension begin; nothing if the text is none."""
+    words = (" for ",)
     for position, char, depth in _outside_strings(body):
-        if char == "f" and depth == 0 and body[position - 1 :].startswith(" for "):
-            return position
-    return 0
+        if char == " " and depth == 0 and body.startswith(words, position):
+            words = (" for ", " if ")
+            yield position + 1
 
 
 def _outside_strings(code: str) -> Iterator[tuple[int, str, int]]:

@@ -8,7 +8,7 @@ import textwrap
 from dataclasses import dataclass
 
 from scaffold.formula import Formula, Node, emit, emit_lines, rewritten
-from scaffold.render.docstring import quoted
+from scaffold.render.docstring import INDENT, quoted
 from scaffold.render.parameters import (
     Dims,
     buffer_lines,
@@ -38,7 +38,7 @@ class ModuleView:
     """What the template shows of the module; every `_lines` is a body, not yet indented."""
 
     name: str
-    docstring_lines: tuple[str, ...]
+    docstring: str
     field_lines: tuple[str, ...]
     init_parameters: str
     init_lines: tuple[str, ...]
@@ -55,7 +55,7 @@ def module_view(spec: OpSpec, module: ModuleSpec) -> ModuleView:
     arguments = init_arguments(spec, module)
     return ModuleView(
         name=spec.class_name,
-        docstring_lines=tuple(_docstring(spec, module)),
+        docstring=textwrap.indent(_docstring(spec, module), INDENT),
         field_lines=tuple(_fields(spec, module)),
         init_parameters=", ".join(arguments),
         init_lines=tuple(_init_lines(spec, module, dims)) if arguments else (),
@@ -94,7 +94,7 @@ def _call_inputs(spec: OpSpec, module: ModuleSpec) -> list[Input]:
     return [item for item in spec.tensors if item.name not in owned]
 
 
-def _docstring(spec: OpSpec, module: ModuleSpec) -> list[str]:
+def _docstring(spec: OpSpec, module: ModuleSpec) -> str:
     names = [f"``{name}``" for name in (*module.parameters, *module.buffers)]
     owns = f" that owns {_and(names)}" if names else ""
     lines = textwrap.wrap(f":func:`{spec.name}` as a module{owns}.", 84)

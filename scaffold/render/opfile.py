@@ -4,9 +4,10 @@ In: an `OpSpec` and its `Derivation`. Out: the text of `NAME.py`, formatted. Inv
 """
 
 from dataclasses import dataclass, replace
+from textwrap import indent
 
-from scaffold.derive import Derivation
-from scaffold.render.docstring import quoted, wrapper_docstring
+from scaffold.derive import Derivation, fresh
+from scaffold.render.docstring import INDENT, quoted, wrapper_docstring
 from scaffold.render.environment import format_source, render_template
 from scaffold.render.function import FunctionView, forward_type, function_view
 from scaffold.render.imports import import_block
@@ -23,7 +24,7 @@ class WrapperView:
     name: str
     parameters: str
     returns: str
-    docstring_lines: tuple[str, ...]
+    docstring: str
     body_lines: tuple[str, ...]
 
 
@@ -31,7 +32,7 @@ class WrapperView:
 class OpView:
     """What the template of an op's file shows."""
 
-    docstring_lines: tuple[str, ...]
+    docstring: str
     imports: str
     type_imports: str  # for annotations only
     function: FunctionView
@@ -50,7 +51,7 @@ def op_file(spec: OpSpec, derivation: Derivation, layout: Layout) -> str:
 def op_view(spec: OpSpec, derivation: Derivation) -> OpView:
     """The view, but for the imports, which follow from the code that it makes."""
     return OpView(
-        docstring_lines=tuple(quoted([_title(spec)])),
+        docstring=quoted([_title(spec)]),
         imports="",
         type_imports=_type_imports(spec),
         function=function_view(spec, derivation),
@@ -72,23 +73,27 @@ def _type_imports(spec: OpSpec) -> str:
 def wrapper_view(spec: OpSpec, derivation: Derivation) -> WrapperView:
     """The functional form: defaults, and only the outputs that the user declared."""
     returns = wrapper_type(spec)
-    dropped = len(derivation.intermediates) if spec.style == "setup-context" else 0
+    dropped = len(derivation.extra)
     whole = forward_type(spec, derivation) if dropped else returns
-    call = f"apply({arguments(spec.inputs)})"
-    body = [f"apply: Callable[..., {whole}] = {spec.function_name}.apply"]
-    if dropped:
-        names = [output.name for output in spec.outputs]
-        extra = [f"_{name}" for name in derivation.intermediates]
-        body += [
-            f"{', '.join([*names, *extra])} = {call}",
-            f"return {', '.join(names)}",
-        ]
-    else:
-        body.append(f"return {call}")
+    apply = fresh("apply", {item.name for item in spec.inputs})
+    call = f"{apply}({arguments(spec.inputs)})"
+    body = [f"{apply}: Callable[..., {whole}] = {spec.function_name}.apply"]
+    body += _without_extra(spec, derivation, call) if dropped else [f"return {call}"]
     return WrapperView(
         name=spec.name,
         parameters=parameters_with_defaults(spec.inputs),
         returns=returns,
-        docstring_lines=tuple(wrapper_docstring(spec, derivation)),
+        docstring=indent(wrapper_docstring(spec, derivation), INDENT),
         body_lines=tuple(body),
     )
+
+
+def _without_extra(spec: OpSpec, derivation: Derivation, call: str) -> list[str]:
+    """The declared outputs of a call that returns intermediates too."""
+    names = [
+        f"*{output.name}" if output.variadic else output.name for output in spec.outputs
+    ]
+    extra = [f"_{name}" for name in derivation.intermediates]
+    whole = len(names) == 1 and spec.outputs[0].variadic
+    result = f"tuple({names[0][1:]})" if whole else ", ".join(names)
+    return [f"{', '.join([*names, *extra])} = {call}", f"return {result}"]

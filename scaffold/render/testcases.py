@@ -15,6 +15,7 @@ from scaffold.render.testvalues import (
     attribute_value,
     choices,
     label,
+    literal,
     tensor_expression,
 )
 from scaffold.spec import Attribute, OpSpec, TensorInput
@@ -54,9 +55,9 @@ def plan_making(spec: OpSpec) -> Making:
         ),
         items=tuple(_items(spec)),
         names=differentiable_names(spec),
-        cases=tuple(f"{name!r}: {{{text}}}" for name, text in _cases(spec, batch)),
+        cases=tuple(f"{literal(name)}: {{{text}}}" for name, text in _cases(spec, batch)),
         empty=tuple(
-            f"{name!r}: {{{text}}}" for name, text in _empty_cases(spec, sizes)
+            f"{literal(name)}: {{{text}}}" for name, text in _empty_cases(spec, sizes)
         ),
         sizes={name: str(size) for name, size in sizes.items()},
         shapes={item.name: "(2, 3)" for item in spec.tensors},

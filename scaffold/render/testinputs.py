@@ -121,7 +121,7 @@ def _make_lines(
     every = "for name, value in inputs.items()"
     if not mixed:
         value = f"None if name in absent else {value}" if optional else value
-        return [*lines, "return tuple(", f"    {value}", f"    {every}", ")"]
+        return [*lines, f"return tuple({value} {every})"]
     return [
         *lines,
         *["inputs |= dict.fromkeys(absent)"] * optional,

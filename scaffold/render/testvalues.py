@@ -128,3 +128,8 @@ def _tuple(sizes: tuple[str, ...]) -> str:
     if len(sizes) == 1:
         return sizes[0][1:] if sizes[0].startswith("*") else f"({sizes[0]},)"
     return f"({', '.join(sizes)})"
+
+
+def literal(text: str) -> str:
+    """A string as it stands in formatted code: in double quotes where that needs no escape."""
+    return f'"{text}"' if repr(text) == f"'{text}'" and '"' not in text else repr(text)
