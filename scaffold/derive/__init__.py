@@ -1,9 +1,10 @@
 """OpSpec -> Derivation: what forward and backward of an op are. Pure, without torch."""
 
 from scaffold.derive.explicit import derive
-from scaffold.derive.forward import Forward, write_forward
+from scaffold.derive.forward import Forward, grad_name, write_forward
 from scaffold.derive.model import Block, Derivation, Element, Filled, Kept, Saved
-from scaffold.derive.saving import facet_of, grad_name, variadic_names
+from scaffold.derive.names import fresh
+from scaffold.derive.saving import facet_of, variadic_names
 
 __all__ = [
     "Block",
@@ -15,6 +16,7 @@ __all__ = [
     "Saved",
     "derive",
     "facet_of",
+    "fresh",
     "grad_name",
     "variadic_names",
     "write_forward",

@@ -7,6 +7,7 @@ Invariant: pure; a gradient that nobody gave is `missing`, never guessed.
 from scaffold.derive.activity import is_random, leaves_torch
 from scaffold.derive.context import ContextNames
 from scaffold.derive.elements import element_lines
+from scaffold.derive.forward import grad_name
 from scaffold.derive.given import Given, take_apart
 from scaffold.derive.model import Derivation, Filled, Kept, Saved
 from scaffold.derive.place import joint_gradients, place
@@ -14,12 +15,13 @@ from scaffold.derive.program import Line, lines_of, read_names
 from scaffold.derive.recompute import unsure
 from scaffold.derive.results import kept_apart
 from scaffold.derive.reuse import Reuse, imported, plan_reuse
-from scaffold.derive.saving import Origins, Transfer, grad_name, transfer
+from scaffold.derive.saving import Origins, Transfer, transfer
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
 from scaffold.spec import OpSpec
 
 Lines = tuple[Statement, ...]
+LEFT_OUT = "something to save where no branch assigns it"
 
 
 def derive(spec: OpSpec) -> Derivation:
@@ -54,10 +56,11 @@ def _derivation(
     )
     watched = () if spec.materialize_grads else _watched(spec, handed.lines, missing)
     filled = _filled(spec, watched, names) if not missing else ()
-    statements, results = _forward(spec, given, reuse.forward, saved)
+    statements, results, extra = _forward(spec, given, reuse.forward, saved)
     return Derivation(
         forward=statements,
         results=results,
+        extra=extra,
         comments=given.forward.comments if given.forward else (),
         blocks=place(lines),
         elements=elements,
@@ -77,21 +80,20 @@ def _derivation(
 
 def _forward(
     spec: OpSpec, given: Given, statements: Lines, saved: tuple[Saved, ...]
-) -> tuple[Lines | None, tuple[Node, ...]]:
-    """The forward, with what saving some of its locals asks of it."""
+) -> tuple[Lines | None, tuple[Node, ...], tuple[Node, ...]]:
+    """The forward, its results and what it returns beside them, as saving some of its locals asks."""
     if given.forward is None:
-        return None, ()
-    graph, forward = given.graph, given.forward
+        return None, (), ()
+    graph, results = given.graph, given.forward.results
     kept = tuple(item.origin for item in saved if item.source == "intermediate")
-    results = forward.results
     begun = [
-        Assign(graph.name(name), _nothing(spec, graph))
+        Assign(graph.name(name), _nothing(spec, graph), "", (LEFT_OUT,))
         for name in unsure(statements, kept)
     ]
-    statements = (*begun, *statements)
+    statements, extra = (*begun, *statements), tuple[Node, ...]()
     if spec.style == "setup-context":
-        return kept_apart(spec, graph, statements, results, saved)
-    return statements, results
+        results, extra = kept_apart(spec, graph, statements, results, saved)
+    return statements, results, extra
 
 
 def _nothing(spec: OpSpec, graph: Graph) -> Node:

@@ -52,6 +52,7 @@ class Forward:
 
 def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     """The forward of an op from its formula."""
+    _refuse_gradient_names(spec, formula)
     assert formula.result is not None  # the parser saw to it
     _refuse_in_place(formula, spec)
     statements, result, renamed = _isolated(formula, spec, formula.result)
@@ -59,12 +60,22 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     body = writer.block(statements)
     before, results = _results(spec, formula, result, writer)
     lines = (*body, *before)
-    own = own_results(spec, formula.graph, lines, results)
+    lines, own = own_results(spec, formula.graph, lines, results)
     returned: dict[str, str] = {}
     for output, value in zip(spec.outputs, results, strict=True):
         if value.kind == "name":
             returned.setdefault(value.label, output.name)
     return Forward(lines, own, formula.comments, renamed, returned)
+
+
+def grad_name(spec: OpSpec, output: str) -> str:
+    """The gradient of an output, as it comes in.
+
+    It is `grad_output` where there is one, unless that is the gradient of an input called `output`.
+    """
+    sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
+    usual = sole and all(item.name != "output" for item in spec.inputs)
+    return "grad_output" if usual else f"grad_{output}"
 
 
 def gradient_names(spec: OpSpec) -> frozenset[str]:
@@ -106,12 +117,14 @@ def _isolated(
         name: fresh(f"{name.removeprefix('grad_')}_grad", taken)
         for name in sorted(locals_ & gradient_names(spec))
     }
-    for output in (item.name for item in spec.outputs):
-        if output in locals_ - set(spec.dirty) and returned.get(output) != output:
-            renamed[output] = fresh(f"inner_{output}", taken)
-    for name, new in renamed.items():
+    inner = {
+        name: fresh(f"inner_{name}", taken)
+        for name in (output.name for output in spec.outputs)
+        if name in locals_ - set(spec.dirty) and returned.get(name) != name
+    }
+    for name, new in (renamed | inner).items():
         statements = renamed_local(graph, statements, name, new)
-    for name, new in (hiding | renamed).items():
+    for name, new in (hiding | renamed | inner).items():
         result = graph.rewrite(result, renaming(graph, name, new))
     return statements, result, renamed
 
@@ -214,3 +227,12 @@ def _assigns_anew(item: Statement, name: str) -> bool:
     if item.operator or item.target.kind == "subscript":
         return False
     return name in item.target.names() and name not in same_tensor(item.value)
+
+
+def _refuse_gradient_names(spec: OpSpec, formula: Formula) -> None:
+    """A local must not be called like a gradient that comes in: formulas would mean either."""
+    locals_ = frozenset(name for item in formula.statements for name in written(item))
+    for name in sorted(locals_ & {grad_name(spec, item.name) for item in spec.outputs}):
+        message = f"the forward assigns '{name}', which is the gradient of an output"
+        hint = "name the local otherwise"
+        raise ScaffoldError(message, formula.location, hint)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from scaffold.derive.forward import (
     Forward,
+    grad_name,
     gradient_names,
     returned_names,
     write_forward,
@@ -53,7 +54,7 @@ def take_apart(spec: OpSpec) -> Given:
     place = first.location if first else Location(spec.name)
     forward = write_forward(spec, spec.forward) if spec.forward else None
     program = _program(spec, graph, forward)
-    _refuse_ambiguous(spec, program, place)
+    _refuse_ambiguous(spec)
     return Given(graph, place, forward, program, _origins(spec, forward))
 
 
@@ -69,12 +70,12 @@ def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
 
 def _program(spec: OpSpec, graph: Graph, forward: Forward | None) -> Lines:
     outer = outer_names(spec, forward)
-    renamed = forward.renamed if forward else {}
+    renamed = _renamed(spec, forward)
     for formula in (*dict(spec.gradients).values(), spec.backward):
         if formula is not None:
             _refuse_in_place(spec, formula, outer)
     if spec.backward is not None:
-        program = _isolated(spec, graph, spec.backward.statements, forward)
+        program = _isolated(spec, graph, spec.backward.statements, forward, renamed)
     else:
         _refuse_index(spec)
         formulas = [
@@ -83,7 +84,21 @@ def _program(spec: OpSpec, graph: Graph, forward: Forward | None) -> Lines:
         ]
         program = join(graph, formulas, outer | _builtins(formulas))
     taken = outer.union(*(written(item) for item in program))
-    return Unfolder(graph, set(taken)).block(program)
+    return Unfolder(graph, set(taken), _whole(spec)).block(program)
+
+
+def _whole(spec: OpSpec) -> frozenset[str]:
+    """Gradients that must stay one expression: those of an element of a variadic input."""
+    return frozenset(f"grad_{item.name}" for item in spec.tensors if item.variadic)
+
+
+def _renamed(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
+    """Names in the user's formulas that are called otherwise in the op."""
+    renamed = dict(forward.renamed) if forward else {}
+    sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
+    if sole and any(item.name == "output" for item in spec.inputs):
+        renamed["grad_output"] = grad_name(spec, spec.outputs[0].name)
+    return renamed
 
 
 def _builtins(formulas: list[tuple[str, Formula]]) -> frozenset[str]:
@@ -113,10 +128,14 @@ def _reads_renamed(graph: Graph, formula: Formula, renamed: dict[str, str]) -> F
 
 
 def _isolated(
-    spec: OpSpec, graph: Graph, program: Lines, forward: Forward | None
+    spec: OpSpec,
+    graph: Graph,
+    program: Lines,
+    forward: Forward | None,
+    renamed: dict[str, str],
 ) -> Lines:
     """A whole backward, whose locals hide only what no rewriting to ctx can touch."""
-    for old, new in (forward.renamed if forward else {}).items():
+    for old, new in renamed.items():
         program, _ = outer_renamed(graph, program, old, new)
     metadata = {
         read.name
@@ -179,15 +198,28 @@ def _origins(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
     return origins
 
 
-def _refuse_ambiguous(spec: OpSpec, program: Lines, place: Location) -> None:
+def _refuse_ambiguous(spec: OpSpec) -> None:
     """A name that is an output and another local of the forward: the backward must not read it."""
     if spec.forward is None:
         return
     locals_ = assigned(spec.forward)
     returned = returned_names(spec, spec.forward.result)
-    read = {read.name for read, _ in free_reads(program)}
-    for name in (output.name for output in spec.outputs):
-        if name in locals_ & read and returned.get(name) != name:
+    other = {
+        item.name
+        for item in spec.outputs
+        if item.name in locals_ and returned.get(item.name) != item.name
+    }
+    for formula in (*dict(spec.gradients).values(), spec.backward):
+        for name in sorted(other & _outside_reads(formula)):
             message = f"'{name}' is a local of the forward and the name of an output"
             hint = "return it under that name, or name it otherwise"
-            raise ScaffoldError(message, place, hint)
+            raise ScaffoldError(message, formula.location if formula else None, hint)
+
+
+def _outside_reads(formula: Formula | None) -> frozenset[str]:
+    if formula is None:
+        return frozenset()
+    end = (
+        [Assign(formula.graph.node("absent"), formula.result)] if formula.result else []
+    )
+    return frozenset(read.name for read, _ in free_reads((*formula.statements, *end)))

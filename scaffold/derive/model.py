@@ -64,6 +64,7 @@ class Derivation:
 
     forward: tuple[Statement, ...] | None  # None: not written yet
     results: tuple[Node, ...] = ()  # what forward returns, one for each output
+    extra: tuple[Node, ...] = ()  # what it returns beside them, for setup_context
     comments: tuple[str, ...] = ()  # above the return
     blocks: tuple[Block, ...] = ()
     elements: tuple[Element, ...] = ()

@@ -12,7 +12,7 @@ from scaffold.derive.kinds import Kinds
 from scaffold.derive.memory import Trace
 from scaffold.derive.program import read_names, surely_written
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import If, Node, Statement, same_tensor, sharing, written
+from scaffold.formula import If, Statement, same_tensor, sharing, written
 
 Lines = tuple[Statement, ...]
 
@@ -110,19 +110,21 @@ def unsure(statements: Lines, names: Iterable[str]) -> tuple[str, ...]:
 
 def active_locals(statements: Lines, inputs: frozenset[str]) -> frozenset[str]:
     """The locals that carry a gradient of one of the inputs."""
-    active = set(inputs)
     changes = Trace(statements, sharing).changes
+    active = set(inputs)
     for position, item in enumerate(statements):
-        if any(carries_gradient(node, frozenset(active)) for node in _values(item)):
-            active |= written(item)
-            for change in changes:
-                active |= change.holders if change.position == position else set()
+        before = frozenset(active)
+        _activate(item, active)
+        for change in changes:
+            if change.position == position and change.name in active - before:
+                active |= change.holders
     return frozenset(active - inputs)
 
 
-def _values(item: Statement) -> list[Node]:
-    """What a statement assigns; the test of an `if` carries no gradient."""
+def _activate(item: Statement, active: set[str]) -> None:
+    """Add what a statement makes active; the test of an `if` carries no gradient."""
     if isinstance(item, If):
-        inner = (*item.body, *item.orelse)
-        return [value for part in inner for value in _values(part)]
-    return [item.value]
+        for inner in (*item.body, *item.orelse):
+            _activate(inner, active)
+    elif carries_gradient(item.value, frozenset(active)):
+        active |= written(item)

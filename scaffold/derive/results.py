@@ -4,33 +4,55 @@ In: the statements and results of a forward. Out: results with a clone where one
 local. Invariant: same values; nothing is cloned that is surely new.
 """
 
+from dataclasses import replace
+
 from scaffold.derive.memory import Trace
 from scaffold.derive.model import Saved
 from scaffold.derive.unfold import Lines
-from scaffold.formula import Assign, Graph, Node, copied, same_tensor, sharing
-from scaffold.spec import OpSpec
+from scaffold.formula import Graph, If, Node, Statement, copied, same_tensor, sharing
+from scaffold.spec import OpSpec, Output
 
 
 def own_results(
     spec: OpSpec, graph: Graph, lines: Lines, results: tuple[Node, ...]
-) -> tuple[Node, ...]:
-    """Results that are tensors of the op's own: no input, and none of them twice."""
-    exact, perhaps = Trace(lines, copied), Trace(lines, same_tensor)
-    inputs = {item.name for item in spec.tensors} - set(spec.dirty)
+) -> tuple[Lines, tuple[Node, ...]]:
+    """The forward with results that are tensors of the op's own: no input, and none of them twice."""
+    inputs = frozenset(item.name for item in spec.tensors) - set(spec.dirty)
     several = frozenset(item.name for item in spec.tensors if item.variadic)
+    for value in results:
+        if value.kind == "name" and Trace(lines, copied).of(value.label) & inputs:
+            lines = _cloned_in_branches(graph, lines, value, inputs - several)
+    exact, perhaps = Trace(lines, copied), Trace(lines, same_tensor)
     seen: frozenset[str] = frozenset()
     own = []
     for output, value in zip(spec.outputs, results, strict=True):
         if output.variadic:
-            own.append(_own_elements(graph, value, frozenset(inputs), several))
+            own.append(_own_elements(graph, value, inputs, several))
             continue
         memory = perhaps.of_value(value)
         if memory & seen:
             own.append(_cloned(graph, value))
         else:
-            own.append(_own(graph, value, exact, frozenset(inputs)))
+            own.append(_own(graph, value, exact, inputs))
         seen |= memory
-    return tuple(own)
+    return lines, tuple(own)
+
+
+def _cloned_in_branches(
+    graph: Graph, lines: Lines, result: Node, inputs: frozenset[str]
+) -> Lines:
+    """`y = x` in a branch as `y = x.clone()`, which costs nothing in the other branches."""
+
+    def one(item: Statement) -> Statement:
+        if isinstance(item, If):
+            body = tuple(one(inner) for inner in item.body)
+            return replace(item, body=body, orelse=tuple(map(one, item.orelse)))
+        copy = item.value.kind == "name" and item.value.label in inputs
+        if item.target is result and copy and not item.operator:
+            return replace(item, value=_cloned(graph, item.value))
+        return item
+
+    return tuple(one(item) if isinstance(item, If) else item for item in lines)
 
 
 def _own(graph: Graph, value: Node, exact: Trace, inputs: frozenset[str]) -> Node:
@@ -69,31 +91,45 @@ def kept_apart(
     statements: Lines,
     results: tuple[Node, ...],
     saved: tuple[Saved, ...],
-) -> tuple[Lines, tuple[Node, ...]]:
-    """The forward with results and saved locals that are tensors apart, for `setup_context`.
+) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """For `setup_context`: the results, and the saved locals as they are returned beside them.
 
-    A saved local is returned as non-differentiable beside the results: none of them may be that very tensor. And
-    PyTorch refuses to save an input that is returned as it is.
+    A saved local is returned as non-differentiable: it must not be the tensor of a result or a view of it. And PyTorch
+    refuses to save an input that is returned as it is.
     """
-    trace = Trace(statements, same_tensor)
-    inputs = frozenset(item.name for item in spec.tensors)
-    kept = [item.origin for item in saved if item.source == "intermediate"]
-    of_kept = frozenset().union(*(trace.of(name) for name in kept))
-    of_saved = {item.origin for item in saved if item.source == "input"}
-    outputs = {item.origin for item in saved if item.source == "output"}
-    apart = []
-    for output, value in zip(spec.outputs, results, strict=True):
-        memory = trace.of_value(value)
-        as_is = memory & inputs - set(spec.dirty)
-        clash = (
-            memory & of_kept or as_is & of_saved or (as_is and output.name in outputs)
+    same, views = Trace(statements, same_tensor), Trace(statements, sharing)
+    inputs = frozenset(item.name for item in spec.tensors) - set(spec.dirty)
+    taken = frozenset().union(*(views.of_value(value) for value in results)) - inputs
+    extra = []
+    for name in (item.origin for item in saved if item.source == "intermediate"):
+        named, memory = graph.name(name), views.of(name) - inputs
+        if memory & taken:
+            extra.append(_cloned(graph, named))
+        else:
+            extra.append(_as_view(graph, named) if same.of(name) & inputs else named)
+        taken |= memory
+    return tuple(
+        (
+            _cloned(graph, value)
+            if _is_saved(output, same.of_value(value) & inputs, saved)
+            else value
         )
-        apart.append(_cloned(graph, value) if clash and not output.variadic else value)
-    views = tuple(_as_view(graph, name) for name in kept if trace.of(name) & inputs)
-    return (*statements, *views), tuple(apart)
+        for output, value in zip(spec.outputs, results, strict=True)
+    ), tuple(extra)
 
 
-def _as_view(graph: Graph, name: str) -> Assign:
-    named = graph.name(name)
+def _is_saved(output: Output, as_is: frozenset[str], saved: tuple[Saved, ...]) -> bool:
+    """Whether an output that may be one of the inputs is saved, or that input."""
+    return not output.variadic and any(
+        as_is
+        and item.source == "output"
+        and item.origin == output.name
+        or item.source == "input"
+        and item.origin in as_is
+        for item in saved
+    )
+
+
+def _as_view(graph: Graph, named: Node) -> Node:
     method = graph.node("attribute", "view_as", (named,))
-    return Assign(named, graph.node("call", "", (method, named)))
+    return graph.node("call", "", (method, named))

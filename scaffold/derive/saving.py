@@ -7,6 +7,7 @@ Invariant: a tensor is saved only for gradients that read its data; for its shap
 from dataclasses import dataclass, replace
 
 from scaffold.derive.context import ContextNames
+from scaffold.derive.forward import grad_name
 from scaffold.derive.metadata import Read, kept_form, metadata_read
 from scaffold.derive.model import Kept, Saved, Source
 from scaffold.derive.program import Line, free_reads
@@ -55,12 +56,6 @@ def transfer(
     rewriter = _Rewriter(spec, graph, origins, names, data, _assigned(lines))
     renewed = tuple(rewriter.line(line) for line in lines)
     return Transfer(renewed, saved, tuple(rewriter.kept.values()))
-
-
-def grad_name(spec: OpSpec, output: str) -> str:
-    """The gradient of an output, as it comes in."""
-    sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
-    return "grad_output" if sole else f"grad_{output}"
 
 
 def variadic_names(spec: OpSpec) -> frozenset[str]:

@@ -12,10 +12,12 @@ Lines = tuple[Statement, ...]
 
 
 class Unfolder:
-    """Unfolds the statements of one body; names that it makes are not among the `taken`."""
+    """Unfolds the statements of one body, but for the `whole` targets; names that it makes are not `taken`."""
 
-    def __init__(self, graph: Graph, taken: set[str]) -> None:
-        self.graph, self.taken = graph, taken
+    def __init__(
+        self, graph: Graph, taken: set[str], whole: frozenset[str] = frozenset()
+    ) -> None:
+        self.graph, self.taken, self.whole = graph, taken, whole
 
     def block(self, statements: Lines) -> Lines:
         return tuple(line for item in statements for line in self._statement(item))
@@ -31,6 +33,8 @@ class Unfolder:
         if isinstance(item, If):
             body, orelse = self.block(item.body), self.block(item.orelse)
             return (If(item.test, body, orelse, item.comments),)
+        if item.target.label in self.whole:
+            return (item,)
         if item.operator or item.target.kind != "name":
             before, value = self._hoisted(item.value)
             return (*before, Assign(item.target, value, item.operator, item.comments))

@@ -23,14 +23,37 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
     """The output gradients, those that the body does not read with an underscore."""
     names = _read(body)
     kind = "Tensor" if spec.materialize_grads else "Tensor | None"
+    if _follows_variadic(spec, derivation):
+        first = [grad_name(spec, output.name) for output in spec.outputs[:-1]]
+        listed = [name if name in names else f"_{name}" for name in first]
+        return ", ".join(f"{name}: {kind}" for name in (*listed, "*grads"))
     listed = []
     for name in grad_names(spec):
         read = derivation.missing or name.lstrip("*") in names
         star, bare = ("*", name[1:]) if name.startswith("*") else ("", name)
         listed.append(f"{star}{bare if read else '_' + bare}: {kind}")
-    extra = derivation.intermediates if spec.style == "setup-context" else ()
-    listed += [f"_grad_{name}: {kind}" for name in extra]
+    listed += [f"_grad_{name}: {kind}" for name in _extra(derivation)]
     return ", ".join(listed)
+
+
+def _extra(derivation: Derivation) -> tuple[str, ...]:
+    """The intermediates that forward returns."""
+    return derivation.intermediates if derivation.extra else ()
+
+
+def _follows_variadic(spec: OpSpec, derivation: Derivation) -> bool:
+    """Whether gradients of intermediates come after those of a variadic output."""
+    return bool(derivation.extra) and spec.outputs[-1].variadic
+
+
+def _split_grads(
+    spec: OpSpec, derivation: Derivation, names: frozenset[str]
+) -> list[str]:
+    if not _follows_variadic(spec, derivation):
+        return []
+    name = grad_name(spec, spec.outputs[-1].name)
+    extra = ", ".join(f"_grad_{item}" for item in _extra(derivation))
+    return [f"*{name if name in names else f'_{name}'}, {extra} = grads"]
 
 
 def grad_names(spec: OpSpec) -> tuple[str, ...]:
@@ -46,7 +69,11 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     if not spec.differentiable:
         return _without_gradient(spec)
     body = [*_absent(spec, derivation), *_body(spec, derivation)]
-    return [*_unpack(spec, derivation, body), *body]
+    return [
+        *_split_grads(spec, derivation, _read(body)),
+        *_unpack(spec, derivation, body),
+        *body,
+    ]
 
 
 def _without_gradient(spec: OpSpec) -> list[str]:

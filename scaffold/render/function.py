@@ -56,8 +56,7 @@ def function_view(spec: OpSpec, derivation: Derivation) -> FunctionView:
 def forward_type(spec: OpSpec, derivation: Derivation) -> str:
     """What `forward` returns: the outputs, then intermediates that `setup_context` is to save."""
     variadic = any(output.variadic for output in spec.outputs)
-    extra = len(derivation.intermediates) if spec.style == "setup-context" else 0
-    return result_type(len(spec.outputs) + extra, variadic)
+    return result_type(len(spec.outputs) + len(derivation.extra), variadic)
 
 
 def _backward_type(spec: OpSpec) -> str:
@@ -114,7 +113,7 @@ def _unwritten_forward(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 def _returned(spec: OpSpec, derivation: Derivation, values: list[str]) -> list[str]:
     """The values that forward returns, those of a variadic output unpacked among others."""
-    extra = derivation.intermediates if spec.style == "setup-context" else ()
+    extra = [emit(value) for value in derivation.extra]
     if spec.outputs[-1].variadic and len(values) + len(extra) > 1:
         values = [*values[:-1], f"*{values[-1]}"]
     return [*values, *extra]
