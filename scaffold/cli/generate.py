@@ -4,8 +4,8 @@ In: options and settings by key. Out: a `Generated`; nothing is written.
 Invariant: all that is wrong with what the user gave is raised together.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from scaffold.cli.options import Values
 from scaffold.cli.places import Places, find_places
@@ -21,8 +21,7 @@ from scaffold.spec.toml import Entry, read_ops
 from scaffold.workspace import store
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(NamedTuple):
     """The texts of an op by their path below `root`, and what to say of them."""
 
     files: dict[str, str]

@@ -6,14 +6,12 @@ form, so what the command line accepts is what a file accepts.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option: its flags, the key of the specification it sets, its help."""
 
     flags: str  # "--outputs", or "--materialize-grads/--no-materialize-grads"

@@ -6,9 +6,8 @@ Invariant: the same options and configuration give the same root, so that a run 
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.render.layout import Directories
@@ -16,8 +15,7 @@ from scaffold.spec import Configuration
 from scaffold.spec.names import is_identifier
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(NamedTuple):
     """The directory that everything is written under, and the directories below it."""
 
     root: Path

@@ -5,7 +5,8 @@ Invariant: same values; a conditional on an absent optional becomes an `if`, eve
 assignment hides an input, an import or the name of a gradient or of another output.
 """
 
-from dataclasses import dataclass
+
+from typing import NamedTuple
 
 from scaffold.derive.activity import callee
 from scaffold.derive.memory import Trace
@@ -39,8 +40,7 @@ TUPLES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(NamedTuple):
     """The body of forward: statements, and what it returns, one node for each output."""
 
     statements: Lines

@@ -4,7 +4,8 @@ In: an `OpSpec`. Out: a `Given`. Invariant: in the program every name that the o
 imports) still means that, wherever ctx must stand for it.
 """
 
-from dataclasses import dataclass
+
+from typing import NamedTuple
 
 from scaffold.derive.forward import (
     Forward,
@@ -35,8 +36,7 @@ from scaffold.spec import OpSpec
 Lines = tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """The user's maths, with names that do not clash."""
 
     graph: Graph

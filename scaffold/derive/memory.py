@@ -5,7 +5,7 @@ Invariant: memory that the statements did not make goes by the name it had outsi
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.formula import If, Node, Statement, bound, changed_in_place
 
@@ -13,8 +13,7 @@ Memory = frozenset[str]  # names from outside, and `@1`, `@2` for what was made 
 Sources = Callable[[Node], frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A change in place: the name it was written with, and all names that hold what changed."""
 
     position: int

@@ -5,7 +5,7 @@ compute it; a line serves a gradient exactly if leaving it out would change that
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.derive.metadata import Read, reads
 from scaffold.formula import (
@@ -17,8 +17,7 @@ from scaffold.formula import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A statement of the backward and the inputs whose gradients need it."""
 
     statement: Statement

@@ -5,7 +5,7 @@ Invariant: what is repeated gives the same value; what is saved is a tensor, and
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.derive.activity import carries_gradient
 from scaffold.derive.kinds import Kinds
@@ -17,16 +17,14 @@ from scaffold.formula import If, Statement, same_tensor, sharing, written
 Lines = tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What to repeat in the backward, and what to save in the forward."""
 
     repeated: Lines
     saved: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Locals:
+class Locals(NamedTuple):
     """What is known of the forward's statements."""
 
     statements: Lines

@@ -4,7 +4,8 @@ In: an `OpSpec` and what was taken apart of it. Out: the `Plan`. Invariant: a st
 random numbers or runs a kernel of the user's is not repeated.
 """
 
-from dataclasses import dataclass
+
+from typing import NamedTuple
 
 from scaffold.derive.activity import calls_unknown, is_random, leaves_torch
 from scaffold.derive.given import Given, outer_names
@@ -21,8 +22,7 @@ Lines = tuple[Statement, ...]
 ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
 
 
-@dataclass(frozen=True, slots=True)
-class Reuse:
+class Reuse(NamedTuple):
     """What of the forward comes again in the backward."""
 
     plan: Plan

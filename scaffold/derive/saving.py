@@ -4,7 +4,7 @@ In: the lines of the backward. Out: the same lines over `ctx`, the `Saved` and t
 Invariant: a tensor is saved only for gradients that read its data; for its shape, dtype or presence a value is kept.
 """
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from scaffold.derive.context import ContextNames
 from scaffold.derive.forward import grad_name
@@ -18,8 +18,7 @@ from scaffold.spec import OpSpec, Output, TensorInput
 Found = list[tuple[Read, frozenset[str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(NamedTuple):
     """What forward hands to backward, and the lines that read it."""
 
     lines: tuple[Line, ...]
@@ -27,8 +26,7 @@ class Transfer:
     kept: tuple[Kept, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Origins:
+class Origins(NamedTuple):
     """Where a name in the backward comes from: outputs and saved locals of the forward."""
 
     outputs: dict[str, str]  # name in the formulas -> output
@@ -148,7 +146,7 @@ class _Rewriter:
             return self._changed(node, line.serves)
 
         (statement,) = rewritten(self.graph, (line.statement,), change)
-        return replace(line, statement=statement)
+        return line._replace(statement=statement)
 
     def _changed(self, node: Node, serves: frozenset[str]) -> Node | None:
         if node.kind == "name" and node.label in self.attributes:

@@ -5,7 +5,8 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 """
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.comments import comments_above
@@ -32,8 +33,7 @@ RESERVED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """The names a formula may read.
 
     `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns.

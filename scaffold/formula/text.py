@@ -7,6 +7,7 @@ positions back to where the user wrote it. Invariant: files are read as syntax; 
 import ast
 import textwrap
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 
@@ -27,8 +28,7 @@ class Text:
         return self.location.shifted(line, column + (self.indent if line else 0))
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionText:
+class FunctionText(NamedTuple):
     """A function of the user's: its body, its parameters and the file's imports that it uses."""
 
     text: Text

@@ -10,7 +10,9 @@ from scaffold.spec import OpSpec
 __all__ = ["Directories", "render"]
 
 
-def render(spec: OpSpec, derivation: Derivation, directories: Directories) -> dict[str, str]:
+def render(
+    spec: OpSpec, derivation: Derivation, directories: Directories
+) -> dict[str, str]:
     """The files of an op, formatted: the op, and its tests unless they are switched off."""
     places = layout(spec.name, directories)
     files = {places.op_path: op_file(spec, derivation, places)}

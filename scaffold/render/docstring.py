@@ -6,7 +6,7 @@ In: an `OpSpec`. Out: lines. Invariant: whatever the user's text holds, the docs
 import textwrap
 
 from scaffold.derive import Derivation
-from scaffold.spec import Attribute, Dim, Input, OpSpec, Output, TensorInput
+from scaffold.spec import Attribute, Dim, Input, OpSpec, Output
 
 INDENT = "    "
 WIDTH = 84  # what the indentation leaves of a line

@@ -106,7 +106,7 @@ def _commas(body: str) -> Iterator[int]:
 
 def _loops(body: str) -> Iterator[int]:
     """Where the `for`s and `if`s of a comprehension begin; nothing if the text is none."""
-    words = (" for ",)
+    words: tuple[str, ...] = (" for ",)
     for position, char, depth in _outside_strings(body):
         if char == " " and depth == 0 and body.startswith(words, position):
             words = (" for ", " if ")

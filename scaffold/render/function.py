@@ -3,7 +3,7 @@
 In: an `OpSpec` and its `Derivation`. Out: a `FunctionView`. Invariant: every string is ready to stand in the file.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.derive import Derivation, Saved, facet_of, variadic_names
 from scaffold.formula import emit, emit_lines
@@ -14,8 +14,7 @@ from scaffold.render.typing import annotated_body, is_typed, typed_names
 from scaffold.spec import OpSpec, Output, TensorInput
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionView:
+class FunctionView(NamedTuple):
     """What the template shows of the Function; every `_lines` is a body, not yet indented."""
 
     name: str

@@ -4,11 +4,10 @@ In: an op's name and the directories. Out: paths and import names. Invariant: ev
 """
 
 import posixpath
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Directories:
+class Directories(NamedTuple):
     """Where files go: relative paths with forward slashes."""
 
     source: str = "."
@@ -19,8 +18,7 @@ class Directories:
     line_length: int = 88
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """The places of one op's files."""
 
     module: str  # dotted import of the op's file: `linear`, `myops.linear`

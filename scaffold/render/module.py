@@ -5,7 +5,7 @@ other input is an argument of its `forward`.
 """
 
 import textwrap
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.formula import Formula, Node, emit, emit_lines, rewritten
 from scaffold.render.docstring import INDENT, quoted
@@ -33,8 +33,7 @@ FACTORY = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleView:
+class ModuleView(NamedTuple):
     """What the template shows of the module; every `_lines` is a body, not yet indented."""
 
     name: str

@@ -3,8 +3,8 @@
 In: an `OpSpec` and its `Derivation`. Out: the text of `NAME.py`, formatted. Invariant: the same bytes every time.
 """
 
-from dataclasses import dataclass, replace
 from textwrap import indent
+from typing import NamedTuple
 
 from scaffold.derive import Derivation, fresh
 from scaffold.render.docstring import INDENT, quoted, wrapper_docstring
@@ -17,8 +17,7 @@ from scaffold.render.signature import arguments, parameters_with_defaults, wrapp
 from scaffold.spec import Import, OpSpec
 
 
-@dataclass(frozen=True, slots=True)
-class WrapperView:
+class WrapperView(NamedTuple):
     """The functional form."""
 
     name: str
@@ -28,8 +27,7 @@ class WrapperView:
     body_lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OpView:
+class OpView(NamedTuple):
     """What the template of an op's file shows."""
 
     docstring: str
@@ -44,7 +42,7 @@ def op_file(spec: OpSpec, derivation: Derivation, layout: Layout) -> str:
     """The text of the op's file."""
     view = op_view(spec, derivation)
     code = render_template("op.py.jinja", view)
-    complete = replace(view, imports=import_block(code, spec.imports))
+    complete = view._replace(imports=import_block(code, spec.imports))
     return format_source(render_template("op.py.jinja", complete), layout.line_length)
 
 

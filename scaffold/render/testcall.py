@@ -4,7 +4,7 @@ In: an `OpSpec`. Out: a `CallView` and a `ReferenceView`.
 Invariant: every expression stands as it is in the file, where `inputs` are those of `make`.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.render.signature import (
     annotation,
@@ -17,8 +17,7 @@ from scaffold.render.testcases import differentiable_names
 from scaffold.spec import Attribute, Input, OpSpec, TensorInput
 
 
-@dataclass(frozen=True, slots=True)
-class CallView:
+class CallView(NamedTuple):
     """A call of the op and the outputs of it that have a gradient."""
 
     wrapper: str  # the op, called with every value in its place
@@ -39,8 +38,7 @@ class CallView:
     without_grad: str  # arguments of `make` for tensors that require no grad
 
 
-@dataclass(frozen=True, slots=True)
-class PositionalView:
+class PositionalView(NamedTuple):
     """A function of all inputs in the order of the Function's."""
 
     parameters: str
@@ -48,8 +46,7 @@ class PositionalView:
     call: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceView:
+class ReferenceView(NamedTuple):
     """The op in plain PyTorch, or for a surrogate what has its gradient."""
 
     name: str
@@ -134,9 +131,7 @@ def _copy(spec: OpSpec, item: Input) -> str:
     return f"{item.name}.clone()"
 
 
-def reference_view(
-    spec: OpSpec, lines: tuple[str, ...], random: bool
-) -> ReferenceView:
+def reference_view(spec: OpSpec, lines: tuple[str, ...], random: bool) -> ReferenceView:
     """The function that the op is compared with."""
     surrogate = spec.surrogate is not None
     name = "surrogate" if surrogate else "reference"

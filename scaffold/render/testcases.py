@@ -6,8 +6,8 @@ Invariant: the defaults of `make` satisfy `require`, and so does every case.
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 from scaffold.render.sizes import allows, choose_sizes, input_dims
 from scaffold.render.testnames import samples_name
@@ -28,8 +28,7 @@ RESERVED = frozenset(  # names that `make` has a use for
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Making:
+class Making(NamedTuple):
     """The pieces of `make`, and of the cases that call it."""
 
     parameters: tuple[str, ...]  # sizes and choices, with defaults
@@ -55,7 +54,9 @@ def plan_making(spec: OpSpec) -> Making:
         ),
         items=tuple(_items(spec)),
         names=differentiable_names(spec),
-        cases=tuple(f"{literal(name)}: {{{text}}}" for name, text in _cases(spec, batch)),
+        cases=tuple(
+            f"{literal(name)}: {{{text}}}" for name, text in _cases(spec, batch)
+        ),
         empty=tuple(
             f"{literal(name)}: {{{text}}}" for name, text in _empty_cases(spec, sizes)
         ),

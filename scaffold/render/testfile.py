@@ -5,8 +5,8 @@ Out: the text of `test_NAME.py`, formatted.
 Invariant: it imports what it uses, and holds no section that has nothing to say.
 """
 
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.render.environment import format_source, render_template
@@ -39,8 +39,7 @@ SECOND_ORDER = (
 )  # that gradgradcheck takes
 
 
-@dataclass(frozen=True, slots=True)
-class TestView:
+class TestView(NamedTuple):
     """What the template shows; every `_lines` is a body, not yet indented."""
 
     op: str
@@ -68,7 +67,7 @@ def suite_file(
     """The text of the test file; `reference` is the body of a function of the op's inputs."""
     draft = view(spec, derivation, layout, reference)
     code = render_template("test.py.jinja", draft)
-    complete = replace(draft, imports=_imports(spec, layout, code))
+    complete = draft._replace(imports=_imports(spec, layout, code))
     return format_source(render_template("test.py.jinja", complete), layout.line_length)
 
 

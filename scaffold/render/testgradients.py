@@ -4,7 +4,7 @@ In: an `OpSpec` and its `Derivation`. Out: a `ContractView` and a `TransformsVie
 Invariant: every expression stands as it is in the file, where `inputs` are those of `make`.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.render.testcall import CallView, ends_of, is_single, pick, seeded
@@ -12,8 +12,7 @@ from scaffold.render.testcases import element_count, element_names
 from scaffold.spec import Attribute, Input, OpSpec
 
 
-@dataclass(frozen=True, slots=True)
-class ContractView:
+class ContractView(NamedTuple):
     """What backward is to return, and what it may keep."""
 
     function: str
@@ -27,8 +26,7 @@ class ContractView:
     changed: str  # positions of the tensors that a caller may change
 
 
-@dataclass(frozen=True, slots=True)
-class TransformsView:
+class TransformsView(NamedTuple):
     """Gradients under torch.func."""
 
     argnums: str

@@ -4,7 +4,7 @@ In: an `OpSpec` and the `Making` of its inputs. Out: an `InputsView`.
 Invariant: `make` takes no argument that nothing calls it with.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.render.testcases import Making
 from scaffold.render.testvalues import makers_used
@@ -14,8 +14,7 @@ ALL_SUBSETS = 4  # inputs up to which every subset of them is tried
 WRITTEN_OUT = 2  # inputs up to which the subsets are short enough to list
 
 
-@dataclass(frozen=True, slots=True)
-class InputsView:
+class InputsView(NamedTuple):
     """Inputs as the template shows them; every `_lines` is a body, not yet indented."""
 
     samples_lines: tuple[str, ...]  # the user's function

@@ -4,7 +4,7 @@ In: an `OpSpec` and the sizes that its test inputs have. Out: a `ModuleTests`, o
 Invariant: the constructor's arguments are those that the module's own template declares, by keyword.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.render.parameters import size_arguments
 from scaffold.render.signature import call_arguments
@@ -15,8 +15,7 @@ from scaffold.spec import Input, ModuleSpec, OpSpec, TensorInput
 OPAQUE = ("object()", "torch.tanh")  # values of which a copy need not be equal
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleTests:
+class ModuleTests(NamedTuple):
     """The module's tests, as the template shows them."""
 
     name: str

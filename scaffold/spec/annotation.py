@@ -6,7 +6,7 @@ Invariant: a type is one of the listed forms and a default is a literal that fit
 
 import ast
 import warnings
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.spec.tokens import Words
@@ -43,16 +43,14 @@ SUGGESTED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Annotation:
+class Annotation(NamedTuple):
     """A type as it stands in code; `imported` is the (module, name) that it needs."""
 
     code: str
     imported: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A default: the literal's value, its text, and the type to use where none is stated."""
 
     value: object
@@ -60,8 +58,7 @@ class Value:
     inferred: str
 
 
-@dataclass(frozen=True, slots=True)
-class TorchConstant:
+class TorchConstant(NamedTuple):
     """A default like `torch.float32`: an attribute of torch that has the type `kind`."""
 
     kind: str

@@ -5,8 +5,7 @@ Invariant: every name in a list is an input of the right kind.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaffold.errors import ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.grammar import Entry, Trait, parse_entries
@@ -22,8 +21,7 @@ Raw = Mapping[str, Any]
 Entries = tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(NamedTuple):
     """What goes into an op and what comes out."""
 
     inputs: tuple[Input, ...]
@@ -105,8 +103,10 @@ def _shaped(declared: Entries, shown: Entries) -> Entries:
             problems.append(ScaffoldError(message, name.place, hint))
             continue
         problems += _contradiction(entry, known[name.text])
-        added = {"dims": entry.dims, "traits": entry.traits}
-        known[name.text] = replace(known[name.text], **added)  # type: ignore[arg-type]
+
+        known[name.text] = known[name.text]._replace(
+            dims=entry.dims, traits=entry.traits
+        )
     raise_all(problems)
     return tuple(known.values())
 
@@ -159,10 +159,10 @@ def _marked(
         if path is None:
             return entry
         const = Trait(Words("const", problems.within(path)))
-        return replace(entry, traits=(*entry.traits, const))
+        return entry._replace(traits=(*entry.traits, const))
 
     named = (
-        replace(entry, optional=True) if entry.name.text in optional else entry
+        entry._replace(optional=True) if entry.name.text in optional else entry
         for entry in entries
     )
     return tuple(map(mark, named)), tuple(map(mark, results))

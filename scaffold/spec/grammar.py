@@ -7,22 +7,20 @@ Invariant: an entry knows the place of everything that a later check may complai
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.spec.tokens import Token, Words, split_entries, tokenize, words
 
 
-@dataclass(frozen=True, slots=True)
-class Trait:
+class Trait(NamedTuple):
     """One word after the `;`: `bool`, or with an argument `index(C)`."""
 
     word: Words
     argument: Words | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One input or output as written."""
 
     name: Words

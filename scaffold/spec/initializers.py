@@ -7,7 +7,7 @@ Invariant: the function exists, its arguments are arithmetic of numbers or one o
 import ast
 import re
 import warnings
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.model import Dim, Init
@@ -17,8 +17,7 @@ WORDS = frozenset({"mode", "nonlinearity"})  # arguments that are strings
 EXAMPLE = "write: uniform(-0.1, 0.1), or another function of torch.nn.init"
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """Arguments after the tensor, how many of them it needs, and the ranks it is made for."""
 
     arguments: tuple[str, ...] = ()

@@ -6,16 +6,14 @@ Invariant: a mapping that comes out holds only known keys, each with a value of 
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from scaffold.errors import did_you_mean
 from scaffold.spec.model import SavePolicy, Style
 from scaffold.spec.problems import KeyPath, Problems
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of value: how to call it, how to tell it, the words it is limited to."""
 
     what: str

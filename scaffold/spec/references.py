@@ -7,7 +7,7 @@ Invariant: a file is read, never run.
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Text, function_in
@@ -16,8 +16,7 @@ ReadFile = Callable[[str], str]
 REFERENCE = re.compile(r"\s*@(?P<path>[^\n]+?\.py)(?::(?P<function>\w+))?\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(NamedTuple):
     """What a reference names; `name` is None for a file that is one body without a function."""
 
     name: str | None

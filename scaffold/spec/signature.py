@@ -5,7 +5,6 @@ Invariant: all problems of a signature are raised together, each at its column.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
@@ -165,7 +164,7 @@ def _keyword_only(entries: Sequence[Entry]) -> list[Entry]:
     after, found = False, []
     for entry in entries:
         keyword = entry.keyword_only or (after and not entry.tensor)
-        found.append(replace(entry, keyword_only=keyword))
+        found.append(entry._replace(keyword_only=keyword))
         after = after or entry.variadic
     return found
 

@@ -6,7 +6,7 @@ Invariant: a place is exact to the column.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError
 
@@ -22,8 +22,7 @@ _TOKEN = re.compile(
 CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A piece of text; an empty one stands for the end."""
 
     kind: str
@@ -33,8 +32,7 @@ class Token:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(NamedTuple):
     """A slice of the text: white space of any kind is a blank, and its start is kept."""
 
     text: str

@@ -6,16 +6,14 @@ Invariant: what is not TOML, or no table of ops, is an error at its place.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.problems import Locate
 from scaffold.spec.toml_places import Places
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One op of a file, as it stands."""
 
     name: str

@@ -7,7 +7,7 @@ Invariant: what comes out could have been written with `--inputs`, `--outputs` a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.grammar import Entry
@@ -162,7 +162,7 @@ def _bracketed(
     for k in range(position, len(tokens)):
         depth += (tokens[k].text == "(") - (tokens[k].text == ")")
         if depth == 0:
-            end = replace(tokens[k], kind="end", text="", end=tokens[k].start)
+            end = tokens[k]._replace(kind="end", text="", end=tokens[k].start)
             return [*tokens[position + 1 : k], end], list(tokens[k + 1 :])
     raise ScaffoldError("'(' is never closed", tokens[position].place)
 
@@ -182,7 +182,7 @@ def _arguments(
         except ScaffoldError as error:
             problems.append(error)
             continue
-        entries.append(replace(entry, keyword_only=keyword_only))
+        entries.append(entry._replace(keyword_only=keyword_only))
         dirty += [entry.name.text] if kind.dirty else []
     return tuple(entries), tuple(dirty)
 
