@@ -1,0 +1,83 @@
+"""The committed examples' own tests pass, and type checker, linter and formatter have nothing to say."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.examples.examples import EXAMPLES, ROOT, Example
+from tests.executed.checks import findings_of_black, findings_of_mypy, findings_of_ruff
+from tests.executed.suites import Suites
+
+COMPLETE = [example for example in EXAMPLES if not example.skeleton]
+SKELETONS = [example for example in EXAMPLES if example.skeleton]
+WITHOUT_MATHS = {"test_module_copies", "test_module_on_meta"}
+
+
+def name_of(example: Example) -> str:
+    return example.op
+
+
+def functions_of(example: Example) -> set[str]:
+    """The names of the tests that the example's test file defines."""
+    tree = ast.parse(example.test_file.read_text())
+    found = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    return {node.name for node in found if node.name.startswith("test_")}
+
+
+def bare(tests: Sequence[str]) -> set[str]:
+    """The names of the functions of some tests, without their parameters."""
+    return {name.partition("::")[2].partition("[")[0] for name in tests}
+
+
+@pytest.mark.parametrize("example", COMPLETE, ids=name_of)
+def test_a_complete_example_passes_all_its_tests(
+    example: Example, suites: Suites
+) -> None:
+    """Skipped is only what the forward of the op itself refuses: a size of 0."""
+    report = suites.run(example.directory)
+    assert set(report.counts) <= {"passed", "skipped"}, report.output
+    assert all("=0]" in name for name in report.named("skipped"))
+    assert bare(report.named("passed")) == functions_of(example)
+
+
+@pytest.mark.parametrize("example", SKELETONS, ids=name_of)
+def test_a_skeleton_expects_all_that_needs_its_maths_to_fail(
+    example: Example, suites: Suites
+) -> None:
+    report = suites.run(example.directory)
+    assert set(report.counts) == {"passed", "xfailed"}, report.output
+    assert bare(report.named("passed")) == WITHOUT_MATHS
+    assert bare(report.named("xfailed")) == functions_of(example) - WITHOUT_MATHS
+
+
+def test_mypy_has_nothing_to_say(mypy_cache: Path) -> None:
+    assert not findings_of_mypy(ROOT, mypy_cache)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
+def test_ruff_has_nothing_to_say_by_default(example: Example) -> None:
+    assert not findings_of_ruff(example.directory)
+
+
+def test_ruff_has_nothing_to_say_as_configured_here() -> None:
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "."]
+    found = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert not found.returncode, found.stdout
+
+
+def test_black_has_nothing_to_change() -> None:
+    assert not findings_of_black(ROOT)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
+def test_the_lines_fit(example: Example) -> None:
+    lines = [
+        line for path in example.generated for line in path.read_text().splitlines()
+    ]
+    assert max(map(len, lines)) <= 88

@@ -1,0 +1,47 @@
+"""Mistakes planted in the examples' ops are found by the examples' own tests, as they stand."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.examples.examples import EXAMPLES, Example
+from tests.executed.mutations import MISTAKES, mutants
+from tests.executed.suites import Suites
+
+PLANTED = {"linear", "linear_in_out"}  # in every run; the others in an exhaustive one
+
+
+def differentiable(example: Example) -> bool:
+    return not example.skeleton and "No output has a gradient" not in (
+        example.op_file.read_text()
+    )
+
+
+CASES = [
+    pytest.param(
+        example,
+        text,
+        id=f"{example.op}: {name}",
+        marks=() if example.op in PLANTED else pytest.mark.exhaustive,
+    )
+    for example in EXAMPLES
+    if differentiable(example)
+    for name, text in mutants(example.op_file.read_text()).items()
+]
+
+
+@pytest.mark.parametrize("op", sorted(PLANTED))
+def test_every_mistake_can_be_made_in(op: str) -> None:
+    (example,) = (example for example in EXAMPLES if example.op == op)
+    kinds = {name.split(":")[0] for name in mutants(example.op_file.read_text())}
+    assert kinds == {mistake.__name__ for mistake in MISTAKES}
+
+
+@pytest.mark.parametrize(("example", "text"), CASES)
+def test_a_mistake_is_found(
+    example: Example, text: str, tmp_path: Path, suites: Suites
+) -> None:
+    example.copy(tmp_path)
+    (tmp_path / example.op_file.name).write_text(text)
+    report = suites.run(tmp_path, "-x", "--tb=no")
+    assert report.counts["failed"] == 1, report.output
