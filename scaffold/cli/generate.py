@@ -5,7 +5,7 @@ Invariant: all that is wrong with what the user gave is raised together.
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.cli.options import Values
 from scaffold.cli.places import Places, find_places
@@ -17,8 +17,10 @@ from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
 from scaffold.spec import Configuration, OpSpec, build, load_configuration
 from scaffold.spec.problems import Problems
-from scaffold.spec.toml import Entry, read_ops
 from scaffold.workspace import store
+
+if TYPE_CHECKING:
+    from scaffold.spec.toml import Entry
 
 
 class Generated(NamedTuple):
@@ -79,8 +81,10 @@ def _specification(
     return build(name, merged.raw, merged.locate, configuration, packaged=packaged)
 
 
-def _entry(path: str, name: str) -> Entry:
+def _entry(path: str, name: str) -> "Entry":
     """The op of that name in a TOML file."""
+    from scaffold.spec.toml import read_ops  # most runs read no file
+
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:

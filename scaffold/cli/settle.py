@@ -6,8 +6,9 @@ Invariant: a look and a write of the same texts give the same verbs, but for wha
 """
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import typer
 
@@ -26,8 +27,7 @@ from scaffold.workspace import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """What became of each file."""
 
     plan: Plan
@@ -62,14 +62,14 @@ def write(files: dict[str, str], root: Path, policy: Policy) -> Settled:
         return Settled(planned, False, refusal, undone)
     apply(resolved)
     both = zip(planned.changes, resolved.changes, strict=True)
-    changes = tuple(replace(done, path=known.path) for known, done in both)
+    changes = tuple(done._replace(path=known.path) for known, done in both)
     return Settled(replace(planned, changes=changes), True, None, undone)
 
 
 def _as_seen_from_here(planned: Plan) -> Plan:
     """The plan with the paths that a message shows: the user need not be in the root."""
     changes = (
-        replace(change, path=from_here(planned.root, change.path))
+        change._replace(path=from_here(planned.root, change.path))
         for change in planned.changes
     )
     return replace(planned, changes=tuple(changes))

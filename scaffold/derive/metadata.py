@@ -5,7 +5,7 @@ Invariant: the rewritten expression has the value of the old one.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaffold.formula import Graph, Node
 
@@ -21,8 +21,7 @@ LIKE_METHODS = {"expand_as": "expand", "reshape_as": "reshape", "view_as": "view
 LIKE_FUNCTIONS = {"zeros_like": "zeros", "ones_like": "ones", "empty_like": "empty"}
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """One read of a name: the facets of it (`shape`, `dtype`, `device`, `presence`), none for data."""
 
     name: str

@@ -5,15 +5,14 @@ Invariant: names in it are those of the generated code; a gradient in `missing` 
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from scaffold.formula import Node, Statement
 
 Source = Literal["input", "output", "intermediate"]
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(NamedTuple):
     """A tensor that backward reads: its name there, where it comes from, which gradients need it."""
 
     name: str
@@ -22,8 +21,7 @@ class Saved:
     origin: str  # the input, output or local of the forward that it is
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """A value on ctx that is no tensor: `ctx.name = expression`, or a facet of an output."""
 
     name: str
@@ -31,8 +29,7 @@ class Kept:
     output: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Filled:
+class Filled(NamedTuple):
     """An output gradient that may be None and is read with others: zeros of what is on ctx."""
 
     output: str
@@ -41,8 +38,7 @@ class Filled:
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(NamedTuple):
     """The gradient of element `i` of a variadic input: statements that read `i`, and its value."""
 
     name: str
@@ -50,8 +46,7 @@ class Element:
     value: Node
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Statements of the backward that serve the same gradients, in order."""
 
     serves: frozenset[str]

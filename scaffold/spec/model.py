@@ -5,7 +5,7 @@ Invariant: every name in it is valid, every reference resolves, every formula ha
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from scaffold.formula import Formula
 
@@ -64,8 +64,7 @@ class Output:
         return self.dtype in ("float", "complex") and not self.const
 
 
-@dataclass(frozen=True, slots=True)
-class Import:
+class Import(NamedTuple):
     """`import module [as alias]`, or with a name `from module import name [as alias]`."""
 
     module: str
@@ -78,8 +77,7 @@ class Import:
         return self.alias or self.name or self.module.split(".")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Init:
+class Init(NamedTuple):
     """How a parameter starts: a function of torch.nn.init (no underscore) or `fan_in_uniform`."""
 
     parameter: str
@@ -102,15 +100,13 @@ class ModuleSpec:
     ] = ()  # read by `updates` alone: the module's, not the op's
 
 
-@dataclass(frozen=True, slots=True)
-class Surrogate:
+class Surrogate(NamedTuple):
     """The gradient is deliberately not the derivative; `forward` is what it is the derivative of."""
 
     forward: Formula | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Samples:
+class Samples(NamedTuple):
     """Test inputs of the user's: the source of a function that takes nothing and returns them."""
 
     function: str

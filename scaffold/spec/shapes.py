@@ -4,8 +4,7 @@ In: words with their places. Out: `Dim`s and `Traits`. Invariant: a shape holds 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from scaffold.errors import ScaffoldError, did_you_mean
 from scaffold.spec.grammar import Trait
@@ -17,8 +16,7 @@ DTYPES: tuple[DType, ...] = ("int", "bool", "complex")
 TRAITS = (*DTYPES, "index", "const", *DOMAINS)
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
+class Traits(NamedTuple):
     """What the words after the `;` say of a tensor."""
 
     dtype: DType = "float"
@@ -64,12 +62,12 @@ def _with(found: Traits, trait: Trait, output: bool) -> Traits:
         return _index(found, trait, output)
     for name in DTYPES:
         if word == name:
-            return replace(_once(found, trait, "dtype", "float"), dtype=name)
+            return _once(found, trait, "dtype", "float")._replace(dtype=name)
     for domain in DOMAINS:
         if word == domain and not output:
-            return replace(_once(found, trait, "domain", "normal"), domain=domain)
+            return _once(found, trait, "domain", "normal")._replace(domain=domain)
     if word == "const":
-        return replace(found, const=True)
+        return found._replace(const=True)
     raise _unknown(trait, output)
 
 
@@ -83,7 +81,7 @@ def _index(found: Traits, trait: Trait, output: bool) -> Traits:
         message = "'index' needs the size it counts below"
         raise ScaffoldError(message, trait.word.place, hint)
     bound = _dim(trait.argument)
-    return replace(_once(found, trait, "dtype", "float"), dtype="index", bound=bound)
+    return _once(found, trait, "dtype", "float")._replace(dtype="index", bound=bound)
 
 
 def _once(found: Traits, trait: Trait, field: str, default: str) -> Traits:

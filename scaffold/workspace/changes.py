@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from unicodedata import normalize
 
 from scaffold.errors import ScaffoldError, raise_all
@@ -18,8 +18,7 @@ from scaffold.workspace import disk
 Verb = Literal["create", "identical", "update", "skip", "conflict"]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One file: as the user knows it, where it really is, what it holds and will hold."""
 
     path: str

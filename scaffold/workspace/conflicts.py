@@ -57,7 +57,7 @@ def _settled(plan: Plan, ask: Ask) -> Plan:
                 raise _refusal(plan)
             every = answer == "all"
             verb: Verb = "skip" if answer == "no" else "update"
-            change = replace(change, verb=verb)
+            change = change._replace(verb=verb)
         changes.append(change)
     return replace(plan, changes=tuple(changes))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from scaffold.errors import ScaffoldError
 from scaffold.workspace import disk
@@ -22,8 +23,7 @@ _DONE = b"done"
 _TEMPORARY = re.compile(r"\.scaffold-[0-9a-f]+-\d+\.(new|old)\.tmp")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One file: `staged` takes the place of `target`, whose content `backup` keeps."""
 
     target: Path
