@@ -3,7 +3,7 @@
 from scaffold.derive.explicit import derive
 from scaffold.derive.forward import Forward, grad_name, write_forward
 from scaffold.derive.model import Block, Derivation, Element, Filled, Kept, Saved
-from scaffold.derive.names import fresh
+from scaffold.derive.names import apart_from, fresh
 from scaffold.derive.saving import facet_of, variadic_names
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Forward",
     "Kept",
     "Saved",
+    "apart_from",
     "derive",
     "facet_of",
     "fresh",

@@ -5,6 +5,7 @@ Invariant: exactly what the code reads is imported, in the order that isort's pr
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterable
 
@@ -24,7 +25,15 @@ KNOWN = (
     Import("torch.autograd", "Function"),
     Import("torch.autograd.function", "once_differentiable"),
 )
-THIRD_PARTY = frozenset({"cupy", "jax", "numpy", "pytest", "scipy", "torch", "triton"})
+# Anything else is taken for the user's own.
+THIRD_PARTY = frozenset(
+    {"apex", "causal_conv1d", "cupy", "cutlass", "deepspeed", "einops", "fla"}
+    | {"flash_attn", "functorch", "jax", "jaxtyping", "liger_kernel", "mamba_ssm"}
+    | {"numba", "numpy", "opt_einsum", "pykeops", "pytest", "scipy", "sympy"}
+    | {"tensordict", "tilelang", "torch", "torch_geometric", "torch_scatter"}
+    | {"torch_sparse", "torchaudio", "torchvision", "transformers", "triton"}
+    | {"typing_extensions", "xformers"}
+)
 
 
 def import_block(
@@ -55,14 +64,14 @@ def _section(item: Import) -> int:
 
 def _lines(items: list[Import]) -> list[str]:
     """`import` lines first, then one `from` line for each module, both sorted."""
-    plain = sorted({_plain(item) for item in items if item.name is None}, key=str.lower)
+    plain = sorted({_plain(item) for item in items if item.name is None}, key=_natural)
     members: dict[str, list[Import]] = {}
     for item in items:
         if item.name is not None:
             members.setdefault(item.module, []).append(item)
     return plain + [
         line
-        for module in sorted(members, key=str.lower)
+        for module in sorted(members, key=_natural)
         for line in _from_lines(module, sorted(members[module], key=_member_key))
     ]
 
@@ -87,8 +96,14 @@ def _member(item: Import) -> str:
     return f"{item.name}{alias}"
 
 
-def _member_key(item: Import) -> tuple[int, str, str]:
+def _member_key(item: Import) -> tuple[int, list[tuple[int, int, str]], str]:
     """Constants, then classes, then the rest."""
     name = item.name or ""
     kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
-    return kind, name.lower(), name
+    return kind, _natural(name), name
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """A key that sorts `k2` before `k10`, whatever their case."""
+    parts = re.split(r"(\d+)", name.lower())
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]

@@ -5,14 +5,16 @@ other input is an argument of its `forward`.
 """
 
 import textwrap
+from dataclasses import replace
 from typing import NamedTuple
 
-from scaffold.formula import Formula, Node, emit, emit_lines, rewritten
+from scaffold.derive import fresh
 from scaffold.render.docstring import INDENT, quoted
 from scaffold.render.parameters import (
     Dims,
     buffer_lines,
     dims_of,
+    kept_attributes,
     parameter_lines,
     reset_lines,
     size_arguments,
@@ -25,6 +27,7 @@ from scaffold.render.signature import (
     starred,
     wrapper_type,
 )
+from scaffold.render.updates import RESULT, update_lines
 from scaffold.spec import Attribute, Input, ModuleSpec, OpSpec
 
 FACTORY = [
@@ -68,7 +71,7 @@ def module_view(spec: OpSpec, module: ModuleSpec) -> ModuleView:
 
 def init_arguments(spec: OpSpec, module: ModuleSpec) -> list[str]:
     """The constructor: sizes, attributes, a switch for each optional parameter, device and dtype."""
-    attributes = (*spec.attributes, *module.attributes)
+    attributes = kept_attributes(spec, module)
     arguments = [f"{name}: {kind}" for name, kind in size_arguments(spec, module)]
     arguments += [parameter(item) for item in attributes if item.default is None]
     arguments += [f"{name}: bool = True" for name in _switches(spec, module)]
@@ -88,9 +91,13 @@ def _switches(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _call_inputs(spec: OpSpec, module: ModuleSpec) -> list[Input]:
-    """The inputs that the module does not own."""
+    """The inputs that the module does not own, under names that do not hide the op."""
     owned = {*module.parameters, *module.buffers}
-    return [item for item in spec.tensors if item.name not in owned]
+    items = [item for item in spec.tensors if item.name not in owned]
+    return [
+        replace(item, name=f"{item.name}_") if item.name == spec.name else item
+        for item in items
+    ]
 
 
 def _docstring(spec: OpSpec, module: ModuleSpec) -> str:
@@ -99,10 +106,8 @@ def _docstring(spec: OpSpec, module: ModuleSpec) -> str:
     lines = textwrap.wrap(f":func:`{spec.name}` as a module{owns}.", 84)
     if module.updates:
         buffers = _and([f"``{name}``" for name, _ in module.updates])
-        lines += [
-            "",
-            f"In training, a call updates {buffers} after it has computed its result.",
-        ]
+        note = f"In training, a call updates {buffers} after it has computed its result."
+        lines += ["", *textwrap.wrap(note, 84)]
     return quoted(lines)
 
 
@@ -126,29 +131,26 @@ def _init_lines(spec: OpSpec, module: ModuleSpec, dims: dict[str, Dims]) -> list
         if kind == "int"
     ]
     lines += [
-        f"self.{item.name} = {item.name}"
-        for item in (*spec.attributes, *module.attributes)
+        f"self.{item.name} = {item.name}" for item in kept_attributes(spec, module)
     ]
     optional = _switches(spec, module)
     for name in module.parameters:
         lines += parameter_lines(name, dims[name], name in optional)
     for name in module.buffers:
-        lines += buffer_lines(name, dims[name])
+        lines += buffer_lines(spec, name, dims[name])
     return [*lines, "self.reset_parameters()"] if reset_lines(spec, module) else lines
 
 
 def _forward_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
     updated = {name for name, _ in module.updates}
-    owned = {
-        *module.parameters,
-        *module.buffers,
-        *(item.name for item in spec.attributes),
-    }
+    owned = {*module.parameters, *module.buffers}
+    owned |= {item.name for item in spec.attributes}
+    passed = iter(_call_inputs(spec, module))
     values = [
         (
             f"self.{item.name}.clone()"
             if item.name in updated
-            else f"self.{item.name}" if item.name in owned else starred(item)
+            else f"self.{item.name}" if item.name in owned else starred(next(passed))
         )
         for item in spec.inputs
     ]
@@ -156,35 +158,13 @@ def _forward_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
     call = f"{spec.name}({call_arguments(pairs)})"
     if not module.updates:
         return [f"return {call}"]
-    update = [
-        line
-        for name, formula in module.updates
-        for line in _update(spec, module, name, formula)
-    ]
-    held = [
+    result = fresh(RESULT, {item.name for item in spec.inputs})
+    return [
+        f"{result} = {call}",
         "if self.training:",
         "    with torch.no_grad():",
-        *(f"        {line}" for line in update),
-    ]
-    return [f"output = {call}", *held, "return output"]
-
-
-def _update(spec: OpSpec, module: ModuleSpec, name: str, formula: Formula) -> list[str]:
-
-    assert formula.result is not None
-    graph = formula.graph
-    items = (*spec.attributes, *module.attributes)
-    owned = {*module.parameters, *module.buffers, *(item.name for item in items)}
-
-    def of_self(node: Node) -> Node | None:
-        if node.kind == "name" and node.label in owned:
-            return graph.node("attribute", node.label, (graph.name("self"),))
-        return None
-
-    lines = emit_lines(rewritten(graph, formula.statements, of_self))
-    return [
-        *lines,
-        f"self.{name}.copy_({emit(graph.rewrite(formula.result, of_self))})",
+        *(f"        {line}" for line in update_lines(spec, module)),
+        f"return {result}",
     ]
 
 
@@ -197,9 +177,7 @@ def _repr_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
         parts.append(
             f"{name}={{self.{name}}}" if kind == "int" else f"{name}={{{shape}}}"
         )
-    attributes = [
-        item for item in (*spec.attributes, *module.attributes) if shows(item)
-    ]
+    attributes = [item for item in kept_attributes(spec, module) if shows(item)]
     parts += [
         f"{item.name}={{self.{item.name}}}"
         for item in attributes

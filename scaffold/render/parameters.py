@@ -6,7 +6,7 @@ Invariant: a named dimension is one integer argument; a parameter of unknown sha
 
 from collections.abc import Sequence
 
-from scaffold.spec import Dim, Init, ModuleSpec, OpSpec
+from scaffold.spec import Attribute, Dim, Init, ModuleSpec, OpSpec
 
 Dims = tuple[Dim, ...] | None  # None: given to the constructor as a whole
 FACTORY = "device=device, dtype=dtype"
@@ -40,12 +40,18 @@ def size_arguments(spec: OpSpec, module: ModuleSpec) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def _empty(name: str, dims: Dims, maker: str) -> str:
+def kept_attributes(spec: OpSpec, module: ModuleSpec) -> tuple[Attribute, ...]:
+    """The attributes that the constructor takes; `training` is every module's own."""
+    items = (*spec.attributes, *module.attributes)
+    return tuple(item for item in items if item.name != "training")
+
+
+def _empty(name: str, dims: Dims, maker: str, factory: str = FACTORY) -> str:
     if dims is None:
         size = f"*{name}_shape"
     else:
         size = ", ".join(str(dim) for dim in dims) or "()"
-    return f"torch.{maker}({size}, {FACTORY})"
+    return f"torch.{maker}({size}, {factory})"
 
 
 def parameter_lines(name: str, dims: Dims, optional: bool) -> list[str]:
@@ -61,9 +67,12 @@ def parameter_lines(name: str, dims: Dims, optional: bool) -> list[str]:
     ]
 
 
-def buffer_lines(name: str, dims: Dims) -> list[str]:
-    """Make a buffer of zeros."""
-    return [f'self.register_buffer("{name}", {_empty(name, dims, "zeros")})']
+def buffer_lines(spec: OpSpec, name: str, dims: Dims) -> list[str]:
+    """Make a buffer of zeros; the dtype of the module is that of its floating ones."""
+    kinds = {item.name: item.dtype for item in spec.tensors}
+    fixed = {"int": "torch.long", "index": "torch.long", "bool": "torch.bool"}
+    factory = f"device=device, dtype={fixed.get(kinds[name], 'dtype')}"
+    return [f'self.register_buffer("{name}", {_empty(name, dims, "zeros", factory)})']
 
 
 def reset_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:

@@ -6,7 +6,7 @@ Invariant: the constructor's arguments are those that the module's own template 
 
 from typing import NamedTuple
 
-from scaffold.render.parameters import size_arguments
+from scaffold.render.parameters import kept_attributes, size_arguments
 from scaffold.render.signature import call_arguments
 from scaffold.render.testcases import Making
 from scaffold.render.testvalues import attribute_value
@@ -80,7 +80,7 @@ def _arguments(
     shapes = {f"{name}_shape": shape for name, shape in making.shapes.items()}
     values = shapes | making.sizes
     listed = {name: values[name] for name, _ in size_arguments(spec, module)}
-    for item in (*spec.attributes, *module.attributes):
+    for item in kept_attributes(spec, module):
         sampled = spec.samples is not None and item in spec.attributes
         usual = making.sizes.get(item.name, attribute_value(spec, item))
         listed.setdefault(item.name, _operand(spec, item) if sampled else usual)
