@@ -77,7 +77,8 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _without_gradient(spec: OpSpec) -> list[str]:
-    docstring = '"""No output has a gradient."""'
+    side = "input" if any(item.differentiable for item in spec.outputs) else "output"
+    docstring = f'"""No {side} has a gradient."""'
     if len(spec.inputs) == 1 and not _variadic(spec):
         return [docstring]
     nothing = ", ".join(_nothing(spec, item) for item in spec.inputs)

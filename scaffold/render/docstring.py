@@ -3,56 +3,77 @@
 In: an `OpSpec`. Out: lines. Invariant: whatever the user's text holds, the docstring stays one string.
 """
 
+import re
 import textwrap
 
 from scaffold.derive import Derivation
+from scaffold.render.environment import format_source
 from scaffold.spec import Attribute, Dim, Input, OpSpec, Output
 
 INDENT = "    "
 WIDTH = 84  # what the indentation leaves of a line
+ONE_LINE = WIDTH - 6  # and the quotes, where they stand on it
 
 
 def wrapper_docstring(spec: OpSpec, derivation: Derivation) -> str:
     """What the op computes, the shapes, what to know of its gradient."""
-    body = [_summary(spec), *_formula(spec), *_notes(spec, derivation)]
+    body = [*_summary(spec), *_formula(spec), *_notes(spec, derivation)]
     return quoted([*body, *_arguments(spec), *_returns(spec)])
 
 
 def quoted(lines: list[str]) -> str:
     """Lines as a docstring: one line if it is one, else with the quotes on their own at the end."""
     text = "\n".join(lines).replace("\\", "\\\\").replace('"""', r"\"\"\"")
-    if len(lines) == 1 and not text.endswith('"'):
+    if len(lines) == 1 and len(text) <= ONE_LINE and not text.endswith('"'):
         return f'"""{text}"""'
     return f'"""{text}\n"""'
 
 
-def _summary(spec: OpSpec) -> str:
-    if spec.doc:
-        return " ".join(spec.doc.split())
-    expression = _expression(spec)
-    line = f"Compute ``{expression}``."
-    return line if expression and len(line) < WIDTH - 6 else f"Apply {spec.name}."
+def wrapped(text: str, indent: str = "", more: str = "") -> list[str]:
+    """A paragraph in lines, its words whole."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=more or indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
-def _expression(spec: OpSpec) -> str | None:
-    """The forward, where it is one expression on one line."""
-    if spec.forward is None or spec.forward.statements or "\n" in spec.forward.text:
+def _summary(spec: OpSpec) -> list[str]:
+    """The user's words, by paragraphs; else the forward, if it is short; else the name."""
+    if spec.doc and spec.doc.strip():
+        first, *rest = (part for part in re.split(r"\n\s*\n", spec.doc) if part.strip())
+        lines = wrapped(" ".join(first.split()))
+        for paragraph in rest:
+            lines += ["", *wrapped(" ".join(paragraph.split()))]
+        return lines
+    return [_computed(spec) or f"Apply {spec.name}."]
+
+
+def _computed(spec: OpSpec) -> str | None:
+    """The forward in a line, where it is one expression and short enough."""
+    if spec.forward is None or spec.forward.statements:
         return None
-    return spec.forward.text.removeprefix("return ")
+    text = spec.forward.text.removeprefix("return").strip()
+    line = f"Compute ``{text}``."
+    return line if len(line) <= ONE_LINE and not {"\n", "#"} & set(text) else None
 
 
 def _formula(spec: OpSpec) -> list[str]:
     """The forward as the user wrote it, where the summary does not already show it."""
-    if spec.forward is None or (
-        not spec.doc and f"``{spec.forward.text}``" in _summary(spec)
-    ):
+    if spec.forward is None or (not spec.doc and _computed(spec)):
         return []
-    return [
-        "",
-        "Computes::",
-        "",
-        *textwrap.indent(spec.forward.text, "    ").splitlines(),
-    ]
+    lines = spec.forward.text.splitlines()
+    if any(len(line) > WIDTH - len(INDENT) for line in lines):
+        lines = _formatted(spec.forward.text).splitlines()
+    return ["", "Computes::", "", *(f"{INDENT}{line}".rstrip() for line in lines)]
+
+
+def _formatted(code: str) -> str:
+    """The user's code with its long lines broken."""
+    return format_source(code, WIDTH - len(INDENT))
 
 
 def _notes(spec: OpSpec, derivation: Derivation) -> list[str]:
@@ -68,7 +89,7 @@ def _notes(spec: OpSpec, derivation: Derivation) -> list[str]:
         )
     if spec.surrogate:
         notes.append(_surrogate_note(spec))
-    return [line for note in notes for line in ("", *textwrap.wrap(note, WIDTH))]
+    return [line for note in notes for line in ("", *wrapped(note))]
 
 
 def _surrogate_note(spec: OpSpec) -> str:
@@ -92,20 +113,15 @@ def _arguments(spec: OpSpec) -> list[str]:
         return []
     lines = ["", "Args:"]
     for item, text in described:
-        lines += textwrap.wrap(
-            f"{item.name}: {text or 'tensor.'}",
-            WIDTH - 4,
-            initial_indent="    ",
-            subsequent_indent="        ",
-        )
+        lines += wrapped(f"{item.name}: {text or 'Tensor.'}", INDENT, 2 * INDENT)
     return lines
 
 
 def _description(spec: OpSpec, item: Input) -> str:
     if isinstance(item, Attribute):
-        return "Constant." if any(tensor.dims for tensor in spec.tensors) else ""
+        return "Constant." if _has_dims(spec) else ""
     if item.dims is None:
-        return ""
+        return "Tensor, or None." if item.optional and _has_dims(spec) else ""
     kinds = {
         "int": "integer ",
         "bool": "boolean ",
@@ -115,8 +131,13 @@ def _description(spec: OpSpec, item: Input) -> str:
     noun = "tensors" if item.variadic else "tensor"
     words = f"{kinds.get(item.dtype, '')}{noun} of shape ``{shape(item.dims)}``"
     below = f", below {item.bound}" if item.dtype == "index" else ""
-    absent = ", or None" if item.optional else ""
+    constant = " without a gradient" if item.dtype == "float" and item.const else ""
+    absent = f"{constant}, or None" if item.optional else constant
     return f"{words[0].upper()}{words[1:]}{below}{absent}."
+
+
+def _has_dims(spec: OpSpec) -> bool:
+    return any(tensor.dims for tensor in spec.tensors)
 
 
 def shape(dims: tuple[Dim, ...]) -> str:
@@ -132,12 +153,7 @@ def _returns(spec: OpSpec) -> list[str]:
     return [
         "",
         "Returns:",
-        *textwrap.wrap(
-            ", ".join(named) + ".",
-            WIDTH - 4,
-            initial_indent="    ",
-            subsequent_indent="    ",
-        ),
+        *wrapped(", ".join(named) + ".", INDENT),
     ]
 
 

@@ -9,9 +9,11 @@ from scaffold.derive import Derivation, Saved, facet_of, variadic_names
 from scaffold.formula import emit, emit_lines
 from scaffold.render.backward import backward_lines, backward_parameters
 from scaffold.render.needs import any_needed, serves_all
-from scaffold.render.signature import parameters, result_type
+from scaffold.render.signature import annotation, parameters, result_type
 from scaffold.render.typing import annotated_body, is_typed, typed_names
 from scaffold.spec import OpSpec, Output, TensorInput
+
+PLAIN = frozenset({"bool", "float", "int", "str", "torch.dtype"})
 
 
 class FunctionView(NamedTuple):
@@ -127,7 +129,9 @@ def _untyped(spec: OpSpec, derivation: Derivation) -> bool:
 
 
 def _tensors(spec: OpSpec) -> frozenset[str]:
-    return frozenset(item.name for item in spec.tensors)
+    """The inputs that a type checker knows as something better than `Any`."""
+    typed = (item.name for item in spec.attributes if annotation(item) in PLAIN)
+    return frozenset({*typed, *(item.name for item in spec.tensors)})
 
 
 def _output_names(spec: OpSpec) -> list[str]:
