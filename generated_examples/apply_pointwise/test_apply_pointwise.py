@@ -53,16 +53,7 @@ def make(
     """Make the inputs in call order; those in `needs` require grad."""
     torch.manual_seed(seed)
     values = [in_double(value) for value in list(sample_inputs())[sample]]
-    inputs = dict(
-        zip(
-            (
-                "x",
-                "function",
-                "derivative",
-            ),
-            values,
-        )
-    )
+    inputs = dict(zip(["x", "function", "derivative"], values))
     for name, value in inputs.items():
         if isinstance(value, Tensor):
             inputs[name] = layout(value).requires_grad_(name in needs)
@@ -177,11 +168,7 @@ def test_vmap_of_grad() -> None:
     ]
     actual = torch.func.vmap(
         gradient,
-        in_dims=(
-            0,
-            None,
-            None,
-        ),
+        in_dims=tuple(0 if isinstance(x, Tensor) else None for x in samples[0]),
     )(*batch)
     expected = zip(*(gradient(*sample) for sample in samples))
     assert_close(actual, tuple(torch.stack(values) for values in expected))

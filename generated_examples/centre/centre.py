@@ -35,7 +35,7 @@ def centre(x: Tensor, running_mean: Tensor) -> Tensor:
 
     Args:
         x: Tensor of shape ``(N, features)``.
-        running_mean: Tensor of shape ``(features,)``.
+        running_mean: Tensor of shape ``(features,)`` without a gradient.
     """
     apply: Callable[..., Tensor] = CentreFunction.apply
     return apply(x, running_mean)

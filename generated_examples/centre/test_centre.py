@@ -16,9 +16,7 @@ from torch.testing import assert_close
 from centre import Centre, CentreFunction, centre
 
 DIFFERENTIABLE = ("x",)
-CASES: dict[str, dict[str, Any]] = {
-    "base": {},
-}
+CASES: dict[str, dict[str, Any]] = {"base": {}}
 EMPTY_CASES: dict[str, dict[str, Any]] = {
     "N=0": {"N": 0},
     "features=0": {"features": 0},

@@ -19,12 +19,8 @@ from gradient_reversal import (
 )
 
 DIFFERENTIABLE = ("x",)
-CASES: dict[str, dict[str, Any]] = {
-    "base": {},
-}
-EMPTY_CASES: dict[str, dict[str, Any]] = {
-    "empty": {"shape": (0, 3)},
-}
+CASES: dict[str, dict[str, Any]] = {"base": {}}
+EMPTY_CASES: dict[str, dict[str, Any]] = {"empty": {"shape": (0, 3)}}
 
 
 def permuted(tensor: Tensor) -> Tensor:
@@ -153,13 +149,7 @@ def test_vmap_of_grad() -> None:
         torch.stack(values) if isinstance(values[0], Tensor) else values[0]
         for values in zip(*samples)
     ]
-    actual = torch.func.vmap(
-        gradient,
-        in_dims=(
-            0,
-            None,
-        ),
-    )(*batch)
+    actual = torch.func.vmap(gradient, in_dims=(0, None))(*batch)
     expected = zip(*(gradient(*sample) for sample in samples))
     assert_close(actual, tuple(torch.stack(values) for values in expected))
 

@@ -22,9 +22,7 @@ NEEDS = [
     for count in range(1, 4)
     for needs in itertools.combinations(DIFFERENTIABLE, count)
 ]
-CASES: dict[str, dict[str, Any]] = {
-    "base": {},
-}
+CASES: dict[str, dict[str, Any]] = {"base": {}}
 EMPTY_CASES: dict[str, dict[str, Any]] = {
     "N=0": {"N": 0},
     "in_features=0": {"in_features": 0},

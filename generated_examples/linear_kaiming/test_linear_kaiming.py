@@ -22,10 +22,7 @@ NEEDS = [
     for count in range(1, 4)
     for needs in itertools.combinations(DIFFERENTIABLE, count)
 ]
-CASES: dict[str, dict[str, Any]] = {
-    "base": {},
-    "without-bias": {"absent": ["bias"]},
-}
+CASES: dict[str, dict[str, Any]] = {"base": {}, "without-bias": {"absent": ["bias"]}}
 EMPTY_CASES: dict[str, dict[str, Any]] = {
     "N=0": {"N": 0},
     "in_features=0": {"in_features": 0},

@@ -23,10 +23,7 @@ NEEDS = [
     for count in range(1, 4)
     for needs in itertools.combinations(DIFFERENTIABLE, count)
 ]
-CASES: dict[str, dict[str, Any]] = {
-    "base": {},
-    "without-bias": {"absent": ["bias"]},
-}
+CASES: dict[str, dict[str, Any]] = {"base": {}, "without-bias": {"absent": ["bias"]}}
 EMPTY_CASES: dict[str, dict[str, Any]] = {
     "N=0": {"N": 0},
     "in_features=0": {"in_features": 0},
@@ -72,7 +69,7 @@ def gradients(output: Tensor, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 
 def unwritten(inputs: tuple[Any, ...]) -> str:
-    """The message of the part of linear_skeleton that is not written, if there is one."""
+    """The message of the part that is not written, if there is one."""
     try:
         gradients(linear_skeleton(*inputs), inputs)
     except NotImplementedError as error:

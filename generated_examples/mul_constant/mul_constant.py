@@ -14,8 +14,7 @@ class MulConstantFunction(Function):
 
     @staticmethod
     def forward(x: Tensor, constant: float) -> Tensor:
-        output: Tensor = x * constant
-        return output
+        return x * constant
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

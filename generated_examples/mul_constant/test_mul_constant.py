@@ -16,12 +16,8 @@ from torch.testing import assert_close
 from mul_constant import MulConstant, MulConstantFunction, mul_constant
 
 DIFFERENTIABLE = ("x",)
-CASES: dict[str, dict[str, Any]] = {
-    "base": {},
-}
-EMPTY_CASES: dict[str, dict[str, Any]] = {
-    "empty": {"shape": (0, 3)},
-}
+CASES: dict[str, dict[str, Any]] = {"base": {}}
+EMPTY_CASES: dict[str, dict[str, Any]] = {"empty": {"shape": (0, 3)}}
 
 
 def permuted(tensor: Tensor) -> Tensor:
@@ -164,13 +160,7 @@ def test_vmap_of_grad() -> None:
         torch.stack(values) if isinstance(values[0], Tensor) else values[0]
         for values in zip(*samples)
     ]
-    actual = torch.func.vmap(
-        gradient,
-        in_dims=(
-            0,
-            None,
-        ),
-    )(*batch)
+    actual = torch.func.vmap(gradient, in_dims=(0, None))(*batch)
     expected = zip(*(gradient(*sample) for sample in samples))
     assert_close(actual, tuple(torch.stack(values) for values in expected))
 

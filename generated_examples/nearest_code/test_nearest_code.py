@@ -11,9 +11,7 @@ from torch.testing import assert_close
 from nearest_code import NearestCode, nearest_code
 
 DIFFERENTIABLE = ("x", "codes")
-CASES: dict[str, dict[str, Any]] = {
-    "base": {},
-}
+CASES: dict[str, dict[str, Any]] = {"base": {}}
 EMPTY_CASES: dict[str, dict[str, Any]] = {
     "N=0": {"N": 0},
     "D=0": {"D": 0},

@@ -14,13 +14,8 @@ from torch.testing import assert_close
 from numpy_log1p import NumpyLog1p, NumpyLog1pFunction, numpy_log1p
 
 DIFFERENTIABLE = ("x",)
-CASES: dict[str, dict[str, Any]] = {
-    "base": {},
-}
-EMPTY_CASES: dict[str, dict[str, Any]] = {
-    "N=0": {"N": 0},
-    "D=0": {"D": 0},
-}
+CASES: dict[str, dict[str, Any]] = {"base": {}}
+EMPTY_CASES: dict[str, dict[str, Any]] = {"N=0": {"N": 0}, "D=0": {"D": 0}}
 
 
 def permuted(tensor: Tensor) -> Tensor:

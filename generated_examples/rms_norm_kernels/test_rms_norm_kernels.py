@@ -16,11 +16,7 @@ from torch.testing import assert_close
 from rms_norm_kernels import RMSNormKernels, RMSNormKernelsFunction, rms_norm_kernels
 
 DIFFERENTIABLE = ("x", "weight")
-NEEDS = [
-    ("x",),
-    ("weight",),
-    ("x", "weight"),
-]
+NEEDS = [("x",), ("weight",), ("x", "weight")]
 CASES: dict[str, dict[str, Any]] = {
     "base": {},
     "higher-rank": {"batch": (2, 4)},

@@ -14,12 +14,8 @@ from torch.testing import assert_close
 from sigmoid import Sigmoid, SigmoidFunction, sigmoid
 
 DIFFERENTIABLE = ("x",)
-CASES: dict[str, dict[str, Any]] = {
-    "base": {},
-}
-EMPTY_CASES: dict[str, dict[str, Any]] = {
-    "empty": {"shape": (0, 3)},
-}
+CASES: dict[str, dict[str, Any]] = {"base": {}}
+EMPTY_CASES: dict[str, dict[str, Any]] = {"empty": {"shape": (0, 3)}}
 
 
 def permuted(tensor: Tensor) -> Tensor:

@@ -13,12 +13,8 @@ from torch.testing import assert_close
 from sign_ste import SignSTE, SignSTEFunction, sign_ste
 
 DIFFERENTIABLE = ("x",)
-CASES: dict[str, dict[str, Any]] = {
-    "base": {},
-}
-EMPTY_CASES: dict[str, dict[str, Any]] = {
-    "empty": {"shape": (0, 3)},
-}
+CASES: dict[str, dict[str, Any]] = {"base": {}}
+EMPTY_CASES: dict[str, dict[str, Any]] = {"empty": {"shape": (0, 3)}}
 
 
 def permuted(tensor: Tensor) -> Tensor:

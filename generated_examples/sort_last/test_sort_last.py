@@ -67,9 +67,9 @@ def gradients(
     """Backpropagate grad_outputs that are not contiguous to the inputs that need it."""
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     torch.manual_seed(1)
-    ends = outputs[:1]
-    grad_outputs = [permuted(torch.randn_like(output)) for output in ends]
-    return torch.autograd.grad(ends, needed, grad_outputs, materialize_grads=True)
+    outputs = outputs[:1]
+    grad_outputs = [permuted(torch.randn_like(output)) for output in outputs]
+    return torch.autograd.grad(outputs, needed, grad_outputs, materialize_grads=True)
 
 
 @pytest.fixture(params=[*CASES, *EMPTY_CASES])

@@ -20,13 +20,8 @@ NEEDS = [
     for count in range(1, 4)
     for needs in itertools.combinations(DIFFERENTIABLE, count)
 ]
-CASES: dict[str, dict[str, Any]] = {
-    "base": {},
-    "one-tensor": {"count": 1},
-}
-EMPTY_CASES: dict[str, dict[str, Any]] = {
-    "empty": {"shape": (0, 3)},
-}
+CASES: dict[str, dict[str, Any]] = {"base": {}, "one-tensor": {"count": 1}}
+EMPTY_CASES: dict[str, dict[str, Any]] = {"empty": {"shape": (0, 3)}}
 
 
 def permuted(tensor: Tensor) -> Tensor:
@@ -46,10 +41,8 @@ def make(
     """Make the inputs in call order; those in `needs` require grad."""
     torch.manual_seed(seed)
     inputs = {
-        **{
-            f"tensors[{index}]": torch.randn(shape, dtype=torch.double)
-            for index in range(count)
-        },
+        f"tensors[{index}]": torch.randn(shape, dtype=torch.double)
+        for index in range(count)
     }
     return tuple(
         layout(value).requires_grad_(name in needs) for name, value in inputs.items()
