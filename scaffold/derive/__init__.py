@@ -1,9 +1,10 @@
 """OpSpec -> Derivation: what forward and backward of an op are. Pure, without torch."""
 
 from scaffold.derive.explicit import derive
-from scaffold.derive.forward import Forward, grad_name, write_forward
+from scaffold.derive.forward import Forward, grad_name
 from scaffold.derive.model import Block, Derivation, Element, Filled, Kept, Saved
 from scaffold.derive.names import apart_from, fresh
+from scaffold.derive.reuse import live_forward
 from scaffold.derive.saving import facet_of, variadic_names
 
 __all__ = [
@@ -19,6 +20,6 @@ __all__ = [
     "facet_of",
     "fresh",
     "grad_name",
+    "live_forward",
     "variadic_names",
-    "write_forward",
 ]

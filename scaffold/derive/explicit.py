@@ -12,9 +12,10 @@ from scaffold.derive.given import Given, take_apart
 from scaffold.derive.model import Derivation, Filled, Kept, Saved
 from scaffold.derive.place import joint_gradients, place
 from scaffold.derive.program import Line, lines_of, read_names
+from scaffold.derive.prune import without_dead
 from scaffold.derive.recompute import unsure
 from scaffold.derive.results import kept_apart
-from scaffold.derive.reuse import Reuse, imported, plan_reuse
+from scaffold.derive.reuse import Reuse, effects, imported, plan_reuse
 from scaffold.derive.saving import Origins, Transfer, transfer
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
@@ -30,11 +31,17 @@ def derive(spec: OpSpec) -> Derivation:
     reuse = plan_reuse(spec, given)
     program = (*reuse.plan.repeated, *given.program)
     once = _once_differentiable(spec, given, reuse, program)
-    lines = lines_of(program, [item.name for item in spec.differentiable])
+    wanted = [item.name for item in spec.differentiable]
+    lines = lines_of(_live(given.graph, program, wanted), wanted)
     origins = Origins(given.origins, reuse.plan.saved)
     names = ContextNames(spec)
     handed = transfer(spec, given.graph, lines, origins, names, given.place)
     return _derivation(spec, given, reuse, handed, names, once)
+
+
+def _live(graph: Graph, program: Lines, wanted: list[str]) -> Lines:
+    targets = frozenset(f"grad_{name}" for name in wanted)
+    return without_dead(graph, program, targets, lambda node: False)
 
 
 def _derivation(
@@ -90,6 +97,8 @@ def _forward(
         Assign(graph.name(name), _nothing(spec, graph), "", (LEFT_OUT,))
         for name in unsure(statements, kept)
     ]
+    live = frozenset(kept).union(*(value.names() for value in results))
+    statements = without_dead(graph, statements, live, effects(spec))
     statements, extra = (*begun, *statements), tuple[Node, ...]()
     if spec.style == "setup-context":
         results, extra = kept_apart(spec, graph, statements, results, saved)

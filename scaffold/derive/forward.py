@@ -5,7 +5,6 @@ Invariant: same values; a conditional on an absent optional becomes an `if`, eve
 assignment hides an input, an import or the name of a gradient or of another output.
 """
 
-
 from typing import NamedTuple
 
 from scaffold.derive.activity import callee

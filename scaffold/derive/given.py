@@ -4,7 +4,6 @@ In: an `OpSpec`. Out: a `Given`. Invariant: in the program every name that the o
 imports) still means that, wherever ctx must stand for it.
 """
 
-
 from typing import NamedTuple
 
 from scaffold.derive.forward import (

@@ -4,18 +4,20 @@ In: an `OpSpec` and what was taken apart of it. Out: the `Plan`. Invariant: a st
 random numbers or runs a kernel of the user's is not repeated.
 """
 
-
+from collections.abc import Callable
 from typing import NamedTuple
 
 from scaffold.derive.activity import calls_unknown, is_random, leaves_torch
+from scaffold.derive.forward import Forward, write_forward
 from scaffold.derive.given import Given, outer_names
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.memory import Trace
 from scaffold.derive.metadata import reads
 from scaffold.derive.program import free_reads
+from scaffold.derive.prune import without_dead
 from scaffold.derive.recompute import Locals, Plan, active_locals, plan
 from scaffold.derive.versions import as_they_were, with_versions
-from scaffold.formula import Node, Statement, expressions, sharing, written
+from scaffold.formula import Formula, Node, Statement, expressions, sharing, written
 from scaffold.spec import OpSpec
 
 Lines = tuple[Statement, ...]
@@ -102,6 +104,20 @@ class _Repeatable:
         if self.kinds.of(node) in ("scalar", "array"):
             return True
         return not leaves_torch(node, self.unknown & imported(self.spec))
+
+
+def live_forward(spec: OpSpec, formula: Formula) -> Forward:
+    """The forward without the lines that its results do not need."""
+    forward = write_forward(spec, formula)
+    live = frozenset().union(*(value.names() for value in forward.results))
+    lines = without_dead(formula.graph, forward.statements, live, effects(spec))
+    return forward._replace(statements=lines)
+
+
+def effects(spec: OpSpec) -> Callable[[Node], bool]:
+    """Whether an expression does more than to compute its value, as far as one can see."""
+    unknown = imported(spec) | {item.name for item in spec.attributes}
+    return lambda node: is_random(node) or calls_unknown(node, unknown)
 
 
 def imported(spec: OpSpec) -> frozenset[str]:

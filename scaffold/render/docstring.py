@@ -7,6 +7,7 @@ import re
 import textwrap
 
 from scaffold.derive import Derivation
+from scaffold.formula import Formula
 from scaffold.render.environment import format_source
 from scaffold.spec import Attribute, Dim, Input, OpSpec, Output
 
@@ -67,12 +68,14 @@ def _formula(spec: OpSpec) -> list[str]:
         return []
     lines = spec.forward.text.splitlines()
     if any(len(line) > WIDTH - len(INDENT) for line in lines):
-        lines = _formatted(spec.forward.text).splitlines()
+        lines = _formatted(spec.forward).splitlines()
     return ["", "Computes::", "", *(f"{INDENT}{line}".rstrip() for line in lines)]
 
 
-def _formatted(code: str) -> str:
-    """The user's code with its long lines broken."""
+def _formatted(formula: Formula) -> str:
+    """The user's code with its long lines broken; the formatter breaks no bare expression."""
+    bare = not formula.statements and not formula.text.startswith("return")
+    code = f"return {formula.text}" if bare else formula.text
     return format_source(code, WIDTH - len(INDENT))
 
 

@@ -10,7 +10,7 @@ from scaffold.formula import emit, emit_lines
 from scaffold.render.backward import backward_lines, backward_parameters
 from scaffold.render.needs import any_needed, serves_all
 from scaffold.render.signature import annotation, parameters, result_type
-from scaffold.render.typing import annotated_body, is_typed, typed_names
+from scaffold.render.typing import annotated_body
 from scaffold.spec import OpSpec, Output, TensorInput
 
 PLAIN = frozenset({"bool", "float", "int", "str", "torch.dtype"})
@@ -70,28 +70,23 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     if derivation.forward is None:
         return _unwritten_forward(spec, derivation)
     lines = emit_lines(derivation.forward)
-    comments = [f"# {comment}" for comment in derivation.comments]
     values = [emit(result) for result in derivation.results]
-    if spec.style == "combined":
-        named = _named_results(spec, derivation)
-        note = ": Tensor" if _untyped(spec, derivation) else ""
-        lines += [
-            f"{new}{note} = {old}"
-            for new, old in zip(named, values, strict=True)
-            if new != old
-        ]
-        lines += _setup(
-            spec, derivation, dict(zip(_output_names(spec), named, strict=True))
-        )
-        values = named
-    elif _returns_one(spec, derivation):
+    if len(values) == 1 and not (derivation.extra or spec.outputs[0].variadic):
         lines, value = annotated_body(
             derivation.forward,
             derivation.results[0],
-            _tensors(spec),
+            _typed_inputs(spec),
             spec.outputs[0].name,
         )
         values = [value]
+    if spec.style == "combined":
+        named = _named_results(spec, derivation, values)
+        pairs = zip(named, values, strict=True)
+        lines += [f"{new} = {old}" for new, old in pairs if new != old]
+        outputs = dict(zip(_output_names(spec), named, strict=True))
+        lines += _setup(spec, derivation, outputs)
+        values = named
+    comments = [f"# {comment}" for comment in derivation.comments]
     return [
         *lines,
         *comments,
@@ -120,15 +115,7 @@ def _returned(spec: OpSpec, derivation: Derivation, values: list[str]) -> list[s
     return [*values, *extra]
 
 
-def _untyped(spec: OpSpec, derivation: Derivation) -> bool:
-    """Whether a type checker cannot know that the sole result is a tensor."""
-    if len(derivation.results) != 1 or spec.outputs[0].variadic:
-        return False
-    known = typed_names(derivation.forward or (), _tensors(spec))
-    return not is_typed(derivation.results[0], known)
-
-
-def _tensors(spec: OpSpec) -> frozenset[str]:
+def _typed_inputs(spec: OpSpec) -> frozenset[str]:
     """The inputs that a type checker knows as something better than `Any`."""
     typed = (item.name for item in spec.attributes if annotation(item) in PLAIN)
     return frozenset({*typed, *(item.name for item in spec.tensors)})
@@ -138,16 +125,17 @@ def _output_names(spec: OpSpec) -> list[str]:
     return [output.name for output in spec.outputs]
 
 
-def _named_results(spec: OpSpec, derivation: Derivation) -> list[str]:
+def _named_results(
+    spec: OpSpec, derivation: Derivation, values: list[str]
+) -> list[str]:
     """The results by name where the context must name them, else as they are."""
     wanted = {item.origin for item in derivation.saved if item.source == "output"}
-    wanted |= {output.name for output in spec.outputs if not output.differentiable}
-    named = []
-    for output, result in zip(spec.outputs, derivation.results, strict=True):
-        untyped = len(spec.outputs) == 1 and _untyped(spec, derivation)
-        keep = result.kind == "name" or not (output.name in wanted or untyped)
-        named.append(emit(result) if keep else output.name)
-    return named
+    wanted |= {item.output for item in derivation.kept if item.output is not None}
+    wanted |= {output.name for output in spec.outputs if _marked(spec, output)}
+    return [
+        output.name if output.name in wanted and not value.isidentifier() else value
+        for output, value in zip(spec.outputs, values, strict=True)
+    ]
 
 
 def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:

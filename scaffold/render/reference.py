@@ -4,7 +4,7 @@ In: an `OpSpec` and its `Derivation`. Out: the body of a function of the op's in
 Invariant: autograd can differentiate it, so nothing that leaves PyTorch is a reference.
 """
 
-from scaffold.derive import Derivation, write_forward
+from scaffold.derive import Derivation, live_forward
 from scaffold.formula import emit, emit_lines
 from scaffold.render.typing import annotated_body
 from scaffold.spec import OpSpec
@@ -14,9 +14,9 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
     """Statements and a return; for a surrogate, those of the function whose derivative it takes."""
     if spec.surrogate is not None:
         stated = spec.surrogate.forward
-        forward = write_forward(spec, stated) if stated else None
+        forward = live_forward(spec, stated) if stated else None
     else:
-        forward = write_forward(spec, spec.forward) if spec.forward else None
+        forward = live_forward(spec, spec.forward) if spec.forward else None
         if derivation.opaque:
             return None
     if forward is None:

@@ -4,9 +4,19 @@ In: nodes and the names that are annotated as tensors. Out: whether the value is
 Invariant: in doubt it is not, and the generated code says so with an annotation.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from scaffold.formula import If, Node, Statement, emit, emit_lines, written
+from scaffold.derive import fresh
+from scaffold.formula import (
+    Assign,
+    If,
+    Node,
+    Statement,
+    bound,
+    emit,
+    emit_lines,
+    written,
+)
 
 MODULES = frozenset({"torch", "F"})
 UNTYPED = frozenset(
@@ -34,16 +44,13 @@ def is_typed(node: Node, tensors: frozenset[str]) -> bool:
 def typed_names(
     statements: Iterable[Statement], tensors: frozenset[str]
 ) -> frozenset[str]:
-    """The names that are known to be tensors after the statements."""
-    known = set(tensors)
-    for item in statements:
-        if isinstance(item, If):
-            inner = typed_names((*item.body, *item.orelse), frozenset(known))
-            known -= {name for name in written(item) if name not in inner}
-        elif item.target.kind == "name" and is_typed(item.value, frozenset(known)):
-            known.add(item.target.label)
-        elif item.target.kind == "name" and not item.operator:
-            known.discard(item.target.label)
+    """The names whose type is known after the statements: it is that of what each is assigned first."""
+    known, seen = set(tensors), set(tensors)
+    for item in _assignments(statements):
+        for name, value in _parts(item):
+            if name not in seen and is_typed(value, frozenset(known)):
+                known.add(name)
+            seen.add(name)
     return frozenset(known)
 
 
@@ -54,8 +61,40 @@ def annotated_body(
     lines, value = emit_lines(statements), emit(result)
     if is_typed(result, typed_names(statements, tensors)):
         return lines, value
-    for position, line in enumerate(lines):
-        if line.startswith(f"{value} = "):
-            first = line.replace(" = ", ": Tensor = ", 1)
-            return [*lines[:position], first, *lines[position + 1 :]], value
+    if _begins_plainly(statements, value):
+        position = next(
+            k for k, line in enumerate(lines) if line.lstrip().startswith(f"{value} = ")
+        )
+        first = lines[position].replace(" = ", ": Tensor = ", 1)
+        return [*lines[:position], first, *lines[position + 1 :]], value
+    taken = frozenset().union(*(written(item) for item in statements))
+    name = name if name not in taken else fresh("result", taken)
     return [*lines, f"{name}: Tensor = {value}"], name
+
+
+def _begins_plainly(statements: tuple[Statement, ...], name: str) -> bool:
+    """Whether a local begins as the sole target of an assignment, which an annotation can stand at."""
+    for item in _assignments(statements):
+        if name in written(item):
+            return item.target.kind == "name" and not item.operator
+    return False
+
+
+def _assignments(statements: Iterable[Statement]) -> Iterator[Assign]:
+    """The assignments in the order of their lines."""
+    for item in statements:
+        if isinstance(item, If):
+            yield from _assignments((*item.body, *item.orelse))
+        else:
+            yield item
+
+
+def _parts(item: Assign) -> list[tuple[str, Node]]:
+    """The names that are bound, each with the value that it is or is a part of."""
+    target, value = item.target, item.value
+    if target.kind == value.kind == "tuple" and len(target.args) == len(value.args):
+        pairs = zip(target.args, value.args, strict=True)
+        return [(part.label, inner) for part, inner in pairs if part.kind == "name"]
+    if item.operator or target.kind == "absent":
+        return []
+    return [(name, value) for name in sorted(bound(target))]
