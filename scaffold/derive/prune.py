@@ -77,8 +77,6 @@ class _Pruner:
 
     def _marked(self, item: Assign, live: frozenset[str]) -> Assign:
         """`a, _b = f(x)` where only `a` is used."""
-        if item.target.kind != "tuple":
-            return item
 
         def marked(part: Node) -> Node:
             if part.kind == "starred":
@@ -88,5 +86,7 @@ class _Pruner:
                 return part
             return self.graph.name(fresh(f"_{part.label}", self.taken))
 
+        if item.target.kind != "tuple":
+            return replace(item, target=marked(item.target))
         target = self.graph.node("tuple", "", tuple(map(marked, item.target.args)))
         return replace(item, target=target)

@@ -12,7 +12,7 @@ from scaffold.derive import (
     grad_name,
     variadic_names,
 )
-from scaffold.formula import Assign, emit, emit_lines, written
+from scaffold.formula import Assign, If, emit, emit_lines, written
 from scaffold.render.imports import names_read
 from scaffold.render.needs import any_needed, guard, needed
 from scaffold.render.typing import is_typed
@@ -23,7 +23,7 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
     """The output gradients, those that the body does not read with an underscore."""
     names = _read(body)
     kind = "Tensor" if spec.materialize_grads else "Tensor | None"
-    if _follows_variadic(spec, derivation):
+    if _collects(spec, derivation):
         first = [grad_name(spec, output.name) for output in spec.outputs[:-1]]
         listed = [name if name in names else f"_{name}" for name in first]
         return ", ".join(f"{name}: {kind}" for name in (*listed, "*grads"))
@@ -41,17 +41,30 @@ def _extra(derivation: Derivation) -> tuple[str, ...]:
     return derivation.intermediates if derivation.extra else ()
 
 
-def _follows_variadic(spec: OpSpec, derivation: Derivation) -> bool:
-    """Whether gradients of intermediates come after those of a variadic output."""
-    return bool(derivation.extra) and spec.outputs[-1].variadic
+def _collects(spec: OpSpec, derivation: Derivation) -> bool:
+    """Whether the gradients of a variadic output come in as `*grads`, to be taken apart or filled."""
+    if not spec.outputs[-1].variadic:
+        return False
+    name = spec.outputs[-1].name
+    return bool(derivation.extra) or any(
+        item.output == name for item in derivation.filled
+    )
+
+
+def _collected(derivation: Derivation) -> str:
+    """The name of the gradients of a variadic output, some of which may be None."""
+    return "some_grads" if derivation.extra else "grads"
 
 
 def _split_grads(
     spec: OpSpec, derivation: Derivation, names: frozenset[str]
 ) -> list[str]:
-    if not _follows_variadic(spec, derivation):
+    """The gradients of a variadic output without those of intermediates."""
+    if not (derivation.extra and _collects(spec, derivation)):
         return []
     name = grad_name(spec, spec.outputs[-1].name)
+    if derivation.filled:
+        name = _collected(derivation)
     extra = ", ".join(f"_grad_{item}" for item in _extra(derivation))
     return [f"*{name if name in names else f'_{name}'}, {extra} = grads"]
 
@@ -119,35 +132,37 @@ def _absent(spec: OpSpec, derivation: Derivation) -> list[str]:
     several = variadic_names(spec)
     tests = [
         (
-            f"all(grad is None for grad in {grad_name(spec, name)})"
+            f"all(grad is None for grad in {_collected(derivation)})"
             if name in several
             else f"{grad_name(spec, name)} is None"
         )
         for name in derivation.watched
     ]
     nothing = ", ".join(_nothing(spec, item) for item in spec.inputs)
-    lines = [f"if {' and '.join(tests)}:", f"    return {nothing}"]
+    comma = "," if nothing.startswith("*") and len(spec.inputs) == 1 else ""
+    lines = [f"if {' and '.join(tests)}:", f"    return {nothing}{comma}"]
     for item in derivation.filled:
         name = grad_name(spec, item.output)
-        lines += (
-            _filled_each(name, item)
-            if item.output in several
-            else [
-                f"if {name} is None:",
-                f"    {name} = torch.zeros(ctx.{item.shape}, dtype=ctx.{item.dtype}, device=ctx.{item.device})",
-            ]
-        )
+        if item.output in several:
+            lines += _filled_each(name, _collected(derivation), item)
+        else:
+            lines += [f"if {name} is None:", f"    {name} = {_zeros(item)}"]
     return lines
 
 
-def _filled_each(name: str, item: Filled) -> list[str]:
+def _zeros(item: Filled) -> str:
+    facets = f"dtype=ctx.{item.dtype}, device=ctx.{item.device}"
+    return f"torch.zeros(ctx.{item.shape}, {facets})"
+
+
+def _filled_each(name: str, given: str, item: Filled) -> list[str]:
     facets = f"ctx.{item.shape}, ctx.{item.dtype}, ctx.{item.device}"
     zeros = "torch.zeros(shape, dtype=dtype, device=device)"
     return [
         f"{name} = tuple(",
         f"    {zeros} if grad is None else grad",
         "    for grad, shape, dtype, device in zip(",
-        f"        {name}, {facets}, strict=True",
+        f"        {given}, {facets}, strict=True",
         "    )",
         ")",
     ]
@@ -165,7 +180,7 @@ def _body(spec: OpSpec, derivation: Derivation) -> list[str]:
         return inlined
     lines = _initial(spec, derivation)
     for block in derivation.blocks:
-        lines += guard(spec, block.serves, emit_lines(block.statements))
+        lines += _guarded(spec, block)
     for name in (
         item.name for item in spec.differentiable if item.name in derivation.missing
     ):
@@ -174,6 +189,25 @@ def _body(spec: OpSpec, derivation: Derivation) -> list[str]:
     for element in derivation.elements:
         lines += _element_lines(spec, element)
     return [*lines, f"return {_returned(spec, derivation)}"]
+
+
+def _guarded(spec: OpSpec, block: Block) -> list[str]:
+    """A block under its branch; the test of a sole `if` in it joins the branch's."""
+    lines = emit_lines(block.statements)
+    guarded = guard(spec, block.serves, lines)
+    first, *rest = block.statements
+    sole = not rest and isinstance(first, If) and not (first.orelse or first.comments)
+    if guarded == lines or not sole:
+        return guarded
+    assert isinstance(first, If)
+    tests = [any_needed(spec, block.serves), emit(first.test)]
+    joined = " and ".join(f"({test})" if _is_choice(test) else test for test in tests)
+    return [f"if {joined}:", *(f"    {line}" for line in emit_lines(first.body))]
+
+
+def _is_choice(test: str) -> bool:
+    """Whether a test binds less than `and`."""
+    return " or " in test or " if " in test
 
 
 def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:

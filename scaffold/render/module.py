@@ -106,7 +106,9 @@ def _docstring(spec: OpSpec, module: ModuleSpec) -> str:
     lines = textwrap.wrap(f":func:`{spec.name}` as a module{owns}.", 84)
     if module.updates:
         buffers = _and([f"``{name}``" for name, _ in module.updates])
-        note = f"In training, a call updates {buffers} after it has computed its result."
+        note = (
+            f"In training, a call updates {buffers} after it has computed its result."
+        )
         lines += ["", *textwrap.wrap(note, 84)]
     return quoted(lines)
 
@@ -134,6 +136,11 @@ def _init_lines(spec: OpSpec, module: ModuleSpec, dims: dict[str, Dims]) -> list
         f"self.{item.name} = {item.name}" for item in kept_attributes(spec, module)
     ]
     optional = _switches(spec, module)
+    lines += [  # the parameter, which may be absent, does not tell
+        f"self.{name}_shape = tuple({name}_shape)"
+        for name in optional
+        if dims[name] is None
+    ]
     for name in module.parameters:
         lines += parameter_lines(name, dims[name], name in optional)
     for name in module.buffers:
@@ -172,11 +179,10 @@ def _repr_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
     """The constructor's arguments as `print` shows them, in f-strings short enough for a line."""
     parts = []
     for name, kind in size_arguments(spec, module):
-        parameter_name = name.removesuffix("_shape")
-        shape = f"tuple(self.{parameter_name}.shape)"
-        parts.append(
-            f"{name}={{self.{name}}}" if kind == "int" else f"{name}={{{shape}}}"
-        )
+        owner = name.removesuffix("_shape")
+        kept = kind == "int" or owner in _switches(spec, module)
+        value = f"self.{name}" if kept else f"tuple(self.{owner}.shape)"
+        parts.append(f"{name}={{{value}}}")
     attributes = [item for item in kept_attributes(spec, module) if shows(item)]
     parts += [
         f"{item.name}={{self.{item.name}}}"
