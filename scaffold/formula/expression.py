@@ -150,9 +150,12 @@ class ExpressionParser:
         )
 
     def _Call(self, item: ast.Call, present: Guarded) -> Node:
-        values = [item.func, *item.args, *(keyword.value for keyword in item.keywords)]
+        values = [*item.args, *(keyword.value for keyword in item.keywords)]
         keywords = tuple(keyword.arg or "**" for keyword in item.keywords)
-        args = tuple(self.parse(value, present) for value in values)
+        for position, name in enumerate(keywords):
+            if name != "**" and name in keywords[:position]:
+                self.fail(item.keywords[position], f"'{name}' is given twice")
+        args = (self.parse(item.func, present), *self._all(values, present))
         return self.graph.node("call", "", args, keywords)
 
     def _Subscript(self, item: ast.Subscript, present: Guarded) -> Node:
@@ -172,7 +175,8 @@ class ExpressionParser:
         return self.graph.node("list", "", self._all(item.elts, present))
 
     def _Starred(self, item: ast.Starred, present: Guarded) -> Node:
-        return self.graph.node("starred", "", (self.parse(item.value, present),))
+        self.fail(item, "a star must stand in a call, a list or a tuple")
+        return self.graph.node("absent")
 
     def _UnaryOp(self, item: ast.UnaryOp, present: Guarded) -> Node:
         return self.graph.node(
@@ -221,7 +225,12 @@ class ExpressionParser:
         return self.graph.node("conditional", "", (test, body, orelse))
 
     def _all(self, items: list[ast.expr], present: Guarded) -> tuple[Node, ...]:
-        return tuple(self.parse(item, present) for item in items)
+        return tuple(self._element(item, present) for item in items)
+
+    def _element(self, item: ast.expr, present: Guarded) -> Node:
+        if isinstance(item, ast.Starred):
+            return self.graph.node("starred", "", (self.parse(item.value, present),))
+        return self.parse(item, present)
 
 
 def may_be_none(value: Node) -> bool:

@@ -5,7 +5,6 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 """
 
 import ast
-from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
@@ -26,7 +25,7 @@ from scaffold.formula.graph import (
     Statement,
     expressions,
 )
-from scaffold.formula.text import Text, parse_source, with_plain_newlines
+from scaffold.formula.text import Text, dedented, parse_source, with_plain_newlines
 
 RESERVED = frozenset(
     {"torch", "F", "math", "nn", "ctx", "self", "cls", "Tensor", "Function"}
@@ -46,27 +45,12 @@ class Scope(NamedTuple):
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
     """Parse a formula in its scope; every problem of the text is reported."""
-    return _Body(_dedent(with_plain_newlines(text)), scope, graph).formula()
+    return _Body(dedented(with_plain_newlines(text)), scope, graph).formula()
 
 
 def assigned(formula: Formula) -> frozenset[str]:
     """The names that the statements of a formula assign."""
     return frozenset(name for item in formula.statements for name in written(item))
-
-
-def _dedent(text: Text) -> Text:
-    """Cut the common indentation of a multi-line value, and the blank lines above it."""
-    lines = text.value.split("\n")
-    blank = next((k for k, line in enumerate(lines) if line.strip()), 0)
-    if not blank and not lines[0].startswith((" ", "\t")):
-        return text
-    kept = lines[blank:]
-    indents = [len(line) - len(line.lstrip()) for line in kept if line.strip()]
-    cut = min(indents, default=0)
-    value = "\n".join(line[cut:] for line in kept)
-    return replace(
-        text, value=value, location=text.place(blank, cut), indent=text.indent + cut
-    )
 
 
 class _Body:
@@ -206,6 +190,11 @@ class _Body:
         return If(test, body, orelse, above)
 
     def _refuse(self, item: ast.stmt) -> None:
+        self.locals |= {  # so that its names are no further problem
+            node.id
+            for node in ast.walk(item)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
         if isinstance(item, ast.Return):
             self.fail(
                 item,
@@ -229,15 +218,25 @@ class _Body:
             self.locals.add(target.id)
             return self.graph.name(target.id)
         if isinstance(target, ast.Tuple | ast.List):
-            return self.graph.node(
-                "tuple", args=tuple(self._target(item) for item in target.elts)
-            )
-        if isinstance(target, ast.Starred):
-            return self.graph.node("starred", args=(self._target(target.value),))
+            return self._targets(target)
         if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
             return self.expressions.parse(target)
         self.fail(target, "only names, tuples of names and name[...] can be assigned")
         return self.graph.node("absent")
+
+    def _targets(self, target: ast.Tuple | ast.List) -> Node:
+        stars = [item for item in target.elts if isinstance(item, ast.Starred)]
+        for item in stars[1:]:
+            self.fail(item, "only one target can have a star")
+        args = [
+            (
+                self.graph.node("starred", args=(self._target(item.value),))
+                if isinstance(item, ast.Starred)
+                else self._target(item)
+            )
+            for item in target.elts
+        ]
+        return self.graph.node("tuple", args=tuple(args))
 
     def resolve(self, node: ast.Name) -> None:
         known = self.scope.names | self.locals

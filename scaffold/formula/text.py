@@ -6,6 +6,7 @@ positions back to where the user wrote it. Invariant: files are read as syntax; 
 
 import ast
 import textwrap
+import warnings
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -46,7 +47,9 @@ def syntax_error(text: Text, error: SyntaxError) -> ScaffoldError:
 def parse_source(text: Text) -> ast.Module:
     """Parse with `ast`, or say where the text is not Python."""
     try:
-        module = ast.parse(text.value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            module = ast.parse(text.value)
     except SyntaxError as error:
         raise syntax_error(text, error) from None
     except (RecursionError, MemoryError):
@@ -76,6 +79,21 @@ def with_plain_newlines(text: Text) -> Text:
     """The text with the newlines that Python counts, and no others."""
     value = text.value.replace("\r\n", "\n").replace("\r", "\n")
     return text if value == text.value else replace(text, value=value)
+
+
+def dedented(text: Text) -> Text:
+    """Cut the common indentation of a multi-line value, and the blank lines above it."""
+    lines = text.value.split("\n")
+    blank = next((k for k, line in enumerate(lines) if line.strip()), 0)
+    if not blank and not lines[0].startswith((" ", "\t")):
+        return text
+    kept = lines[blank:]
+    indents = [len(line) - len(line.lstrip()) for line in kept if line.strip()]
+    cut = min(indents, default=0)
+    value = "\n".join(line[cut:] for line in kept)
+    return replace(
+        text, value=value, location=text.place(blank, cut), indent=text.indent + cut
+    )
 
 
 def function_in(
