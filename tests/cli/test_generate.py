@@ -4,6 +4,7 @@ from pathlib import Path
 
 import black
 import pytest
+from black.mode import TargetVersion
 
 from tests.cli.running import QUICK, Outcome, listing, new_op
 
@@ -36,7 +37,7 @@ def test_style_option_over_file_over_configuration_over_default(tmp_path: Path) 
 
 
 def long_lines(text: str, width: int) -> bool:
-    mode = black.Mode(line_length=width, target_versions={black.TargetVersion.PY311})
+    mode = black.Mode(line_length=width, target_versions={TargetVersion.PY311})
     return black.format_str(text, mode=mode) == text
 
 

@@ -11,8 +11,7 @@ from scaffold.render.folding import fold
 
 STABLE = [
     "def f(first: Tensor, second: Tensor, third: Tensor, fourth: Tensor | None = None) -> Tensor:\n    pass",
-    "def f(self, first: int, second: int, *, device: torch.device | str | None = None, dtype: int = 1) -> None:\n"
-    "    pass",
+    "def f(self, first: int, second: int, *, device: torch.device | str | None = None) -> None:\n    pass",
     "weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))",
     "from somewhere.far_away import FirstName, SecondName, ThirdName, FourthName, FifthName, SixthName",
     "values = tuple(layout(value).requires_grad_(name in needs) for name, value in every_input.items())",

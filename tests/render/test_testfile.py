@@ -217,7 +217,7 @@ def test_the_file_finds_its_op_in_another_directory(tmp_path: Path) -> None:
 def test_the_directory_of_the_op_is_said_plainly(
     search_path: str, expected: str
 ) -> None:
-    places = replace(flat("linear"), search_path=search_path)
+    places = flat("linear")._replace(search_path=search_path)
     text = suite_of(BY_NAME["linear"], places)
     assert f"\nsys.path.insert(0, str({expected}))\n\nfrom linear import" in text
 
@@ -264,6 +264,6 @@ def test_a_team_can_replace_a_block() -> None:
 
 def test_the_line_length_is_that_of_the_project() -> None:
     example = BY_NAME["linear"]
-    text = suite_of(example, replace(flat("linear"), line_length=120))
+    text = suite_of(example, flat("linear")._replace(line_length=120))
     assert black.format_str(text, mode=black.Mode(line_length=120)) == text
     assert text != example.suite_text
