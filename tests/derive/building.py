@@ -1,0 +1,69 @@
+"""Ops from a few words, for tests: a spec as the loaders make it, its file, and that file as a module."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from scaffold.derive import Derivation, derive
+from scaffold.errors import Location
+from scaffold.render.layout import Layout
+from scaffold.render.opfile import op_file
+from scaffold.spec import OpSpec, build
+
+
+def locate(path: tuple[str, ...], *, key: bool = False) -> Location:
+    """The option that a key of the spec is on the command line."""
+    return Location(f"--{path[0]}")
+
+
+def spec_of(inputs: str, name: str = "some_op", **raw: Any) -> OpSpec:
+    """The spec of an op; keys are those of TOML with underscores for hyphens."""
+    table = {key.rstrip("_").replace("_", "-"): value for key, value in raw.items()}
+    return build(name, {"inputs": inputs, **table}, locate)
+
+
+def text_of(spec: OpSpec, derivation: Derivation | None = None) -> str:
+    """The op's file."""
+    layout = Layout(spec.name, f"{spec.name}.py", f"test_{spec.name}.py")
+    return op_file(spec, derivation or derive(spec), layout)
+
+
+def op_text(inputs: str, **raw: Any) -> str:
+    return text_of(spec_of(inputs, **raw))
+
+
+def backward_of(text: str) -> str:
+    """The body of `backward`, without its indentation."""
+    lines = text.split("\n")
+    first = next(
+        k for k, line in enumerate(lines) if line.startswith("    def backward")
+    )
+    start = next(k for k in range(first, len(lines)) if lines[k].endswith(":")) + 1
+    body = []
+    for line in lines[start:]:
+        if line and not line.startswith("        "):
+            break
+        body.append(line[8:])
+    return "\n".join(body).strip()
+
+
+def load(text: str, **modules: Mapping[str, Any]) -> ModuleType:
+    """The file as a module; `modules` are those of the user's that it imports."""
+    loaded = ModuleType("some_op")
+    with importable(**modules):
+        exec(compile(text, "<some_op>", "exec"), loaded.__dict__)  # noqa: S102
+    return loaded
+
+
+@contextmanager
+def importable(**modules: Mapping[str, Any]) -> Iterator[None]:
+    """Modules of the user's, for as long as something imports them."""
+    for name, members in modules.items():
+        sys.modules[name] = SimpleNamespace(**members)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for name in modules:
+            sys.modules.pop(name, None)

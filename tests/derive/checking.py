@@ -1,0 +1,214 @@
+"""Whether a generated op is the function that it should be, and has its gradient.
+
+In: a module with the op, a reference, inputs. Out: nothing, or an AssertionError that says what differs.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Outputs = tuple[Tensor, ...]
+Call = Callable[..., Any]
+SEED = 7
+
+
+def subsets(inputs: Sequence[Any], limit: int = 16) -> Iterator[tuple[bool, ...]]:
+    """Every choice of the tensors that need a gradient, but none of them."""
+    choices = [(True, False) if _differentiable(item) else (False,) for item in inputs]
+    some = (choice for choice in product(*choices) if any(choice))
+    for _, choice in zip(range(limit), some, strict=False):
+        yield choice
+
+
+def _differentiable(item: Any) -> bool:
+    return isinstance(item, Tensor) and (item.is_floating_point() or item.is_complex())
+
+
+def tuple_of(outputs: Any) -> Outputs:
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def with_needs(inputs: Sequence[Any], needs: Sequence[bool]) -> list[Any]:
+    """Copies of the inputs that require a gradient as told."""
+    return [
+        item.detach().clone().requires_grad_(need) if isinstance(item, Tensor) else item
+        for item, need in zip(inputs, needs, strict=True)
+    ]
+
+
+def run(call: Call, inputs: Sequence[Any]) -> Outputs:
+    torch.manual_seed(SEED)
+    return tuple_of(call(*inputs))
+
+
+def recorder(function: Any) -> tuple[Any, list[Any]]:
+    """A subclass of the Function that keeps what its backward returns."""
+    returned: list[Any] = []
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        result = function.backward(ctx, *grads)
+        returned.append(result if isinstance(result, tuple) else (result,))
+        return result
+
+    members = {"backward": staticmethod(backward)}
+    return type(f"Recorded{function.__name__}", (function,), members), returned
+
+
+def check_op(
+    function: Any,
+    wrapper: Call,
+    reference: Call,
+    inputs: Sequence[Any],
+    *,
+    once: bool = False,
+    subset_limit: int = 16,
+) -> None:
+    """Forward, gradients, what backward returns, second derivatives: for every subset of needs."""
+    for needs in subsets(inputs, subset_limit):
+        check_needs(function, wrapper, reference, inputs, needs, once)
+
+
+def check_needs(
+    function: Any,
+    wrapper: Call,
+    reference: Call,
+    inputs: Sequence[Any],
+    needs: tuple[bool, ...],
+    once: bool,
+) -> None:
+    recorded, returned = recorder(function)
+    ours, theirs = with_needs(inputs, needs), with_needs(inputs, needs)
+    expected = run(reference, theirs)
+    actual = run(recorded.apply, ours)[: len(expected)]
+    plain = run(wrapper, ours)
+    assert len(plain) == len(expected)
+    for one, same, two in zip(actual, plain, expected, strict=True):
+        torch.testing.assert_close(one, two)
+        torch.testing.assert_close(same, two)
+    wanted = [item for item, need in zip(ours, needs, strict=True) if need]
+    matching = [item for item, need in zip(theirs, needs, strict=True) if need]
+    for ends in _ends(actual, expected):
+        returned.clear()
+        grads = _gradients([actual[k] for k in ends], wanted, create=not once)
+        reals = _gradients([expected[k] for k in ends], matching, create=True)
+        _compare(grads, reals, needs)
+        if returned:
+            _check_returned(returned[0], inputs, needs)
+        if not once:
+            _check_second(grads, reals, wanted, matching)
+
+
+def _ends(actual: Outputs, expected: Outputs) -> list[list[int]]:
+    """All outputs that have a gradient, and each alone."""
+    every = [k for k, item in enumerate(expected) if item.requires_grad]
+    for k in every:
+        assert actual[k].requires_grad, f"output {k} has lost its gradient"
+    return [every, *([k] for k in every)] if len(every) > 1 else [every] * bool(every)
+
+
+def _weights(outputs: Sequence[Tensor]) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(SEED)
+    return [
+        torch.randn(item.shape, generator=generator, dtype=torch.double).to(item.dtype)
+        for item in outputs
+    ]
+
+
+def _gradients(
+    outputs: list[Tensor], inputs: list[Tensor], create: bool
+) -> list[Tensor | None]:
+    weights = [
+        weight.mT.contiguous().mT if weight.ndim > 1 else weight
+        for weight in _weights(outputs)
+    ]
+    found = torch.autograd.grad(
+        outputs,
+        inputs,
+        weights,
+        create_graph=create,
+        retain_graph=True,
+        allow_unused=True,
+    )
+    return list(found)
+
+
+def _compare(
+    ours: Sequence[Tensor | None], theirs: Sequence[Tensor | None], needs: Any
+) -> None:
+    for position, (one, two) in enumerate(zip(ours, theirs, strict=True)):
+        if one is None or two is None:
+            rest = one if two is None else two
+            assert rest is None or not rest.any(), f"gradient {position} of {needs}"
+        else:
+            torch.testing.assert_close(
+                one, two, msg=_named(f"gradient {position} of {needs}")
+            )
+
+
+def _named(what: str) -> Callable[[str], str]:
+    return lambda text: f"{what}: {text}"
+
+
+def _check_returned(
+    returned: Any, inputs: Sequence[Any], needs: Sequence[bool]
+) -> None:
+    assert len(returned) == len(inputs)
+    for grad, item, need in zip(returned, inputs, needs, strict=True):
+        assert need or grad is None, "a gradient that nobody needs"
+        if grad is not None:
+            assert grad.shape == item.shape, f"{grad.shape} for {item.shape}"
+            assert grad.dtype == item.dtype, f"{grad.dtype} for {item.dtype}"
+
+
+def _check_second(
+    ours: Sequence[Tensor | None],
+    theirs: Sequence[Tensor | None],
+    wanted: list[Tensor],
+    matching: list[Tensor],
+) -> None:
+    one = [grad for grad in ours if grad is not None and grad.requires_grad]
+    two = [grad for grad in theirs if grad is not None and grad.requires_grad]
+    kept = [k for k, grad in enumerate(ours) if grad is not None and grad.requires_grad]
+    pairs = [(ours[k], theirs[k]) for k in kept]
+    both = [(a, b) for a, b in pairs if b is not None]
+    left = (
+        _gradients([a for a, _ in both if a is not None], wanted, False) if both else []
+    )
+    graded = [b for _, b in both]
+    right = (
+        [None] * len(left)
+        if not any(item.requires_grad for item in graded)
+        else _second_reference(graded, matching)
+    )
+    _compare(left, right, "second order")
+    assert bool(one) or not any(_nonzero(grad, matching) for grad in two)
+
+
+def _second_reference(
+    graded: list[Tensor], matching: list[Tensor]
+) -> list[Tensor | None]:
+    weights = [
+        weight.mT.contiguous().mT if weight.ndim > 1 else weight
+        for weight in _weights(graded)
+    ]
+    with_graph = [
+        (g, w) for g, w in zip(graded, weights, strict=True) if g.requires_grad
+    ]
+    found = torch.autograd.grad(
+        [g for g, _ in with_graph],
+        matching,
+        [w for _, w in with_graph],
+        retain_graph=True,
+        allow_unused=True,
+    )
+    return list(found)
+
+
+def _nonzero(grad: Tensor, inputs: list[Tensor]) -> bool:
+    found = torch.autograd.grad(
+        grad.sum(), inputs, retain_graph=True, allow_unused=True
+    )
+    return any(item is not None and bool(item.any()) for item in found)
