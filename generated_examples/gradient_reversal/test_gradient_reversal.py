@@ -77,8 +77,11 @@ def case(request: pytest.FixtureRequest) -> dict[str, Any]:
     return arguments
 
 
-def test_gradients_match_surrogate(case: dict[str, Any]) -> None:
-    inputs = make(**case)
+@pytest.mark.parametrize("layout", [torch.clone, permuted])
+def test_gradients_match_surrogate(
+    case: dict[str, Any], layout: Callable[[Tensor], Tensor]
+) -> None:
+    inputs = make(**case, layout=layout)
     expected = gradients(surrogate(*inputs), inputs)
     assert_close(gradients(gradient_reversal(*inputs), inputs), expected)
 

@@ -161,6 +161,22 @@ def test_input_changed_after_forward(changed: int) -> None:
         assert_close(actual, expected)
 
 
+@pytest.mark.parametrize("changed", [1], ids=["indices"])
+def test_output_changed_after_forward(changed: int) -> None:
+    """The same of an output that has no gradient."""
+    inputs = make()
+    expected = gradients(sort_last(*inputs), inputs)
+    outputs = sort_last(*inputs)
+    with torch.no_grad():
+        outputs[changed].zero_()
+    try:
+        actual = gradients(outputs, inputs)
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+    else:
+        assert_close(actual, expected)
+
+
 def loss(*inputs: Any) -> Tensor:
     return sort_last(*inputs)[0].square().sum()
 

@@ -33,7 +33,7 @@ def own_results(
         if memory & seen:
             own.append(_cloned(graph, value))
         else:
-            own.append(_own(graph, value, exact, inputs))
+            own.append(_own(graph, value, exact, inputs, several))
         seen |= memory
     return lines, tuple(own)
 
@@ -55,13 +55,21 @@ def _cloned_in_branches(
     return tuple(one(item) if isinstance(item, If) else item for item in lines)
 
 
-def _own(graph: Graph, value: Node, exact: Trace, inputs: frozenset[str]) -> Node:
-    """An input that is returned as it is must be cloned or marked dirty."""
+def _own(
+    graph: Graph,
+    value: Node,
+    exact: Trace,
+    inputs: frozenset[str],
+    several: frozenset[str],
+) -> Node:
+    """An input that is returned as it is must be cloned or marked dirty; so must one of a variadic input."""
     if value.kind == "conditional":
         test, *branches = value.args
-        parts = (_own(graph, branch, exact, inputs) for branch in branches)
+        parts = (_own(graph, branch, exact, inputs, several) for branch in branches)
         return graph.node("conditional", "", (test, *parts))
     if value.kind == "name" and exact.of_value(value) & inputs:
+        return _cloned(graph, value)
+    if value.kind == "subscript" and value.args[0].label in several:
         return _cloned(graph, value)
     return value
 

@@ -29,13 +29,11 @@ def _owner(line: int, spans: list[tuple[int, int]]) -> int | None:
     """The innermost statement around the comment's line, else the next one below."""
     around = [first for first, last in spans if first <= line <= last]
     below = [first for first, _ in spans if first > line]
-    if around and not (
-        below
-        and _is_compound(max(around), spans)
-        and min(below) <= _end(max(around), spans)
-    ):
-        return max(around)
-    return min(below, default=None)
+    if not around:
+        return min(below, default=None)
+    inner = max(around)
+    inside = below and _is_compound(inner, spans) and min(below) <= _end(inner, spans)
+    return min(below) if inside and line > inner else inner
 
 
 def _end(first: int, spans: list[tuple[int, int]]) -> int:

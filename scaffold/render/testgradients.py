@@ -8,7 +8,11 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.render.testcall import CallView, ends_of, is_single, pick, seeded
-from scaffold.render.testcases import element_count, element_names
+from scaffold.render.testcases import (
+    differentiable_names,
+    element_count,
+    element_names,
+)
 from scaffold.spec import Attribute, Input, OpSpec
 
 
@@ -20,10 +24,11 @@ class ContractView(NamedTuple):
     partial: bool  # the inputs that are needed may be absent
     recorder: str
     result: str
-    none: str  # for which values that need no gradient there is none; "" for all
     first: str  # an input that has a gradient
     to_real: str
+    made: str  # arguments of `make`
     changed: str  # positions of the tensors that a caller may change
+    changed_outputs: str  # ... of those it gets, without a gradient
 
 
 class TransformsView(NamedTuple):
@@ -41,27 +46,30 @@ class TransformsView(NamedTuple):
 
 
 def contract_view(spec: OpSpec, derivation: Derivation) -> ContractView:
-    """The contract of backward; a joint gradient may come unasked."""
+    """The contract of backward."""
     variadic = any(item.variadic for item in spec.tensors)
     extra = bool(derivation.intermediates) and spec.style == "setup-context"
     outputs = "[0]" if is_single(spec) else f"[:{len(spec.outputs)}]"
     first = spec.index(spec.differentiable[0].name)
-    positions = [
-        spec.index(item.name)
-        for item in spec.differentiable
-        if item.name in derivation.joint
-    ]
     return ContractView(
         function=spec.function_name,
         bare=len(spec.inputs) == 1 and not variadic,
         partial=any(item.optional or item.variadic for item in spec.differentiable),
         recorder="on_copy(Recorder.apply)" if spec.dirty else "Recorder.apply",
         result=f"apply(*inputs){outputs if extra else ''}",
-        none=f"position not in {tuple(positions)}" if positions else "",
         first=f"inputs[{first}]",
         to_real=".abs()" if spec.differentiable[0].dtype == "complex" else "",
+        made=_made(spec),
         changed=_changed(spec),
+        changed_outputs=_changed_outputs(spec),
     )
+
+
+def _made(spec: OpSpec) -> str:
+    """A case; where nothing else tries other memory layouts, in one of those."""
+    needs = ", needs=needs" if len(differentiable_names(spec)) > 1 else ""
+    alone = spec.surrogate is not None and spec.surrogate.forward is None
+    return f"**case{needs}{', layout=permuted' if alone else ''}"
 
 
 def _changed(spec: OpSpec) -> str:
@@ -71,6 +79,20 @@ def _changed(spec: OpSpec) -> str:
         for position, (item, name) in enumerate(_values(spec))
         if name and item.name not in spec.dirty
     ]
+    return _parametrized(kept)
+
+
+def _changed_outputs(spec: OpSpec) -> str:
+    """An output with a gradient that stays on ctx makes a cycle, which is found otherwise."""
+    if spec.outputs[-1].variadic:
+        return ""
+    ends = ends_of(spec)
+    named = [(position, item.name) for position, item in enumerate(spec.outputs)]
+    return _parametrized([item for item in named if item[0] not in ends])
+
+
+def _parametrized(kept: list[tuple[int, str]]) -> str:
+    """Positions and their ids, as `parametrize` takes them; "" for none."""
     if not kept:
         return ""
     positions = [position for position, _ in kept]

@@ -46,11 +46,12 @@ def module_tests(spec: OpSpec, making: Making, name: str) -> ModuleTests | None:
     call = call_arguments((item, _operand(spec, item)) for item in tensors)
     optional = {item.name for item in spec.tensors if item.optional}
     switches = tuple(item for item in module.parameters if item in optional)
+    arguments = ", ".join(_arguments(spec, module, making, switches))
     return ModuleTests(
         name=name,
         build_parameters=_build_parameters(switches, bool(owned)),
-        build_lines=("inputs = make()",) * (spec.samples is not None),
-        arguments=", ".join(_arguments(spec, module, making, switches)),
+        build_lines=("inputs = make()",) * ("inputs[" in arguments),
+        arguments=arguments,
         stateful=bool(owned),
         switches=switches,
         switch_parameters=", ".join(f"{item}: bool" for item in switches),

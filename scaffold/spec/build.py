@@ -162,7 +162,7 @@ def _check_classes(
     """The names that the op's file defines are its own."""
     class_name = raw.get("class-name", names[1])
     path = ("class-name",) if "class-name" in raw else ("name",)
-    if not class_name:  # the op's own name was no name
+    if class_name == names[1] == "":  # the op's own name was no name
         return
     problems.add(check_class_name(class_name, problems.within(path)))
     defined = (names[0], class_name, f"{class_name}Function")

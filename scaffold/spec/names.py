@@ -13,6 +13,7 @@ from scaffold.errors import Location, ScaffoldError
 
 RESERVED = frozenset(
     {"ctx", "self", "cls", "torch", "Tensor", "nn", "F", "math", "Function"}
+    | {"once_differentiable"}
 )
 # What generated files import or define beside the class: a class of that name would hide it.
 RESERVED_CLASSES = RESERVED | {"Any", "Callable", "Literal", "Module", "Sequence"}

@@ -78,12 +78,12 @@ class Problems:
 
     def at(self, path: KeyPath, message: str, hint: str | None = None) -> None:
         """Note a problem with a whole value."""
-        self._found.append(ScaffoldError(message, self._locate(path), hint))
+        self.add(ScaffoldError(message, self._locate(path), hint))
 
     def at_key(self, path: KeyPath, message: str, hint: str | None = None) -> None:
         """Note a problem with a key."""
         place = self._locate(path, key=True)
-        self._found.append(ScaffoldError(message, place, hint))
+        self.add(ScaffoldError(message, place, hint))
 
     def attempt(self, read: Callable[[], T]) -> T | None:
         """What `read` returns, or None where it raises: then its problems are noted."""
@@ -99,6 +99,8 @@ class Problems:
 
 
 def _plain(problem: ScaffoldError) -> ScaffoldError:
-    if isinstance(problem.location, Sought):
-        problem.location = problem.location.found()
+    """The problem with an ordinary `Location`, which can be compared with others."""
+    place = problem.location
+    if place is not None and type(place) is not Location:
+        problem.location = Location(place.source, place.line, place.column)
     return problem

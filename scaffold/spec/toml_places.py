@@ -20,6 +20,9 @@ _STRINGS = (
     re.compile(r"'(?P<text>[^'\n]*)'"),
     re.compile(r'"(?P<text>(?:[^"\\\n]|\\.)*)"'),
 )
+_PIECE = re.compile(
+    r"\\(?P<nothing>[ \t]*\n\s*)|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|\\?.", re.DOTALL
+)
 
 
 class Places:
@@ -35,12 +38,19 @@ class Places:
     def __call__(self, path: KeyPath, *, key: bool = False) -> Location:
         """Where the value of a key begins, or the key itself."""
         wanted = (*self.prefix, *path)
-        found = _offsets(self.text)
+        found = _scanned(self.text).found
         for end in range(len(wanted), 0, -1):
             if wanted[:end] in found:
                 name, value = found[wanted[:end]]
-                return self._location(name if key or end < len(wanted) else value)
+                if key or end < len(wanted):
+                    return self._location(name)
+                return self._within(value)
         return Location(self.path)
+
+    def _within(self, offset: int) -> Location:
+        """Where a value begins; in a string with escapes, steps from there are counted as those of its value."""
+        start, end = self._location(offset), _scanned(self.text).escaping.get(offset)
+        return start if end is None else Escaped(start, self.text[offset:end])
 
     def _location(self, offset: int) -> Location:
         line = self.text.count("\n", 0, offset)
@@ -48,17 +58,61 @@ class Places:
         return Location(self.path, line + 1, column + 1)
 
 
+class Escaped(Location):
+    """A place in a string as it is written, found by steps through its value: `\\n` is one of two letters."""
+
+    __slots__ = ("_start", "_steps", "_written")
+    _start: Location
+    _steps: tuple[int, int]
+    _written: str
+
+    def __init__(
+        self, start: Location, written: str, steps: tuple[int, int] = (0, 0)
+    ) -> None:
+        place = start.shifted(*_written_steps(written, steps))
+        for name in ("source", "line", "column"):
+            object.__setattr__(self, name, getattr(place, name))
+        object.__setattr__(self, "_start", start)
+        object.__setattr__(self, "_written", written)
+        object.__setattr__(self, "_steps", steps)
+
+    def shifted(self, line: int, column: int) -> Location:
+        before = self._steps
+        steps = (before[0] + line, column if line else before[1] + column)
+        return Escaped(self._start, self._written, steps)
+
+
+def _written_steps(written: str, steps: tuple[int, int]) -> tuple[int, int]:
+    """The lines and columns of text that stand for so many of the value."""
+    line = column = end = 0
+    for piece in _PIECE.finditer(written):
+        if (line, column) >= steps and not piece["nothing"]:
+            break
+        end = piece.end()
+        if piece.group() in ("\n", r"\n"):
+            line, column = line + 1, 0
+        elif not piece["nothing"]:
+            column += 1
+    passed = written[:end]
+    return passed.count("\n"), end - (passed.rfind("\n") + 1)
+
+
 @lru_cache(maxsize=1)
-def _offsets(text: str) -> dict[KeyPath, tuple[int, int]]:
-    return _Scanner(text).found
+def _scanned(text: str) -> "_Scanner":
+    return _Scanner(text)
 
 
 class _Scanner:
-    """One pass over a TOML text; `found` maps each key path to the offsets of key and value."""
+    """One pass over a TOML text.
+
+    `found` maps each key path to the offsets of key and value, `escaping` the start of a string that holds escapes
+    to its end.
+    """
 
     def __init__(self, text: str) -> None:
         self.text, self.position = text, 0
         self.found: dict[KeyPath, tuple[int, int]] = {}
+        self.escaping: dict[int, int] = {}
         self.tables: dict[KeyPath, int] = {}  # how many elements an array of tables has
         self.document()
 
@@ -148,6 +202,8 @@ class _Scanner:
         self.found[path] = (key, match.start("text") if match else self.position)
         if match is not None:
             self.position = match.end()
+            if match.re in (_STRINGS[1], _STRINGS[3]) and "\\" in match["text"]:
+                self.escaping[match.start("text")] = match.end("text")
         elif self.take("["):
             self.array(path)
         elif self.take("{"):

@@ -143,8 +143,13 @@ def _compare(
             rest = one if two is None else two
             assert rest is None or not rest.any(), f"gradient {position} of {needs}"
         else:
-            message = f"gradient {position} of {needs}"
-            torch.testing.assert_close(one, two, msg=message)
+            torch.testing.assert_close(
+                one, two, msg=_named(f"gradient {position} of {needs}")
+            )
+
+
+def _named(what: str) -> Callable[[str], str]:
+    return lambda text: f"{what}: {text}"
 
 
 def _check_returned(

@@ -250,7 +250,7 @@ COMBINED = (  # those that the second style says otherwise
 )
 OTHERS = (
     Row(
-        "once_differentiable",
+        "differentiable_once",
         formulas("x * x", x="2 * grad_output * x"),
         "(x: Tensor) -> Tensor",
         lambda x: x * x,
@@ -321,7 +321,7 @@ OTHERS = (
     Row(
         "conditions_on_sizes",
         formulas(
-            "x.unflatten(-1, (groups, -1)).sum(-1)",
+            "x.reshape(*x.shape[:-1], groups, -1).sum(-1)",
             x="grad_output.repeat_interleave(H // groups, -1)".replace(
                 "H", "x.shape[-1]"
             ),

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.executed.checks import findings_of_black, findings_of_mypy, findings_of_ruff
-from tests.executed.generation import load, new_op
+from tests.executed.generation import load, new_op, run_new_op
 from tests.executed.rows import COMBINED, FILES, OTHERS, ROWS, Row
 from tests.executed.suites import Suites
 
@@ -105,6 +105,13 @@ def test_tools_have_nothing_to_say(tmp_path: Path, mypy_cache: Path) -> None:
         assert not findings_of_ruff(directory)
         assert not findings_of_black(directory)
         assert not findings_of_mypy(directory, mypy_cache)
+
+
+@pytest.mark.parametrize("name", ["once_differentiable", "math", "any", "function"])
+def test_an_op_hides_nothing_that_its_file_imports(name: str, tmp_path: Path) -> None:
+    result = run_new_op(tmp_path, name, "--inputs", "x")
+    assert not result.exit_code == 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_module_and_no_test(tmp_path: Path) -> None:

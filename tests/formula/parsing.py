@@ -1,0 +1,48 @@
+"""Formulas from text, for tests."""
+
+import pytest
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.formula import Formula, Graph, Scope, Text, emit, emit_lines, parse
+
+NAMES = "x y w bias scale p"
+OPTIONAL = "bias scale"
+
+
+def formula(
+    source: str,
+    *,
+    names: str = NAMES,
+    optional: str = OPTIONAL,
+    targets: str | None = None,
+    graph: Graph | None = None,
+    place: Location | None = None,
+) -> Formula:
+    """The formula of a text that reads well."""
+    scope = Scope(
+        frozenset(names.split()),
+        frozenset(optional.split()),
+        None if targets is None else frozenset(targets.split()),
+    )
+    text = Text(source, place or Location("--forward"))
+    return parse(text, scope, graph or Graph())
+
+
+def text_of(parsed: Formula) -> str:
+    """Its code again, with the return."""
+    lines = emit_lines(parsed.statements)
+    if parsed.result is not None:
+        lines.append(f"return {emit(parsed.result)}")
+    return "\n".join(lines)
+
+
+def again(source: str, **scope: str) -> str:
+    """A text, parsed and written out."""
+    return text_of(formula(source, **scope))  # type: ignore[arg-type]
+
+
+def problems(source: str, **scope: str) -> list[str]:
+    """What is wrong with a text, each with its place."""
+    with pytest.raises(ScaffoldError) as caught:
+        formula(source, **scope)  # type: ignore[arg-type]
+    return [str(problem) for problem in caught.value.problems]

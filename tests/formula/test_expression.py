@@ -1,0 +1,107 @@
+"""Expressions: which are taken, and what is said of the others."""
+
+import ast
+
+import pytest
+
+from tests.formula.parsing import again, problems
+
+HINT = "hint: put it into a function of your own and use --import 'module:name'"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x[..., :2, None, 1:, ::2, p:w:y]",
+        "x[1,]",
+        "x[()]",
+        "x[*(1, 2), 0]",
+        "x[p]",
+        "f(x, *y, dim=1, **w)",
+        "f(*x)",
+        "x.sum(-1, keepdim=True)",
+        "(x, y)[0]",
+        "[x, y, *w][p]",
+        "()",
+        "x < y <= w != p",
+        "x is y is not w",
+        "x in y not in w",
+        "not x and (y or w)",
+        "(x if y else w) if p else (x if w else y)",
+        "x if y else w if p else y",
+        "~x & y | w ^ x << 1 >> 2",
+        "(-x) ** -y ** 2",
+        "-(x**2)",
+        "x // y % w / p @ x",
+        "x - (y - w) - p",
+        "(1).real + 1.5.real + 1j.real + .5.real",
+        "'a' 'b'.join(x)",
+        "1e-6 + 0x1F + 1_000 + 0b11 + 1.",
+        "torch.nn.functional.relu(x)",
+        "F.relu(x) + math.pi",
+        "len(x) + abs(y) + max(x, y) + sum([x, y])",
+    ],
+)
+def test_expressions_that_are_taken(source: str) -> None:
+    written = again(source, names="x y w p f", optional="")
+    assert ast.dump(ast.parse(written)) == ast.dump(ast.parse(f"return {source}"))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("lambda: x", "--forward:1:1: a lambda is not allowed in a formula"),
+        (
+            "[k for k in x]",
+            "--forward:1:1: a comprehension is not allowed in a formula",
+        ),
+        (
+            "sum(k for k in x)",
+            "--forward:1:4: a comprehension is not allowed in a formula",
+        ),
+        (
+            "{k for k in x}",
+            "--forward:1:1: a comprehension is not allowed in a formula",
+        ),
+        (
+            "{k: k for k in x}",
+            "--forward:1:1: a comprehension is not allowed in a formula",
+        ),
+        ("f'{x}'", "--forward:1:1: an f-string is not allowed in a formula"),
+        (
+            "(h := x)",
+            "--forward:1:2: an assignment expression is not allowed in a formula",
+        ),
+        ("{1: x}", "--forward:1:1: a dict is not allowed in a formula"),
+        ("{x}", "--forward:1:1: a set is not allowed in a formula"),
+        ("await x", "--forward:1:1: await is not allowed in a formula"),
+        ("x + (yield)", "--forward:1:6: yield is not allowed in a formula"),
+        ("(yield from x)", "--forward:1:2: yield is not allowed in a formula"),
+    ],
+)
+def test_expressions_that_are_not(source: str, message: str) -> None:
+    assert problems(source)[0] == f"{message}\n{HINT}"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "x.__class__",
+            "--forward:1:1: dunder attribute '__class__' is not allowed in a formula",
+        ),
+        (
+            "x.sum().__init__()",
+            "--forward:1:1: dunder attribute '__init__' is not allowed in a formula",
+        ),
+        ("b'x'", "--forward:1:1: bytes are not allowed in a formula"),
+        ("*x", "--forward:1:1: a star must stand in a call, a list or a tuple"),
+        ("x + f(1, a=2, a=3)", "--forward:1:15: 'a' is given twice"),
+        ("eval('x')", "--forward:1:1: unknown name 'eval'"),
+        ("__import__('os')", "--forward:1:1: unknown name '__import__'"),
+        ("open('x')", "--forward:1:1: unknown name 'open'"),
+        ("getattr(x, 'y')", "--forward:1:1: unknown name 'getattr'"),
+    ],
+)
+def test_what_could_reach_out_of_the_formula(source: str, message: str) -> None:
+    assert problems(source, names="x f", optional="")[0].split("\n")[0] == message

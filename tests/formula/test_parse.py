@@ -1,0 +1,377 @@
+"""Formula text to statements: what is taken, and every complaint with its place."""
+
+import pytest
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.formula import Graph, Scope, Text, parse
+from tests.formula.parsing import again, formula, problems, text_of
+
+IMPORT = "put it into a function of your own and use --import 'module:name'"
+ONLY = "only assignments, if and a final return are allowed"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x + y", "return x + y"),
+        ("return x + y", "return x + y"),
+        ("h = x\nreturn h", "h = x\nreturn h"),
+        ("h = x; return h", "h = x\nreturn h"),
+        ("h = x\nh", "h = x\nreturn h"),
+        ("h: int = x\nreturn h", "h = x\nreturn h"),
+        ("(x\n + y)", "return x + y"),
+        ("a, b = x\nreturn a", "a, b = x\nreturn a"),
+        ("[a, b] = x\nreturn a", "a, b = x\nreturn a"),
+        ("a, *b = x\nreturn a", "a, *b = x\nreturn a"),
+        ("(a, (b, c)) = x\nreturn c", "a, (b, c) = x\nreturn c"),
+        ("h = x * 1\nh[0] = y\nreturn h", "h = x * 1\nh[0] = y\nreturn h"),
+        ("h = x * 1\nh -= y\nreturn h", "h = x * 1\nh -= y\nreturn h"),
+        ("h = x * 1\nh @= y\nreturn h", "h = x * 1\nh @= y\nreturn h"),
+        ("h = x * 1\nh.mul_(y)\nreturn h", "h = x * 1\nh.mul_(y)\nreturn h"),
+        (
+            "if p > 2:\n  h = x\nelif p:\n  h = y\nelse:\n  h = w\nreturn h",
+            "if p > 2:\n    h = x\nelif p:\n    h = y\nelse:\n    h = w\nreturn h",
+        ),
+        ("return x, y", "return (x, y)"),
+    ],
+)
+def test_what_is_taken(source: str, expected: str) -> None:
+    assert again(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("\n    h = x\n\n    return h\n", "h = x\nreturn h"),
+        ("\n\tif p:\n\t\th = x\n\telse:\n\t\th = y\n\treturn h", None),
+        ("  x + y", "return x + y"),
+        ("h = x\r\nreturn h\r\n", "h = x\nreturn h"),
+        ("h = x\rreturn h", "h = x\nreturn h"),
+    ],
+)
+def test_indentation_and_newlines_of_the_surroundings(
+    source: str, expected: str | None
+) -> None:
+    assert again(source) == (expected or "if p:\n    h = x\nelse:\n    h = y\nreturn h")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("", ["--forward:1:1: the formula is empty"]),
+        ("# nothing", ["--forward:1:1: the formula is empty"]),
+        ("x +", ["--forward:1:4: not valid Python: invalid syntax"]),
+        ("h = x\n  y", ["--forward:2:2: not valid Python: unexpected indent"]),
+        (
+            "h = x",
+            [
+                "--forward:1:1: the formula returns nothing\nhint: end it with: return ..."
+            ],
+        ),
+        (
+            "return",
+            [
+                "--forward:1:1: the formula returns nothing\nhint: end it with: return ..."
+            ],
+        ),
+        (
+            "q + wieght",
+            [
+                (
+                    "--forward:1:1: unknown name 'q'\n"
+                    "hint: known here: bias, p, scale, w, x, y"
+                ),
+                (
+                    "--forward:1:5: unknown name 'wieght'\n"
+                    "hint: known here: bias, p, scale, w, x, y"
+                ),
+            ],
+        ),
+        (
+            "length = x\nreturn lenght",
+            ["--forward:2:8: unknown name 'lenght'\nhint: did you mean 'length'?"],
+        ),
+        (
+            "h = k\nk = x\nreturn h",
+            [
+                "--forward:1:5: unknown name 'k'\nhint: known here: bias, p, scale, w, x, y"
+            ],
+        ),
+        (
+            "if p:\n    return x\nreturn y",
+            [
+                (
+                    "--forward:2:5: a return must be the last statement\n"
+                    "hint: assign a name in each branch"
+                )
+            ],
+        ),
+        (
+            "import os\nreturn x",
+            [
+                "--forward:1:1: no imports in a formula\nhint: use --import 'module:name'"
+            ],
+        ),
+        (
+            "from os import path\nreturn x",
+            [
+                "--forward:1:1: no imports in a formula\nhint: use --import 'module:name'"
+            ],
+        ),
+        (
+            "x.exp()\nreturn x",
+            ["--forward:1:1: this statement assigns nothing\nhint: write: name = ..."],
+        ),
+        (
+            "for i in x:\n    y = i\nreturn y",
+            [f"--forward:1:1: {ONLY}\nhint: {IMPORT}"],
+        ),
+        ("while x:\n    k = x\nreturn k", [f"--forward:1:1: {ONLY}\nhint: {IMPORT}"]),
+        (
+            "with x as k:\n    y = k\nreturn y",
+            [f"--forward:1:1: {ONLY}\nhint: {IMPORT}"],
+        ),
+        ("def f():\n    pass\nreturn x", [f"--forward:1:1: {ONLY}\nhint: {IMPORT}"]),
+        ("pass\nreturn x", [f"--forward:1:1: {ONLY}"]),
+        ("del x\nreturn y", [f"--forward:1:1: {ONLY}"]),
+        ("assert x\nreturn y", [f"--forward:1:1: {ONLY}"]),
+        ("h: int\nreturn x", [f"--forward:1:1: {ONLY}"]),
+        ("a = b = x\nreturn a", [f"--forward:1:1: {ONLY}"]),
+        ("torch = x\nreturn x", ["--forward:1:1: 'torch' cannot be assigned"]),
+        ("ctx = x\nreturn x", ["--forward:1:1: 'ctx' cannot be assigned"]),
+        ("__h = x\nreturn x", ["--forward:1:1: '__h' cannot be assigned"]),
+        (
+            "x.data = y\nreturn x",
+            [
+                "--forward:1:1: only names, tuples of names and name[...] can be assigned"
+            ],
+        ),
+        (
+            "*a, *b = x\nreturn y",
+            ["--forward:1:5: only one target can have a star"],
+        ),
+        (
+            "h += x\nreturn h",
+            [
+                "--forward:1:1: unknown name 'h'\nhint: known here: bias, p, scale, w, x, y"
+            ],
+        ),
+    ],
+)
+def test_complaints(source: str, expected: list[str]) -> None:
+    assert problems(source) == expected
+
+
+def test_all_problems_of_a_text_are_told_in_order() -> None:
+    told = problems("a = q\nimport os\nb = r\nreturn a + b + s")
+    assert [line.split(": ")[0] for line in told] == [
+        "--forward:1:5",
+        "--forward:2:1",
+        "--forward:3:5",
+        "--forward:4:16",
+    ]
+
+
+def test_places_count_from_where_the_text_stands() -> None:
+    place = Location("ops.toml", 12, 11)
+    with pytest.raises(ScaffoldError) as caught:
+        formula("x + q", place=place)
+    assert str(caught.value.location) == "ops.toml:12:15"
+    with pytest.raises(ScaffoldError) as caught:
+        formula("\n    h = x\n    return q", place=place)
+    assert str(caught.value.location) == "ops.toml:14:12"
+
+
+def test_places_count_characters_not_bytes() -> None:
+    with pytest.raises(ScaffoldError) as caught:
+        formula('torch.sum(x, "\N{GREEK SMALL LETTER ALPHA}", q)')
+    assert caught.value.location == Location("--forward", 1, 19)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["+".join(["x"] * 300), "-" * 500 + "x", "x" + "[0]" * 5000, "x" + ".sin()" * 4000],
+    ids=lambda source: source[:8],
+)
+def test_deep_nesting_is_a_complaint(source: str) -> None:
+    assert problems(source) == [
+        (
+            "--forward:1:1: the formula is nested too deeply\n"
+            "hint: give parts of it names: part = ..."
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "source", ["+".join(["x"] * 115), "-" * 115 + "x", "x" + ".sin()" * 57]
+)
+def test_what_is_allowed_to_be_deep_can_be_written_out(source: str) -> None:
+    assert again(source).replace(" ", "") == f"return{source}"
+
+
+@pytest.mark.parametrize("source", ["x\0", "x + '\ud800'"])
+def test_characters_that_python_does_not_take(source: str) -> None:
+    (told,) = problems(source)
+    assert told.startswith("--forward:1:1: not valid Python: ")
+
+
+# -- optionals -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x + bias", "return x + bias if bias is not None else x"),
+        ("bias + x", "return bias + x if bias is not None else x"),
+        ("x - bias", "return x - bias if bias is not None else x"),
+        ("bias - x", "return bias - x if bias is not None else -x"),
+        ("x * bias", "return x * bias if bias is not None else x"),
+        (
+            "x if bias is None else bias.exp()",
+            "return x if bias is None else bias.exp()",
+        ),
+        ("bias is not None and bias.sum()", "return bias is not None and bias.sum()"),
+        ("bias is None or bias.sum()", "return bias is None or bias.sum()"),
+    ],
+)
+def test_an_absent_operand_is_dropped(source: str, expected: str) -> None:
+    assert again(source) == expected
+
+
+def test_an_absent_addend_in_place_is_skipped() -> None:
+    assert again("h = x * 1\nh += bias\nreturn h") == (
+        "h = x * 1\nif bias is not None:\n    h += bias\nreturn h"
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "bias.exp()",
+        "x / bias",
+        "bias + scale",
+        "x @ bias",
+        "bias",
+        "torch.exp(bias)",
+        "bias.exp() if bias is None else x",
+        "x if bias is not None or p else bias",
+        "bias.sum() if bias is not None or p else x",
+        "if p:\n    bias = x\nreturn bias.exp()",
+        "bias = None\nreturn bias.exp()",
+        "bias = x if p else None\nreturn bias.exp()",
+    ],
+)
+def test_any_other_use_must_be_guarded(source: str) -> None:
+    told = problems(source)
+    assert all("may be None here" in line for line in told)
+    assert "hint: write: ... if bias is not None else ..." in told[0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "bias.exp() if bias is not None else x",
+        "bias.exp() if bias is not None and p else x",
+        "x if bias is None or p else bias.exp()",
+        "x if not (bias is not None) else bias.exp()",
+        "if bias is not None:\n    h = bias.exp()\nelse:\n    h = x\nreturn h",
+        "if bias is None:\n    h = x\nelse:\n    h = bias.exp()\nreturn h",
+        "if bias is None:\n    bias = x\nreturn bias.exp()",
+        "if bias is not None:\n    k = x\nelse:\n    bias = x\nreturn bias.exp()",
+        "bias = x if bias is None else bias\nreturn bias.exp()",
+        "if p:\n    bias = x\nelse:\n    bias = y\nreturn bias / 2",
+    ],
+)
+def test_what_settles_that_an_optional_is_there(source: str) -> None:
+    formula(source)
+
+
+# -- the whole backward ----------------------------------------------------------
+
+TARGETS = "grad_x grad_y"
+READABLE = "x y grad_output"
+
+
+def test_a_backward_returns_nothing() -> None:
+    parsed = formula(
+        "grad_x = grad_output\ngrad_y = grad_x * x", targets=TARGETS, names=READABLE
+    )
+    assert parsed.result is None
+    assert text_of(parsed) == "grad_x = grad_output\ngrad_y = grad_x * x"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            "h = x",
+            [
+                "--forward:1:1: the backward assigns no gradient\nhint: assign: grad_x, grad_y"
+            ],
+        ),
+        (
+            "grad_x = grad_y\ngrad_y = x",
+            ["--forward:1:10: 'grad_y' is read before it is assigned"],
+        ),
+        (
+            "grad_x = x\ngrad_yy = x",
+            [
+                "--forward:2:1: 'grad_yy' is no gradient of this op\nhint: did you mean 'grad_y'?"
+            ],
+        ),
+        (
+            "grad_x = x\ngrad_wholly_other = x",
+            [
+                (
+                    "--forward:2:1: 'grad_wholly_other' is no gradient of this op\n"
+                    "hint: its gradients: grad_x, grad_y"
+                )
+            ],
+        ),
+    ],
+)
+def test_complaints_about_a_backward(source: str, expected: list[str]) -> None:
+    assert problems(source, targets=TARGETS, names=READABLE) == expected
+
+
+def test_an_intermediate_gradient_may_be_called_like_one() -> None:
+    formula(
+        "grad_z = grad_output * y\ngrad_x = grad_z * 2", targets=TARGETS, names=READABLE
+    )
+
+
+# -- comments ------------------------------------------------------------------
+
+
+def test_comments_stay_with_their_statements() -> None:
+    source = "# one\n# two\nh = x  # three\nif p:  # four\n    # five\n    k = h\nelse:\n    k = x\n# six\nreturn k  # seven"
+    parsed = formula(source)
+    assert text_of(parsed) == (
+        "# one\n# two\n# three\nh = x\n# four\nif p:\n    # five\n    k = h\n"
+        "else:\n    k = x\nreturn k"
+    )
+    assert parsed.comments == ("six", "seven")
+
+
+def test_a_number_sign_in_a_string_is_no_comment() -> None:
+    assert again("torch.einsum('#', x)") == "return torch.einsum('#', x)"
+
+
+def test_the_text_is_kept_for_documentation() -> None:
+    parsed = formula("\n    h = x  # so\n    return h\n")
+    assert parsed.text == "h = x  # so\nreturn h"
+
+
+def test_equal_expressions_of_one_graph_are_one_node() -> None:
+    graph = Graph()
+    one = formula("x.exp() + 1", graph=graph)
+    two = formula("h = x.exp()\nreturn x.exp() + 1", graph=graph)
+    assert one.result is two.result
+    assert formula("x.exp() + 1").result is not one.result
+
+
+def test_a_scope_decides_what_is_known() -> None:
+    text = Text("k", Location("--update"))
+    parse(text, Scope(frozenset({"k"})), Graph())
+    with pytest.raises(ScaffoldError):
+        parse(text, Scope(frozenset()), Graph())
