@@ -8,82 +8,28 @@ from scaffold.derive import (
     Block,
     Derivation,
     Element,
-    Filled,
-    grad_name,
     variadic_names,
 )
 from scaffold.formula import Assign, If, emit, emit_lines, written
-from scaffold.render.imports import names_read
+from scaffold.render.arriving import (
+    absent_grads,
+    grad_names,
+    names_of,
+    none_for,
+    split_grads,
+)
 from scaffold.render.needs import any_needed, guard, needed
 from scaffold.render.typing import is_typed
-from scaffold.spec import Input, OpSpec, TensorInput
-
-
-def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -> str:
-    """The output gradients, those that the body does not read with an underscore."""
-    names = _read(body)
-    kind = "Tensor" if spec.materialize_grads else "Tensor | None"
-    if _collects(spec, derivation):
-        first = [grad_name(spec, output.name) for output in spec.outputs[:-1]]
-        listed = [name if name in names else f"_{name}" for name in first]
-        return ", ".join(f"{name}: {kind}" for name in (*listed, "*grads"))
-    listed = []
-    for name in grad_names(spec):
-        read = derivation.missing or name.lstrip("*") in names
-        star, bare = ("*", name[1:]) if name.startswith("*") else ("", name)
-        listed.append(f"{star}{bare if read else '_' + bare}: {kind}")
-    listed += [f"_grad_{name}: {kind}" for name in _extra(derivation)]
-    return ", ".join(listed)
-
-
-def _extra(derivation: Derivation) -> tuple[str, ...]:
-    """The intermediates that forward returns."""
-    return derivation.intermediates if derivation.extra else ()
-
-
-def _collects(spec: OpSpec, derivation: Derivation) -> bool:
-    """Whether the gradients of a variadic output come in as `*grads`, to be taken apart or filled."""
-    if not spec.outputs[-1].variadic:
-        return False
-    name = spec.outputs[-1].name
-    return bool(derivation.extra) or any(
-        item.output == name for item in derivation.filled
-    )
-
-
-def _collected(derivation: Derivation) -> str:
-    """The name of the gradients of a variadic output, some of which may be None."""
-    return "some_grads" if derivation.extra else "grads"
-
-
-def _split_grads(
-    spec: OpSpec, derivation: Derivation, names: frozenset[str]
-) -> list[str]:
-    """The gradients of a variadic output without those of intermediates."""
-    if not (derivation.extra and _collects(spec, derivation)):
-        return []
-    name = grad_name(spec, spec.outputs[-1].name)
-    if derivation.filled:
-        name = _collected(derivation)
-    extra = ", ".join(f"_grad_{item}" for item in _extra(derivation))
-    return [f"*{name if name in names else f'_{name}'}, {extra} = grads"]
-
-
-def grad_names(spec: OpSpec) -> tuple[str, ...]:
-    """The names of the output gradients in the formulas, a variadic one with its star."""
-    return tuple(
-        ("*" if item.variadic else "") + grad_name(spec, item.name)
-        for item in spec.outputs
-    )
+from scaffold.spec import OpSpec, TensorInput
 
 
 def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     """The body of `backward`."""
     if not spec.differentiable:
         return _without_gradient(spec)
-    body = [*_absent(spec, derivation), *_body(spec, derivation)]
+    body = [*absent_grads(spec, derivation), *_body(spec, derivation)]
     return [
-        *_split_grads(spec, derivation, _read(body)),
+        *split_grads(spec, derivation, names_of(body)),
         *_unpack(spec, derivation, body),
         *body,
     ]
@@ -94,7 +40,7 @@ def _without_gradient(spec: OpSpec) -> list[str]:
     docstring = f'"""No {side} has a gradient."""'
     if len(spec.inputs) == 1 and not _variadic(spec):
         return [docstring]
-    nothing = ", ".join(_nothing(spec, item) for item in spec.inputs)
+    nothing = ", ".join(none_for(spec, item) for item in spec.inputs)
     return [
         docstring,
         f"return ({nothing},)" if _variadic(spec) else f"return {nothing}",
@@ -112,66 +58,12 @@ def _unpack(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
     if not names:
         return []
     if len(names) == 1 and starred:
-        unused = "" if names[0] in _read(body) else "  # noqa: F841"
+        unused = "" if names[0] in names_of(body) else "  # noqa: F841"
         return [f"{names[0]} = ctx.saved_tensors{unused}"]
     listed = ", ".join(f"*{name}" if name in starred else name for name in names)
     target = f"({listed},)" if len(names) == 1 else listed
-    unused = "" if _read(body) >= set(names) else "  # noqa: RUF059"
+    unused = "" if names_of(body) >= set(names) else "  # noqa: RUF059"
     return [f"{target} = ctx.saved_tensors{unused}"]
-
-
-def _read(body: list[str]) -> frozenset[str]:
-    """The names that a body of code reads."""
-    return names_read("\n".join(["def body():", *(f"    {line}" for line in body)]))
-
-
-def _absent(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Guards for output gradients that are None because nothing downstream used them."""
-    if not derivation.watched:
-        return []
-    several = variadic_names(spec)
-    tests = [
-        (
-            f"all(grad is None for grad in {_collected(derivation)})"
-            if name in several
-            else f"{grad_name(spec, name)} is None"
-        )
-        for name in derivation.watched
-    ]
-    nothing = ", ".join(_nothing(spec, item) for item in spec.inputs)
-    comma = "," if nothing.startswith("*") and len(spec.inputs) == 1 else ""
-    lines = [f"if {' and '.join(tests)}:", f"    return {nothing}{comma}"]
-    for item in derivation.filled:
-        name = grad_name(spec, item.output)
-        if item.output in several:
-            lines += _filled_each(name, _collected(derivation), item)
-        else:
-            lines += [f"if {name} is None:", f"    {name} = {_zeros(item)}"]
-    return lines
-
-
-def _zeros(item: Filled) -> str:
-    facets = f"dtype=ctx.{item.dtype}, device=ctx.{item.device}"
-    return f"torch.zeros(ctx.{item.shape}, {facets})"
-
-
-def _filled_each(name: str, given: str, item: Filled) -> list[str]:
-    facets = f"ctx.{item.shape}, ctx.{item.dtype}, ctx.{item.device}"
-    zeros = "torch.zeros(shape, dtype=dtype, device=device)"
-    return [
-        f"{name} = tuple(",
-        f"    {zeros} if grad is None else grad",
-        "    for grad, shape, dtype, device in zip(",
-        f"        {given}, {facets}, strict=True",
-        "    )",
-        ")",
-    ]
-
-
-def _nothing(spec: OpSpec, item: Input) -> str:
-    if isinstance(item, TensorInput) and item.variadic:
-        return f"*(None for _ in {needed(spec, item.name)})"
-    return "None"
 
 
 def _body(spec: OpSpec, derivation: Derivation) -> list[str]:
@@ -227,7 +119,7 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
     ):
         return None
     values = [
-        emit(last.value) if item.name == names[0] else _nothing(spec, item)
+        emit(last.value) if item.name == names[0] else none_for(spec, item)
         for item in spec.inputs
     ]
     tensors = frozenset(name.lstrip("*") for name in grad_names(spec))
@@ -275,7 +167,7 @@ def _element_lines(spec: OpSpec, element: Element) -> list[str]:
     target, needs = f"grad_{element.name}", needed(spec, element.name)
     value = emit(element.value)
     statements = emit_lines(element.statements)
-    names = _read([*statements, f"return {value}"])
+    names = names_of([*statements, f"return {value}"])
     whole = f"({value})" if element.value.kind == "conditional" else value
     flag = "needed" if "needed" not in names else "is_needed"
     if not statements:
@@ -296,7 +188,7 @@ def _returned(spec: OpSpec, derivation: Derivation) -> str:
     values = []
     for item in spec.inputs:
         if item.name not in differentiable:
-            values.append(_nothing(spec, item))
+            values.append(none_for(spec, item))
         elif isinstance(item, TensorInput) and item.variadic:
             values.append(f"*{_variadic_result(spec, derivation, item.name)}")
         elif item.name in derivation.joint:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation, Saved, facet_of, variadic_names
 from scaffold.formula import emit, emit_lines
-from scaffold.render.backward import backward_lines, backward_parameters
+from scaffold.render.arriving import backward_parameters
+from scaffold.render.backward import backward_lines
 from scaffold.render.needs import any_needed, serves_all
 from scaffold.render.signature import annotation, parameters, result_type
 from scaffold.render.typing import annotated_body
