@@ -14,7 +14,7 @@ from scaffold.derive.place import joint_gradients, place
 from scaffold.derive.program import Line, lines_of, read_names
 from scaffold.derive.prune import without_dead
 from scaffold.derive.recompute import unsure
-from scaffold.derive.results import kept_apart
+from scaffold.derive.results import kept_apart, saved_apart
 from scaffold.derive.reuse import Reuse, effects, imported, plan_reuse
 from scaffold.derive.saving import Origins, Transfer, transfer
 from scaffold.errors import ScaffoldError
@@ -102,6 +102,8 @@ def _forward(
     statements, extra = (*begun, *statements), tuple[Node, ...]()
     if spec.style == "setup-context":
         results, extra = kept_apart(spec, graph, statements, results, saved)
+    else:
+        statements = saved_apart(graph, statements, results, saved)
     return statements, results, extra
 
 

@@ -9,7 +9,16 @@ from dataclasses import replace
 from scaffold.derive.memory import Trace
 from scaffold.derive.model import Saved
 from scaffold.derive.unfold import Lines
-from scaffold.formula import Graph, If, Node, Statement, copied, same_tensor, sharing
+from scaffold.formula import (
+    Assign,
+    Graph,
+    If,
+    Node,
+    Statement,
+    copied,
+    same_tensor,
+    sharing,
+)
 from scaffold.spec import OpSpec, Output
 
 
@@ -124,6 +133,23 @@ def kept_apart(
         )
         for output, value in zip(spec.outputs, results, strict=True)
     ), tuple(extra)
+
+
+def saved_apart(
+    graph: Graph,
+    statements: Lines,
+    results: tuple[Node, ...],
+    saved: tuple[Saved, ...],
+) -> Lines:
+    """For a combined forward: saved locals that are no views of a result, which autograd takes for changed."""
+    views = Trace(statements, sharing)
+    taken = frozenset().union(*(views.of_value(value) for value in results))
+    copies = []
+    for name in (item.origin for item in saved if item.source == "intermediate"):
+        if views.of(name) & taken:
+            named = graph.name(name)
+            copies.append(Assign(named, _cloned(graph, named)))
+    return (*statements, *copies)
 
 
 def _is_saved(output: Output, as_is: frozenset[str], saved: tuple[Saved, ...]) -> bool:

@@ -57,6 +57,17 @@ def recorder(function: Any) -> tuple[Any, list[Any]]:
     return type(f"Recorded{function.__name__}", (function,), members), returned
 
 
+def copying(call: Call) -> Call:
+    """An op on copies of the tensors, which it changes."""
+
+    def run_on_copies(*inputs: Any) -> Any:
+        return call(
+            *(item.clone() if isinstance(item, Tensor) else item for item in inputs)
+        )
+
+    return run_on_copies
+
+
 def check_op(
     function: Any,
     wrapper: Call,
@@ -64,11 +75,12 @@ def check_op(
     inputs: Sequence[Any],
     *,
     once: bool = False,
+    on_copies: bool = False,
     subset_limit: int = 16,
 ) -> None:
     """Forward, gradients, what backward returns, second derivatives: for every subset of needs."""
     for needs in subsets(inputs, subset_limit):
-        check_needs(function, wrapper, reference, inputs, needs, once)
+        check_needs(function, wrapper, reference, inputs, needs, once, on_copies)
 
 
 def check_needs(
@@ -78,11 +90,13 @@ def check_needs(
     inputs: Sequence[Any],
     needs: tuple[bool, ...],
     once: bool,
+    on_copies: bool,
 ) -> None:
     recorded, returned = recorder(function)
+    apply = copying(recorded.apply) if on_copies else recorded.apply
     ours, theirs = with_needs(inputs, needs), with_needs(inputs, needs)
     expected = run(reference, theirs)
-    actual = run(recorded.apply, ours)[: len(expected)]
+    actual = run(apply, ours)[: len(expected)]
     plain = run(wrapper, ours)
     assert len(plain) == len(expected)
     for one, same, two in zip(actual, plain, expected, strict=True):
