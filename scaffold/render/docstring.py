@@ -12,6 +12,7 @@ from scaffold.render.environment import format_source
 from scaffold.spec import Attribute, Dim, Input, OpSpec, Output
 
 INDENT = "    "
+QUOTES = r"\"\"\""
 WIDTH = 84  # what the indentation leaves of a line
 ONE_LINE = WIDTH - 6  # and the quotes, where they stand on it
 
@@ -24,29 +25,35 @@ def wrapper_docstring(spec: OpSpec, derivation: Derivation) -> str:
 
 def quoted(lines: list[str]) -> str:
     """Lines as a docstring: one line if it is one, else with the quotes on their own at the end."""
-    text = "\n".join(lines).replace("\\", "\\\\").replace('"""', r"\"\"\"")
+    text = _escaped("\n".join(lines))
     if len(lines) == 1 and len(text) <= ONE_LINE and not text.endswith('"'):
         return f'"""{text}"""'
     return f'"""{text}\n"""'
 
 
-def wrapped(text: str, indent: str = "", more: str = "") -> list[str]:
+def wrapped(text: str, indent: str = "", more: str | None = None) -> list[str]:
     """A paragraph in lines, its words whole."""
-    return textwrap.wrap(
-        text,
+    lines = textwrap.wrap(
+        _escaped(text),  # as wide as it will stand in the file
         WIDTH,
         initial_indent=indent,
-        subsequent_indent=more or indent,
+        subsequent_indent=indent if more is None else more,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [line.replace(QUOTES, '"""').replace("\\\\", "\\") for line in lines]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"""', QUOTES)
 
 
 def _summary(spec: OpSpec) -> list[str]:
     """The user's words, by paragraphs; else the forward, if it is short; else the name."""
     if spec.doc and spec.doc.strip():
         first, *rest = (part for part in re.split(r"\n\s*\n", spec.doc) if part.strip())
-        lines = wrapped(" ".join(first.split()))
+        lines = wrapped(" ".join(first.split()), "   ", "")  # beside the quotes
+        lines[0] = lines[0].lstrip()
         for paragraph in rest:
             lines += ["", *wrapped(" ".join(paragraph.split()))]
         return lines

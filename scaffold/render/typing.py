@@ -4,6 +4,7 @@ In: nodes and the names that are annotated as tensors. Out: whether the value is
 Invariant: in doubt it is not, and the generated code says so with an annotation.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 
 from scaffold.derive import fresh
@@ -65,11 +66,19 @@ def annotated_body(
         position = next(
             k for k, line in enumerate(lines) if line.lstrip().startswith(f"{value} = ")
         )
-        first = lines[position].replace(" = ", ": Tensor = ", 1)
+        first = lines[position].replace(" = ", ": Tensor = ", 1) + _ignored(
+            lines[position]
+        )
         return [*lines[:position], first, *lines[position + 1 :]], value
     taken = frozenset().union(*(written(item) for item in statements))
     name = name if name not in taken else fresh("result", taken)
-    return [*lines, f"{name}: Tensor = {value}"], name
+    return [*lines, f"{name}: Tensor = {value}{_ignored(value)}"], name
+
+
+def _ignored(code: str) -> str:
+    """The sum of no tensors at all is the number 0, as a type checker knows."""
+    summed = re.fullmatch(r"\s*(\w+ = )?sum\([^()]*\)", code) is not None
+    return "  # type: ignore[assignment]" if summed else ""
 
 
 def _begins_plainly(statements: tuple[Statement, ...], name: str) -> bool:

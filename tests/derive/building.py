@@ -18,10 +18,12 @@ def locate(path: tuple[str, ...], *, key: bool = False) -> Location:
     return Location(f"--{path[0]}")
 
 
-def spec_of(inputs: str, name: str = "some_op", **raw: Any) -> OpSpec:
+def spec_of(inputs: str | None = None, name: str = "some_op", **raw: Any) -> OpSpec:
     """The spec of an op; keys are those of TOML with underscores for hyphens."""
     table = {key.rstrip("_").replace("_", "-"): value for key, value in raw.items()}
-    return build(name, {"inputs": inputs, **table}, locate)
+    if inputs is not None:
+        table["inputs"] = inputs
+    return build(name, table, locate)
 
 
 def text_of(spec: OpSpec, derivation: Derivation | None = None) -> str:
@@ -30,7 +32,7 @@ def text_of(spec: OpSpec, derivation: Derivation | None = None) -> str:
     return op_file(spec, derivation or derive(spec), layout)
 
 
-def op_text(inputs: str, **raw: Any) -> str:
+def op_text(inputs: str | None = None, **raw: Any) -> str:
     return text_of(spec_of(inputs, **raw))
 
 

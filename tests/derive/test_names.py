@@ -1,0 +1,127 @@
+"""Names that keep apart."""
+
+import pytest
+
+from scaffold.derive.names import (
+    apart,
+    apart_from,
+    fresh,
+    hidden_builtins,
+    outer_renamed,
+)
+from scaffold.derive.versions import as_they_were, with_versions
+from scaffold.formula import Graph, Statement, emit_lines
+from tests.formula.parsing import formula
+
+
+def statements(source: str, graph: Graph) -> tuple[Statement, ...]:
+    return formula(
+        f"{source}\nreturn x", names="x y w p", optional="", graph=graph
+    ).statements
+
+
+def code(items: tuple[Statement, ...]) -> str:
+    return "\n".join(emit_lines(items))
+
+
+@pytest.mark.parametrize(
+    ("taken", "name"), [(set(), "h"), ({"h"}, "h_2"), ({"h", "h_2"}, "h_3")]
+)
+def test_a_name_that_is_free(taken: set[str], name: str) -> None:
+    assert fresh("h", taken) == name
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("h = x\nk = h", "h = x\nk = h"),
+        ("h = x\nx = x * 2\nk = x", "h = x\nnew = x * 2\nk = new"),
+        ("x, h = y, x\nk = x", "new, h = y, x\nk = new"),
+        ("x += y\nk = x", "new = x\nnew += y\nk = new"),
+        ("if p:\n    x = x * 2\nk = x", "new = x\nif p:\n    new = new * 2\nk = new"),
+        (
+            "if p:\n    x = x * 2\nelse:\n    k = x\n    x = y\nk = x",
+            "if p:\n    new = x * 2\nelse:\n    k = x\n    new = y\nk = new",
+        ),
+        ("h = x\nx[0] = y", "h = x\nnew = x\nnew[0] = y"),
+    ],
+)
+def test_an_outer_name_keeps_its_value(source: str, expected: str) -> None:
+    graph = Graph()
+    assert code(apart(graph, statements(source, graph), "x", "new")) == expected
+
+
+def test_several_outer_names_at_once() -> None:
+    graph = Graph()
+    items, renamed = apart_from(
+        graph, statements("x = y\ny = x\nh = x + y", graph), {"x", "y", "w"}, {"new_x"}
+    )
+    assert code(items) == "new_x_2 = y\nnew_y = new_x_2\nh = new_x_2 + new_y"
+    assert renamed == {"x": "new_x_2", "y": "new_y"}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected", "assigned"),
+    [
+        ("h = x\nk = x", "h = new\nk = new", False),
+        ("h = x\nx = x + 1\nk = x", "h = new\nx = new + 1\nk = x", True),
+        (
+            "if p:\n    h = x\n    x = y\nelse:\n    h = x\nk = x",
+            "if p:\n    h = new\n    x = y\nelse:\n    h = new\nk = x",
+            True,
+        ),
+    ],
+)
+def test_reads_of_an_outer_name(source: str, expected: str, assigned: bool) -> None:
+    graph = Graph()
+    items, done = outer_renamed(graph, statements(source, graph), "x", "new")
+    assert code(items) == expected
+    assert done is assigned
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("max = x", set()),
+        ("max = max(x, y)", {"max"}),
+        ("len = x", {"len"}),
+        ("any = x", {"any"}),
+        ("h = len(x)", set()),
+    ],
+)
+def test_builtins_that_a_local_would_hide(source: str, names: set[str]) -> None:
+    assert hidden_builtins(statements(source, Graph())) == names
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("h = x\nk = h", "h = x\nk = h"),
+        ("h = x\nh = h + 1\nh = h * 2", "h_1 = x\nh_1_2 = h_1 + 1\nh = h_1_2 * 2"),
+        ("h = x\nh += 1\nk = h\nh = y", "h_1 = x\nh_1 += 1\nk = h_1\nh = y"),
+        (
+            "h = x\nif p:\n    h = h + 1\nelse:\n    h = y\nk = h",
+            "h_1 = x\nif p:\n    h = h_1 + 1\nelse:\n    h = y\nk = h",
+        ),
+        ("h = x\nif p:\n    h = y\nk = h", "h = x\nif p:\n    h = y\nk = h"),
+        ("if p:\n    h = y\nh = x\nk = h", "if p:\n    h_1 = y\nh = x\nk = h"),
+    ],
+)
+def test_every_value_has_a_name(source: str, expected: str) -> None:
+    graph = Graph()
+    items, origin = with_versions(graph, statements(source, graph), {"h"}, {"x"})
+    assert code(items) == expected
+    assert set(origin.values()) <= {"h"}
+    assert code(as_they_were(graph, items, origin, ())) == code(
+        statements(source, graph)
+    )
+
+
+def test_a_version_that_is_kept_keeps_its_name() -> None:
+    graph = Graph()
+    items, origin = with_versions(
+        graph, statements("h = x\nh = h + 1\nh = h * 2", graph), {"h"}, ()
+    )
+    assert code(as_they_were(graph, items, origin, {"h_1"})) == (
+        "h_1 = x\nh = h_1 + 1\nh = h * 2"
+    )

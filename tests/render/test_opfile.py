@@ -1,0 +1,280 @@
+"""The op's file: formatted, typed, clean for the linter, and as a reviewer would want it."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import black
+import pytest
+from black.mode import TargetVersion
+
+from scaffold.derive import derive
+from scaffold.formula import emit_lines
+from scaffold.render.layout import Layout
+from scaffold.render.opfile import op_file
+from tests.derive.building import op_text, spec_of, text_of
+from tests.derive.programs import program
+from tests.derive.test_ops import OPS
+from tests.derive.test_semantics import options
+
+Raw = dict[str, Any]
+LINEAR = (
+    "input[..., in_features], weight[out_features, in_features], bias[out_features]?"
+)
+LINEAR_MATHS: Raw = {
+    "forward": "input @ weight.t() + bias",
+    "grad": {
+        "input": "grad_output @ weight",
+        "weight": "grad_output.reshape(-1, weight.shape[0]).t() @ input.reshape(-1, weight.shape[1])",
+        "bias": "grad_output.reshape(-1, weight.shape[0]).sum(0)",
+    },
+}
+LONG = "a_rather_long_name_of_an_input_for_a_tensor"
+SPECS: dict[str, Raw] = {
+    "skeleton": {"inputs": "input, weight, bias?"},
+    "skeleton_combined": {"inputs": "x, eps: float = 1e-6", "style": "combined"},
+    "skeleton_of_one_gradient": {
+        "inputs": "x, y",
+        "forward": "x * y",
+        "grad": {"x": "grad_output * y"},
+        "derive": False,
+    },
+    "linear": {"inputs": LINEAR, **LINEAR_MATHS},
+    "linear_combined": {"inputs": LINEAR, **LINEAR_MATHS, "style": "combined"},
+    "linear_once": {"inputs": LINEAR, **LINEAR_MATHS, "once_differentiable": True},
+    "linear_none": {"inputs": LINEAR, **LINEAR_MATHS, "materialize_grads": False},
+    "long_names": {
+        "inputs": f"{LONG}, {LONG}_too, and_{LONG}?",
+        "forward": f"torch.relu({LONG} @ {LONG}_too) * torch.sigmoid({LONG}) + and_{LONG}",
+        "grad": {
+            LONG: f"grad_output * {LONG}_too * torch.sigmoid({LONG}) * (1 - torch.sigmoid({LONG}))",
+            f"{LONG}_too": f"grad_output * {LONG} + torch.zeros_like({LONG}_too)",
+            f"and_{LONG}": "grad_output",
+        },
+    },
+    "untyped_result": {
+        "inputs": "x, fn: object, derivative: object",
+        "forward": "fn(x)",
+        "grad": {"x": "grad_output * derivative(x)"},
+    },
+    "untyped_local": {
+        "inputs": "x, fn: object, flag: bool",
+        "forward": "if flag:\n    y = fn(x)\nelse:\n    y = x * 2\nreturn y",
+        "grad": {"x": "grad_output"},
+        "style": "combined",
+    },
+    "untyped_pair": {
+        "inputs": "x, fn: object",
+        "forward": "y, z = fn(x)\nreturn y",
+        "grad": {"x": "grad_output * z"},
+    },
+    "attributes": {
+        "inputs": "x, a: int = 1, b: str = 'it\\'s', c: tuple[int, int] = (1, 2), "
+        "d: Literal['mean', 'sum'] = 'mean', e: dtype = torch.float32, f: device | None = None, "
+        "g: object = None, h: torch.Generator = None",
+        "forward": "(x * a).to(e)",
+        "grad": {"x": "(grad_output * a).to(x.dtype) if d == 'mean' else grad_output"},
+    },
+    "keywords": {
+        "schema": "op(Tensor x, Tensor[] others, *, float eps=1e-6, bool flag) -> (Tensor, Tensor)",
+    },
+    "buffers": {
+        "inputs": "x[N, D], running_mean[D; const], running_var[D; const], momentum: float = 0.1",
+        "forward": "(x - running_mean) * torch.rsqrt(running_var + 1e-5)",
+        "grad": {"x": "grad_output * torch.rsqrt(running_var + 1e-5)"},
+        "buffers": ["running_mean", "running_var"],
+        "update": {
+            "running_mean": "torch.lerp(running_mean, x.mean(0), momentum)",
+            "running_var": "output = x - running_mean\nreturn torch.lerp(running_var, (output * output).mean(0), momentum)",
+        },
+    },
+    "unknown_sizes": {
+        "inputs": "x, weight, bias?",
+        "forward": "x * weight + bias",
+        "grad": {
+            "x": "grad_output * weight",
+            "weight": "grad_output * x",
+            "bias": "grad_output",
+        },
+    },
+    "documented": {
+        "inputs": "x[N, D], s[D; const], i[N; index(D)], m[N; bool]",
+        "doc": 'Say """what" it\\ does'
+        + " and go on about it" * 8
+        + ".\n\nThen more\\",
+        "forward": "x * s",
+        "grad": {"x": "grad_output * s"},
+        "surrogate": "x.clamp(-1, 1)",
+    },
+    "imports": {
+        "inputs": "x",
+        "import_": [
+            "my_kernels:run as go",
+            "my_kernels:RunTwo",
+            "my_kernels:stop",
+            "numpy as np",
+        ],
+        "forward": "go(RunTwo(x)) + torch.from_numpy(np.exp(stop(x)))",
+        "grad": {"x": "grad_output"},
+    },
+    "sole_variadic": {
+        "inputs": "*tensors",
+        "forward": "sum(tensors)",
+        "grad": {"tensors": "grad_output"},
+        "materialize_grads": False,
+    },
+    "forward_only": {
+        "inputs": "x",
+        "outputs": "index[...; int]",
+        "forward": "x.argmax(-1)",
+    },
+    "no_module": {
+        "inputs": "x",
+        "forward": "x * 2",
+        "grad": {"x": "grad_output * 2"},
+        "module": False,
+    },
+}
+
+
+def texts() -> dict[str, str]:
+    """The files of all specs, those of hard ops and of random ones included."""
+    every = {name: raw for name, raw in SPECS.items()}
+    every |= {f"hard_{k}": op.raw for k, op in enumerate(OPS.values())}
+    every |= {f"random_{k}": {**program(k).raw, **options(k)} for k in range(25)}
+    return {name: op_text(**raw) for name, raw in every.items()}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory: Path = tmp_path_factory.mktemp("ops")
+    for name, text in texts().items():
+        (directory / f"op_{name}.py").write_text(text)
+    stub = "from typing import Any\n\n\ndef run(*args: Any) -> Any: ...\n"
+    for name in ("forward", "backward", "scale", "stop", "RunTwo"):
+        stub += stub[stub.index("\n\ndef run") : stub.index("...") + 4].replace(
+            "run", name
+        )
+    for module in ("kernels", "my_kernels"):
+        (directory / f"{module}.py").write_text(stub)
+    return directory
+
+
+def test_the_linter_has_nothing_to_say(files: Path) -> None:
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "ruff",
+            "check",
+            "--isolated",
+            "--output-format=concise",
+            ".",
+        ],
+        cwd=files,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_type_checker_has_nothing_to_say(files: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "."],
+        cwd=files,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_formatter_has_nothing_to_change(files: Path) -> None:
+    mode = black.Mode(target_versions={TargetVersion.PY311})
+    for path in sorted(files.glob("op_*.py")):
+        text = path.read_text()
+        assert black.format_str(text, mode=mode) == text, path.name
+        too_long = [line for line in text.split("\n") if len(line) > 88]
+        assert not too_long, f"{path.name}: {too_long}"
+
+
+def test_every_file_compiles_and_is_the_same_each_time(files: Path) -> None:
+    for name, text in texts().items():
+        compile(text, name, "exec")
+        assert (files / f"op_{name}.py").read_text() == text
+
+
+@pytest.mark.parametrize("length", [60, 79, 120])
+def test_another_line_length(length: int) -> None:
+    spec = spec_of(LINEAR, **LINEAR_MATHS)
+    layout = Layout("some_op", "some_op.py", "test_some_op.py", line_length=length)
+    text = op_file(spec, derive(spec), layout)
+    code = [
+        line for line in text.split("\n") if '"""' not in line and ":func:" not in line
+    ]
+    assert max(map(len, code)) <= length + 25  # docstrings keep their width
+    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(text_of(spec)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""',
+        "\\",
+        'ends with "',
+        "'''",
+        "{{ 7 * 7 }}",
+        "{% raw %}",
+        "\N{SNOWMAN}\t\N{GREEK SMALL LETTER ALPHA}",
+        '"""; import os; os.system("ls")  #',
+        "word " * 200,
+        "a" * 300,
+        "one\n\ntwo\n\n\nthree",
+    ],
+)
+def test_what_a_user_writes_stays_text(text: str) -> None:
+    plain = op_text("x", forward="x * 2", grad={"x": "grad_output * 2"})
+    told = op_text("x", doc=text, forward="x * 2", grad={"x": "grad_output * 2"})
+    functions = [
+        item for item in ast.parse(told).body if isinstance(item, ast.FunctionDef)
+    ]
+    words = (ast.get_docstring(functions[0]) or "").split()
+    assert words[: len(text.split())] == text.split()
+    assert _without_docstrings(told) == _without_docstrings(plain)
+
+
+def _without_docstrings(text: str) -> str:
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+            first = node.body[0]
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                first.value.value = ""
+    return ast.dump(tree)
+
+
+def test_strings_in_formulas_stay_strings() -> None:
+    source = r"""torch.einsum("i\"'\\,{{x}}", x)"""
+    text = op_text("x", forward=source, grad={"x": "grad_output"})
+    found = [
+        node.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant)
+    ]
+    assert "i\"'\\,{{x}}" in found
+
+
+def test_no_gradient_is_left_out() -> None:
+    for name, op in OPS.items():
+        spec = spec_of(**op.raw)
+        found = derive(spec)
+        names = {item.name for item in found.elements}
+        lines = [
+            line for block in found.blocks for line in emit_lines(block.statements)
+        ]
+        for item in spec.differentiable:
+            assigned = any(f"grad_{item.name}" in line for line in lines)
+            assert assigned or item.name in names, name
