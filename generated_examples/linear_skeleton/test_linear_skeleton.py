@@ -105,9 +105,7 @@ def case(request: pytest.FixtureRequest) -> dict[str, Any]:
 @pytest.mark.parametrize("layout", [torch.clone, permuted])
 def test_gradcheck(case: dict[str, Any], layout: Callable[[Tensor], Tensor]) -> None:
     inputs = make(**case, layout=layout)
-    assert gradcheck(
-        linear_skeleton, inputs, check_batched_grad=True, check_grad_dtypes=True
-    )
+    assert gradcheck(linear_skeleton, inputs, check_grad_dtypes=True)
     assert gradgradcheck(linear_skeleton, inputs)
 
 
@@ -167,7 +165,7 @@ def test_input_changed_after_forward(changed: int) -> None:
     try:
         actual = gradients(output, inputs)
     except RuntimeError as error:
-        assert "modified by an inplace operation" in str(error)
+        assert "inplace" in str(error)
     else:
         assert_close(actual, expected)
 

@@ -28,5 +28,7 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
             forward.statements, forward.results[0], tensors, name
         )
         return (*lines, f"return {value}")
-    returned = ", ".join(emit(result) for result in forward.results)
-    return (*emit_lines(forward.statements), f"return {returned}")
+    values = [emit(result) for result in forward.results]
+    if spec.outputs[-1].variadic and len(values) > 1:
+        values[-1] = f"*{values[-1]}"
+    return (*emit_lines(forward.statements), f"return {', '.join(values)}")

@@ -9,6 +9,8 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from scaffold.derive import Derivation
+from scaffold.derive.activity import calls
+from scaffold.formula import expressions
 from scaffold.render.environment import format_source, render_template
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
@@ -30,6 +32,12 @@ from scaffold.render.testmodule import ModuleTests, module_tests
 from scaffold.render.testnames import LIBRARY, op_imports, samples_name
 from scaffold.spec import OpSpec
 
+# The vmap that gradcheck's check_batched_grad uses, not torch.func's, has no rule for these.
+UNBATCHED = frozenset(
+    {"adjoint", "broadcast_to", "column_stack", "dstack", "einsum", "flatten"}
+    | {"hsplit", "hstack", "item", "meshgrid", "moveaxis", "multi_dot", "ravel"}
+    | {"swapaxes", "swapdims", "unflatten", "vstack"}
+)
 SECOND_ORDER = (
     "eps",
     "atol",
@@ -104,9 +112,19 @@ def view(
 
 
 def _first_options(spec: OpSpec, derivation: Derivation) -> str:
-    batched = {} if derivation.opaque else {"check_batched_grad": "True"}
+    batched = {"check_batched_grad": "True"} if _is_batchable(derivation) else {}
     options = batched | {"check_grad_dtypes": "True"} | dict(spec.tolerance)
     return ", ".join(f"{name}={value}" for name, value in options.items())
+
+
+def _is_batchable(derivation: Derivation) -> bool:
+    """Whether gradcheck can batch the backward, which is not known before it is written."""
+    blocks = (item for block in derivation.blocks for item in block.statements)
+    several = (item for element in derivation.elements for item in element.statements)
+    nodes = [node for item in (*blocks, *several) for node in expressions(item)]
+    nodes += [element.value for element in derivation.elements]
+    called = {name for node in nodes for name in calls(node)}
+    return not (derivation.opaque or derivation.missing or called & UNBATCHED)
 
 
 def _second_options(spec: OpSpec) -> str:

@@ -82,7 +82,8 @@ def _arguments(
     values = shapes | making.sizes
     listed = {name: values[name] for name, _ in size_arguments(spec, module)}
     for item in kept_attributes(spec, module):
-        sampled = spec.samples is not None and item in spec.attributes
+        sampled = item.imported is not None or spec.samples is not None
+        sampled = sampled and item in spec.attributes
         usual = making.sizes.get(item.name, attribute_value(spec, item))
         listed.setdefault(item.name, _operand(spec, item) if sampled else usual)
     listed |= {name: name for name in switches}

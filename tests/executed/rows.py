@@ -394,6 +394,59 @@ OTHERS = (
         written=("--inputs", "x, y"),
     ),
     Row(
+        "one_output_and_any_number_more",
+        formulas(
+            "return x.sum(), *x.exp().unbind(1)",
+            x="grad_total + torch.stack(grad_parts, 1) * x.exp()",
+        ),
+        "(x: Tensor) -> tuple[Tensor, ...]",
+        lambda x: (x.sum(), *x.exp().unbind(1)),
+        lambda: (rand(2, 3),),
+        written=(
+            *("--inputs", "x[N, D]", "--outputs", "total, *parts"),
+            *("--require", "D > 0"),
+        ),
+    ),
+    Row(
+        "einsum",
+        formulas(
+            "torch.einsum('oi,ni->no', weight, x)",
+            weight="torch.einsum('no,ni->oi', grad_output, x)",
+            x="grad_output @ weight",
+        ),
+        "(weight: Tensor, x: Tensor) -> Tensor",
+        lambda weight, x: x @ weight.t(),
+        lambda: (rand(4, 3), rand(2, 3)),
+        written=("--inputs", "weight[O, I], x[N, I]"),
+    ),
+    Row(
+        "a_view",
+        formulas("x.reshape(x.shape[0], -1)", x="grad_output.reshape(x.shape)"),
+        "(x: Tensor) -> Tensor",
+        lambda x: x.reshape(2, 12),
+        lambda: (rand(2, 3, 4),),
+        written=("--inputs", "x[N, H, W]", "--require", "N > 0"),
+    ),
+    Row(
+        "a_type_of_another_module",
+        formulas("x * 2", x="grad_output * 2"),
+        "(x: Tensor, group: 'ProcessGroup') -> Tensor",
+        lambda x, group: x * 2,
+        lambda: (rand(2, 3), object()),
+        written=("--inputs", "x, group: torch.distributed.ProcessGroup"),
+    ),
+    Row(
+        "conditional_gradient_of_several_tensors",
+        formulas(
+            "torch.stack(tensors).sum(0) * (2 if twice else 1)",
+            tensors="grad_output * 2 if twice else grad_output",
+        ),
+        "(twice: bool, *tensors: Tensor) -> Tensor",
+        lambda twice, *tensors: 2 * sum(tensors),
+        lambda: (True, rand(2, 3), rand(2, 3)),
+        written=("--inputs", "twice: bool, *tensors"),
+    ),
+    Row(
         "many_tensors",
         formulas(
             "a * b + c * d - e",
