@@ -44,6 +44,12 @@ def wrapped(text: str, indent: str = "", more: str | None = None) -> list[str]:
     return [line.replace(QUOTES, '"""').replace("\\\\", "\\") for line in lines]
 
 
+def first_paragraph(text: str) -> list[str]:
+    """A paragraph that begins beside the quotes."""
+    lines = wrapped(" ".join(text.split()), "   ", "")
+    return [lines[0].lstrip(), *lines[1:]]
+
+
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"""', QUOTES)
 
@@ -52,8 +58,7 @@ def _summary(spec: OpSpec) -> list[str]:
     """The user's words, by paragraphs; else the forward, if it is short; else the name."""
     if spec.doc and spec.doc.strip():
         first, *rest = (part for part in re.split(r"\n\s*\n", spec.doc) if part.strip())
-        lines = wrapped(" ".join(first.split()), "   ", "")  # beside the quotes
-        lines[0] = lines[0].lstrip()
+        lines = first_paragraph(first)
         for paragraph in rest:
             lines += ["", *wrapped(" ".join(paragraph.split()))]
         return lines

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive import fresh
-from scaffold.render.docstring import INDENT, quoted
+from scaffold.render.docstring import INDENT, first_paragraph, quoted, wrapped
 from scaffold.render.parameters import (
     Dims,
     buffer_lines,
@@ -103,13 +103,13 @@ def _call_inputs(spec: OpSpec, module: ModuleSpec) -> list[Input]:
 def _docstring(spec: OpSpec, module: ModuleSpec) -> str:
     names = [f"``{name}``" for name in (*module.parameters, *module.buffers)]
     owns = f" that owns {_and(names)}" if names else ""
-    lines = textwrap.wrap(f":func:`{spec.name}` as a module{owns}.", 84)
+    lines = first_paragraph(f":func:`{spec.name}` as a module{owns}.")
     if module.updates:
         buffers = _and([f"``{name}``" for name, _ in module.updates])
         note = (
             f"In training, a call updates {buffers} after it has computed its result."
         )
-        lines += ["", *textwrap.wrap(note, 84)]
+        lines += ["", *wrapped(note)]
     return quoted(lines)
 
 

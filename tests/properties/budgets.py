@@ -1,0 +1,43 @@
+"""Properties with two budgets: a few examples in every run, many with `-m exhaustive`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+BUDGET = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+
+
+def search(
+    strategy: st.SearchStrategy[Any],
+    hold: Callable[[Any], None],
+    count: int,
+    *examples: Any,
+) -> None:
+    """Look for a value for which `hold` does not hold; the examples come first."""
+    looking = given(strategy)(hold)
+    for value in examples:
+        looking = example(value)(looking)
+    settings(BUDGET, max_examples=count)(looking)()
+
+
+def holds_for(
+    strategy: st.SearchStrategy[Any], few: int, *examples: Any
+) -> Callable[[Callable[[Any], None]], Callable[[int], None]]:
+    """Make a test of a function that holds for every value: `few` of them, or fifty times as many."""
+
+    def decorate(hold: Callable[[Any], None]) -> Callable[[int], None]:
+        many = pytest.param(50 * few, marks=pytest.mark.exhaustive)
+
+        @pytest.mark.parametrize("count", [few, many])
+        def test(count: int) -> None:
+            search(strategy, hold, count, *examples)
+
+        test.__doc__ = hold.__doc__
+        return test
+
+    return decorate
