@@ -82,6 +82,7 @@ def _derivation(
         random=_draws(given),
         compiles=not opaque and not _sole_constant(spec),
         transforms=in_torch if spec.transforms is None else spec.transforms,
+        notes=given.notes,
     )
 
 

@@ -19,6 +19,7 @@ from scaffold.derive.metadata import reads
 from scaffold.derive.names import apart_from, hidden_builtins, outer_renamed
 from scaffold.derive.program import free_reads, read_names
 from scaffold.derive.unfold import Unfolder
+from scaffold.derive.vjp.engine import Derived, derived
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Assign,
@@ -43,6 +44,7 @@ class Given(NamedTuple):
     forward: Forward | None
     program: Lines  # the backward, in order
     origins: dict[str, str]  # name in the backward -> the output that it is
+    notes: tuple[str, ...] = ()  # of what was derived
 
 
 def take_apart(spec: OpSpec) -> Given:
@@ -54,7 +56,25 @@ def take_apart(spec: OpSpec) -> Given:
     forward = write_forward(spec, spec.forward) if spec.forward else None
     program = _program(spec, graph, forward)
     _refuse_ambiguous(spec)
-    return Given(graph, place, forward, program, _origins(spec, forward))
+    found = _derived(spec, graph, forward, program)
+    origins = _origins(spec, forward)
+    lines = (*program, *found.statements)
+    return Given(graph, place, forward, lines, origins, found.notes)
+
+
+def _derived(
+    spec: OpSpec, graph: Graph, forward: Forward | None, program: Lines
+) -> Derived:
+    """The gradients that no formula states, if the spec asks for them."""
+    given = frozenset().union(*(written(item) for item in program))
+    wanted = [
+        item.name
+        for item in spec.differentiable
+        if f"grad_{item.name}" not in given and not item.variadic
+    ]
+    if not spec.derive or forward is None or not wanted:
+        return Derived()
+    return derived(spec, graph, forward, wanted, outer_names(spec, forward) | given)
 
 
 def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:

@@ -73,7 +73,7 @@ def _precedence(node: Node) -> int:
         return PRECEDENCE[node.label]
     if node.kind == "unary":
         return PRECEDENCE["not"] if node.label == "not" else UNARY
-    return {"conditional": CONDITIONAL, "compare": COMPARE}.get(node.kind, ATOM)
+    return {"conditional": CONDITIONAL, "lambda": CONDITIONAL, "compare": COMPARE}.get(node.kind, ATOM)
 
 
 def _within(node: Node, least: int) -> str:
@@ -158,4 +158,5 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "compare": _compare,
     "boolean": _boolean,
     "conditional": _conditional,
+    "lambda": lambda node: f"lambda {node.label}: {emit(node.args[0])}",
 }

@@ -26,6 +26,7 @@ Kind = Literal[
     "compare",  # label: the operators, separated by commas
     "boolean",  # label: "and" or "or"
     "conditional",  # args: the test, the value if true, the value if false
+    "lambda",  # label: its parameters; args: the value. The user writes none
 ]
 
 

@@ -1,0 +1,175 @@
+"""Sums, products and quotients, as an author would write them.
+
+In: the operands. Out: the op, or None where there is nothing to simplify. Invariant: same value in exact arithmetic and the
+same shape; what a forward local holds is not taken apart, and no 0/0 appears or disappears.
+"""
+
+from collections.abc import Callable
+
+from scaffold.derive.vjp import shapes
+from scaffold.derive.vjp.ir import Op, is_number, number
+
+Make = Callable[..., Op]
+Signs = frozenset({"neg"})
+
+
+class Algebra:
+    """Rewrites of `+ - * /` and of what stands around them."""
+
+    def __init__(self, make: Make, opaque: Callable[[Op], bool]) -> None:
+        self.make, self.opaque = make, opaque
+
+    def is_(self, op: Op, *rules: str) -> bool:
+        """Whether an op is one of these, and may be taken apart."""
+        return op.rule in rules and not self.opaque(op)
+
+    # Products
+
+    def mul(self, a: Op, b: Op) -> Op | None:
+        if is_number(a, 0) or is_number(b, 0):
+            return a if is_number(a, 0) else b
+        if is_number(a, 1):
+            return b
+        if is_number(b, 1):
+            return a
+        if b.kind == "static" and a.kind != "static":
+            a, b = b, a
+            return self.make("mul", a, b)
+        if is_number(a, -1):
+            return self.make("neg", b)
+        return self._signs_out("mul", a, b) or self._constants_out(a, b)
+
+    def _signs_out(self, rule: str, a: Op, b: Op) -> Op | None:
+        if self.is_(a, "neg"):
+            if number(b) is not None:
+                return self.make(rule, a.args[0], self.make("neg", b))
+            return self.make("neg", self.make(rule, a.args[0], b))
+        if self.is_(b, "neg"):
+            if number(a) is not None:
+                return self.make(rule, self.make("neg", a), b.args[0])
+            return self.make("neg", self.make(rule, a, b.args[0]))
+        return None
+
+    def _constants_out(self, a: Op, b: Op) -> Op | None:
+        """`2 * (3 * x)`, `x * (2 * y)`, `x * (1 / y)`."""
+        if a.kind == "static":
+            if self.is_(b, "mul") and b.args[0].kind == "static":
+                both = self.make("mul", a, b.args[0])
+                return self.make("mul", both, b.args[1])
+            if self.is_(b, "div") and b.args[1].kind == "static":
+                return self._over(self.make("mul", a, b.args[0]), b.args[1], a)
+            return None
+        for one, two, first in ((a, b, True), (b, a, False)):
+            if self.is_(one, "mul") and one.args[0].kind == "static":
+                pair = (one.args[1], two) if first else (two, one.args[1])
+                return self.make("mul", one.args[0], self.make("mul", *pair))
+            if self.is_(one, "div") and one.args[1].kind == "static":
+                pair = (one.args[0], two) if first else (two, one.args[0])
+                return self.make("div", self.make("mul", *pair), one.args[1])
+        if self.is_(b, "div") and is_number(b.args[0], 1):
+            return self.make("div", a, b.args[1])
+        return None
+
+    def _over(self, product: Op, below: Op, factor: Op) -> Op | None:
+        """`2 * x / 4` as `0.5 * x`."""
+        if number(factor) is not None and number(below) is not None:
+            quotient = self.make("div", factor, below)
+            if number(quotient) is not None and self.is_(product, "mul"):
+                return self.make("mul", quotient, product.args[1])
+        return self.make("div", product, below)
+
+    def div(self, a: Op, b: Op) -> Op | None:
+        if is_number(b, 1) or is_number(a, 0):
+            return a
+        signs = self._signs_out("div", a, b)
+        if signs is not None:
+            return signs
+        if self.is_(a, "mul") and a.args[0].kind == "static" and b.kind == "static":
+            fold = self.make("div", a.args[0], b)
+            if number(fold) is not None:
+                return self.make("mul", fold, a.args[1])
+        if self.is_(a, "mul") and a.args[0].kind == "static" and b.kind != "static":
+            return self.make("mul", a.args[0], self.make("div", a.args[1], b))
+        if self.is_(b, "mul") and number(b.args[0]) is not None:
+            part = self.make("div", a, b.args[1])
+            return self.make("div", part, b.args[0])
+        if b.kind != "static" and self.is_(a, "div") and a.args[1].kind == "static":
+            return self.make("div", self.make("div", a.args[0], b), a.args[1])
+        return None
+
+    # Sums
+
+    def neg(self, a: Op) -> Op | None:
+        if self.is_(a, "neg"):
+            return a.args[0]
+        if self.is_(a, "mul") and number(a.args[0]) is not None:
+            return self.make("mul", self.make("neg", a.args[0]), a.args[1])
+        if self.is_(a, "sub"):
+            return self.make("sub", a.args[1], a.args[0])
+        return None
+
+    def add(self, a: Op, b: Op) -> Op | None:
+        if is_number(a, 0) and b.kind != "bool":
+            return b
+        if is_number(b, 0) and a.kind != "bool":
+            return a
+        if self.is_(b, "neg"):
+            return self.make("sub", a, b.args[0])
+        if self.is_(a, "neg"):
+            return self.make("sub", b, a.args[0])
+        if self.is_(b, "mul") and (value := number(b.args[0])) is not None and is_negative(value):
+            return self.make("sub", a, self.make("neg", b))
+        return self._factored("add", a, b)
+
+    def sub(self, a: Op, b: Op) -> Op | None:
+        if is_number(b, 0):
+            return a
+        if is_number(a, 0):
+            return self.make("neg", b)
+        if self.is_(b, "neg"):
+            return self.make("add", a, b.args[0])
+        if self.is_(a, "neg") and b.kind != "static":
+            return self.make("neg", self.make("add", a.args[0], b))
+        if self.is_(b, "mul") and (value := number(b.args[0])) is not None and is_negative(value):
+            return self.make("add", a, self.make("neg", b))
+        return self._factored("sub", a, b)
+
+    def factors(self, op: Op) -> list[Op]:
+        """The factors of a product, from the left."""
+        if self.is_(op, "mul"):
+            return [*self.factors(op.args[0]), *self.factors(op.args[1])]
+        return [op]
+
+    def product(self, factors: list[Op]) -> Op | None:
+        """The product of factors; None for no factor."""
+        result: Op | None = None
+        for factor in factors:
+            result = factor if result is None else self.make("mul", result, factor)
+        return result
+
+    def _factored(self, rule: str, a: Op, b: Op) -> Op | None:
+        """`g * x + g * y` as `g * (x + y)`."""
+        left, right = self.factors(a), self.factors(b)
+        common = []
+        for factor in left.copy():
+            if factor in right and factor.is_tensor:
+                common.append(factor)
+                left.remove(factor)
+                right.remove(factor)
+        outer = self.product(common)
+        if outer is None or not (left or right):
+            return self.make("mul", self.one(2), a) if outer is not None and rule == "add" else None
+        one, two = self.product(left), self.product(right)
+        whole = shapes.broadcast(a.shape, b.shape)
+        inner = self.make(rule, one or self.one(1), two or self.one(1))
+        if shapes.broadcast(outer.shape, inner.shape) != whole:
+            return None
+        return self.make("mul", outer, inner)
+
+    def one(self, value: int) -> Op:
+        raise NotImplementedError
+
+
+def is_negative(value: int | float | complex) -> bool:
+    """Whether a real number is below zero."""
+    return not isinstance(value, complex) and value < 0

@@ -1,0 +1,163 @@
+"""The words of rule formulas that depend on shapes, expanded with what is known of them.
+
+In: ops. Out: ops. Invariant: what each word means in `vocabulary.py`; where a shape is not known, code that holds for any.
+"""
+
+from scaffold.derive.vjp import shapes
+from scaffold.derive.vjp.infer import dims_of
+from scaffold.derive.vjp.ir import Op, literal
+from scaffold.derive.vjp.lower import UnsupportedError
+from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.shapes import SCALAR, Shape
+
+
+class Builders:
+    """One method for each word."""
+
+    def __init__(self, make: Maker) -> None:
+        self.make, self.program = make, make.program
+
+    def expand_back(self, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
+        return self.make.expanded(self.restore(g, x, dim, keepdim), x.shape)
+
+    def restore(self, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
+        dims = dims_of(dim)
+        if literal(keepdim) is True:
+            return g
+        if literal(keepdim) is not False:
+            raise UnsupportedError("a keepdim that is not written out")
+        if not dims:
+            return g  # a scalar broadcasts as it is
+        if isinstance(dims[0], str):
+            return self.make("unsqueeze", g, dim)
+        plain = [at for at in dims if isinstance(at, int)]
+        if min(plain) < 0 <= max(plain):
+            rank = x.shape.rank
+            if rank is None:
+                raise UnsupportedError("dims counted from both ends")
+            plain = [at % rank for at in plain]
+        for at in sorted(plain, reverse=plain[0] < 0):
+            g = self.make("unsqueeze", g, self.program.const(at))
+        return g
+
+    def sum_to(self, g: Op, x: Op) -> Op:
+        """Sum what was broadcast; a value that is smaller than `x` is expanded."""
+        if g.kind == "complex" and x.kind != "complex":
+            g = self.make("real", g)
+        if not g.is_tensor or g.shape == x.shape:
+            return g
+        if g.rule == "neg" and not self.make.opaque(g):
+            return self.make("neg", self.sum_to(g.args[0], x))
+        if shapes.fits(g.shape, x.shape):
+            return self.make.expanded(g, x.shape)
+        return self._summed(g, x)
+
+    def _summed(self, g: Op, x: Op) -> Op:
+        if x.shape == SCALAR:
+            return self.make("sum", g)
+        plan = self._dims_to_sum(g.shape, x.shape)
+        if plan is None:
+            like = x if x.rule == "input" else None
+            return self.program.op("summed_to", (g,), (x.shape, like), kind=g.kind, shape=x.shape, active=g.active)
+        gone, ones = plan
+        const = self.make.const
+        if ones:
+            dims = const(ones[0] if len(ones) == 1 else ones)
+            g = self.make("sum", g, dims, const(True))
+        if gone:
+            dims = const(gone[0] if len(gone) == 1 else gone)
+            g = self.make("sum", g, dims)
+        return g
+
+    def _dims_to_sum(self, large: Shape, small: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """The first dims to sum away, and those to sum to size 1, where they can be told."""
+        if small.key[:1] == ("keep",) and small.dims is None:
+            same = small.key[1] == large and isinstance(small.key[2], tuple)
+            return ((), small.key[2]) if same else None
+        if large.dims is None or small.dims is None:
+            return None
+        extra = len(large.dims) - len(small.dims)
+        if extra < 0 or any(map(shapes.is_lead, large.dims[:extra])):
+            return None
+        ones = []
+        for at, dim in enumerate(small.dims):
+            other = large.dims[at + extra]
+            if other == dim:
+                continue
+            if dim != 1 or shapes.is_lead(other):
+                return None
+            if large.lead is not None and at + extra < large.lead:
+                return None
+            ones.append(at - len(small.dims))
+        if extra and ones:
+            return None
+        return tuple(range(extra)), tuple(ones)
+
+    def reshape_as(self, g: Op, x: Op) -> Op:
+        return self.make.reshaped(g, x.shape)
+
+    def expand_as(self, g: Op, x: Op) -> Op:
+        return self.make.expanded(g, x.shape)
+
+    def zeros(self, g: Op, x: Op) -> Op:
+        return self.make.zeros(g, x.shape)
+
+    def cast_as(self, g: Op, x: Op) -> Op:
+        return self.program.op("cast", (g, x), None, kind=x.kind, shape=g.shape, active=g.active)
+
+    def shape(self, x: Op) -> Op:
+        return self.program.op("shape", (), x.shape)
+
+    def size(self, x: Op, dim: Op) -> Op:
+        value = literal(dim)
+        at = shapes.position(x.shape, value) if isinstance(value, int) else None
+        if at is not None and x.shape.dims is not None:
+            size = x.shape.dims[at]
+            if isinstance(size, int):
+                return self.make.const(size)
+            if size in self.program.sizes:
+                return self.program.sizes[size]
+            if not size.startswith("?"):
+                return self.program.op("size", (), size)
+        return self.program.op("size", (dim,), x.shape)
+
+    def rank(self, x: Op) -> Op:
+        if x.shape.rank is not None:
+            return self.make.const(x.shape.rank)
+        return self.program.op("rank", (), x.shape)
+
+    def count(self, x: Op, dim: Op) -> Op:
+        dims = dims_of(dim)
+        if not dims:
+            if x.shape == SCALAR:
+                return self.make.const(1)
+            return self.program.op("count", (), x.shape)
+        if isinstance(dims[0], str):
+            return self.size(x, dim)
+        total = self.make.const(1)
+        for at in dims:
+            total = self.make("mul", total, self.size(x, self.make.const(at)))
+        return total
+
+    def padding(self, x: Op, dim: Op, before: Op, after: Op) -> Op:
+        at, rank = literal(dim), x.shape.rank
+        if not isinstance(at, int) or at >= 0 and rank is None:
+            raise UnsupportedError("a dim that is not counted from the end")
+        skipped = (-at if at < 0 else (rank or 0) - at) - 1
+        zero = self.make.const(0)
+        return self.program.op("list", (*[zero] * (2 * skipped), before, after))
+
+    def inverse_permutation(self, dims: Op) -> Op:
+        order = literal(dims)
+        if not isinstance(order, tuple):
+            raise UnsupportedError("a permutation that is not written out")
+        plain = [int(at) % len(order) for at in order]  # type: ignore[call-overload]
+        return self.make.const(tuple(plain.index(at) for at in range(len(plain))))
+
+    def negated(self, numbers: Op) -> Op:
+        if numbers.rule == "list":
+            return self.program.op("list", [self.make("neg", item) for item in numbers.args])
+        value = literal(numbers)
+        if isinstance(value, int):
+            return self.make.const(-value)
+        return self.make("neg", numbers)

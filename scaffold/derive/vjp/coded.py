@@ -1,0 +1,183 @@
+"""Gradients that depend on ranks, equations or indices, and so are code rather than formulas.
+
+In: an op and the cotangent of its result. Out: pairs of an argument and its gradient, which the caller sums to the
+argument's shape. Invariant: what cannot be told from the shapes falls back on autograd of the one call.
+"""
+
+from collections.abc import Callable
+
+from scaffold.derive.vjp import indexing
+from scaffold.derive.vjp.builders import Builders
+from scaffold.derive.vjp.ir import Op, literal
+from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.shapes import SCALAR
+
+Pairs = list[tuple[Op, Op]]
+Coded = Callable[[Maker, Op, Op], Pairs | None]
+
+
+def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
+    x, y = op.args
+    return _of_product(make, x, y, g)
+
+
+def _of_product(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
+    minus = make.const(-1)
+    if y.shape.rank == 1 and x.shape.rank == 1:
+        return [(x, make("mul", g, make("conj", y))), (y, make("mul", g, make("conj", x)))]
+    if y.shape.rank == 1:
+        wide = make("unsqueeze", g, minus)
+        if x.shape.rank == 2:
+            other = make("matmul", make("mH", x), g)
+        else:
+            other = make("mul", wide, make("conj", x))
+        return [(x, make("mul", wide, make("conj", y))), (y, other)]
+    if x.shape.rank == 1:
+        column = make("unsqueeze", make("conj", x), minus)
+        row = make("unsqueeze", g, make.const(-2))
+        return [(x, make("matmul", make("conj", y), make("unsqueeze", g, minus)) if (y.shape.rank or 3) > 2 else make("matmul", make("conj", y), g)), (y, make("mul", column, row))]
+    left = make("matmul", g, make("mH", y))
+    if y.shape.rank == 2 and x.shape.rank != 2:
+        return [(x, left), (y, _contracted(make, make("conj", x), g))]
+    return [(x, left), (y, make("matmul", make("mH", x), g))]
+
+
+def _contracted(make: Maker, x: Op, g: Op) -> Op:
+    """The product of two tensors over all dims but their last."""
+    program = make.program
+    kind = "complex" if "complex" in (x.kind, g.kind) else "real"
+    shape = None
+    if x.shape.trailing and g.shape.trailing and x.shape.dims and g.shape.dims:
+        shape = SCALAR._replace(dims=(x.shape.dims[-1], g.shape.dims[-1]))
+    return program.op("contracted", (x, g), None, kind=kind, shape=shape)  # type: ignore[arg-type]
+
+
+def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
+    x, weight, bias = op.args
+    if weight.shape.rank not in (2, None) or x.shape.rank == 1 and weight.shape.rank is None:
+        return None
+    if x.shape.rank == 2:
+        of_weight = make("matmul", make("mT", g), make("conj", x))
+    else:
+        of_weight = _contracted(make, g, make("conj", x))
+    pairs = [(x, make("matmul", g, make("conj", weight))), (weight, of_weight)]
+    return [*pairs, (bias, g)] if bias.is_tensor else pairs
+
+
+def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
+    parts, dim = op.args
+    at = literal(dim)
+    if parts.rule != "list" or not isinstance(at, int):
+        return None
+    build, none = Builders(make), make.const(None)
+    start, pairs = none, []
+    for position, part in enumerate(parts.args):
+        last = position == len(parts.args) - 1
+        size = build.size(part, dim)
+        end = none if last else size if start is none else make("add", start, size)
+        if part.active:
+            pairs.append((part, indexing.sliced(make.applier, g, at, start, end, none)))
+        start = end
+    return pairs
+
+
+def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
+    parts, dim = op.args
+    at = literal(dim)
+    if parts.rule != "list" or not isinstance(at, int):
+        return None
+    if g.rule == "expanded":
+        return [(part, make.expanded(g.args[0], part.shape)) for part in parts.args if part.active and g.args[0].shape == SCALAR] or _unstacked(make, parts, at, g)
+    return _unstacked(make, parts, at, g)
+
+
+def _unstacked(make: Maker, parts: Op, at: int, g: Op) -> Pairs:
+    return [
+        (part, indexing.selected(make.applier, g, at, make.const(position)))
+        for position, part in enumerate(parts.args)
+        if part.active
+    ]
+
+
+def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
+    x = op.args[0]
+    program = make.program
+    if op.rule == "slice":
+        data = program.op("unsliced", (g, *op.args[1:]), x.shape, kind=g.kind, shape=x.shape)
+        return [(x, data)]
+    if op.rule == "select":
+        into = make.zeros(g, x.shape)
+        return [(x, make("select_scatter", into, g, *op.args[1:]))]
+    parts = op.args[1:]
+    if any(not part.is_tensor for part in parts):
+        return None
+    accumulate = make.const(any(part.kind == "int" for part in parts))
+    indices = program.op("list", parts)
+    return [(x, make("index_put", make.zeros(g, x.shape), indices, g, accumulate))]
+
+
+def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
+    equation, operands = op.args
+    text = literal(equation)
+    if not isinstance(text, str) or operands.rule != "list":
+        return None
+    text = text.replace(" ", "")
+    if "->" not in text:
+        return None
+    left, result = text.split("->")
+    inputs = left.split(",")
+    pairs = []
+    for at, (operand, letters) in enumerate(zip(operands.args, inputs, strict=True)):
+        if not operand.active:
+            continue
+        others = [item for k, item in enumerate(inputs) if k != at]
+        rest = [item for k, item in enumerate(operands.args) if k != at]
+        plain = letters.replace("...", "")
+        known = set("".join([result, *others]))
+        dots = "..." in letters and "..." not in "".join([result, *others])
+        if len(set(plain)) != len(plain) or set(plain) - known or dots:
+            return None
+        if len(set(result.replace("...", ""))) != len(result.replace("...", "")):
+            return None
+        turned = f"{','.join([result, *others])}->{letters}"
+        factors = make.program.op("list", [g, *(make("conj", item) for item in rest)])
+        pairs.append((operand, _einsum(make, turned, factors, operand)))
+    return pairs
+
+
+def _einsum(make: Maker, equation: str, factors: Op, operand: Op) -> Op:
+    """The product; its shape is the operand's where no size is 1."""
+    rule = make.applier.table.rule("einsum")
+    plain = make.applier.apply(rule, {"equation": make.const(equation), "operands": factors})
+    dims = operand.shape.dims
+    sure = dims is not None and operand.shape.lead is None and 1 not in dims
+    parts = all(item.shape.dims is not None and item.shape.lead is None and 1 not in item.shape.dims for item in factors.args[1:])
+    if not (sure and parts):
+        return plain
+    return make.program.op("einsum", (make.const(equation), factors), "whole", kind=plain.kind, shape=operand.shape)
+
+
+def solve(make: Maker, op: Op, g: Op) -> Pairs | None:
+    a, b = op.args
+    vector = b.shape.rank == 1
+    if a.shape.rank != 2 or b.shape.rank not in (1, 2):
+        return None
+    of_b = make("solve", make("mH", a), g)
+    if vector:
+        of_a = make("neg", make("outer", of_b, make("conj", op)))
+    else:
+        of_a = make("neg", make("matmul", of_b, make("mH", op)))
+    return [(a, of_a), (b, of_b)]
+
+
+CODED: dict[str, Coded] = {
+    "matmul": matmul,
+    "linear": linear,
+    "cat": cat,
+    "stack": stack,
+    "slice": getitem,
+    "select": getitem,
+    "index": getitem,
+    "einsum": einsum,
+    "solve": solve,
+}

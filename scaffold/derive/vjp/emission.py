@@ -1,0 +1,162 @@
+"""Gradients -> statements of the backward.
+
+In: an op for each gradient. Out: assignments, `grad_<input> = ...` among them. Invariant: run in order they give the
+gradients' values; no line is longer than an author would let it be.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.holders import Holders
+from scaffold.derive.vjp.ir import Op, Program
+from scaffold.derive.vjp.naming import Namer
+from scaffold.derive.vjp.printer import Printer
+from scaffold.derive.vjp.schedule import TRIVIAL, Region, Schedule, scheduled
+from scaffold.derive.vjp.shapes import Shape
+from scaffold.formula import Assign, If, Node, Statement, emit
+
+WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
+LONGEST = 8  # of `ctx.` and the like, which come in later
+
+
+class Emission(NamedTuple):
+    """What is known when statements are written."""
+
+    applier: Applier
+    holders: Holders
+    held: dict[Op, str]
+    of: Mapping[Op, Op]
+    optional: Collection[Op]
+    taken: set[str]
+
+
+def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...]:
+    """The statements that assign all gradients."""
+    forced: set[Op] = {op for root in roots.values() for op in root.walk() if op.rule == "vjp"}
+    for _ in range(60):
+        writer = _Writer(emission, roots, forced)
+        statements = writer.statements()
+        longer = writer.too_long()
+        if longer is None or longer in forced:
+            return statements
+        forced.add(longer)
+    return statements
+
+
+class _Writer:
+    """One attempt, with a choice of the ops that get names."""
+
+    def __init__(self, emission: Emission, roots: Mapping[str, Op], forced: Collection[Op]) -> None:
+        self.emission, self.roots = emission, roots
+        self.program: Program = emission.applier.program
+        self.graph = self.program.graph
+        self.plan: Schedule = scheduled(roots.values(), emission.held, emission.optional, forced)
+        self.names: dict[Op, str] = dict(emission.held)
+        namer = Namer(set(emission.taken), emission.held, emission.of)
+        for op in sorted(self.plan.named, key=lambda item: item.serial):
+            own = self._own_name(op)
+            self.names[op] = own or namer.name(op)
+        owners: dict[Shape, Op] = {}
+        for op in self.program.ops:
+            if op.is_tensor and op.rule not in ("zeros", "expanded", "reshaped", "summed_to"):
+                owners.setdefault(op.shape, op)
+        self.printer = Printer(emission.applier, emission.holders, self.names, owners)
+        self.long: list[tuple[Op, int]] = []
+
+    def _own_name(self, op: Op) -> str | None:
+        """`grad_x` for what is only the gradient of `x`."""
+        return None
+
+    def statements(self) -> tuple[Statement, ...]:
+        """All statements, each value before its use."""
+        lines = list(self._region(()))
+        for name, op in self.roots.items():
+            lines += self._assigned(f"grad_{name}", op, ())
+        return tuple(_merged(lines))
+
+    def _region(self, region: Region) -> list[Statement]:
+        ops = [op for op, place in self.plan.named.items() if place == region]
+        lines: list[Statement] = []
+        for op in sorted(ops, key=lambda item: item.serial):
+            lines += self._assigned(self.names[op], op, region)
+        return lines
+
+    def _assigned(self, name: str, op: Op, region: Region) -> list[Statement]:
+        target = self.graph.name(name)
+        if op in self.names and self.names[op] != name:
+            return [Assign(target, self.graph.name(self.names[op]))]
+        if op.rule == "vjp":
+            return self._pulled_back(name, op)
+        if op.rule == "cond" and self._takes_statements(op, region):
+            assert isinstance(op.data, Node)
+            branches = []
+            for at, value in enumerate(op.args):
+                inner = (*region, (op.serial, at))
+                branches.append((*self._region(inner), *self._assigned(name, value, inner)))
+            return [If(op.data, *branches)]
+        value = self.printer.expression(op)
+        self._measure(name, value, op)
+        return [Assign(target, value)]
+
+    def _takes_statements(self, op: Op, region: Region) -> bool:
+        inner = any(place[: len(region) + 1] and len(place) > len(region) and place[len(region)][0] == op.serial for place in self.plan.named.values())
+        return inner or len(emit(self.printer.expression(op))) > 60
+
+    def _pulled_back(self, name: str, op: Op) -> list[Statement]:
+        """`_, pullback = torch.func.vjp(lambda x: ..., x)`, and what it gives for the cotangent."""
+        call, g = op.args
+        graph, printer = self.graph, self.printer
+        args = list(dict.fromkeys(arg for arg in call.walk() if arg.active and arg in call.args))
+        names = ", ".join(self.names.get(arg, str(arg.data)) for arg in args)
+        body = printer.expression(call)
+        function = graph.node("lambda", names, (body,))
+        pullback = f"{name}_of"
+        made = printer.function("torch.func.vjp", function, *map(printer.node, args))
+        target = graph.node("tuple", "", (graph.name("_"), graph.name(pullback)))
+        value = graph.node("call", "", (graph.name(pullback), printer.node(g)))
+        comment = ("there is no rule for this call: autograd differentiates it",)
+        return [Assign(target, made, "", comment), Assign(graph.name(name), value)]
+
+    def _measure(self, name: str, value: Node, op: Op) -> None:
+        width = len(name) + 3 + len(emit(value))
+        if width > WIDTH:
+            self.long.append((op, width))
+
+    def too_long(self) -> Op | None:
+        """A part of a line that is too long, to be given a name: the one nearest to half of it."""
+        for op, width in self.long:
+            best, distance = None, width
+            for part in self._inline_parts(op):
+                size = len(emit(self.printer.expression(part)))
+                if abs(size - width // 2) < distance and size > 12:
+                    best, distance = part, abs(size - width // 2)
+            if best is not None:
+                return best
+        return None
+
+    def _inline_parts(self, op: Op) -> list[Op]:
+        """The ops that stand in the expression of another."""
+        found, waiting = list[Op](), list(op.args)
+        while waiting:
+            part = waiting.pop()
+            if part in self.names or part.rule in ("input", "cotangent"):
+                continue
+            if part.rule not in TRIVIAL and part.rule != "cond":
+                found.append(part)
+            if part.rule != "cond":
+                waiting += part.args
+        return found
+
+
+def _merged(lines: list[Statement]) -> list[Statement]:
+    """Neighbours under the same test as one `if`."""
+    done: list[Statement] = []
+    for line in lines:
+        last = done[-1] if done else None
+        if isinstance(line, If) and isinstance(last, If) and last.test is line.test:
+            body = tuple(_merged([*last.body, *line.body]))
+            done[-1] = If(last.test, body, tuple(_merged([*last.orelse, *line.orelse])))
+        else:
+            done.append(line)
+    return done

@@ -1,0 +1,108 @@
+"""The gradients of an op, derived from its forward.
+
+In: an `OpSpec`, its forward as it will stand, and the inputs that want a gradient. Out: `Derived`: statements that assign
+`grad_<input>`, over the forward's own names. Invariant: each gradient is the derivative; what cannot be derived is said, not
+guessed.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from scaffold.derive.forward import Forward, grad_name
+from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.emission import Emission, emitted
+from scaffold.derive.vjp.holders import Holders
+from scaffold.derive.vjp.ir import Op, Program
+from scaffold.derive.vjp.lower import Lowered, UnsupportedError, lower
+from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.present import assumed
+from scaffold.derive.vjp.reverse import Reverse, Reversed
+from scaffold.derive.vjp.rules import built_in
+from scaffold.formula import Graph, Statement
+from scaffold.spec import OpSpec
+
+
+class Derived(NamedTuple):
+    """Statements of the backward, and what the user should know of them."""
+
+    statements: tuple[Statement, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def derived(
+    spec: OpSpec,
+    graph: Graph,
+    forward: Forward,
+    wanted: Collection[str],
+    taken: Collection[str],
+) -> Derived:
+    """The gradients of the wanted inputs."""
+    program = Program(graph)
+    applier = Applier(program, built_in())
+    try:
+        lowered = lower(spec, forward, applier, frozenset(wanted))
+        return _differentiated(spec, applier, forward, lowered, taken)
+    except UnsupportedError as error:
+        return Derived((), (f"the backward is not derived: {error}",))
+
+
+def _differentiated(spec: OpSpec, applier: Applier, forward: Forward, lowered: Lowered, taken: Collection[str]) -> Derived:
+    program = applier.program
+    held = _held(spec, forward, lowered)
+    make = Maker(applier, lambda op: op in held and op.rule not in ("input", "static"))
+    cotangents: list[Op] = []
+    seeds: dict[Op, list[Op]] = {}
+    for output, result in zip(spec.outputs, lowered.results, strict=True):
+        if not output.differentiable or not result.is_tensor:
+            continue
+        cotangent = program.op(
+            "cotangent", (), grad_name(spec, output.name), kind=result.kind, shape=result.shape
+        )
+        cotangents.append(cotangent)
+        seeds.setdefault(result, []).append(cotangent)
+    found = Reverse(make).run(seeds, lowered.inputs)
+    roots = {
+        item.name: assumed(make, found.gradients[item.name], item.name) if item.optional else found.gradients[item.name]
+        for item in spec.differentiable
+        if item.name in found.gradients
+    }
+    return Derived(_emitted(spec, applier, lowered, held, cotangents, roots, found, taken), _notes(found))
+
+
+def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
+    """The names of forward values: locals, and outputs that have no local."""
+    held = {op: name for op, name in lowered.held.items() if op.rule != "cond" or True}
+    for output, result in zip(spec.outputs, lowered.results, strict=True):
+        if result.is_tensor:
+            held.setdefault(result, output.name)
+    return held
+
+
+def _emitted(
+    spec: OpSpec,
+    applier: Applier,
+    lowered: Lowered,
+    held: dict[Op, str],
+    cotangents: list[Op],
+    roots: dict[str, Op],
+    found: Reversed,
+    taken: Collection[str],
+) -> tuple[Statement, ...]:
+    optional = [lowered.inputs[item.name] for item in spec.tensors if item.optional]
+    sure = [lowered.inputs[item.name] for item in spec.tensors if not item.optional and not item.variadic]
+    holders = Holders(applier.program, (*cotangents, *sure), optional, held)
+    emission = Emission(applier, holders, held, found.of, optional, set(taken))
+    return emitted(emission, roots)
+
+
+def _notes(found: Reversed) -> tuple[str, ...]:
+    names = sorted({op.rule if op.rule != "call" else _called(op) for op in found.calls})
+    return tuple(f"{name} has no rule: autograd differentiates that call" for name in names)
+
+
+def _called(op: Op) -> str:
+    from scaffold.derive.vjp.lower import dotted
+    from scaffold.formula import Node
+
+    assert isinstance(op.data, Node)
+    return (dotted(op.data.args[0]) if op.data.args else None) or op.data.label

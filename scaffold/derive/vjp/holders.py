@@ -1,0 +1,89 @@
+"""Where a shape or a size can be read: on a cotangent, on an input, or on some value of that shape.
+
+In: shapes. Out: expressions. Invariant: an optional input is asked only about itself; no whole tensor is kept alive for a
+size where a cotangent or an input tells it.
+"""
+
+from collections.abc import Iterable
+
+from scaffold.derive.vjp.ir import Op, Program
+from scaffold.derive.vjp.lower import UnsupportedError, number_node
+from scaffold.derive.vjp.shapes import Dim, Shape, is_lead
+from scaffold.formula import Graph, Node
+
+
+class Holders:
+    """The tensors whose shapes are at hand in the backward, the best first."""
+
+    def __init__(self, program: Program, first: Iterable[Op], optional: Iterable[Op], held: dict[Op, str]) -> None:
+        self.program = program
+        self.graph: Graph = program.graph
+        self.sure, self.optional, self.held = tuple(first), tuple(optional), held
+
+    def shape(self, shape: Shape, like: Op | None = None) -> Node:
+        """`x.shape`, or the sizes one by one."""
+        if like is not None and like.rule == "input":
+            if shape == SCALAR_SHAPE:
+                return self.graph.node("tuple")
+            return self._attribute(str(like.data), "shape")
+        if shape.dims == ():
+            return self.graph.node("tuple")
+        for op in self._holding():
+            if op.shape == shape:
+                return self._attribute(self._name(op), "shape")
+        if shape.dims is not None and shape.lead is None:
+            try:
+                sizes = tuple(self.size(dim) for dim in shape.dims)
+            except UnsupportedError:
+                return self._by_any(shape)
+            return self.graph.node("tuple", "", sizes)
+        return self._by_any(shape)
+
+    def _by_any(self, shape: Shape) -> Node:
+        raise UnknownShapeError(shape)
+
+    def _holding(self) -> Iterable[Op]:
+        yield from self.sure
+        yield from (op for op in self.held if op not in self.sure and op not in self.optional)
+        yield from self.optional
+
+    def _name(self, op: Op) -> str:
+        return str(op.data) if op.rule in ("input", "cotangent") else self.held[op]
+
+    def _attribute(self, name: str, label: str) -> Node:
+        return self.graph.node("attribute", label, (self.graph.name(name),))
+
+    def size(self, dim: Dim) -> Node:
+        """A size by its name: `x.shape[-1]`."""
+        if isinstance(dim, int):
+            return number_node(self.program, dim)
+        if is_lead(dim):
+            raise UnsupportedError("leading dims one by one")
+        for op in self._holding():
+            if op.shape.dims is not None and dim in op.shape.dims:
+                at = op.shape.dims.index(dim)
+                behind = len(op.shape.dims) - at
+                last = behind <= op.shape.trailing
+                index = number_node(self.program, -behind if last else at)
+                shape = self._attribute(self._name(op), "shape")
+                return self.graph.node("subscript", "", (shape, index))
+        raise UnsupportedError(f"the size {dim}")
+
+    def of_tensor(self, shape: Shape, label: str) -> Node:
+        """`x.ndim`, `x.numel()` of some tensor of the shape."""
+        for op in self._holding():
+            if op.shape == shape:
+                found = self._attribute(self._name(op), label)
+                return self.graph.node("call", "", (found,)) if label == "numel" else found
+        raise UnknownShapeError(shape)
+
+
+SCALAR_SHAPE = Shape(())
+
+
+class UnknownShapeError(Exception):
+    """No tensor at hand has the shape."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(str(shape))
+        self.shape = shape

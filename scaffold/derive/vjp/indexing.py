@@ -1,0 +1,121 @@
+"""Indexing as primitives, one dimension at a time, and single results of several.
+
+In: a tensor and the parts of its index. Out: `slice`, `select`, `unsqueeze` and `index` ops. Invariant: dims after an
+ellipsis are counted from the end, so that they hold whatever the rank.
+"""
+
+from collections.abc import Sequence
+
+from scaffold.derive.vjp import shapes
+from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.infer import INDICES
+from scaffold.derive.vjp.ir import Kind, Op, Program, literal
+from scaffold.derive.vjp.shapes import Shape
+
+WHOLE = ("range", None, None, None)
+
+
+def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
+    """`value[parts]`."""
+    if any(part.is_tensor or part.rule == "list" for part in parts):
+        return _advanced(applier, value, parts)
+    ellipsis = [at for at, part in enumerate(parts) if _is_ellipsis(part)]
+    split = ellipsis[0] if ellipsis else len(parts)
+    at = 0
+    for part in parts[:split]:
+        value, at = _step(applier, value, part, at, 1)
+    at = -1
+    for part in reversed(parts[split + 1 :]):
+        value, at = _step(applier, value, part, at, -1)
+    return value
+
+
+def _is_ellipsis(part: Op) -> bool:
+    return part.rule == "const" and part.value is ...
+
+
+def _step(applier: Applier, value: Op, part: Op, at: int, way: int) -> tuple[Op, int]:
+    """Take one part of an index at a dim; the dim where the next part goes."""
+    if part.rule == "range":
+        return sliced(applier, value, at, *part.args), at + way
+    if part.rule == "const" and part.value is None:
+        return applier.named("unsqueeze", value, applier.program.const(at)), at + way
+    return selected(applier, value, at, part), at
+
+
+def sliced(applier: Applier, value: Op, dim: int, start: Op, end: Op, step: Op) -> Op:
+    """`value[start:end:step]` in one dim."""
+    program = applier.program
+    if all(literal(item) is None for item in (start, end, step)):
+        return value
+    args = {"x": value, "dim": program.const(dim), "start": start, "end": end}
+    args["step"] = step
+    return _viewed(program, "slice", args, _sliced_shape(value, dim, start, end, step))
+
+
+def selected(applier: Applier, value: Op, dim: int, index: Op) -> Op:
+    """`value[index]` in one dim."""
+    program = applier.program
+    args = {"x": value, "dim": program.const(dim), "index": index}
+    return _viewed(program, "select", args, shapes.reduced(value.shape, (dim,), False))
+
+
+def _viewed(program: Program, rule: str, args: dict[str, Op], shape: Shape | None) -> Op:
+    x = args["x"]
+    return program.op(rule, args.values(), kind=x.kind, shape=shape, active=x.active)
+
+
+def _sliced_shape(value: Op, dim: int, start: Op, end: Op, step: Op) -> Shape | None:
+    at, dims = shapes.position(value.shape, dim), value.shape.dims
+    if at is None or dims is None:
+        return None
+    size = f"?{dims[at]}[{start.serial}:{end.serial}:{step.serial}]"
+    return Shape((*dims[:at], size, *dims[at + 1 :]))
+
+
+def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
+    """An index that holds tensors."""
+    program = applier.program
+    shape = None
+    if len(parts) == 1 and parts[0].kind == "int":
+        index, dims = parts[0].shape.dims, value.shape.dims
+        if index is not None and dims and not shapes.is_lead(dims[0]):
+            leads = sum(map(shapes.is_lead, (*index, *dims)))
+            shape = Shape((*index, *dims[1:])) if leads < 2 else None
+    return program.op(
+        "index", (value, *parts), kind=value.kind, shape=shape, active=value.active
+    )
+
+
+def item_of(
+    program: Program, applier: Applier, op: Op, position: int
+) -> tuple[Shape | None, Kind, bool]:
+    """Shape, kind and activity of one of several results."""
+    rule = applier.table.rule(op.rule)
+    x = op.args[0]
+    kind: Kind = "complex" if x.kind == "complex" else x.kind
+    names = rule.results
+    if names[0].startswith("*") or len(names) <= position:
+        return _part_shape(rule.name, x, op), kind, op.active
+    if names[position] in INDICES:
+        return _field_shape(op, rule.name, applier), "int", False
+    return _field_shape(op, rule.name, applier), kind, op.active
+
+
+def _part_shape(name: str, x: Op, op: Op) -> Shape | None:
+    """The shape of each part, which `unbind` makes the same; `chunk` may leave a smaller one."""
+    if name == "unbind":
+        dim = literal(op.args[1])
+        return shapes.reduced(x.shape, (dim,), False) if isinstance(dim, int) else None
+    return None
+
+
+def _field_shape(op: Op, name: str, applier: Applier) -> Shape | None:
+    """Values and indices of a reduction, or of what keeps the shape."""
+    from scaffold.derive.vjp.infer import reduced_shape
+
+    rule = applier.table.rule(name)
+    args = dict(zip((item.name for item in rule.parameters), op.args, strict=True))
+    if "keepdim" in args:
+        return reduced_shape(op.args[0], args)
+    return op.args[0].shape if name in ("sort", "cummax", "cummin") else None

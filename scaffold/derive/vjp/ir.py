@@ -1,0 +1,146 @@
+"""Primitives: the graph that is differentiated.
+
+In: a rule's name and its arguments. Out: an `Op`, whose shape and kind the caller has worked out. Invariant: two equal
+applications in one `Program` are the same object, and an op comes after its arguments.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from scaffold.derive.vjp.shapes import SCALAR, Dim, Shape
+from scaffold.formula import Graph, Node
+
+# `static` values are Python's, the same throughout a call; a `group` is several tensors.
+Kind = Literal["real", "complex", "int", "bool", "static", "group"]
+Number = int | float | complex
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One application of a primitive. Compare ops of one program with `is`.
+
+    Beside those of the rule table there are `input`, `cotangent` (data: its name), `const` (data: its type and value),
+    `static` (data: an expression), `shape` and `size` (data: what is known of it), `cond` (data: a test), `list`,
+    `item` (data: which of several results), `call` (data: an expression without a rule) and `vjp` of such a call.
+    """
+
+    rule: str
+    args: tuple["Op", ...]
+    data: Hashable
+    kind: Kind
+    shape: Shape
+    active: bool  # whether a gradient may pass through it
+    serial: int
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.kind not in ("static", "group")
+
+    @property
+    def value(self) -> object:
+        """The Python value of a `const`."""
+        assert self.rule == "const" and isinstance(self.data, tuple)
+        return self.data[1]
+
+    def walk(self) -> Iterator["Op"]:
+        """This op and all below it, each once."""
+        seen, waiting = set[int](), [self]
+        while waiting:
+            op = waiting.pop()
+            if op.serial not in seen:
+                seen.add(op.serial)
+                yield op
+                waiting.extend(reversed(op.args))
+
+
+class Program:
+    """Makes ops; one that was made before is returned as it was."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.ops: list[Op] = []
+        self.sizes: dict[Dim, Op] = {}  # the expression of a size without a name
+        self._known: dict[tuple[object, ...], Op] = {}
+
+    def op(
+        self,
+        rule: str,
+        args: Iterable[Op] = (),
+        data: Hashable = None,
+        *,
+        kind: Kind = "static",
+        shape: Shape | None = SCALAR,
+        active: bool = False,
+    ) -> Op:
+        """The op; without a shape it gets one of its own."""
+        given = tuple(args)
+        key = (rule, tuple(arg.serial for arg in given), data)
+        if key not in self._known:
+            serial = len(self.ops)
+            own = Shape(None, ("of", serial)) if shape is None else shape
+            made = Op(rule, given, data, kind, own, active, serial)
+            self._known[key] = made
+            self.ops.append(made)
+        return self._known[key]
+
+    def const(self, value: object) -> Op:
+        """A Python literal; 1, 1.0 and True are not the same."""
+        if isinstance(value, tuple | list):
+            return self.op("list", map(self.const, value))
+        assert isinstance(value, Hashable)
+        return self.op("const", (), (type(value).__name__, value))
+
+    def static(self, node: Node) -> Op:
+        """A Python value that an expression has throughout a call."""
+        return self.op("static", (), node)
+
+    def size_of(self, dim: Op) -> Dim:
+        """The size that a static value is: a number, or a name for it."""
+        value = literal(dim)
+        if isinstance(value, int) and value >= 0:
+            return value
+        if dim.rule == "size" and isinstance(dim.data, str | int):
+            return dim.data
+        name = f"?{dim.serial}"
+        self.sizes[name] = dim
+        return name
+
+
+class _Unknown:
+    """What is not known before the call."""
+
+
+UNKNOWN = _Unknown()
+
+
+def literal(op: Op) -> object:
+    """The Python value of a static op, or `UNKNOWN`."""
+    if op.rule == "const":
+        return op.value
+    if op.rule == "list":
+        values = tuple(literal(arg) for arg in op.args)
+        return UNKNOWN if UNKNOWN in values else values
+    return UNKNOWN
+
+
+def number(op: Op) -> Number | None:
+    """The number that an op is, if it is one."""
+    value = op.value if op.rule == "const" else None
+    plain = isinstance(value, int | float | complex) and not isinstance(value, bool)
+    return value if plain else None  # type: ignore[return-value]
+
+
+def is_number(op: Op, value: Number) -> bool:
+    """Whether an op is that very number."""
+    found = number(op)
+    return found is not None and found == value
+
+
+def tensors(ops: Iterable[Op]) -> Iterator[Op]:
+    """The tensors among arguments, those in lists included."""
+    for op in ops:
+        if op.rule == "list":
+            yield from tensors(op.args)
+        elif op.is_tensor:
+            yield op

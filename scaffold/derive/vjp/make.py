@@ -1,0 +1,285 @@
+"""Smart constructors: primitives of the backward, simplified as they are made.
+
+In: a rule's name and ops. Out: the simplest op of that value. Invariant: the value and the shape are those of the plain
+application; a value that a forward local holds is read there rather than taken apart.
+"""
+
+from collections.abc import Callable
+
+from scaffold.derive.vjp import shapes
+from scaffold.derive.vjp.algebra import Algebra
+from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.infer import dim_of, dims_of
+from scaffold.derive.vjp.ir import Op, is_number, literal
+from scaffold.derive.vjp.lower import UnsupportedError, choose, static_node
+from scaffold.derive.vjp.shapes import Shape
+from scaffold.derive.vjp.statics import fold
+from scaffold.formula import Node
+
+LINEAR = frozenset({"mul", "div", "neg", "add", "sub", "where", "real", "conj"})
+
+
+class Maker:
+    """Makes ops of the backward; `opaque` ones are held by a name and stay whole."""
+
+    def __init__(self, applier: Applier, opaque: Callable[[Op], bool]) -> None:
+        self.applier, self.program = applier, applier.program
+        self.opaque = opaque
+        self.algebra = Algebra(self, opaque)
+        self.algebra.one = self.program.const  # type: ignore[method-assign]
+
+    def __call__(self, name: str, *args: Op) -> Op:
+        """The primitive of a name, applied."""
+        if args and all(arg.kind == "static" for arg in args) and name != "where":
+            folded = fold(self.program, name, args, self._static)
+            if folded is None:
+                raise UnsupportedError(f"{name} of Python values")
+            return folded
+        simpler = getattr(self.algebra, name, None) or getattr(self, f"_{name}", None)
+        found = simpler(*args) if simpler else None
+        if found is None and name in LINEAR:
+            found = self._lifted(name, args)
+        return found or self.applier.named(name, *args)
+
+    def _static(self, op: Op) -> Node:
+        if op.rule in ("shape", "size"):
+            return self.program.graph.name(f"<{op.serial}>")
+        return static_node(self.program, op)
+
+    def const(self, value: object) -> Op:
+        return self.program.const(value)
+
+    def choose(self, test: Node, body: Op, orelse: Op) -> Op:
+        return choose(self.program, test, body, orelse)
+
+    # What moves outward: choices, masks, expansions
+
+    def _lifted(self, name: str, args: tuple[Op, ...]) -> Op | None:
+        for at, arg in enumerate(args):
+            if arg.rule == "expanded":
+                found = self._without_expansion(name, args, at)
+                if found is not None:
+                    return found
+        if name in ("mul", "div", "neg"):
+            for at, arg in enumerate(args):
+                if name == "div" and at == 1:
+                    break
+                found = self._mask_last(name, args, at)
+                if found is not None:
+                    return found
+        if name in ("add", "sub"):
+            return self._merged(name, *args)
+        return None
+
+    def _mask_last(self, name: str, args: tuple[Op, ...], at: int) -> Op | None:
+        """`where(c, g, 0) * y` as `where(c, g * y, 0)`."""
+        arg = args[at]
+        if self.opaque(arg):
+            return None
+
+        def inside(value: Op) -> Op:
+            return self(name, *(value if k == at else item for k, item in enumerate(args)))
+
+        if arg.rule == "where":
+            condition, body, orelse = arg.args
+            zero = [is_number(item, 0) for item in (body, orelse)]
+            plain = body.kind == orelse.kind == "static"
+            if any(zero) and not all(zero) or plain:
+                parts = (item if is_number(item, 0) else inside(item) for item in (body, orelse))
+                return self("where", condition, *parts)
+        if arg.rule == "cond" and any(is_number(item, 0) for item in arg.args):
+            parts = (item if is_number(item, 0) else inside(item) for item in arg.args)
+            assert isinstance(arg.data, Node)
+            return self.choose(arg.data, *parts)
+        return None
+
+    def _merged(self, name: str, a: Op, b: Op) -> Op | None:
+        """Two masked values by the same mask, two choices by the same test."""
+        if any(self.opaque(item) or item.rule != a.rule for item in (a, b)):
+            return None
+        if a.rule == "where" and a.args[0] is b.args[0]:
+            inner = [self(name, *pair) for pair in zip(a.args[1:], b.args[1:], strict=True)]
+            return self("where", a.args[0], *inner)
+        if a.rule == "cond" and a.data is b.data:
+            zero = any(is_number(item, 0) for item in (*a.args, *b.args))
+            if zero and isinstance(a.data, Node):
+                pairs = zip(a.args, b.args, strict=True)
+                return self.choose(a.data, *(self(name, *pair) for pair in pairs))
+        return None
+
+    def _without_expansion(self, name: str, args: tuple[Op, ...], at: int) -> Op | None:
+        inner = args[at].args[0]
+        whole = shapes.broadcast(*(arg.shape for arg in args if arg.is_tensor))
+        bare = tuple(inner if k == at else arg for k, arg in enumerate(args))
+        plain = shapes.broadcast(*(arg.shape for arg in bare if arg.is_tensor))
+        if plain == whole:
+            return self(name, *bare)
+        if all(shapes.fits(arg.shape, inner.shape) for arg in bare if arg.is_tensor):
+            return self.expanded(self(name, *bare), whole)
+        rest = [arg for k, arg in enumerate(bare) if k != at]
+        if all(arg.rule == "expanded" and arg.shape == whole for arg in rest):
+            inners = [arg.args[0] if k != at else arg for k, arg in enumerate(bare)]
+            return self.expanded(self(name, *inners), whole)
+        return None
+
+    def expanded(self, op: Op, shape: Shape) -> Op:
+        """A value broadcast to a shape."""
+        if op.shape == shape or is_number(op, 0):
+            return op
+        if op.rule == "expanded":
+            op = op.args[0]
+        if op.rule == "neg" and not self.opaque(op):
+            return self("neg", self.expanded(op.args[0], shape))
+        return self.program.op("expanded", (op,), shape, kind=op.kind, shape=shape, active=op.active)
+
+    def reshaped(self, op: Op, shape: Shape) -> Op:
+        """A value in another shape of as many elements."""
+        if op.shape == shape:
+            return op
+        if op.rule == "reshaped":
+            op = op.args[0]
+        if op.rule == "neg" and not self.opaque(op):
+            return self("neg", self.reshaped(op.args[0], shape))
+        return self.program.op("reshaped", (op,), shape, kind=op.kind, shape=shape, active=op.active)
+
+    def zeros(self, like: Op, shape: Shape) -> Op:
+        """Zeros of a shape, with dtype and device of another tensor."""
+        return self.program.op("zeros", (like,), shape, kind=like.kind, shape=shape)
+
+    # Single rules
+
+    def _where(self, condition: Op, body: Op, orelse: Op) -> Op | None:
+        if body is orelse:
+            return body
+        for one, two in ((body, orelse), (orelse, body)):
+            if is_number(one, 0) and two.rule == "neg" and not self.opaque(two):
+                parts = (one, two.args[0]) if one is body else (two.args[0], one)
+                return self("neg", self("where", condition, *parts))
+        return None
+
+    def _real(self, a: Op) -> Op | None:
+        return a if a.kind != "complex" else None
+
+    def _conj(self, a: Op) -> Op | None:
+        if a.kind != "complex":
+            return a
+        return a.args[0] if a.rule == "conj" and not self.opaque(a) else None
+
+    def _pow_exponent(self, a: Op, b: Op) -> Op | None:
+        if is_number(b, 1):
+            return a
+        return self.const(1) if is_number(b, 0) else None
+
+    def _pow(self, a: Op, b: Op) -> Op | None:
+        if b.kind == "static":
+            return self("pow_exponent", a, b)
+        return self("pow_base", a, b) if a.kind == "static" else None
+
+    def _mT(self, a: Op) -> Op | None:
+        if a.rule in ("mT", "t"):
+            return a.args[0]
+        if a.rule == "transpose" and {literal(item) for item in a.args[1:]} == {-1, -2}:
+            return a.args[0]
+        if a.rule == "matmul" and not self.opaque(a):
+            left, right = a.args
+            if all(item.shape.least >= 2 for item in (left, right)):
+                return self("matmul", self("mT", right), self("mT", left))
+        if a.rule == "neg" and not self.opaque(a):
+            return self("neg", self("mT", a.args[0]))
+        return None
+
+    def _t(self, a: Op) -> Op | None:
+        return self("mT", a) if a.shape.rank == 2 else None
+
+    def _T(self, a: Op) -> Op | None:
+        return self("mT", a) if a.shape.rank == 2 else None
+
+    def _mH(self, a: Op) -> Op | None:
+        if a.kind != "complex":
+            return self("mT", a)
+        return a.args[0] if a.rule == "mH" else None
+
+    def _H(self, a: Op) -> Op | None:
+        return self("mH", a) if a.shape.rank == 2 else None
+
+    def _transpose(self, a: Op, first: Op, second: Op) -> Op | None:
+        if {literal(first), literal(second)} == {-1, -2}:
+            return self("mT", a)
+        same = a.rule == "transpose" and set(a.args[1:]) == {first, second}
+        return a.args[0] if same else None
+
+    def _exp(self, a: Op) -> Op | None:
+        """Of a log-softmax it is the softmax, which is computed as well as it can be."""
+        if a.rule == "log_softmax" and not self.opaque(a):
+            return self("softmax", *a.args)
+        return None
+
+    def _matmul(self, a: Op, b: Op) -> Op | None:
+        if self.algebra.is_(a, "neg"):
+            return self("neg", self("matmul", a.args[0], b))
+        if self.algebra.is_(b, "neg"):
+            return self("neg", self("matmul", a, b.args[0]))
+        for one, at in ((a, 0), (b, 1)):
+            if self.algebra.is_(one, "mul") and one.args[0].kind == "static":
+                pair = (one.args[1], b) if at == 0 else (a, one.args[1])
+                return self("mul", one.args[0], self("matmul", *pair))
+        return None
+
+    def _sum(self, a: Op, dim: Op | None = None, keepdim: Op | None = None) -> Op | None:
+        rest = [item for item in (dim, keepdim) if item is not None]
+        if self.algebra.is_(a, "neg"):
+            return self("neg", self("sum", a.args[0], *rest))
+        if self.algebra.is_(a, "mul") and a.args[0].kind == "static":
+            return self("mul", a.args[0], self("sum", a.args[1], *rest))
+        if self.algebra.is_(a, "div") and a.args[1].kind == "static":
+            return self("div", self("sum", a.args[0], *rest), a.args[1])
+        if keepdim is not None and literal(keepdim) is True and dim is not None:
+            return self._constant_factor_out(a, dim, keepdim)
+        return None
+
+    def _constant_factor_out(self, a: Op, dim: Op, keepdim: Op) -> Op | None:
+        """`sum(x * m)` as `m * sum(x)` where `m` is the same along the dims."""
+        dims = dims_of(dim)
+        if dims is None:
+            return None
+        left = shapes.reduced(a.shape, dims, True)
+        factors = self.algebra.factors(a)
+        outer = [item for item in factors if shapes.fits(item.shape, left)]
+        inner = [item for item in factors if item not in outer]
+        rest = self.algebra.product(inner)
+        if not outer or rest is None or rest.shape != a.shape:
+            return None
+        found = self.algebra.product([*outer, self("sum", rest, dim, keepdim)])
+        return found
+
+    def _squeeze(self, a: Op, dim: Op) -> Op | None:
+        """`sum(keepdim=True)` squeezed is a sum without."""
+        if a.rule in ("sum", "mean", "amax", "amin") and not self.opaque(a):
+            x, dims, keepdim = a.args
+            if literal(keepdim) is True and dims_of(dims) == dims_of(dim):
+                return self(a.rule, x, dims, self.const(False))
+        if a.rule == "unsqueeze" and literal(a.args[1]) == literal(dim):
+            return a.args[0]
+        if self.algebra.is_(a, "neg"):
+            return self("neg", self("squeeze", a.args[0], dim))
+        if self.algebra.is_(a, "mul") and a.args[0].kind == "static":
+            return self("mul", a.args[0], self("squeeze", a.args[1], dim))
+        return None
+
+    def _unsqueeze(self, a: Op, dim: Op) -> Op | None:
+        at = dim_of(dim)
+        wide = shapes.unsqueezed(a.shape, at)
+        if a.rule == "sum" and not self.opaque(a):
+            x, dims, keepdim = a.args
+            if literal(keepdim) is False and dims_of(dims) == (at,):
+                return self("sum", x, dims, self.const(True))
+        if self.algebra.is_(a, "squeeze") and a.args[0].shape == wide:
+            return a.args[0]
+        if a.rule == "expanded" and a.args[0].shape == shapes.SCALAR:
+            return self.expanded(a.args[0], wide)
+        if self.algebra.is_(a, "neg"):
+            return self("neg", self("unsqueeze", a.args[0], dim))
+        return None
+
+    def _flip(self, a: Op, dims: Op) -> Op | None:
+        return a.args[0] if a.rule == "flip" and a.args[1] is dims else None

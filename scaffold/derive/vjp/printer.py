@@ -1,0 +1,274 @@
+"""Ops -> expressions.
+
+In: an op, and the names of values that have one. Out: a formula's node. Invariant: it has the op's value; each primitive is
+spelled as its rule says, without the arguments that are defaults.
+"""
+
+from collections.abc import Callable, Mapping
+
+from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.holders import Holders, UnknownShapeError
+from scaffold.derive.vjp.ir import Op, Program, is_number, literal
+from scaffold.derive.vjp.lower import UnsupportedError, number_node
+from scaffold.derive.vjp.shapes import Dim, Shape
+from scaffold.derive.vjp.spelling import Parameter, Spelling
+from scaffold.formula import Graph, Node
+
+POSITIONAL = frozenset({"dim", "dims", "dim0", "dim1", "alpha", "shape"})
+
+
+class Printer:
+    """Writes ops down; `names` are those of locals of forward and backward."""
+
+    def __init__(self, applier: Applier, holders: Holders, names: Mapping[Op, str], owners: Mapping[Shape, Op]) -> None:
+        self.applier, self.program = applier, applier.program
+        self.graph: Graph = self.program.graph
+        self.holders, self.names, self.owners = holders, names, owners
+
+    def node(self, op: Op) -> Node:
+        """The expression of an op: its name if it has one."""
+        if op in self.names:
+            return self.graph.name(self.names[op])
+        return self.expression(op)
+
+    def expression(self, op: Op) -> Node:
+        """The expression, name or not."""
+        own: Callable[[Op], Node] | None = getattr(self, f"_{op.rule}", None)
+        if own is not None:
+            return own(op)
+        rule = self.applier.table.rule(op.rule)
+        return self.spelled(rule.spelled, op.args)
+
+    # Python values
+
+    def _input(self, op: Op) -> Node:
+        return self.graph.name(str(op.data))
+
+    _cotangent = _input
+
+    def _const(self, op: Op) -> Node:
+        if op.value is ...:
+            return self.graph.constant("...")
+        return number_node(self.program, op.value)
+
+    def _static(self, op: Op) -> Node:
+        assert isinstance(op.data, Node)
+        return self.graph.rewrite(op.data, self._placeholder)
+
+    def _placeholder(self, node: Node) -> Node | None:
+        """What stands for a size in a Python expression of the engine's."""
+        if node.kind == "name" and node.label.startswith("<"):
+            return self.node(self.program.ops[int(node.label[1:-1])])
+        return None
+
+    def _list(self, op: Op) -> Node:
+        return self.graph.node("tuple", "", tuple(map(self.node, op.args)))
+
+    def _shape(self, op: Op) -> Node:
+        assert isinstance(op.data, Shape)
+        return self.shape(op.data)
+
+    def shape(self, shape: Shape, like: Op | None = None) -> Node:
+        """The expression of a shape."""
+        try:
+            return self.holders.shape(shape, like)
+        except UnknownShapeError:
+            return self._attribute(self._owner(shape), "shape")
+
+    def _owner(self, shape: Shape) -> Node:
+        if shape not in self.owners:
+            raise UnsupportedError("a shape that no value has")
+        return self.node(self.owners[shape])
+
+    def _size(self, op: Op) -> Node:
+        if isinstance(op.data, Shape):
+            (dim,) = op.args
+            index = self.node(dim)
+            return self.graph.node("subscript", "", (self.shape(op.data), index))
+        assert isinstance(op.data, str)
+        return self.size(op.data)
+
+    def size(self, dim: Dim) -> Node:
+        """The expression of a size."""
+        return self.holders.size(dim)
+
+    def _rank(self, op: Op) -> Node:
+        return self._of_tensor(op, "ndim")
+
+    def _count(self, op: Op) -> Node:
+        return self._of_tensor(op, "numel")
+
+    def _of_tensor(self, op: Op, label: str) -> Node:
+        assert isinstance(op.data, Shape)
+        try:
+            return self.holders.of_tensor(op.data, label)
+        except UnknownShapeError:
+            found = self._attribute(self._owner(op.data), label)
+            return self.graph.node("call", "", (found,)) if label == "numel" else found
+
+    # Tensors
+
+    def _attribute(self, value: Node, label: str) -> Node:
+        return self.graph.node("attribute", label, (value,))
+
+    def method(self, value: Node, label: str, *args: Node) -> Node:
+        """`value.label(args)`."""
+        return self.graph.node("call", "", (self._attribute(value, label), *args))
+
+    def function(self, path: str, *args: Node, keywords: tuple[str, ...] = ()) -> Node:
+        """`torch.path(args)`; the keywords are those of the last arguments."""
+        first, *rest = path.split(".")
+        callee = self.graph.name(first)
+        for label in rest:
+            callee = self._attribute(callee, label)
+        return self.graph.node("call", "", (callee, *args), keywords)
+
+    def _expanded(self, op: Op) -> Node:
+        assert isinstance(op.data, Shape)
+        shape = self.shape(op.data)
+        value = self.node(op.args[0])
+        if shape.kind == "attribute" and shape.label == "shape":
+            return self.method(value, "expand_as", shape.args[0])
+        return self.method(value, "expand", shape)
+
+    def _reshaped(self, op: Op) -> Node:
+        assert isinstance(op.data, Shape)
+        shape = self.shape(op.data)
+        return self.method(self.node(op.args[0]), "reshape", shape)
+
+    def _summed_to(self, op: Op) -> Node:
+        shape, like = op.data  # type: ignore[misc]
+        return self.method(self.node(op.args[0]), "sum_to_size", self.shape(shape, like))
+
+    def _zeros(self, op: Op) -> Node:
+        assert isinstance(op.data, Shape)
+        shape = self.shape(op.data)
+        (like,) = op.args
+        if shape.kind == "attribute" and shape.args[0] is self.node(like):
+            return self.function("torch.zeros_like", shape.args[0])
+        return self.method(self.node(like), "new_zeros", shape)
+
+    def _cast(self, op: Op) -> Node:
+        value, like = op.args
+        return self.method(self.node(value), "to", self._attribute(self.node(like), "dtype"))
+
+    def _item(self, op: Op) -> Node:
+        index = self.graph.constant(str(op.data))
+        return self.graph.node("subscript", "", (self.node(op.args[0]), index))
+
+    def _cond(self, op: Op) -> Node:
+        assert isinstance(op.data, Node)
+        body, orelse = map(self.node, op.args)
+        return self.graph.node("conditional", "", (op.data, body, orelse))
+
+    def _contracted(self, op: Op) -> Node:
+        left, right = map(self.node, op.args)
+        ndim = self._attribute(right, "ndim")
+        last = self.graph.node("binary", "-", (ndim, self.graph.constant("1")))
+        dims = self.graph.node("call", "", (self.graph.name("range"), last))
+        listed = self.graph.node("call", "", (self.graph.name("list"), dims))
+        pair = self.graph.node("tuple", "", (listed, listed))
+        return self.function("torch.tensordot", left, right, pair, keywords=("dims",))
+
+    def _where(self, op: Op) -> Node:
+        return self.function("torch.where", *map(self.node, op.args))
+
+    def _einsum(self, op: Op) -> Node:
+        equation, operands = op.args
+        return self.function("torch.einsum", self.node(equation), *map(self.node, operands.args))
+
+    # Indexing
+
+    def _slice(self, op: Op) -> Node:
+        value, dim, *bounds = op.args
+        return self._subscripted(value, literal(dim), self._range(bounds))
+
+    def _range(self, bounds: list[Op]) -> Node:
+        absent = self.graph.node("absent")
+        parts = (absent if literal(item) is None else self.node(item) for item in bounds)
+        return self.graph.node("slice", "", tuple(parts))
+
+    def _select(self, op: Op) -> Node:
+        value, dim, index = op.args
+        return self._subscripted(value, literal(dim), self.node(index))
+
+    def _subscripted(self, value: Op, dim: object, part: Node) -> Node:
+        if not isinstance(dim, int):
+            raise UnsupportedError("an index at a dim that is not written out")
+        absent = self.graph.node("absent")
+        whole = self.graph.node("slice", "", (absent,) * 3)
+        dots = self.graph.constant("...")
+        parts = [*[whole] * dim, part] if dim >= 0 else [dots, part, *[whole] * (-dim - 1)]
+        index = parts[0] if len(parts) == 1 else self.graph.node("tuple", "", tuple(parts))
+        return self.graph.node("subscript", "", (self.node(value), index))
+
+    def _index(self, op: Op) -> Node:
+        value, *parts = op.args
+        nodes = tuple(self._range(list(part.args)) if part.rule == "range" else self.node(part) for part in parts)
+        index = nodes[0] if len(nodes) == 1 else self.graph.node("tuple", "", nodes)
+        return self.graph.node("subscript", "", (self.node(value), index))
+
+    def _unsliced(self, op: Op) -> Node:
+        """A slice's gradient, in a tensor of zeros."""
+        g, dim, start, end, step = op.args
+        zeros = self.method(self.node(g), "new_zeros", self.shape(op.shape))
+        args, keywords = [zeros, self.node(g)], []
+        for name, item in (("dim", dim), ("start", start), ("end", end), ("step", step)):
+            if literal(item) is not None and not (name == "dim" and is_number(item, 0)):
+                keywords.append(name)
+                args.append(self.node(item))
+        return self.function("torch.slice_scatter", *args, keywords=tuple(keywords))
+
+    def _call(self, op: Op) -> Node:
+        assert isinstance(op.data, Node)
+
+        def filled(node: Node) -> Node | None:
+            if node.kind == "name" and node.label.startswith("<"):
+                return self.node(op.args[int(node.label[1:-1])])
+            return None
+
+        return self.graph.rewrite(op.data, filled)
+
+    # Rules
+
+    def spelled(self, spelling: Spelling, args: tuple[Op, ...]) -> Node:
+        """A primitive as its rule prints it."""
+        if spelling.kind == "operator":
+            nodes = tuple(map(self.node, args))
+            if len(nodes) == 1:
+                return self._signed(spelling.name, nodes[0])
+            kind = "compare" if spelling.name in ("==", "!=", "<", "<=", ">", ">=") else "binary"
+            return self.graph.node(kind, spelling.name, nodes)  # type: ignore[arg-type]
+        if spelling.kind == "attribute":
+            return self._attribute(self.node(args[0]), spelling.name)
+        pairs = list(zip(spelling.parameters, args, strict=True))
+        if spelling.kind == "method":
+            callee = self._attribute(self.node(args[0]), spelling.name)
+            return self._called(callee, pairs[1:])
+        return self._called(self.function(spelling.name).args[0], pairs)
+
+    def _signed(self, label: str, value: Node) -> Node:
+        """A sign at the first factor of a product, where it needs no parentheses."""
+        if label == "-" and value.kind == "binary" and value.label in ("*", "/"):
+            left, right = value.args
+            return self.graph.node("binary", value.label, (self._signed("-", left), right))
+        return self.graph.node("unary", label, (value,))
+
+    def _called(self, callee: Node, pairs: list[tuple[Parameter, Op]]) -> Node:
+        args, named, skipped = list[Node](), list[tuple[str, Node]](), False
+        for parameter, op in pairs:
+            if parameter.starred and op.rule == "list":
+                args += map(self.node, op.args)
+            elif parameter.default is not None and self._is_default(parameter.default, op):
+                skipped = True
+            elif skipped or isinstance(literal(op), bool) or (parameter.default is not None and parameter.name not in POSITIONAL):
+                named.append((parameter.name, self.node(op)))
+            else:
+                args.append(self.node(op))
+        names = tuple(name for name, _ in named)
+        return self.graph.node("call", "", (callee, *args, *(node for _, node in named)), names)
+
+    def _is_default(self, default: Node, op: Op) -> bool:
+        value = literal(self.applier.default(default))
+        own = literal(op)
+        return type(value) is type(own) and value == own

@@ -1,0 +1,169 @@
+"""From the cotangents of the outputs back to the gradients of the inputs.
+
+In: the lowered forward and the cotangent of each result. Out: an op for each input's gradient, with exactly its shape and kind.
+Invariant: what reaches an op is summed before it is passed on, and summed to the op's shape once for each shape it comes in.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from scaffold.derive.vjp.builders import Builders
+from scaffold.derive.vjp.coded import CODED
+from scaffold.derive.vjp.formulas import Evaluator
+from scaffold.derive.vjp.ir import Op, is_number, tensors
+from scaffold.derive.vjp.lower import UnsupportedError
+from scaffold.derive.vjp.make import Maker
+from scaffold.formula import Node
+
+
+class Reversed(NamedTuple):
+    """The gradients, and the forward op that each cotangent on the way belongs to."""
+
+    gradients: dict[str, Op]
+    of: dict[Op, Op]  # a cotangent -> the forward op
+    calls: tuple[Op, ...]  # those that autograd itself differentiates
+
+
+class Reverse:
+    """One walk back over the program."""
+
+    def __init__(self, make: Maker) -> None:
+        self.make, self.program = make, make.program
+        self.builders = Builders(make)
+        self.waiting: dict[Op, list[Op]] = {}
+        self.parts: dict[Op, dict[int, Op]] = {}
+        self.of: dict[Op, Op] = {}
+        self.calls: list[Op] = []
+
+    def run(self, seeds: Mapping[Op, list[Op]], inputs: Mapping[str, Op]) -> Reversed:
+        """Walk back from the results' cotangents."""
+        for op, cotangents in seeds.items():
+            if op.active:
+                self.waiting.setdefault(op, []).extend(cotangents)
+        last = max((op.serial for op in seeds), default=-1)
+        for op in reversed(self.program.ops[: last + 1]):
+            if op.rule != "input" and op.active and (op in self.waiting or op in self.parts):
+                self._pass_on(op)
+        gradients = {name: self._whole(op) for name, op in inputs.items() if op.active}
+        return Reversed(gradients, self.of, tuple(self.calls))
+
+    def _whole(self, op: Op) -> Op:
+        """All that has reached an input, in its shape."""
+        found = self._gathered(op)
+        return found if found is not None else self.make.zeros(op, op.shape)
+
+    def _gathered(self, op: Op) -> Op | None:
+        """The sum of all that has reached an op, in the op's shape; None for nothing."""
+        by_shape: dict[object, Op] = {}
+        for item in self.waiting.get(op, ()):
+            key = (item.shape, item.kind)
+            known = by_shape.get(key)
+            by_shape[key] = item if known is None else self.make("add", known, item)
+        total: Op | None = None
+        for item in by_shape.values():
+            part = self.builders.sum_to(item, op)
+            total = part if total is None else self.make("add", total, part)
+        return None if total is None or is_number(total, 0) else total
+
+    def _pass_on(self, op: Op) -> None:
+        if op.kind == "group":
+            self._pass_on_parts(op)
+            return
+        g = self._gathered(op)
+        if g is None:
+            return
+        if g.rule not in ("cotangent", "const"):
+            self.of.setdefault(g, op)
+        for arg, gradient in self._contributions(op, g):
+            if arg.active and not is_number(gradient, 0):
+                self.waiting.setdefault(arg, []).append(gradient)
+
+    def _contributions(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
+        if op.rule == "item":
+            self.parts.setdefault(op.args[0], {})[int(str(op.data))] = g
+            return []
+        if op.rule == "cond":
+            return self._of_choice(op, g)
+        if op.rule == "call":
+            return self._of_call(op, g)
+        if op.rule in CODED:
+            pairs = CODED[op.rule](self.make, op, g)
+            return self._of_call(op, g) if pairs is None else pairs
+        return self._of_rule(op, {"grad": g, "result": op})
+
+    def _of_choice(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
+        body, orelse = op.args
+        zero, test = self.make.const(0), op.data
+        assert isinstance(test, Node)
+        return [(body, self.make.choose(test, g, zero)), (orelse, self.make.choose(test, zero, g))]
+
+    def _of_rule(self, op: Op, env: dict[str, Op]) -> list[tuple[Op, Op]]:
+        rule = self.make.applier.table.rule(op.rule)
+        names = [item.name for item in rule.parameters]
+        env |= dict(zip(names, op.args, strict=True))
+        pairs = []
+        for name, arg in zip(names, op.args, strict=True):
+            if not any(item.active for item in tensors((arg,))):
+                continue
+            if name not in rule.formulas:
+                return self._of_call(op, env["grad"]) if "grad" in env else self._refuse(op)
+            if arg.rule == "list":
+                raise UnsupportedError(f"the gradient of a list in {op.rule}")
+            formula = self.make.applier.table.gradients(rule, name)[0]
+            pairs.append((arg, Evaluator(self.make, env).value(formula)))
+        return pairs
+
+    def _refuse(self, op: Op) -> list[tuple[Op, Op]]:
+        raise UnsupportedError(f"{op.rule} has no gradient here")
+
+    def _pass_on_parts(self, op: Op) -> None:
+        """The gradients of several results: what has not arrived is zero."""
+        rule = self.make.applier.table.rule(op.rule)
+        arrived = self.parts.get(op, {})
+        if rule.results[0].startswith("*"):
+            env = {f"grad_{rule.results[0][1:]}": self._all_parts(op, arrived)}
+        else:
+            env = {
+                f"grad_{name}": arrived.get(position, self.make.const(0))
+                for position, name in enumerate(rule.results)
+            }
+            env |= {name: self._item(op, position) for position, name in enumerate(rule.results)}
+        for arg, gradient in self._of_rule(op, env):
+            if arg.active and not is_number(gradient, 0):
+                self.waiting.setdefault(arg, []).append(gradient)
+
+    def _items(self, op: Op) -> dict[int, Op]:
+        found = (item for item in self.program.ops if item.rule == "item" and item.args[0] is op)
+        return {int(str(item.data)): item for item in found}
+
+    def _item(self, op: Op, position: int) -> Op:
+        known = self._items(op).get(position)
+        if known is not None:
+            return known
+        from scaffold.derive.vjp.indexing import item_of
+
+        shape, kind, active = item_of(self.program, self.make.applier, op, position)
+        return self.program.op("item", (op,), position, kind=kind, shape=shape, active=active)
+
+    def _all_parts(self, op: Op, arrived: dict[int, Op]) -> Op:
+        """A gradient for every part of a tuple; only as many are known as the forward takes."""
+        items = self._items(op)
+        if op.rule == "chunk":
+            count = self.make.applier.table.rule("chunk") and op.args[1]
+            if count.rule != "const" or count.value != len(items):
+                raise UnsupportedError("chunks that are not all used")
+        parts = [
+            arrived.get(at) or self.make.zeros(items[at], items[at].shape)
+            for at in range(len(items))
+        ]
+        return self.program.op("list", parts)
+
+    def _of_call(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
+        """Autograd of one call."""
+        self.calls.append(op)
+        args = list(dict.fromkeys(arg for arg in tensors(op.args) if arg.active))
+        pulled = self.program.op("vjp", (op, g), kind="group")
+        return [
+            (arg, self.program.op("item", (pulled,), at, kind=arg.kind, shape=arg.shape))
+            for at, arg in enumerate(args)
+        ]

@@ -1,0 +1,101 @@
+"""Which values get a statement of their own, and in which branch it stands.
+
+In: the gradients. Out: a `Schedule`. Invariant: a value is computed only under the tests that guard its uses; a value that
+several places share is computed once, unless no common place is safe.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from scaffold.derive.vjp.ir import Op
+
+Region = tuple[tuple[int, int], ...]  # the choices around a place: serial of the `cond`, and its branch
+TRIVIAL = frozenset(
+    {"input", "cotangent", "const", "static", "shape", "size", "rank", "count", "list", "item", "range"}
+)
+CHEAP = frozenset({"mT", "t", "T", "mH", "unsqueeze", "expanded", "neg", "slice", "select", "conj", "squeeze", "zeros"})
+
+
+class Schedule(NamedTuple):
+    """The ops that get a name, by the region of their statement."""
+
+    named: dict[Op, Region]
+    regions: dict[Op, set[Region]]
+
+
+def scheduled(
+    roots: Iterable[Op],
+    held: Collection[Op],
+    optional: Collection[Op],
+    forced: Collection[Op],
+) -> Schedule:
+    """Place every op below the roots; `held` ones have names already."""
+    wanted = set(forced)
+    roots = tuple(roots)
+    while True:
+        found = _place(roots, held, optional, wanted)
+        missing = {
+            op
+            for op in found.regions
+            if op.rule == "cond" and op not in held and op not in found.named and op not in roots
+            and any(region[-1:] and region[-1][0] == op.serial or (op.serial in dict(region)) for region in found.named.values())
+        }
+        if not missing - wanted:
+            return found
+        wanted |= missing
+
+
+def _place(roots: tuple[Op, ...], held: Collection[Op], optional: Collection[Op], wanted: set[Op]) -> Schedule:
+    below = {op.serial: op for root in roots for op in root.walk()}
+    regions: dict[Op, set[Region]] = {}
+    uses: dict[Op, int] = {}
+    named: dict[Op, Region] = {}
+    safe = _Safety(optional)
+    for root in roots:
+        regions.setdefault(root, set()).add(())
+        uses[root] = uses.get(root, 0) + 1
+    for serial in sorted(below, reverse=True):
+        op = below[serial]
+        if op not in regions or op in held:
+            continue
+        places = regions[op]
+        common = _common(places)
+        often = uses[op] > 1 and op.rule not in TRIVIAL and not (op.rule in CHEAP and _is_leaf(op, held))
+        if (often or op in wanted) and (common in places or safe(op)):
+            named[op] = common
+            places = {common}
+        for at, arg in enumerate(op.args):
+            inner = {(*place, (op.serial, at)) for place in places} if op.rule == "cond" else places
+            regions.setdefault(arg, set()).update(inner)
+            uses[arg] = uses.get(arg, 0) + (1 if op in named or op.rule not in ("list",) else 1)
+            if op not in named and uses.get(op, 1) > 1 and op.rule not in TRIVIAL:
+                uses[arg] += 1
+    return Schedule(named, regions)
+
+
+def _is_leaf(op: Op, held: Collection[Op]) -> bool:
+    return all(arg.rule in TRIVIAL or arg in held for arg in op.args)
+
+
+def _common(places: set[Region]) -> Region:
+    """The innermost region around all of them."""
+    first, *rest = sorted(places)
+    for place in rest:
+        count = 0
+        while count < min(len(first), len(place)) and first[count] == place[count]:
+            count += 1
+        first = first[:count]
+    return first
+
+
+class _Safety:
+    """Whether an op may be computed whatever the tests say: it reads nothing that may be absent."""
+
+    def __init__(self, optional: Collection[Op]) -> None:
+        self.optional = optional
+        self.known: dict[Op, bool] = {}
+
+    def __call__(self, op: Op) -> bool:
+        if op not in self.known:
+            self.known[op] = op not in self.optional and all(self(arg) for arg in op.args)
+        return self.known[op]
