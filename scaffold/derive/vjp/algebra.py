@@ -117,7 +117,11 @@ class Algebra:
             return self.make("sub", a, b.args[0])
         if self.is_(a, "neg"):
             return self.make("sub", b, a.args[0])
-        if self.is_(b, "mul") and (value := number(b.args[0])) is not None and is_negative(value):
+        if (
+            self.is_(b, "mul")
+            and (value := number(b.args[0])) is not None
+            and is_negative(value)
+        ):
             return self.make("sub", a, self.make("neg", b))
         return self._factored("add", a, b)
 
@@ -130,7 +134,11 @@ class Algebra:
             return self.make("add", a, b.args[0])
         if self.is_(a, "neg") and b.kind != "static":
             return self.make("neg", self.make("add", a.args[0], b))
-        if self.is_(b, "mul") and (value := number(b.args[0])) is not None and is_negative(value):
+        if (
+            self.is_(b, "mul")
+            and (value := number(b.args[0])) is not None
+            and is_negative(value)
+        ):
             return self.make("add", a, self.make("neg", b))
         return self._factored("sub", a, b)
 
@@ -158,7 +166,11 @@ class Algebra:
                 right.remove(factor)
         outer = self.product(common)
         if outer is None or not (left or right):
-            return self.make("mul", self.one(2), a) if outer is not None and rule == "add" else None
+            return (
+                self.make("mul", self.one(2), a)
+                if outer is not None and rule == "add"
+                else None
+            )
         one, two = self.product(left), self.product(right)
         whole = shapes.broadcast(a.shape, b.shape)
         inner = self.make(rule, one or self.one(1), two or self.one(1))

@@ -47,7 +47,10 @@ class Applier:
         self, found: Found, positional: Sequence[Op], keywords: Mapping[str, Op]
     ) -> dict[str, Op] | None:
         names = {item.name for item in found.spelled.parameters}
-        usual = {KEYWORDS.get(key, key) if key not in names else key: value for key, value in keywords.items()}
+        usual = {
+            KEYWORDS.get(key, key) if key not in names else key: value
+            for key, value in keywords.items()
+        }
         if len(usual) != len(keywords):
             return None
         bound = bind(found.spelled, positional, usual, self._collected)
@@ -56,15 +59,21 @@ class Applier:
         rule = found.rule
         whole = self.completed(rule, self._with_defaults(found.spelled, bound))
         fits = whole is not None and all(
-            name in rule.tensors or not any(tensors((value,)))
+            rule.code or name in rule.tensors or not any(tensors((value,)))
             for name, value in whole.items()
         )
         return whole if fits else None
 
     def _collected(self, values: Sequence[Op]) -> Op:
-        if len(values) == 1 and (values[0].rule in ("list", "shape") or values[0].kind == "group"):
+        if len(values) == 1 and (
+            values[0].rule in ("list", "shape") or values[0].kind == "group"
+        ):
             return values[0]
-        if len(values) == 1 and values[0].rule == "static" and _is_shape(values[0].data):
+        if (
+            len(values) == 1
+            and values[0].rule == "static"
+            and _is_shape(values[0].data)
+        ):
             return values[0]
         return self.program.op("list", values)
 
@@ -94,7 +103,8 @@ class Applier:
         """The op of a rule with all its arguments."""
         inferred = infer(self.program, rule, args)
         active = rule.category != WITHOUT_GRADIENT and inferred.kind in ACTIVE
-        active = active and any(item.active for name, item in args.items() if name in rule.formulas or rule.code)
+        given = (op for name, op in args.items() if name in rule.formulas or rule.code)
+        active = active and any(op.active for op in tensors(given))
         return self.program.op(
             rule.name,
             args.values(),
@@ -114,7 +124,13 @@ class Applier:
 
 ACTIVE = frozenset({"real", "complex", "group"})
 # Names that PyTorch takes for the parameters that the table calls otherwise.
-KEYWORDS = {"input": "x", "axis": "dim", "keepdims": "keepdim", "other": "y", "self": "x"}
+KEYWORDS = {
+    "input": "x",
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "other": "y",
+    "self": "x",
+}
 
 
 def _is_shape(data: object) -> bool:

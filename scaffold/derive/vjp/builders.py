@@ -58,7 +58,14 @@ class Builders:
         plan = self._dims_to_sum(g.shape, x.shape)
         if plan is None:
             like = x if x.rule == "input" else None
-            return self.program.op("summed_to", (g,), (x.shape, like), kind=g.kind, shape=x.shape, active=g.active)
+            return self.program.op(
+                "summed_to",
+                (g,),
+                (x.shape, like),
+                kind=g.kind,
+                shape=x.shape,
+                active=g.active,
+            )
         gone, ones = plan
         const = self.make.const
         if ones:
@@ -69,7 +76,9 @@ class Builders:
             g = self.make("sum", g, dims)
         return g
 
-    def _dims_to_sum(self, large: Shape, small: Shape) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    def _dims_to_sum(
+        self, large: Shape, small: Shape
+    ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """The first dims to sum away, and those to sum to size 1, where they can be told."""
         if small.key[:1] == ("keep",) and small.dims is None:
             same = small.key[1] == large and isinstance(small.key[2], tuple)
@@ -103,7 +112,9 @@ class Builders:
         return self.make.zeros(g, x.shape)
 
     def cast_as(self, g: Op, x: Op) -> Op:
-        return self.program.op("cast", (g, x), None, kind=x.kind, shape=g.shape, active=g.active)
+        return self.program.op(
+            "cast", (g, x), None, kind=x.kind, shape=g.shape, active=g.active
+        )
 
     def shape(self, x: Op) -> Op:
         return self.program.op("shape", (), x.shape)
@@ -156,7 +167,9 @@ class Builders:
 
     def negated(self, numbers: Op) -> Op:
         if numbers.rule == "list":
-            return self.program.op("list", [self.make("neg", item) for item in numbers.args])
+            return self.program.op(
+                "list", [self.make("neg", item) for item in numbers.args]
+            )
         value = literal(numbers)
         if isinstance(value, int):
             return self.make.const(-value)

@@ -24,7 +24,10 @@ def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
 def _of_product(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
     minus = make.const(-1)
     if y.shape.rank == 1 and x.shape.rank == 1:
-        return [(x, make("mul", g, make("conj", y))), (y, make("mul", g, make("conj", x)))]
+        return [
+            (x, make("mul", g, make("conj", y))),
+            (y, make("mul", g, make("conj", x))),
+        ]
     if y.shape.rank == 1:
         wide = make("unsqueeze", g, minus)
         if x.shape.rank == 2:
@@ -35,7 +38,17 @@ def _of_product(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
     if x.shape.rank == 1:
         column = make("unsqueeze", make("conj", x), minus)
         row = make("unsqueeze", g, make.const(-2))
-        return [(x, make("matmul", make("conj", y), make("unsqueeze", g, minus)) if (y.shape.rank or 3) > 2 else make("matmul", make("conj", y), g)), (y, make("mul", column, row))]
+        return [
+            (
+                x,
+                (
+                    make("matmul", make("conj", y), make("unsqueeze", g, minus))
+                    if (y.shape.rank or 3) > 2
+                    else make("matmul", make("conj", y), g)
+                ),
+            ),
+            (y, make("mul", column, row)),
+        ]
     left = make("matmul", g, make("mH", y))
     if y.shape.rank == 2 and x.shape.rank != 2:
         return [(x, left), (y, _contracted(make, make("conj", x), g))]
@@ -54,7 +67,11 @@ def _contracted(make: Maker, x: Op, g: Op) -> Op:
 
 def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
     x, weight, bias = op.args
-    if weight.shape.rank not in (2, None) or x.shape.rank == 1 and weight.shape.rank is None:
+    if (
+        weight.shape.rank not in (2, None)
+        or x.shape.rank == 1
+        and weight.shape.rank is None
+    ):
         return None
     if x.shape.rank == 2:
         of_weight = make("matmul", make("mT", g), make("conj", x))
@@ -87,7 +104,11 @@ def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
     if parts.rule != "list" or not isinstance(at, int):
         return None
     if g.rule == "expanded":
-        return [(part, make.expanded(g.args[0], part.shape)) for part in parts.args if part.active and g.args[0].shape == SCALAR] or _unstacked(make, parts, at, g)
+        return [
+            (part, make.expanded(g.args[0], part.shape))
+            for part in parts.args
+            if part.active and g.args[0].shape == SCALAR
+        ] or _unstacked(make, parts, at, g)
     return _unstacked(make, parts, at, g)
 
 
@@ -103,7 +124,9 @@ def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
     x = op.args[0]
     program = make.program
     if op.rule == "slice":
-        data = program.op("unsliced", (g, *op.args[1:]), x.shape, kind=g.kind, shape=x.shape)
+        data = program.op(
+            "unsliced", (g, *op.args[1:]), x.shape, kind=g.kind, shape=x.shape
+        )
         return [(x, data)]
     if op.rule == "select":
         into = make.zeros(g, x.shape)
@@ -148,13 +171,26 @@ def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
 def _einsum(make: Maker, equation: str, factors: Op, operand: Op) -> Op:
     """The product; its shape is the operand's where no size is 1."""
     rule = make.applier.table.rule("einsum")
-    plain = make.applier.apply(rule, {"equation": make.const(equation), "operands": factors})
+    plain = make.applier.apply(
+        rule, {"equation": make.const(equation), "operands": factors}
+    )
     dims = operand.shape.dims
     sure = dims is not None and operand.shape.lead is None and 1 not in dims
-    parts = all(item.shape.dims is not None and item.shape.lead is None and 1 not in item.shape.dims for item in factors.args[1:])
+    parts = all(
+        item.shape.dims is not None
+        and item.shape.lead is None
+        and 1 not in item.shape.dims
+        for item in factors.args[1:]
+    )
     if not (sure and parts):
         return plain
-    return make.program.op("einsum", (make.const(equation), factors), "whole", kind=plain.kind, shape=operand.shape)
+    return make.program.op(
+        "einsum",
+        (make.const(equation), factors),
+        "whole",
+        kind=plain.kind,
+        shape=operand.shape,
+    )
 
 
 def solve(make: Maker, op: Op, g: Op) -> Pairs | None:

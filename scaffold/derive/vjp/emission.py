@@ -33,7 +33,9 @@ class Emission(NamedTuple):
 
 def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...]:
     """The statements that assign all gradients."""
-    forced: set[Op] = {op for root in roots.values() for op in root.walk() if op.rule == "vjp"}
+    forced: set[Op] = {
+        op for root in roots.values() for op in root.walk() if op.rule == "vjp"
+    }
     for _ in range(60):
         writer = _Writer(emission, roots, forced)
         statements = writer.statements()
@@ -47,11 +49,15 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
 class _Writer:
     """One attempt, with a choice of the ops that get names."""
 
-    def __init__(self, emission: Emission, roots: Mapping[str, Op], forced: Collection[Op]) -> None:
+    def __init__(
+        self, emission: Emission, roots: Mapping[str, Op], forced: Collection[Op]
+    ) -> None:
         self.emission, self.roots = emission, roots
         self.program: Program = emission.applier.program
         self.graph = self.program.graph
-        self.plan: Schedule = scheduled(roots.values(), emission.held, emission.optional, forced)
+        self.plan: Schedule = scheduled(
+            roots.values(), emission.held, emission.optional, forced
+        )
         self.names: dict[Op, str] = dict(emission.held)
         namer = Namer(set(emission.taken), emission.held, emission.of)
         for op in sorted(self.plan.named, key=lambda item: item.serial):
@@ -59,7 +65,12 @@ class _Writer:
             self.names[op] = own or namer.name(op)
         owners: dict[Shape, Op] = {}
         for op in self.program.ops:
-            if op.is_tensor and op.rule not in ("zeros", "expanded", "reshaped", "summed_to"):
+            if op.is_tensor and op.rule not in (
+                "zeros",
+                "expanded",
+                "reshaped",
+                "summed_to",
+            ):
                 owners.setdefault(op.shape, op)
         self.printer = Printer(emission.applier, emission.holders, self.names, owners)
         self.long: list[tuple[Op, int]] = []
@@ -93,21 +104,30 @@ class _Writer:
             branches = []
             for at, value in enumerate(op.args):
                 inner = (*region, (op.serial, at))
-                branches.append((*self._region(inner), *self._assigned(name, value, inner)))
+                branches.append(
+                    (*self._region(inner), *self._assigned(name, value, inner))
+                )
             return [If(op.data, *branches)]
         value = self.printer.expression(op)
         self._measure(name, value, op)
         return [Assign(target, value)]
 
     def _takes_statements(self, op: Op, region: Region) -> bool:
-        inner = any(place[: len(region) + 1] and len(place) > len(region) and place[len(region)][0] == op.serial for place in self.plan.named.values())
+        inner = any(
+            place[: len(region) + 1]
+            and len(place) > len(region)
+            and place[len(region)][0] == op.serial
+            for place in self.plan.named.values()
+        )
         return inner or len(emit(self.printer.expression(op))) > 60
 
     def _pulled_back(self, name: str, op: Op) -> list[Statement]:
         """`_, pullback = torch.func.vjp(lambda x: ..., x)`, and what it gives for the cotangent."""
         call, g = op.args
         graph, printer = self.graph, self.printer
-        args = list(dict.fromkeys(arg for arg in call.walk() if arg.active and arg in call.args))
+        args = list(
+            dict.fromkeys(arg for arg in call.walk() if arg.active and arg in call.args)
+        )
         names = ", ".join(self.names.get(arg, str(arg.data)) for arg in args)
         body = printer.expression(call)
         function = graph.node("lambda", names, (body,))

@@ -46,7 +46,13 @@ def derived(
         return Derived((), (f"the backward is not derived: {error}",))
 
 
-def _differentiated(spec: OpSpec, applier: Applier, forward: Forward, lowered: Lowered, taken: Collection[str]) -> Derived:
+def _differentiated(
+    spec: OpSpec,
+    applier: Applier,
+    forward: Forward,
+    lowered: Lowered,
+    taken: Collection[str],
+) -> Derived:
     program = applier.program
     held = _held(spec, forward, lowered)
     make = Maker(applier, lambda op: op in held and op.rule not in ("input", "static"))
@@ -56,17 +62,28 @@ def _differentiated(spec: OpSpec, applier: Applier, forward: Forward, lowered: L
         if not output.differentiable or not result.is_tensor:
             continue
         cotangent = program.op(
-            "cotangent", (), grad_name(spec, output.name), kind=result.kind, shape=result.shape
+            "cotangent",
+            (),
+            grad_name(spec, output.name),
+            kind=result.kind,
+            shape=result.shape,
         )
         cotangents.append(cotangent)
         seeds.setdefault(result, []).append(cotangent)
     found = Reverse(make).run(seeds, lowered.inputs)
     roots = {
-        item.name: assumed(make, found.gradients[item.name], item.name) if item.optional else found.gradients[item.name]
+        item.name: (
+            assumed(make, found.gradients[item.name], item.name)
+            if item.optional
+            else found.gradients[item.name]
+        )
         for item in spec.differentiable
         if item.name in found.gradients
     }
-    return Derived(_emitted(spec, applier, lowered, held, cotangents, roots, found, taken), _notes(found))
+    return Derived(
+        _emitted(spec, applier, lowered, held, cotangents, roots, found, taken),
+        _notes(found),
+    )
 
 
 def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
@@ -89,15 +106,23 @@ def _emitted(
     taken: Collection[str],
 ) -> tuple[Statement, ...]:
     optional = [lowered.inputs[item.name] for item in spec.tensors if item.optional]
-    sure = [lowered.inputs[item.name] for item in spec.tensors if not item.optional and not item.variadic]
+    sure = [
+        lowered.inputs[item.name]
+        for item in spec.tensors
+        if not item.optional and not item.variadic
+    ]
     holders = Holders(applier.program, (*cotangents, *sure), optional, held)
     emission = Emission(applier, holders, held, found.of, optional, set(taken))
     return emitted(emission, roots)
 
 
 def _notes(found: Reversed) -> tuple[str, ...]:
-    names = sorted({op.rule if op.rule != "call" else _called(op) for op in found.calls})
-    return tuple(f"{name} has no rule: autograd differentiates that call" for name in names)
+    names = sorted(
+        {op.rule if op.rule != "call" else _called(op) for op in found.calls}
+    )
+    return tuple(
+        f"{name} has no rule: autograd differentiates that call" for name in names
+    )
 
 
 def _called(op: Op) -> str:

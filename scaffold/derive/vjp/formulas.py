@@ -59,7 +59,9 @@ class Evaluator:
             if plain is not UNKNOWN:
                 return self.make.const(not plain)
             inner = static_node(self.program, value)
-            return self.program.static(self.program.graph.node("unary", "not", (inner,)))
+            return self.program.static(
+                self.program.graph.node("unary", "not", (inner,))
+            )
         return self._found(node.label, value)
 
     def _binary(self, node: Node) -> Op:
@@ -76,7 +78,9 @@ class Evaluator:
         if settled is not None:
             return self.make.const(settled)
         nodes = (static_node(self.program, left), static_node(self.program, right))
-        return self.program.static(self.program.graph.node("compare", node.label, nodes))
+        return self.program.static(
+            self.program.graph.node("compare", node.label, nodes)
+        )
 
     def _settled(self, label: str, left: Op, right: Op) -> bool | None:
         one, two = literal(left), literal(right)
@@ -84,7 +88,11 @@ class Evaluator:
             return label == "is not"  # an attribute with a value
         if one is UNKNOWN or two is UNKNOWN:
             return None
-        compare = {"==": lambda: one == two, "!=": lambda: one != two, "is": lambda: one is two}
+        compare = {
+            "==": lambda: one == two,
+            "!=": lambda: one != two,
+            "is": lambda: one is two,
+        }
         compare |= {"is not": lambda: one is not two, "<": lambda: one < two, ">": lambda: one > two}  # type: ignore[operator]
         compare |= {"<=": lambda: one <= two, ">=": lambda: one >= two}  # type: ignore[operator]
         return bool(compare[label]())
@@ -104,7 +112,9 @@ class Evaluator:
         nodes = tuple(static_node(self.program, value) for value in rest)
         if len(nodes) == 1:
             return rest[0]
-        return self.program.static(self.program.graph.node("boolean", node.label, nodes))
+        return self.program.static(
+            self.program.graph.node("boolean", node.label, nodes)
+        )
 
     def _conditional(self, node: Node) -> Op:
         test, body, orelse = node.args
@@ -118,12 +128,17 @@ class Evaluator:
     def _subscript(self, node: Node) -> Op:
         value, index = node.args
         parts = index.args if index.kind == "tuple" else (index,)
-        return indexing.taken(self.make.applier, self.value(value), [self._part(part) for part in parts])
+        return indexing.taken(
+            self.make.applier, self.value(value), [self._part(part) for part in parts]
+        )
 
     def _part(self, node: Node) -> Op:
         if node.kind == "slice":
             none = self.make.const(None)
-            parts = [none if part.kind == "absent" else self.value(part) for part in node.args]
+            parts = [
+                none if part.kind == "absent" else self.value(part)
+                for part in node.args
+            ]
             return self.program.op("range", parts)
         return self.value(node)
 
@@ -140,7 +155,9 @@ class Evaluator:
         if callee.label in ("min", "max"):
             nodes = tuple(static_node(self.program, value) for value in values)
             graph = self.program.graph
-            return self.program.static(graph.node("call", "", (graph.name(callee.label), *nodes)))
+            return self.program.static(
+                graph.node("call", "", (graph.name(callee.label), *nodes))
+            )
         return self.make(callee.label, *self._in_order(callee.label, values, named))
 
     def _in_order(self, name: str, values: list[Op], named: dict[str, Op]) -> list[Op]:
@@ -159,10 +176,16 @@ class Evaluator:
         callee, *args = node.args
         nodes = tuple(static_node(self.program, self.value(arg)) for arg in args)
         function = self._copied(callee)
-        return self.program.static(self.program.graph.node("call", "", (function, *nodes)))
+        return self.program.static(
+            self.program.graph.node("call", "", (function, *nodes))
+        )
 
     def _found(self, label: str, *values: Op) -> Op:
-        if all(value.kind == "static" for value in values) and label in ("//", "%", "**"):
+        if all(value.kind == "static" for value in values) and label in (
+            "//",
+            "%",
+            "**",
+        ):
             name = {"//": "floor_divide", "%": "remainder", "**": "pow"}[label]
             return self.make(name, *values)
         bound = self.make.applier.found("operator", label, values)

@@ -15,7 +15,13 @@ from scaffold.formula import Graph, Node
 class Holders:
     """The tensors whose shapes are at hand in the backward, the best first."""
 
-    def __init__(self, program: Program, first: Iterable[Op], optional: Iterable[Op], held: dict[Op, str]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        first: Iterable[Op],
+        optional: Iterable[Op],
+        held: dict[Op, str],
+    ) -> None:
         self.program = program
         self.graph: Graph = program.graph
         self.sure, self.optional, self.held = tuple(first), tuple(optional), held
@@ -44,7 +50,9 @@ class Holders:
 
     def _holding(self) -> Iterable[Op]:
         yield from self.sure
-        yield from (op for op in self.held if op not in self.sure and op not in self.optional)
+        yield from (
+            op for op in self.held if op not in self.sure and op not in self.optional
+        )
         yield from self.optional
 
     def _name(self, op: Op) -> str:
@@ -74,7 +82,9 @@ class Holders:
         for op in self._holding():
             if op.shape == shape:
                 found = self._attribute(self._name(op), label)
-                return self.graph.node("call", "", (found,)) if label == "numel" else found
+                return (
+                    self.graph.node("call", "", (found,)) if label == "numel" else found
+                )
         raise UnknownShapeError(shape)
 
 

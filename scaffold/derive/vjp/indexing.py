@@ -60,7 +60,9 @@ def selected(applier: Applier, value: Op, dim: int, index: Op) -> Op:
     return _viewed(program, "select", args, shapes.reduced(value.shape, (dim,), False))
 
 
-def _viewed(program: Program, rule: str, args: dict[str, Op], shape: Shape | None) -> Op:
+def _viewed(
+    program: Program, rule: str, args: dict[str, Op], shape: Shape | None
+) -> Op:
     x = args["x"]
     return program.op(rule, args.values(), kind=x.kind, shape=shape, active=x.active)
 

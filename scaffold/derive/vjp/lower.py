@@ -49,7 +49,9 @@ class Lowered(NamedTuple):
     held: dict[Op, str]
 
 
-def lower(spec: OpSpec, forward: Forward, applier: Applier, wanted: frozenset[str]) -> Lowered:
+def lower(
+    spec: OpSpec, forward: Forward, applier: Applier, wanted: frozenset[str]
+) -> Lowered:
     """The graph of a forward; only the wanted inputs are active."""
     lowering = Lowering(spec, applier, wanted)
     lowering.check(forward.statements)
@@ -64,14 +66,22 @@ class Lowering:
     def __init__(self, spec: OpSpec, applier: Applier, wanted: frozenset[str]) -> None:
         self.spec, self.applier = spec, applier
         self.program: Program = applier.program
-        plain = [item.name for item in spec.attributes if item.annotation != "object" and item.imported is None]
+        plain = [
+            item.name
+            for item in spec.attributes
+            if item.annotation != "object" and item.imported is None
+        ]
         several = [item.name for item in spec.tensors if item.variadic]
         self.kinds = Kinds(plain, several)
         self.imported = {item.binding for item in spec.imports}
-        self.inputs = {item.name: self._input(item, item.name in wanted) for item in spec.tensors}
+        self.inputs = {
+            item.name: self._input(item, item.name in wanted) for item in spec.tensors
+        }
         self.env: dict[str, Op] = dict(self.inputs)
         for item in spec.attributes:
-            self.env[item.name] = self.program.static(self.program.graph.name(item.name))
+            self.env[item.name] = self.program.static(
+                self.program.graph.name(item.name)
+            )
         self.writes: dict[str, int] = {}
 
     def _input(self, item: TensorInput, wanted: bool) -> Op:
@@ -81,7 +91,9 @@ class Lowering:
             dims = (f"...{item.name}" if dim == "..." else dim for dim in item.dims)
             shape = Shape(tuple(dims))
         kind: Kind = "group" if item.variadic else KINDS[item.dtype]
-        return self.program.op("input", (), item.name, kind=kind, shape=shape, active=wanted)
+        return self.program.op(
+            "input", (), item.name, kind=kind, shape=shape, active=wanted
+        )
 
     def held(self) -> dict[Op, str]:
         """The names of values that can be read after the last statement; inputs go first."""
@@ -106,7 +118,9 @@ class Lowering:
             for inner in (*item.body, *item.orelse):
                 self._count(inner)
             return
-        if item.target.kind in ("subscript", "absent") or any(changed_in_place(item.value)):
+        if item.target.kind in ("subscript", "absent") or any(
+            changed_in_place(item.value)
+        ):
             raise UnsupportedError("it changes a tensor in place")
         for name in written(item):
             self.writes[name] = self.writes.get(name, 0) + 1
@@ -124,7 +138,9 @@ class Lowering:
     def _assign(self, item: Assign) -> None:
         value = item.value
         if item.operator:
-            value = self.program.graph.node("binary", item.operator, (item.target, value))
+            value = self.program.graph.node(
+                "binary", item.operator, (item.target, value)
+            )
         op = self.value(value)
         self.kinds.after((item,))
         self._bind(item.target, op)
@@ -146,11 +162,15 @@ class Lowering:
         if op.kind == "static":
             node = self._static_node(op)
             index = self.program.graph.constant(str(position))
-            return self.program.static(self.program.graph.node("subscript", "", (node, index)))
+            return self.program.static(
+                self.program.graph.node("subscript", "", (node, index))
+            )
         if op.kind != "group" or op.rule in ("input", "call"):
             raise UnsupportedError("several results of a call that has no rule")
         shape, kind, active = indexing.item_of(self.program, self.applier, op, position)
-        return self.program.op("item", (op,), position, kind=kind, shape=shape, active=active)
+        return self.program.op(
+            "item", (op,), position, kind=kind, shape=shape, active=active
+        )
 
     def _choice(self, item: If) -> None:
         test = self.test(item.test)
@@ -180,7 +200,9 @@ class Lowering:
     def is_static(self, node: Node) -> bool:
         """Whether an expression has one value throughout a call, whatever the data."""
         scalar = self.kinds.of(node) == "scalar"
-        return scalar and not any(item.label in ("item", "tolist") for item in node.walk())
+        return scalar and not any(
+            item.label in ("item", "tolist") for item in node.walk()
+        )
 
     def value(self, node: Node) -> Op:
         """The op of an expression."""
@@ -239,7 +261,9 @@ class Lowering:
         """A Python value is written down as it is, so its names must keep what they mean."""
         for name in node.names():
             if self.writes.get(name, 0) > 1:
-                raise UnsupportedError(f"'{name}' is assigned twice, and read as a Python value")
+                raise UnsupportedError(
+                    f"'{name}' is assigned twice, and read as a Python value"
+                )
 
     def _static_node(self, op: Op) -> Node:
         if op.rule == "static" and isinstance(op.data, Node):
@@ -288,7 +312,9 @@ class Lowering:
             return self._field(value, node.label)
         if node.label == "data":
             return self._applied(self.applier.found("method", "detach", (value,)), node)
-        return self._applied(self.applier.found("attribute", node.label, (value,)), node)
+        return self._applied(
+            self.applier.found("attribute", node.label, (value,)), node
+        )
 
     def _field(self, value: Op, name: str) -> Op:
         rule = self.applier.table.rule(value.rule)
@@ -312,7 +338,13 @@ class Lowering:
         """A part of an index."""
         if node.kind == "slice":
             none = self.program.const(None)
-            return self.program.op("range", [none if part.kind == "absent" else self.value(part) for part in node.args])
+            return self.program.op(
+                "range",
+                [
+                    none if part.kind == "absent" else self.value(part)
+                    for part in node.args
+                ],
+            )
         return self.value(node)
 
     def _call(self, node: Node) -> Op:
@@ -326,13 +358,19 @@ class Lowering:
         named = {key: self.value(item) for key, item in keywords(node).items()}
         path = dotted(callee)
         if path is not None and path.partition(".")[0] in WELL_KNOWN:
-            return self._applied(self.applier.found("function", path, values, named), node)
+            return self._applied(
+                self.applier.found("function", path, values, named), node
+            )
         if callee.kind == "name":
-            return self._applied(self.applier.found("method", callee.label, values, named), node)
+            return self._applied(
+                self.applier.found("method", callee.label, values, named), node
+            )
         if callee.kind != "attribute":
             raise UnsupportedError("a call of what is no name")
         receiver = self.value(callee.args[0])
-        return self._applied(self.applier.found("method", callee.label, (receiver, *values), named), node)
+        return self._applied(
+            self.applier.found("method", callee.label, (receiver, *values), named), node
+        )
 
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""
@@ -343,9 +381,17 @@ class Lowering:
         def placed(item: Node) -> Node | None:
             if item is node or item.kind in ("tuple", "list", "slice", "constant"):
                 return None
-            if item.kind == "attribute" and dotted(item) and str(dotted(item)).partition(".")[0] in WELL_KNOWN:
+            if (
+                item.kind == "attribute"
+                and dotted(item)
+                and str(dotted(item)).partition(".")[0] in WELL_KNOWN
+            ):
                 return item
-            if item.kind == "attribute" and node.kind == "call" and item is node.args[0]:
+            if (
+                item.kind == "attribute"
+                and node.kind == "call"
+                and item is node.args[0]
+            ):
                 return None
             if self.is_static(item):
                 self._check_names(item)
@@ -357,7 +403,9 @@ class Lowering:
 
         template = graph.rewrite(node, placed)
         if any(not arg.is_tensor for arg in args) or not args:
-            raise UnsupportedError("a call over several tensors at once that has no rule")
+            raise UnsupportedError(
+                "a call over several tensors at once that has no rule"
+            )
         name = (dotted(node.args[0]) or node.args[0].label) if node.args else ""
         return self.program.op(
             "call",
@@ -378,7 +426,9 @@ def choose(program: Program, test: Node, body: Op, orelse: Op) -> Op:
             return choose(program, inner, orelse, body)
         case Node("compare", "is" | "!=" as label, args):
             turned = {"is": "is not", "!=": "=="}[label]
-            return choose(program, program.graph.node("compare", turned, args), orelse, body)
+            return choose(
+                program, program.graph.node("compare", turned, args), orelse, body
+            )
     if body.kind == orelse.kind == "static":
         nodes = [static_node(program, item) for item in (body, orelse)]
         return program.static(program.graph.node("conditional", "", (test, *nodes)))
@@ -403,8 +453,10 @@ def static_node(program: Program, op: Op) -> Node:
     if op.rule == "const":
         return number_node(program, op.value)
     if op.rule == "list":
-        return graph.node("tuple", "", tuple(static_node(program, arg) for arg in op.args))
-    raise UnsupportedError("a shape that depends on a condition")
+        return graph.node(
+            "tuple", "", tuple(static_node(program, arg) for arg in op.args)
+        )
+    return graph.name(f"<{op.serial}>")  # the printer knows where a size can be read
 
 
 def number_node(program: Program, value: object) -> Node:

@@ -10,13 +10,13 @@ from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.algebra import Algebra
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.infer import dim_of, dims_of
-from scaffold.derive.vjp.ir import Op, is_number, literal
+from scaffold.derive.vjp.ir import Op, is_number, literal, tensors
 from scaffold.derive.vjp.lower import UnsupportedError, choose, static_node
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.statics import fold
 from scaffold.formula import Node
 
-LINEAR = frozenset({"mul", "div", "neg", "add", "sub", "where", "real", "conj"})
+LINEAR = frozenset({"mul", "div", "add", "sub", "where", "real", "conj"})
 
 
 class Maker:
@@ -30,8 +30,8 @@ class Maker:
 
     def __call__(self, name: str, *args: Op) -> Op:
         """The primitive of a name, applied."""
-        if args and all(arg.kind == "static" for arg in args) and name != "where":
-            folded = fold(self.program, name, args, self._static)
+        if args and not any(tensors(args)) and name != "where":
+            folded = fold(self.program, name, args, lambda op: static_node(self.program, op))
             if folded is None:
                 raise UnsupportedError(f"{name} of Python values")
             return folded
@@ -40,11 +40,6 @@ class Maker:
         if found is None and name in LINEAR:
             found = self._lifted(name, args)
         return found or self.applier.named(name, *args)
-
-    def _static(self, op: Op) -> Node:
-        if op.rule in ("shape", "size"):
-            return self.program.graph.name(f"<{op.serial}>")
-        return static_node(self.program, op)
 
     def const(self, value: object) -> Op:
         return self.program.const(value)
@@ -60,7 +55,7 @@ class Maker:
                 found = self._without_expansion(name, args, at)
                 if found is not None:
                     return found
-        if name in ("mul", "div", "neg"):
+        if name in ("mul", "div"):
             for at, arg in enumerate(args):
                 if name == "div" and at == 1:
                     break
@@ -78,14 +73,19 @@ class Maker:
             return None
 
         def inside(value: Op) -> Op:
-            return self(name, *(value if k == at else item for k, item in enumerate(args)))
+            return self(
+                name, *(value if k == at else item for k, item in enumerate(args))
+            )
 
         if arg.rule == "where":
             condition, body, orelse = arg.args
             zero = [is_number(item, 0) for item in (body, orelse)]
             plain = body.kind == orelse.kind == "static"
             if any(zero) and not all(zero) or plain:
-                parts = (item if is_number(item, 0) else inside(item) for item in (body, orelse))
+                parts = (
+                    item if is_number(item, 0) else inside(item)
+                    for item in (body, orelse)
+                )
                 return self("where", condition, *parts)
         if arg.rule == "cond" and any(is_number(item, 0) for item in arg.args):
             parts = (item if is_number(item, 0) else inside(item) for item in arg.args)
@@ -98,7 +98,9 @@ class Maker:
         if any(self.opaque(item) or item.rule != a.rule for item in (a, b)):
             return None
         if a.rule == "where" and a.args[0] is b.args[0]:
-            inner = [self(name, *pair) for pair in zip(a.args[1:], b.args[1:], strict=True)]
+            inner = [
+                self(name, *pair) for pair in zip(a.args[1:], b.args[1:], strict=True)
+            ]
             return self("where", a.args[0], *inner)
         if a.rule == "cond" and a.data is b.data:
             zero = any(is_number(item, 0) for item in (*a.args, *b.args))
@@ -130,7 +132,9 @@ class Maker:
             op = op.args[0]
         if op.rule == "neg" and not self.opaque(op):
             return self("neg", self.expanded(op.args[0], shape))
-        return self.program.op("expanded", (op,), shape, kind=op.kind, shape=shape, active=op.active)
+        return self.program.op(
+            "expanded", (op,), shape, kind=op.kind, shape=shape, active=op.active
+        )
 
     def reshaped(self, op: Op, shape: Shape) -> Op:
         """A value in another shape of as many elements."""
@@ -140,7 +144,9 @@ class Maker:
             op = op.args[0]
         if op.rule == "neg" and not self.opaque(op):
             return self("neg", self.reshaped(op.args[0], shape))
-        return self.program.op("reshaped", (op,), shape, kind=op.kind, shape=shape, active=op.active)
+        return self.program.op(
+            "reshaped", (op,), shape, kind=op.kind, shape=shape, active=op.active
+        )
 
     def zeros(self, like: Op, shape: Shape) -> Op:
         """Zeros of a shape, with dtype and device of another tensor."""
@@ -225,7 +231,9 @@ class Maker:
                 return self("mul", one.args[0], self("matmul", *pair))
         return None
 
-    def _sum(self, a: Op, dim: Op | None = None, keepdim: Op | None = None) -> Op | None:
+    def _sum(
+        self, a: Op, dim: Op | None = None, keepdim: Op | None = None
+    ) -> Op | None:
         rest = [item for item in (dim, keepdim) if item is not None]
         if self.algebra.is_(a, "neg"):
             return self("neg", self("sum", a.args[0], *rest))

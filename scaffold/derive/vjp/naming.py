@@ -46,13 +46,28 @@ ROLES = {
     "einsum": "product",
     "vector_norm": "norm",
 }
-MASKS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_not", "logical_not"})
+MASKS = frozenset(
+    {
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_not",
+        "logical_not",
+    }
+)
 
 
 class Namer:
     """Gives each op a name that is free."""
 
-    def __init__(self, taken: set[str], held: Mapping[Op, str], of: Mapping[Op, Op]) -> None:
+    def __init__(
+        self, taken: set[str], held: Mapping[Op, str], of: Mapping[Op, Op]
+    ) -> None:
         self.taken, self.held, self.of = taken, held, of
 
     def name(self, op: Op) -> str:
@@ -72,7 +87,10 @@ class Namer:
             primal = self.of[op]
             known = self.held.get(primal)
             stem = known or self._role(primal)
-            return [f"grad_{stem}", *(f"grad_{item}" for item in self._qualified(primal))]
+            return [
+                f"grad_{stem}",
+                *(f"grad_{item}" for item in self._qualified(primal)),
+            ]
         return [self._role(op), *self._qualified(op)]
 
     def _role(self, op: Op) -> str:
@@ -85,7 +103,9 @@ class Namer:
     def _qualified(self, op: Op) -> list[str]:
         """The role with what it is of: `exp_x`."""
         words = [self._word(arg) for arg in op.args if arg.kind != "static"]
-        return [f"{self._role(op)}_{word}" for word in words if word] or [f"{self._role(op)}_part"]
+        return [f"{self._role(op)}_{word}" for word in words if word] or [
+            f"{self._role(op)}_part"
+        ]
 
     def _word(self, op: Op) -> str:
         if op in self.held:

@@ -23,7 +23,9 @@ def assumed(make: Maker, root: Op, name: str) -> Op:
         args = tuple(map(renewed, op.args))
         if args == op.args:
             return op
-        return make.program.op(op.rule, args, op.data, kind=op.kind, shape=op.shape, active=op.active)
+        return make.program.op(
+            op.rule, args, op.data, kind=op.kind, shape=op.shape, active=op.active
+        )
 
     return renewed(root)
 

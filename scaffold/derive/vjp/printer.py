@@ -20,7 +20,13 @@ POSITIONAL = frozenset({"dim", "dims", "dim0", "dim1", "alpha", "shape"})
 class Printer:
     """Writes ops down; `names` are those of locals of forward and backward."""
 
-    def __init__(self, applier: Applier, holders: Holders, names: Mapping[Op, str], owners: Mapping[Shape, Op]) -> None:
+    def __init__(
+        self,
+        applier: Applier,
+        holders: Holders,
+        names: Mapping[Op, str],
+        owners: Mapping[Shape, Op],
+    ) -> None:
         self.applier, self.program = applier, applier.program
         self.graph: Graph = self.program.graph
         self.holders, self.names, self.owners = holders, names, owners
@@ -138,7 +144,9 @@ class Printer:
 
     def _summed_to(self, op: Op) -> Node:
         shape, like = op.data  # type: ignore[misc]
-        return self.method(self.node(op.args[0]), "sum_to_size", self.shape(shape, like))
+        return self.method(
+            self.node(op.args[0]), "sum_to_size", self.shape(shape, like)
+        )
 
     def _zeros(self, op: Op) -> Node:
         assert isinstance(op.data, Shape)
@@ -150,7 +158,9 @@ class Printer:
 
     def _cast(self, op: Op) -> Node:
         value, like = op.args
-        return self.method(self.node(value), "to", self._attribute(self.node(like), "dtype"))
+        return self.method(
+            self.node(value), "to", self._attribute(self.node(like), "dtype")
+        )
 
     def _item(self, op: Op) -> Node:
         index = self.graph.constant(str(op.data))
@@ -175,7 +185,9 @@ class Printer:
 
     def _einsum(self, op: Op) -> Node:
         equation, operands = op.args
-        return self.function("torch.einsum", self.node(equation), *map(self.node, operands.args))
+        return self.function(
+            "torch.einsum", self.node(equation), *map(self.node, operands.args)
+        )
 
     # Indexing
 
@@ -185,7 +197,9 @@ class Printer:
 
     def _range(self, bounds: list[Op]) -> Node:
         absent = self.graph.node("absent")
-        parts = (absent if literal(item) is None else self.node(item) for item in bounds)
+        parts = (
+            absent if literal(item) is None else self.node(item) for item in bounds
+        )
         return self.graph.node("slice", "", tuple(parts))
 
     def _select(self, op: Op) -> Node:
@@ -198,13 +212,20 @@ class Printer:
         absent = self.graph.node("absent")
         whole = self.graph.node("slice", "", (absent,) * 3)
         dots = self.graph.constant("...")
-        parts = [*[whole] * dim, part] if dim >= 0 else [dots, part, *[whole] * (-dim - 1)]
-        index = parts[0] if len(parts) == 1 else self.graph.node("tuple", "", tuple(parts))
+        parts = (
+            [*[whole] * dim, part] if dim >= 0 else [dots, part, *[whole] * (-dim - 1)]
+        )
+        index = (
+            parts[0] if len(parts) == 1 else self.graph.node("tuple", "", tuple(parts))
+        )
         return self.graph.node("subscript", "", (self.node(value), index))
 
     def _index(self, op: Op) -> Node:
         value, *parts = op.args
-        nodes = tuple(self._range(list(part.args)) if part.rule == "range" else self.node(part) for part in parts)
+        nodes = tuple(
+            self._range(list(part.args)) if part.rule == "range" else self.node(part)
+            for part in parts
+        )
         index = nodes[0] if len(nodes) == 1 else self.graph.node("tuple", "", nodes)
         return self.graph.node("subscript", "", (self.node(value), index))
 
@@ -213,7 +234,12 @@ class Printer:
         g, dim, start, end, step = op.args
         zeros = self.method(self.node(g), "new_zeros", self.shape(op.shape))
         args, keywords = [zeros, self.node(g)], []
-        for name, item in (("dim", dim), ("start", start), ("end", end), ("step", step)):
+        for name, item in (
+            ("dim", dim),
+            ("start", start),
+            ("end", end),
+            ("step", step),
+        ):
             if literal(item) is not None and not (name == "dim" and is_number(item, 0)):
                 keywords.append(name)
                 args.append(self.node(item))
@@ -237,7 +263,11 @@ class Printer:
             nodes = tuple(map(self.node, args))
             if len(nodes) == 1:
                 return self._signed(spelling.name, nodes[0])
-            kind = "compare" if spelling.name in ("==", "!=", "<", "<=", ">", ">=") else "binary"
+            kind = (
+                "compare"
+                if spelling.name in ("==", "!=", "<", "<=", ">", ">=")
+                else "binary"
+            )
             return self.graph.node(kind, spelling.name, nodes)  # type: ignore[arg-type]
         if spelling.kind == "attribute":
             return self._attribute(self.node(args[0]), spelling.name)
@@ -251,7 +281,9 @@ class Printer:
         """A sign at the first factor of a product, where it needs no parentheses."""
         if label == "-" and value.kind == "binary" and value.label in ("*", "/"):
             left, right = value.args
-            return self.graph.node("binary", value.label, (self._signed("-", left), right))
+            return self.graph.node(
+                "binary", value.label, (self._signed("-", left), right)
+            )
         return self.graph.node("unary", label, (value,))
 
     def _called(self, callee: Node, pairs: list[tuple[Parameter, Op]]) -> Node:
@@ -259,14 +291,22 @@ class Printer:
         for parameter, op in pairs:
             if parameter.starred and op.rule == "list":
                 args += map(self.node, op.args)
-            elif parameter.default is not None and self._is_default(parameter.default, op):
+            elif parameter.default is not None and self._is_default(
+                parameter.default, op
+            ):
                 skipped = True
-            elif skipped or isinstance(literal(op), bool) or (parameter.default is not None and parameter.name not in POSITIONAL):
+            elif (
+                skipped
+                or isinstance(literal(op), bool)
+                or (parameter.default is not None and parameter.name not in POSITIONAL)
+            ):
                 named.append((parameter.name, self.node(op)))
             else:
                 args.append(self.node(op))
         names = tuple(name for name, _ in named)
-        return self.graph.node("call", "", (callee, *args, *(node for _, node in named)), names)
+        return self.graph.node(
+            "call", "", (callee, *args, *(node for _, node in named)), names
+        )
 
     def _is_default(self, default: Node, op: Op) -> bool:
         value = literal(self.applier.default(default))

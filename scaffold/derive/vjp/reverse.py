@@ -42,7 +42,11 @@ class Reverse:
                 self.waiting.setdefault(op, []).extend(cotangents)
         last = max((op.serial for op in seeds), default=-1)
         for op in reversed(self.program.ops[: last + 1]):
-            if op.rule != "input" and op.active and (op in self.waiting or op in self.parts):
+            if (
+                op.rule != "input"
+                and op.active
+                and (op in self.waiting or op in self.parts)
+            ):
                 self._pass_on(op)
         gradients = {name: self._whole(op) for name, op in inputs.items() if op.active}
         return Reversed(gradients, self.of, tuple(self.calls))
@@ -95,7 +99,10 @@ class Reverse:
         body, orelse = op.args
         zero, test = self.make.const(0), op.data
         assert isinstance(test, Node)
-        return [(body, self.make.choose(test, g, zero)), (orelse, self.make.choose(test, zero, g))]
+        return [
+            (body, self.make.choose(test, g, zero)),
+            (orelse, self.make.choose(test, zero, g)),
+        ]
 
     def _of_rule(self, op: Op, env: dict[str, Op]) -> list[tuple[Op, Op]]:
         rule = self.make.applier.table.rule(op.rule)
@@ -106,7 +113,11 @@ class Reverse:
             if not any(item.active for item in tensors((arg,))):
                 continue
             if name not in rule.formulas:
-                return self._of_call(op, env["grad"]) if "grad" in env else self._refuse(op)
+                return (
+                    self._of_call(op, env["grad"])
+                    if "grad" in env
+                    else self._refuse(op)
+                )
             if arg.rule == "list":
                 raise UnsupportedError(f"the gradient of a list in {op.rule}")
             formula = self.make.applier.table.gradients(rule, name)[0]
@@ -127,13 +138,20 @@ class Reverse:
                 f"grad_{name}": arrived.get(position, self.make.const(0))
                 for position, name in enumerate(rule.results)
             }
-            env |= {name: self._item(op, position) for position, name in enumerate(rule.results)}
+            env |= {
+                name: self._item(op, position)
+                for position, name in enumerate(rule.results)
+            }
         for arg, gradient in self._of_rule(op, env):
             if arg.active and not is_number(gradient, 0):
                 self.waiting.setdefault(arg, []).append(gradient)
 
     def _items(self, op: Op) -> dict[int, Op]:
-        found = (item for item in self.program.ops if item.rule == "item" and item.args[0] is op)
+        found = (
+            item
+            for item in self.program.ops
+            if item.rule == "item" and item.args[0] is op
+        )
         return {int(str(item.data)): item for item in found}
 
     def _item(self, op: Op, position: int) -> Op:
@@ -143,7 +161,9 @@ class Reverse:
         from scaffold.derive.vjp.indexing import item_of
 
         shape, kind, active = item_of(self.program, self.make.applier, op, position)
-        return self.program.op("item", (op,), position, kind=kind, shape=shape, active=active)
+        return self.program.op(
+            "item", (op,), position, kind=kind, shape=shape, active=active
+        )
 
     def _all_parts(self, op: Op, arrived: dict[int, Op]) -> Op:
         """A gradient for every part of a tuple; only as many are known as the forward takes."""
@@ -164,6 +184,9 @@ class Reverse:
         args = list(dict.fromkeys(arg for arg in tensors(op.args) if arg.active))
         pulled = self.program.op("vjp", (op, g), kind="group")
         return [
-            (arg, self.program.op("item", (pulled,), at, kind=arg.kind, shape=arg.shape))
+            (
+                arg,
+                self.program.op("item", (pulled,), at, kind=arg.kind, shape=arg.shape),
+            )
             for at, arg in enumerate(args)
         ]

@@ -9,11 +9,40 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp.ir import Op
 
-Region = tuple[tuple[int, int], ...]  # the choices around a place: serial of the `cond`, and its branch
+Region = tuple[
+    tuple[int, int], ...
+]  # the choices around a place: serial of the `cond`, and its branch
 TRIVIAL = frozenset(
-    {"input", "cotangent", "const", "static", "shape", "size", "rank", "count", "list", "item", "range"}
+    {
+        "input",
+        "cotangent",
+        "const",
+        "static",
+        "shape",
+        "size",
+        "rank",
+        "count",
+        "list",
+        "item",
+        "range",
+    }
 )
-CHEAP = frozenset({"mT", "t", "T", "mH", "unsqueeze", "expanded", "neg", "slice", "select", "conj", "squeeze", "zeros"})
+CHEAP = frozenset(
+    {
+        "mT",
+        "t",
+        "T",
+        "mH",
+        "unsqueeze",
+        "expanded",
+        "neg",
+        "slice",
+        "select",
+        "conj",
+        "squeeze",
+        "zeros",
+    }
+)
 
 
 class Schedule(NamedTuple):
@@ -37,15 +66,28 @@ def scheduled(
         missing = {
             op
             for op in found.regions
-            if op.rule == "cond" and op not in held and op not in found.named and op not in roots
-            and any(region[-1:] and region[-1][0] == op.serial or (op.serial in dict(region)) for region in found.named.values())
+            if op.rule == "cond"
+            and op not in held
+            and op not in found.named
+            and op not in roots
+            and any(
+                region[-1:]
+                and region[-1][0] == op.serial
+                or (op.serial in dict(region))
+                for region in found.named.values()
+            )
         }
         if not missing - wanted:
             return found
         wanted |= missing
 
 
-def _place(roots: tuple[Op, ...], held: Collection[Op], optional: Collection[Op], wanted: set[Op]) -> Schedule:
+def _place(
+    roots: tuple[Op, ...],
+    held: Collection[Op],
+    optional: Collection[Op],
+    wanted: set[Op],
+) -> Schedule:
     below = {op.serial: op for root in roots for op in root.walk()}
     regions: dict[Op, set[Region]] = {}
     uses: dict[Op, int] = {}
@@ -60,14 +102,24 @@ def _place(roots: tuple[Op, ...], held: Collection[Op], optional: Collection[Op]
             continue
         places = regions[op]
         common = _common(places)
-        often = uses[op] > 1 and op.rule not in TRIVIAL and not (op.rule in CHEAP and _is_leaf(op, held))
+        often = (
+            uses[op] > 1
+            and op.rule not in TRIVIAL
+            and not (op.rule in CHEAP and _is_leaf(op, held))
+        )
         if (often or op in wanted) and (common in places or safe(op)):
             named[op] = common
             places = {common}
         for at, arg in enumerate(op.args):
-            inner = {(*place, (op.serial, at)) for place in places} if op.rule == "cond" else places
+            inner = (
+                {(*place, (op.serial, at)) for place in places}
+                if op.rule == "cond"
+                else places
+            )
             regions.setdefault(arg, set()).update(inner)
-            uses[arg] = uses.get(arg, 0) + (1 if op in named or op.rule not in ("list",) else 1)
+            uses[arg] = uses.get(arg, 0) + (
+                1 if op in named or op.rule not in ("list",) else 1
+            )
             if op not in named and uses.get(op, 1) > 1 and op.rule not in TRIVIAL:
                 uses[arg] += 1
     return Schedule(named, regions)
@@ -97,5 +149,7 @@ class _Safety:
 
     def __call__(self, op: Op) -> bool:
         if op not in self.known:
-            self.known[op] = op not in self.optional and all(self(arg) for arg in op.args)
+            self.known[op] = op not in self.optional and all(
+                self(arg) for arg in op.args
+            )
         return self.known[op]

@@ -7,7 +7,9 @@ call; what cannot be told is a shape of its own, equal to no other.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-Dim = int | str  # a size, its name, `...x` for the leading dims of x, `?3` for a size without a name
+Dim = (
+    int | str
+)  # a size, its name, `...x` for the leading dims of x, `?3` for a size without a name
 Dims = tuple[int | str, ...]  # `@3` for a dim that is not written out
 
 
@@ -197,9 +199,11 @@ def squeezed(shape: Shape, dim: int | str) -> Shape:
 def transposed(shape: Shape, first: int, second: int) -> Shape:
     """With two dims exchanged."""
     match shape.key:
-        case ("transposed", Shape() as base, pair) if (
-            shape.dims is None and pair == frozenset((first, second))
-        ):
+        case (
+            "transposed",
+            Shape() as base,
+            pair,
+        ) if shape.dims is None and pair == frozenset((first, second)):
             return base
     one, two = position(shape, first), position(shape, second)
     if shape.dims is None or one is None or two is None:

@@ -84,7 +84,9 @@ def _binary(
     return program.static(program.graph.node("binary", label, nodes))
 
 
-def _short(compute: Callable[..., Number], left: Number, right: Number) -> Number | None:
+def _short(
+    compute: Callable[..., Number], left: Number, right: Number
+) -> Number | None:
     """The result, unless it takes more digits than an author would write."""
     try:
         result = compute(left, right)
