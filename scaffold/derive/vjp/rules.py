@@ -1,0 +1,207 @@
+"""The rule table: what each primitive is called, and the formula of each of its gradients.
+
+In: the text of `rules.toml`, or of a team's own table (its grammar is the header of `rules.toml`). Out: a `Table` that
+finds a `Rule` by how it is spelled. Invariant: what nobody asks for is not parsed; a derivation reads a few rules of two
+hundred.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from scaffold.derive.vjp.spelling import (
+    Key,
+    Parameter,
+    Spelling,
+    key_of,
+    normalized,
+    spelling,
+)
+from scaffold.derive.vjp.vocabulary import BUILDERS
+from scaffold.errors import Location
+from scaffold.formula import Graph, Node, Scope, Text, parse
+
+CATEGORIES = frozenset(
+    {"elementwise", "reduction", "loss", "same_shape", "view", "structural"}
+    | {"contraction", "linalg", "indexing", "constant", "backward"}
+)
+Raw = Mapping[str, Any]
+
+_SECTION = re.compile(r"^\[(\w+)\]$", re.MULTILINE)
+_HEADS = re.compile(r"^(?:call|also) = (.*)$", re.MULTILINE)
+_STRING = re.compile(r'"([^"]*)"')
+
+
+class Rule(NamedTuple):
+    """One primitive. `formulas` are text; `Table.gradients` has them as nodes."""
+
+    name: str
+    spelled: Spelling  # as it is printed
+    category: str
+    formulas: Mapping[str, tuple[str, ...]]  # parameter -> variants of equal value
+    results: tuple[str, ...] = ("result",)
+    nondiff: tuple[str, ...] = ()  # tensors without a gradient
+    domain: Mapping[str, str] = {}
+    samples: tuple[str, ...] = ()
+    linear: bool = False
+    complex: bool | Literal["only"] = True
+    when: str | None = (
+        None  # a test of what is fixed for a call: the rule is for calls where it holds
+    )
+    code: str | None = None  # the function of the engine that has the gradients
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return self.spelled.parameters
+
+    @property
+    def tensors(self) -> frozenset[str]:
+        """The parameters that may be tensors; any other is fixed for a call."""
+        return frozenset(self.formulas) | frozenset(self.nondiff)
+
+    @property
+    def cotangents(self) -> tuple[str, ...]:
+        """What the formulas call the gradients of the results."""
+        if self.results == ("result",):
+            return ("grad",)
+        return tuple(f"grad_{name.lstrip('*')}" for name in self.results)
+
+
+class Found(NamedTuple):
+    """A rule, and the spelling that it was found by."""
+
+    rule: Rule
+    spelled: Spelling
+
+
+class Table:
+    """Finds rules by name and by spelling; reads each when it is first asked for."""
+
+    def __init__(
+        self,
+        heads: Mapping[str, tuple[str, ...]],
+        raw: Callable[[str], Raw],
+        base: "Table | None" = None,
+    ) -> None:
+        self.heads, self.raw, self.base = heads, raw, base
+        self.graph: Graph = base.graph if base else Graph()
+        self._rules: dict[str, Rule] = {}
+        self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
+        self._names: dict[Key, list[tuple[str, str]]] = {}
+        for name, spelled in heads.items():
+            for head in spelled:
+                if key := key_of(head, spelled[0]):
+                    self._names.setdefault(key, []).append((name, head))
+
+    def find(self, kind: str, name: str) -> tuple[Found, ...]:
+        """The rules that are spelled so, in the order of the table: the first whose parameters fit is meant.
+
+        `kind` and `name`: ("function", "torch.exp"), ("method", "sum"), ("attribute", "mT"), ("operator", "+"),
+        ("subscript", "[]"). A parameter that is not in `Rule.tensors` does not take a tensor, and `dim` no bool (the
+        one argument of `x.var(False)` is `unbiased`); then `condition` must hold.
+        """
+        key: Any = (kind, normalized(name))
+        own = tuple(self._found(*item) for item in self._names.get(key, ()))
+        return own + (self.base.find(kind, name) if self.base else ())
+
+    def _found(self, name: str, head: str) -> Found:
+        read = spelling(head, self.heads[name][0], self.graph)
+        assert read is not None, f"{name}: {head}"
+        return Found(self.rule(name), read)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.heads or (self.base is not None and name in self.base)
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all rules, those of the base first."""
+        return (self.base.names() if self.base else ()) + tuple(self.heads)
+
+    def rule(self, name: str) -> Rule:
+        """The rule of a name."""
+        if name not in self.heads and self.base:
+            return self.base.rule(name)
+        if name not in self._rules:
+            self._rules[name] = read_rule(name, self.raw(name), self.graph)
+        return self._rules[name]
+
+    def gradients(self, rule: Rule, parameter: str) -> tuple[Node, ...]:
+        """The formulas of a parameter's gradient, each of the same value."""
+        key = (rule.name, parameter)
+        if key not in self._gradients:
+            scope = Scope(self.scope(rule))
+            self._gradients[key] = tuple(
+                self._parsed(text, scope, rule) for text in rule.formulas[parameter]
+            )
+        return self._gradients[key]
+
+    def condition(self, rule: Rule) -> Node | None:
+        """The test under which a rule holds, over its parameters."""
+        if rule.when is None:
+            return None
+        return self._parsed(rule.when, Scope(self.scope(rule)), rule)
+
+    def scope(self, rule: Rule) -> frozenset[str]:
+        """The names that the formulas of a rule may read."""
+        own = {item.name for item in rule.parameters}
+        results = {name.lstrip("*") for name in rule.results}
+        known = own | results | set(rule.cotangents)
+        return frozenset(known | set(self.names()) | BUILDERS.keys())
+
+    def _parsed(self, text: str, scope: Scope, rule: Rule) -> Node:
+        place = Location(f"rule {rule.name}")
+        node = parse(Text(text, place), scope, self.graph).result
+        assert node is not None  # without `targets` a formula has a result
+        return node
+
+
+def read_rule(name: str, raw: Raw, graph: Graph) -> Rule:
+    """A rule of a table that is known to be right."""
+    spelled = spelling(raw["call"], raw["call"], graph)
+    assert spelled is not None, name
+    formulas = {key: _several(value) for key, value in raw.get("grad", {}).items()}
+    return Rule(
+        name,
+        spelled,
+        raw["category"],
+        formulas,
+        tuple(raw.get("results", ("result",))),
+        tuple(raw.get("nondiff", ())),
+        raw.get("domain", {}),
+        tuple(raw["samples"]),
+        raw.get("linear", False),
+        raw.get("complex", True),
+        raw.get("when"),
+        raw.get("code"),
+    )
+
+
+def _several(value: str | list[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def plain_table(text: str) -> Table:
+    """The table of a text that keeps `[name]`, `call` and `also` on lines of their own.
+
+    A section is read as TOML when its rule is asked for.
+    """
+    import tomllib
+
+    parts = _SECTION.split(text)
+    bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
+    heads = {
+        name: tuple(word for line in _HEADS.findall(body) for word in _words(line))
+        for name, body in bodies.items()
+    }
+    return Table(heads, lambda name: tomllib.loads(bodies[name]))
+
+
+def _words(line: str) -> list[str]:
+    return _STRING.findall(line)
+
+
+@lru_cache(maxsize=1)
+def built_in() -> Table:
+    """The table that comes with the package."""
+    return plain_table(Path(__file__).with_name("rules.toml").read_text("utf-8"))

@@ -1,0 +1,157 @@
+"""How a primitive is written, and which argument of a call is which parameter.
+
+In: the `call` and `also` of a rule, as text. Out: `Spelling`s, and the arguments of a call by parameter.
+Invariant: a call that does not fit a spelling is not guessed at: it has no binding.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeVar
+
+from scaffold.errors import Location
+from scaffold.formula import Graph, Node, Scope, Text, parse
+
+Value = TypeVar("Value")
+Kind = Literal["function", "method", "attribute", "operator", "subscript"]
+Key = tuple[Kind, str]
+
+ROOTS = frozenset({"torch", "F", "math"})
+_DOTTED = re.compile(r"([A-Za-z_][\w.]*)(\(|$)")
+_BINARY = re.compile(r"\w+ (\S+) \w+$")
+_UNARY = re.compile(r"([-+~])\w+$")
+
+
+class Parameter(NamedTuple):
+    """A parameter of a primitive; a starred one takes all positional arguments that are left, or one tuple."""
+
+    name: str
+    default: Node | None = None  # None: it must be given
+    starred: bool = False
+
+
+class Spelling(NamedTuple):
+    """One way to write a primitive: `torch.exp`, the method `exp`, the attribute `mT`, the operator `+`."""
+
+    kind: Kind
+    name: str
+    parameters: tuple[Parameter, ...]
+
+
+def normalized(name: str) -> str:
+    """The name of a function as the table has it: `F.silu` for `torch.nn.functional.silu`."""
+    for long in ("torch.nn.functional.", "nn.functional."):
+        if name.startswith(long):
+            return "F." + name.removeprefix(long)
+    return name
+
+
+def key_of(head: str, call: str) -> Key | None:
+    """What one entry of `also`, or `call` itself, is looked up by; None if it cannot be read."""
+    if head == "method":
+        found = _DOTTED.match(call)
+        return ("method", found[1].rpartition(".")[2]) if found else None
+    if found := _DOTTED.match(head):
+        name = normalized(found[1])
+        root, dot, last = name.rpartition(".")
+        if name.partition(".")[0] in ROOTS or (not dot and found[2]):
+            return "function", name
+        if not dot or "." in root:
+            return _operator_or_subscript(head)
+        return ("method" if found[2] else "attribute"), last
+    return _operator_or_subscript(head)
+
+
+def _operator_or_subscript(head: str) -> Key | None:
+    if re.match(r"\w+\[\w+\]$", head):
+        return "subscript", "[]"
+    found = _BINARY.match(head) or _UNARY.match(head)
+    return ("operator", found[1]) if found else None
+
+
+def is_bare(head: str) -> bool:
+    """Whether an entry of `also` has the parameters of `call`: "method", or a name with dots."""
+    return bool(re.fullmatch(r"method|[A-Za-z_][\w.]*", head))
+
+
+def spelling(head: str, call: str, graph: Graph) -> Spelling | None:
+    """Read one entry of `also`, or `call` itself."""
+    key = key_of(head, call)
+    whole = call if is_bare(head) and head != call else head
+    parameters = _parameters(whole, graph)
+    if key is None or parameters is None:
+        return None
+    return Spelling(*key, parameters)
+
+
+def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:
+    try:
+        tree = ast.parse(call, mode="eval").body
+    except SyntaxError:
+        return None
+    match tree:
+        case ast.Call(function, args, keywords):
+            first = _hangs_on(function)
+            found = [_parameter(item, graph) for item in [*first, *args]]
+            found += [_keyword(item, graph) for item in keywords]
+        case ast.BinOp(left, _, right) | ast.Compare(left, _, [right]):
+            found = [_parameter(left, graph), _parameter(right, graph)]
+        case ast.Subscript(value, index):
+            found = [_parameter(value, graph), _parameter(index, graph)]
+        case ast.UnaryOp(_, value) | ast.Attribute(value):
+            found = [_parameter(value, graph)]
+        case _:
+            return None
+    parameters = [item for item in found if item]
+    names = {item.name for item in parameters}
+    return tuple(parameters) if len(names) == len(found) else None
+
+
+def _hangs_on(function: ast.expr) -> list[ast.expr]:
+    """Of a method, what it is called on."""
+    match function:
+        case ast.Attribute(ast.Name(name) as value) if name not in ROOTS:
+            return [value]
+    return []
+
+
+def _parameter(item: ast.expr, graph: Graph) -> Parameter | None:
+    match item:
+        case ast.Name(name):
+            return Parameter(name)
+        case ast.Starred(ast.Name(name)):
+            return Parameter(name, starred=True)
+    return None
+
+
+def _keyword(item: ast.keyword, graph: Graph) -> Parameter | None:
+    if item.arg is None:
+        return None
+    value = Text(ast.unparse(item.value), Location("call"))
+    return Parameter(item.arg, parse(value, Scope(frozenset()), graph).result)
+
+
+def bind(
+    spelling: Spelling,
+    positional: Sequence[Value],
+    keywords: Mapping[str, Value],
+    collect: Callable[[Sequence[Value]], Value],
+) -> dict[str, Value] | None:
+    """The arguments that a call gives, by parameter; None if it does not fit.
+
+    Of a method and an attribute the first argument is what it hangs on. `collect` makes one value of what a starred
+    parameter takes. Parameters that are left to their defaults are not in the answer.
+    """
+    bound: dict[str, Value] = {}
+    waiting = list(positional)
+    for item in spelling.parameters:
+        if item.starred and waiting:
+            bound[item.name], waiting = collect(waiting), []
+        elif waiting:
+            bound[item.name] = waiting.pop(0)
+    known = {item.name for item in spelling.parameters}
+    if waiting or keywords.keys() - known or keywords.keys() & bound.keys():
+        return None
+    bound.update(keywords)
+    needed = {item.name for item in spelling.parameters if item.default is None}
+    return bound if needed <= bound.keys() else None
