@@ -1,6 +1,7 @@
 """Every rule of the table against autograd of the call it is about."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tests.derive.rule_values import (
 TABLE = built_in()
 RULES = [TABLE.rule(name) for name in TABLE.names()]
 WITH_FORMULAS = [rule for rule in RULES if rule.formulas]
+NOT_TWICE = {"hardsigmoid"}
 BROADCASTING = {"elementwise", "loss"}
 
 
@@ -141,3 +143,103 @@ def test_the_gradients_are_those_of_autograd(rule: Rule) -> None:
             assert got.dtype == wanted.dtype, where
             torch.testing.assert_close(got, wanted, msg=lambda m, w=where: f"{w}\n{m}")
     assert checked == set(rule.formulas), "no sample asks for the other gradients"
+
+
+@pytest.mark.parametrize("rule", WITH_FORMULAS, ids=lambda rule: rule.name)
+def test_the_formulas_can_be_differentiated_again(rule: Rule) -> None:
+    """The gradient of the gradient, for the cotangent and the arguments, is the one that autograd has."""
+    if rule.name in NOT_TWICE:
+        pytest.skip("autograd itself does not differentiate it twice")
+    for place, run in runs(rule):
+        over = [*run.inputs, *run.grads]
+        for formula, got, wanted in run.variants():
+            where = f"[{rule.name}] {formula}\non {place}"
+            weight = torch.randn_like(wanted)
+            for name, mine, theirs in zip(
+                [*run.active, *rule.cotangents],
+                again(got, over, weight),
+                again(wanted, over, weight),
+                strict=False,
+            ):
+                torch.testing.assert_close(
+                    mine, theirs, msg=lambda m, w=where, n=name: f"{w}, by {n}\n{m}"
+                )
+
+
+def again(grad: Tensor, over: list[Tensor], weight: Tensor) -> list[Tensor]:
+    if not grad.requires_grad:
+        return [torch.zeros_like(item) for item in over]
+    found = torch.autograd.grad(
+        grad, over, weight, retain_graph=True, allow_unused=True
+    )
+    return [
+        torch.zeros_like(item) if value is None else value
+        for item, value in zip(over, found, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("rule", WITH_FORMULAS, ids=lambda rule: rule.name)
+def test_the_domain_is_where_the_call_is_smooth(rule: Rule) -> None:
+    """Finite differences and autograd agree: no sample lies on a kink, outside of the domain, or at a tie."""
+    for place, run in runs(rule):
+
+        def call(*inputs: Tensor, run: Run = run) -> Any:
+            values = run.given | dict(zip(run.active, inputs, strict=True))
+            outputs = tuple_of(called(rule.spelled, values))
+            return tuple(out for out in outputs if out.requires_grad)
+
+        inputs = [item.detach().requires_grad_() for item in run.inputs]
+        lower = ("half", "bfloat16", "float")
+        symmetric = ("cholesky",)  # autograd takes x as symmetric, differences do not
+        if rule.name in lower + symmetric:
+            continue
+        assert torch.autograd.gradcheck(call, inputs, fast_mode=True), place
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_spelling_is_the_same_call(rule: Rule) -> None:
+    for head in TABLE.heads[rule.name]:
+        spelled = spelling(head, TABLE.heads[rule.name][0], TABLE.graph)
+        assert spelled is not None, head
+        assert (rule, spelled) in TABLE.find(spelled.kind, spelled.name), head
+        names = {item.name for item in spelled.parameters}
+        tried = 0
+        for sample in samples(rule):
+            values = drawn_values(TABLE, rule, sample, dtypes(rule)[0])
+            if values.keys() <= names and callable_on(head, values, spelled):
+                tried += 1
+                if rule.name.startswith("empty"):
+                    continue
+                for mine, theirs in zip(
+                    tuple_of(called(rule.spelled, values)),
+                    tuple_of(called(spelled, values)),
+                    strict=True,
+                ):
+                    torch.testing.assert_close(mine, theirs, msg=head)
+        assert tried, head
+
+
+def callable_on(head: str, values: Values, spelled: Any) -> bool:
+    """A method needs a tensor to hang on, and a function of torch's one tensor for its first argument."""
+    first = values.get(spelled.parameters[0].name)
+    return isinstance(first, Tensor) or spelled.kind in ("function", "operator")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [rule for rule in RULES if rule.category == "constant"],
+    ids=lambda rule: rule.name,
+)
+def test_a_constant_has_no_gradient(rule: Rule) -> None:
+    for sample in samples(rule):
+        given = drawn_values(TABLE, rule, sample)
+        tensors = [
+            value.requires_grad_()
+            for value in given.values()
+            if isinstance(value, Tensor) and value.is_floating_point()
+        ]
+        for out in tuple_of(called(rule.spelled, given)):
+            if isinstance(out, Tensor) and out.requires_grad:
+                with suppress(RuntimeError):  # derivative is not implemented
+                    grads = torch.autograd.grad(out.sum(), tensors, allow_unused=True)
+                    assert all(grad is None or not grad.any() for grad in grads)
