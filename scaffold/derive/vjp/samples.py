@@ -6,6 +6,7 @@ that takes torch.
 
 import ast
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from scaffold.derive.vjp.spelling import Spelling, bind
@@ -74,7 +75,7 @@ def _argument(item: ast.expr, graph: Graph) -> Argument:
     return node
 
 
-def _collected(items: "list[Argument] | tuple[Argument, ...]") -> Argument:
+def _collected(items: Sequence[Argument]) -> Argument:
     """What a starred parameter takes: one tuple, or the arguments themselves."""
     return items[0] if len(items) == 1 else Several(tuple(items))
 
