@@ -23,11 +23,15 @@ _UNARY = re.compile(r"([-+~])\w+$")
 
 
 class Parameter(NamedTuple):
-    """A parameter of a primitive; a starred one takes all positional arguments that are left, or one tuple."""
+    """A parameter of a primitive; a starred one takes all positional arguments that are left, or one tuple.
+
+    What has a default, or is `keyword`, is given by keyword where a call is printed.
+    """
 
     name: str
     default: Node | None = None  # None: it must be given
     starred: bool = False
+    keyword: bool = False
 
 
 class Spelling(NamedTuple):
@@ -127,6 +131,8 @@ def _parameter(item: ast.expr, graph: Graph) -> Parameter | None:
 def _keyword(item: ast.keyword, graph: Graph) -> Parameter | None:
     if item.arg is None:
         return None
+    if isinstance(item.value, ast.Constant) and item.value.value is ...:
+        return Parameter(item.arg, keyword=True)
     value = Text(ast.unparse(item.value), Location("call"))
     return Parameter(item.arg, parse(value, Scope(frozenset()), graph).result)
 
@@ -147,7 +153,7 @@ def bind(
     for item in spelling.parameters:
         if item.starred and waiting:
             bound[item.name], waiting = collect(waiting), []
-        elif waiting:
+        elif waiting and not item.keyword:
             bound[item.name] = waiting.pop(0)
     known = {item.name for item in spelling.parameters}
     if waiting or keywords.keys() - known or keywords.keys() & bound.keys():

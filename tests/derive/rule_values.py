@@ -1,0 +1,226 @@
+"""Rule formulas as torch computes them: a small interpreter and a reference of each word.
+
+In: nodes, rules. Out: values. Invariant: nothing here knows the engine; what a formula says is all that counts.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from scaffold.derive.vjp.rules import Rule, Table
+from scaffold.derive.vjp.spelling import Spelling
+from scaffold.formula import Node
+
+Values = dict[str, Any]
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "@": operator.matmul,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "is": operator.is_,
+    "is not": operator.is_not,
+}
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "-": operator.neg,
+    "+": operator.pos,
+    "~": operator.invert,
+    "not": operator.not_,
+}
+BUILTINS: dict[str, Callable[..., Any]] = {
+    "min": min,
+    "max": max,
+    "len": len,
+    "float": float,
+    "int": int,
+}
+PYTHON = {"abs": abs, "round": round, "pow": pow}
+
+
+def reduced(x: Tensor, dim: Any) -> list[int]:
+    """The dimensions that a reduction takes, none of them negative."""
+    if dim is None or dim == ():
+        return list(range(x.ndim))
+    dims = dim if isinstance(dim, tuple | list) else (dim,)
+    return sorted(item % max(x.ndim, 1) for item in dims) if x.ndim else []
+
+
+def restore(g: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    if not keepdim:
+        for item in reduced(x, dim):
+            g = g.unsqueeze(item)
+    return g
+
+
+def padding(x: Tensor, dim: int, before: int, after: int) -> list[int]:
+    return [0, 0] * (x.ndim - 1 - dim % x.ndim) + [before, after]
+
+
+def inverse_permutation(dims: Any) -> list[int]:
+    positive = [item % len(dims) for item in dims]
+    return [positive.index(place) for place in range(len(dims))]
+
+
+def negated(numbers: Any) -> Any:
+    several = isinstance(numbers, tuple | list)
+    return tuple(-item for item in numbers) if several else -numbers
+
+
+REFERENCE: dict[str, Callable[..., Any]] = {
+    "expand_back": lambda g, x, dim, keep: restore(g, x, dim, keep).expand(x.shape),
+    "restore": restore,
+    "sum_to": lambda g, x: g.sum_to_size(x.shape),
+    "reshape_as": lambda g, x: g.reshape(x.shape),
+    "expand_as": lambda g, x: g.expand(x.shape),
+    "zeros": lambda g, x: g.new_zeros(x.shape),
+    "cast_as": lambda g, x: g.to(x.dtype),
+    "count": lambda x, dim: math.prod(x.shape[item] for item in reduced(x, dim)),
+    "shape": lambda x: x.shape,
+    "size": lambda x, dim: x.shape[dim],
+    "rank": lambda x: x.ndim,
+    "padding": padding,
+    "negated": negated,
+    "inverse_permutation": inverse_permutation,
+}
+
+
+def named(dotted: str) -> Any:
+    """What a dotted name of the table stands for."""
+    if dotted in PYTHON:
+        return PYTHON[dotted]
+    roots: dict[str, Any] = {"torch": torch, "F": F, "math": math}
+    root, *rest = dotted.split(".")
+    found = roots[root]
+    for part in rest:
+        found = getattr(found, part)
+    return found
+
+
+def called(spelled: Spelling, values: Mapping[str, Any]) -> Any:
+    """Make a call as it is spelled, with values by parameter."""
+    positional: list[Any] = []
+    keywords: Values = {}
+    for item in spelled.parameters:
+        if item.name not in values:
+            continue
+        value = values[item.name]
+        if item.default is not None or item.keyword:
+            keywords[item.name] = value
+        else:
+            several = item.starred and isinstance(value, tuple | list)
+            positional += value if several else [value]
+    return applied(spelled, positional, keywords)
+
+
+def applied(
+    spelled: Spelling, positional: list[Any], keywords: Mapping[str, Any]
+) -> Any:
+    if spelled.kind == "function":
+        return named(spelled.name)(*positional, **keywords)
+    first, *rest = positional
+    if spelled.kind == "method":
+        return getattr(first, spelled.name)(*rest, **keywords)
+    if spelled.kind == "attribute":
+        return getattr(first, spelled.name)
+    if spelled.kind == "subscript":
+        return first[rest[0]]
+    if not rest:
+        return UNARY[spelled.name](first)
+    return OPERATORS[spelled.name](first, *rest)
+
+
+class Interpreter:
+    """Computes formula nodes."""
+
+    def __init__(self, table: Table, values: Values) -> None:
+        self.table, self.values = table, values
+
+    def __call__(self, node: Node) -> Any:
+        match node:
+            case Node("name", label):
+                return self.values[label]
+            case Node("constant", label):
+                return constant(label)
+            case Node("attribute", label, (Node("name", "math" | "torch" as root),)):
+                return named(f"{root}.{label}")
+            case Node("attribute", label, (value,)):
+                return getattr(self(value), label)
+            case Node("tuple", _, args):
+                return tuple(map(self, args))
+            case Node("list", _, args):
+                return list(map(self, args))
+            case Node("unary", label, (value,)):
+                return UNARY[label](self(value))
+            case Node("binary" | "compare", label, (left, right)):
+                return OPERATORS[label](self(left), self(right))
+            case Node("boolean", label, args):
+                return (all if label == "and" else any)(self(item) for item in args)
+            case Node("conditional", _, (test, body, orelse)):
+                return self(body) if self(test) else self(orelse)
+            case Node("subscript", _, (value, index)):
+                return self(value)[self(index)]
+            case Node("call"):
+                return self.call(node)
+        raise NotImplementedError(node.kind)
+
+    def call(self, node: Node) -> Any:
+        callee, *args = node.args
+        split = len(args) - len(node.keywords)
+        positional = [self(item) for item in args[:split]]
+        keywords = dict(zip(node.keywords, map(self, args[split:]), strict=True))
+        if callee.kind == "attribute":
+            return self(callee)(*positional, **keywords)
+        if callee.label in REFERENCE:
+            return REFERENCE[callee.label](*positional, **keywords)
+        if callee.label in BUILTINS and callee.label not in self.table:
+            return BUILTINS[callee.label](*positional, **keywords)
+        rule = self.table.rule(callee.label)
+        names = (item.name for item in rule.parameters)
+        values = dict(zip(names, positional, strict=False)) | keywords
+        if rule.category in ("elementwise", "constant"):
+            for name in rule.tensors & values.keys():
+                values[name] = as_tensor(values[name])
+        return called(rule.spelled, values)
+
+
+def as_tensor(value: Any) -> Any:
+    number = isinstance(value, int | float | complex) and not isinstance(value, bool)
+    return torch.tensor(value, dtype=torch.float64) if number else value
+
+
+def constant(label: str) -> Any:
+    words = {"None": None, "True": True, "False": False, "...": ...}
+    if label in words:
+        return words[label]
+    if label[0] in "'\"":
+        return label[1:-1]
+    if label.endswith("j"):
+        return complex(label)
+    return float(label) if set(label) & set(".e") else int(label)
+
+
+def defaults(table: Table, rule: Rule) -> Values:
+    """What the parameters are that a call leaves out."""
+    interpret = Interpreter(table, {})
+    return {
+        item.name: interpret(item.default)
+        for item in rule.parameters
+        if item.default is not None
+    }

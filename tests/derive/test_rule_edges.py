@@ -1,0 +1,132 @@
+"""Rules at zeros, ties and infinities: where autograd has a finite gradient, the rule has the same."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaffold.derive.vjp.rules import Rule, built_in
+from scaffold.derive.vjp.samples import Drawn, Several
+from scaffold.formula import Node
+from tests.derive.rule_samples import drawn_values
+from tests.derive.rule_values import Values
+from tests.derive.test_rules import RULES, Run, samples
+
+TABLE = built_in()
+EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3.0, -3.0, 6.0, math.inf, -math.inf)
+ROWS = (
+    (0.0, 0.0, 0.0, 0.0),
+    (1.0, 1.0, 0.0, 2.0),
+    (2.0, -1.0, 2.0, 2.0),
+    (0.0, 3.0, 0.0, -1.0),
+    (-math.inf, 1.0, -math.inf, 0.5),
+    (-math.inf, -math.inf, -math.inf, -math.inf),
+    (math.inf, 0.0, 1.0, 1.0),
+)
+POINTWISE = [
+    rule
+    for rule in RULES
+    if rule.formulas
+    and rule.category in ("elementwise", "loss")
+    and rule.complex != "only"
+]
+ALONG = [
+    rule
+    for rule in RULES
+    if rule.formulas and rule.category in ("reduction", "same_shape")
+]
+
+
+def agree(run: Run) -> None:
+    """Compare where autograd is finite, and says something: where the call gives no NaN."""
+    told = ~run.outputs[0].isnan() if run.rule.category != "reduction" else None
+    for formula, got, wanted in run.variants():
+        assert got.shape == wanted.shape
+        finite = wanted.isfinite()
+        if told is not None and told.shape == wanted.shape:
+            finite = finite & told
+        close = torch.isclose(got, wanted, rtol=1e-6, atol=1e-9)
+        wrong = finite & ~close
+        if wrong.any():
+            places = {
+                name: value[wrong]
+                for name, value in run.given.items()
+                if isinstance(value, Tensor) and value.shape == wrong.shape
+            }
+            report = f"{places}\n{got[wrong]} for {wanted[wrong]}"
+            pytest.fail(f"[{run.rule.name}] {formula}\n{report}")
+
+
+def grid(count: int) -> list[Tensor]:
+    """Every combination of the edges, a tensor for each argument."""
+    several = EDGES if count < 3 else EDGES[:3] + EDGES[-2:]
+    rows = list(itertools.product(several, repeat=count))
+    return list(torch.tensor(rows, dtype=torch.float64).T.contiguous())
+
+
+def on_grid(rule: Rule, sample: dict[str, Any]) -> Values:
+    given = drawn_values(TABLE, rule, sample)
+    names = [
+        name
+        for name in rule.formulas
+        if isinstance(given.get(name), Tensor) and given[name].ndim
+    ]
+    places = grid(len(names))
+    for name, value in zip(names, places, strict=True):
+        given[name] = value
+    for name, value in given.items():
+        if isinstance(value, Tensor) and value.ndim and name not in names:
+            given[name] = value.reshape(-1)[:1].expand(places[0].shape)
+    return given
+
+
+@pytest.mark.parametrize("rule", POINTWISE, ids=lambda rule: rule.name)
+def test_pointwise_rules_are_right_at_edges(rule: Rule) -> None:
+    for sample in samples(rule):
+        agree(Run(rule, on_grid(rule, sample)))
+
+
+def along(rule: Rule, sample: dict[str, Any]) -> Values | None:
+    """The sample with x of the rows above, whichever dimension is meant."""
+    given = drawn_values(TABLE, rule, sample)
+    if given["x"].ndim != 2 or any(
+        not isinstance(item, Node) for name, item in sample.items() if name != "x"
+    ):
+        return None
+    finite = (
+        rule.name == "cumprod"
+    )  # of an infinity and a zero, eager takes another way
+    rows = torch.tensor(ROWS[:4] if finite else ROWS, dtype=torch.float64)
+    given["x"] = rows.mT.contiguous() if given.get("dim") == 0 else rows
+    return given
+
+
+@pytest.mark.parametrize("rule", ALONG, ids=lambda rule: rule.name)
+def test_rules_along_a_dimension_are_right_at_edges(rule: Rule) -> None:
+    for sample in samples(rule):
+        given = along(rule, sample)
+        if given is not None:
+            agree(Run(rule, given))
+
+
+@pytest.mark.parametrize("rule", ALONG + POINTWISE, ids=lambda rule: rule.name)
+def test_rules_work_on_tensors_without_elements(rule: Rule) -> None:
+    for sample in samples(rule):
+        emptied = {name: without_elements(value) for name, value in sample.items()}
+        try:
+            run = Run(rule, drawn_values(TABLE, rule, emptied))
+        except (RuntimeError, IndexError):  # the call itself is not for them
+            continue
+        agree(run)
+
+
+def without_elements(argument: Any) -> Any:
+    """A tensor of a sample with its first size 0."""
+    if isinstance(argument, Drawn) and argument.sizes and argument.sizes[0] != 1:
+        return Drawn(argument.name, (0, *argument.sizes[1:]))
+    if isinstance(argument, Several):
+        return Several(tuple(map(without_elements, argument.items)))
+    return argument

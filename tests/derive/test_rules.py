@@ -1,0 +1,257 @@
+"""Every rule of the table against autograd of the call it is about."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaffold.derive.vjp.rules import Rule, built_in
+from scaffold.derive.vjp.samples import Sample, read_sample
+from scaffold.derive.vjp.spelling import Spelling, spelling
+from tests.derive.rule_samples import drawn_values
+from tests.derive.rule_values import (
+    Interpreter,
+    Values,
+    called,
+    defaults,
+)
+
+TABLE = built_in()
+RULES = [TABLE.rule(name) for name in TABLE.names()]
+WITH_FORMULAS = [rule for rule in RULES if rule.formulas]
+NOT_TWICE = {"hardsigmoid"}
+BROADCASTING = {"elementwise", "loss"}
+
+
+def samples(rule: Rule) -> list[Sample]:
+    found = [read_sample(text, rule.spelled, TABLE.graph) for text in rule.samples]
+    return [item for item in found if item is not None]
+
+
+def dtypes(rule: Rule) -> list[torch.dtype]:
+    if rule.complex == "only":
+        return [torch.complex128]
+    return [torch.float64, torch.complex128] if rule.complex else [torch.float64]
+
+
+def tuple_of(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, Tensor) else tuple(value)
+
+
+def active(rule: Rule, values: Values) -> list[str]:
+    """The parameters that a gradient is asked of."""
+    found = [name for name in rule.formulas if isinstance(values.get(name), Tensor)]
+    for name in found:
+        values[name] = values[name].detach().clone().requires_grad_()
+    return found
+
+
+def named_results(rule: Rule, outputs: tuple[Any, ...]) -> Values:
+    if rule.results[0].startswith("*"):
+        return {rule.results[0][1:]: outputs}
+    return dict(zip(rule.results, outputs, strict=True))
+
+
+def cotangents(rule: Rule, outputs: tuple[Any, ...]) -> Values:
+    grads = tuple(
+        (
+            torch.randn(out.shape, dtype=out.dtype).requires_grad_()
+            if out.requires_grad
+            else None
+        )
+        for out in outputs
+    )
+    if rule.results[0].startswith("*"):
+        return {rule.cotangents[0]: grads}
+    return dict(zip(rule.cotangents, grads, strict=True))
+
+
+def fitted(rule: Rule, grad: Tensor, argument: Tensor) -> Tensor:
+    """What the engine does with a gradient of an elementwise rule, and with a complex one of a real argument."""
+    if rule.category in BROADCASTING:
+        grad = grad.expand_as(grad.detach() + argument.detach())
+        grad = grad.sum_to_size(argument.shape)
+    if grad.is_complex() and not argument.is_complex():
+        grad = grad.real
+    return grad
+
+
+class Run:
+    """One sample of a rule: what torch says, and what the formulas are computed from."""
+
+    def __init__(self, rule: Rule, given: Values) -> None:
+        self.rule, self.given = rule, given
+        self.active = active(rule, given)
+        outputs = self.outputs = tuple_of(called(rule.spelled, given))
+        grads = cotangents(rule, outputs)
+        self.grads = [
+            item for value in grads.values() for item in flat(value) if item is not None
+        ]
+        differentiable = [out for out in outputs if out.requires_grad]
+        self.wanted = torch.autograd.grad(
+            differentiable, self.inputs, self.grads, create_graph=True
+        )
+        values = defaults(TABLE, rule) | given | named_results(rule, outputs) | grads
+        self.interpret = Interpreter(TABLE, values)
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        return [self.given[name] for name in self.active]
+
+    def variants(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        for name, wanted in zip(self.active, self.wanted, strict=True):
+            for text, node in zip(
+                self.rule.formulas[name],
+                TABLE.gradients(self.rule, name),
+                strict=True,
+            ):
+                got = fitted(self.rule, self.interpret(node), self.given[name])
+                yield f"grad.{name} = {text}", got, wanted
+
+
+def flat(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def runs(rule: Rule) -> Iterator[tuple[str, Run]]:
+    for dtype in dtypes(rule):
+        for text, sample in zip(rule.samples, samples(rule), strict=True):
+            torch.manual_seed(1)
+            given = drawn_values(TABLE, rule, sample, dtype)
+            yield f"{text} in {dtype}", Run(rule, given)
+
+
+def same(got: Tensor, wanted: Tensor, where: str) -> None:
+    def message(told: str) -> str:
+        return f"{where}\n{told}"
+
+    torch.testing.assert_close(got, wanted, msg=message)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_the_rule_can_be_read(rule: Rule) -> None:
+    assert rule.samples
+    assert len(samples(rule)) == len(rule.samples)
+    for sample in samples(rule):
+        values = defaults(TABLE, rule) | drawn_values(TABLE, rule, sample)
+        condition = TABLE.condition(rule)
+        assert condition is None or Interpreter(TABLE, values)(condition) is True
+
+
+@pytest.mark.parametrize("rule", WITH_FORMULAS, ids=lambda rule: rule.name)
+def test_the_gradients_are_those_of_autograd(rule: Rule) -> None:
+    checked = set()
+    for place, run in runs(rule):
+        checked |= set(run.active)
+        for formula, got, wanted in run.variants():
+            where = f"[{rule.name}] {formula}\non {place}"
+            assert got.shape == wanted.shape, where
+            assert got.dtype == wanted.dtype, where
+            same(got, wanted, where)
+    assert checked == set(rule.formulas), "no sample asks for the other gradients"
+
+
+@pytest.mark.parametrize("rule", WITH_FORMULAS, ids=lambda rule: rule.name)
+def test_the_formulas_can_be_differentiated_again(rule: Rule) -> None:
+    """The gradient of the gradient, for the cotangent and the arguments, is the one that autograd has."""
+    if rule.name in NOT_TWICE:
+        pytest.skip("autograd itself does not differentiate it twice")
+    for place, run in runs(rule):
+        over = [*run.inputs, *run.grads]
+        for formula, got, wanted in run.variants():
+            where = f"[{rule.name}] {formula}\non {place}"
+            weight = torch.randn_like(wanted)
+            for name, mine, theirs in zip(
+                [*run.active, *rule.cotangents],
+                again(got, over, weight),
+                again(wanted, over, weight),
+                strict=False,
+            ):
+                same(mine, theirs, f"{where}, by {name}")
+
+
+def again(grad: Tensor, over: list[Tensor], weight: Tensor) -> list[Tensor]:
+    if not grad.requires_grad:
+        return [torch.zeros_like(item) for item in over]
+    found = torch.autograd.grad(
+        grad, over, weight, retain_graph=True, allow_unused=True
+    )
+    return [
+        torch.zeros_like(item) if value is None else value
+        for item, value in zip(over, found, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("rule", WITH_FORMULAS, ids=lambda rule: rule.name)
+def test_the_domain_is_where_the_call_is_smooth(rule: Rule) -> None:
+    """Finite differences and autograd agree: no sample lies on a kink, outside of the domain, or at a tie."""
+    for place, run in runs(rule):
+
+        def call(*inputs: Tensor, run: Run = run) -> Any:
+            values = run.given | dict(zip(run.active, inputs, strict=True))
+            outputs = tuple_of(called(rule.spelled, values))
+            return tuple(out for out in outputs if out.requires_grad)
+
+        inputs = [item.detach().requires_grad_() for item in run.inputs]
+        lower = ("half", "bfloat16", "float")
+        symmetric = ("cholesky",)  # autograd takes x as symmetric, differences do not
+        if rule.name in lower + symmetric:
+            continue
+        assert torch.autograd.gradcheck(call, inputs, fast_mode=True), place
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_spelling_is_the_same_call(rule: Rule) -> None:
+    for head in TABLE.heads[rule.name]:
+        spelled = spelling(head, TABLE.heads[rule.name][0], TABLE.graph)
+        assert spelled is not None, head
+        assert (rule, spelled) in TABLE.find(spelled.kind, spelled.name), head
+        names = {item.name for item in spelled.parameters}
+        tried = 0
+        for sample in samples(rule):
+            values = drawn_values(TABLE, rule, sample, dtypes(rule)[0])
+            fits = required(spelled) <= values.keys() <= names
+            if fits and callable_on(values, spelled):
+                tried += 1
+                if rule.name.startswith("empty"):
+                    continue
+                for mine, theirs in zip(
+                    tuple_of(called(rule.spelled, values)),
+                    tuple_of(called(spelled, values)),
+                    strict=True,
+                ):
+                    torch.testing.assert_close(mine, theirs, msg=head)
+        assert tried, head
+
+
+def required(spelled: Spelling) -> set[str]:
+    return {item.name for item in spelled.parameters if item.default is None}
+
+
+def callable_on(values: Values, spelled: Spelling) -> bool:
+    """A method needs a tensor to hang on, and a function of torch's one tensor for its first argument."""
+    first = values.get(spelled.parameters[0].name)
+    return isinstance(first, Tensor) or spelled.kind in ("function", "operator")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [rule for rule in RULES if rule.category == "constant"],
+    ids=lambda rule: rule.name,
+)
+def test_a_constant_has_no_gradient(rule: Rule) -> None:
+    for sample in samples(rule):
+        given = drawn_values(TABLE, rule, sample)
+        tensors = [
+            value.requires_grad_()
+            for value in given.values()
+            if isinstance(value, Tensor) and value.is_floating_point()
+        ]
+        for out in tuple_of(called(rule.spelled, given)):
+            if isinstance(out, Tensor) and out.requires_grad:
+                with suppress(RuntimeError):  # derivative is not implemented
+                    grads = torch.autograd.grad(out.sum(), tensors, allow_unused=True)
+                    assert all(grad is None or not grad.any() for grad in grads)
