@@ -6,9 +6,10 @@ In: ops. Out: ops. Invariant: what each word means in `vocabulary.py`; where a s
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.infer import dims_of
 from scaffold.derive.vjp.ir import Op, literal
-from scaffold.derive.vjp.lower import UnsupportedError
+from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.shapes import SCALAR, Shape
+from scaffold.formula import Node
 
 
 class Builders:
@@ -16,6 +17,7 @@ class Builders:
 
     def __init__(self, make: Maker) -> None:
         self.make, self.program = make, make.program
+        make.count = self.count
 
     def expand_back(self, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
         return self.make.expanded(self.restore(g, x, dim, keepdim), x.shape)
@@ -48,6 +50,10 @@ class Builders:
             return g
         if g.rule == "neg" and not self.make.opaque(g):
             return self.make("neg", self.sum_to(g.args[0], x))
+        if g.rule == "cond" and not self.make.opaque(g):
+            assert isinstance(g.data, Node)
+            parts = (self.sum_to(item, x) for item in g.args)
+            return self.make.choose(g.data, *parts)
         if shapes.fits(g.shape, x.shape):
             return self.make.expanded(g, x.shape)
         return self._summed(g, x)

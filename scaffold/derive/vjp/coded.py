@@ -93,7 +93,9 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
         size = build.size(part, dim)
         end = none if last else size if start is none else make("add", start, size)
         if part.active:
-            pairs.append((part, indexing.sliced(make.applier, g, at, start, end, none)))
+            bounds = (start, end, none)
+            piece = indexing.sliced(make.applier, g, at, bounds, part.shape)
+            pairs.append((part, piece))
         start = end
     return pairs
 
@@ -103,21 +105,22 @@ def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
     at = literal(dim)
     if parts.rule != "list" or not isinstance(at, int):
         return None
-    if g.rule == "expanded":
-        return [
-            (part, make.expanded(g.args[0], part.shape))
-            for part in parts.args
-            if part.active and g.args[0].shape == SCALAR
-        ] or _unstacked(make, parts, at, g)
-    return _unstacked(make, parts, at, g)
-
-
-def _unstacked(make: Maker, parts: Op, at: int, g: Op) -> Pairs:
     return [
-        (part, indexing.selected(make.applier, g, at, make.const(position)))
+        (part, _selected(make, g, at, position, part))
         for position, part in enumerate(parts.args)
         if part.active
     ]
+
+
+def _selected(make: Maker, g: Op, at: int, position: int, part: Op) -> Op:
+    """One part of a stack's gradient; the same for all where that was spread over them."""
+    if g.rule == "expanded":
+        inner = g.args[0]
+        if inner.shape == SCALAR:
+            return make.expanded(inner, part.shape)
+        if inner.rule == "unsqueeze" and literal(inner.args[1]) == at:
+            return make.expanded(inner.args[0], part.shape)
+    return indexing.selected(make.applier, g, at, make.const(position), part.shape)
 
 
 def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.holders import Holders
-from scaffold.derive.vjp.ir import Op, Program
+from scaffold.derive.vjp.ir import Op, Program, tensors
 from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.printer import Printer
 from scaffold.derive.vjp.schedule import TRIVIAL, Region, Schedule, scheduled
@@ -33,9 +33,9 @@ class Emission(NamedTuple):
 
 def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...]:
     """The statements that assign all gradients."""
-    forced: set[Op] = {
-        op for root in roots.values() for op in root.walk() if op.rule == "vjp"
-    }
+    pulled = [op for root in roots.values() for op in root.walk() if op.rule == "vjp"]
+    below = {arg for op in pulled for arg in (op, *pulled_args(op.args[0]))}
+    forced = {op for op in below if op.rule != "input"}
     for _ in range(60):
         writer = _Writer(emission, roots, forced)
         statements = writer.statements()
@@ -44,6 +44,11 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
             return statements
         forced.add(longer)
     return statements
+
+
+def pulled_args(call: Op) -> list[Op]:
+    """The arguments of a call that autograd differentiates it by."""
+    return list(dict.fromkeys(arg for arg in tensors(call.args) if arg.active))
 
 
 class _Writer:
@@ -59,10 +64,13 @@ class _Writer:
             roots.values(), emission.held, emission.optional, forced
         )
         self.names: dict[Op, str] = dict(emission.held)
-        namer = Namer(set(emission.taken), emission.held, emission.of)
+        self.namer = Namer(set(emission.taken), emission.held, emission.of)
+        self.pulled: dict[Op, tuple[str, ...]] = {}
         for op in sorted(self.plan.named, key=lambda item: item.serial):
-            own = self._own_name(op)
-            self.names[op] = own or namer.name(op)
+            if op.rule == "vjp":
+                self._name_pulled(op)
+            elif op not in self.names:
+                self.names[op] = self.namer.name(op)
         owners: dict[Shape, Op] = {}
         for op in self.program.ops:
             if op.is_tensor and op.rule not in (
@@ -75,9 +83,20 @@ class _Writer:
         self.printer = Printer(emission.applier, emission.holders, self.names, owners)
         self.long: list[tuple[Op, int]] = []
 
-    def _own_name(self, op: Op) -> str | None:
-        """`grad_x` for what is only the gradient of `x`."""
-        return None
+    def _name_pulled(self, op: Op) -> None:
+        """Names for all that autograd of one call gives."""
+        self.names[op] = "pullback"
+        items = {
+            item.data: item
+            for item in self.program.ops
+            if item.rule == "item" and item.args[0] is op
+        }
+        for item in items.values():
+            self.names[item] = self.namer.name(item)
+        count = len(pulled_args(op.args[0]))
+        self.pulled[op] = tuple(
+            self.names[items[at]] if at in items else "_" for at in range(count)
+        )
 
     def statements(self) -> tuple[Statement, ...]:
         """All statements, each value before its use."""
@@ -98,7 +117,7 @@ class _Writer:
         if op in self.names and self.names[op] != name:
             return [Assign(target, self.graph.name(self.names[op]))]
         if op.rule == "vjp":
-            return self._pulled_back(name, op)
+            return self._pulled_back(op)
         if op.rule == "cond" and self._takes_statements(op, region):
             assert isinstance(op.data, Node)
             branches = []
@@ -121,22 +140,23 @@ class _Writer:
         )
         return inner or len(emit(self.printer.expression(op))) > 60
 
-    def _pulled_back(self, name: str, op: Op) -> list[Statement]:
+    def _pulled_back(self, op: Op) -> list[Statement]:
         """`_, pullback = torch.func.vjp(lambda x: ..., x)`, and what it gives for the cotangent."""
         call, g = op.args
         graph, printer = self.graph, self.printer
-        args = list(
-            dict.fromkeys(arg for arg in call.walk() if arg.active and arg in call.args)
-        )
-        names = ", ".join(self.names.get(arg, str(arg.data)) for arg in args)
-        body = printer.expression(call)
-        function = graph.node("lambda", names, (body,))
-        pullback = f"{name}_of"
-        made = printer.function("torch.func.vjp", function, *map(printer.node, args))
-        target = graph.node("tuple", "", (graph.name("_"), graph.name(pullback)))
-        value = graph.node("call", "", (graph.name(pullback), printer.node(g)))
+        args = pulled_args(call)
+        names = [self.names.get(arg) or str(arg.data) for arg in args]
+        function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
+        pullback = graph.name(self.namer.free("pullback"))
+        made = printer.function("torch.func.vjp", function, *map(graph.name, names))
+        both = graph.node("tuple", "", (graph.name("_"), pullback))
+        value = graph.node("call", "", (pullback, printer.node(g)))
+        gradients = tuple(graph.name(name) for name in self.pulled[op])
         comment = ("there is no rule for this call: autograd differentiates it",)
-        return [Assign(target, made, "", comment), Assign(graph.name(name), value)]
+        return [
+            Assign(both, made, "", comment),
+            Assign(graph.node("tuple", "", gradients), value),
+        ]
 
     def _measure(self, name: str, value: Node, op: Op) -> None:
         width = len(name) + 3 + len(emit(value))

@@ -13,7 +13,8 @@ from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.emission import Emission, emitted
 from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op, Program
-from scaffold.derive.vjp.lower import Lowered, UnsupportedError, lower
+from scaffold.derive.vjp.lower import Lowered, lower
+from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.present import assumed
 from scaffold.derive.vjp.reverse import Reverse, Reversed

@@ -11,6 +11,8 @@ from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.infer import INDICES
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.shapes import Shape
+from scaffold.derive.vjp.statics import fold
+from scaffold.derive.vjp.written import static_node
 
 WHOLE = ("range", None, None, None)
 
@@ -37,27 +39,41 @@ def _is_ellipsis(part: Op) -> bool:
 def _step(applier: Applier, value: Op, part: Op, at: int, way: int) -> tuple[Op, int]:
     """Take one part of an index at a dim; the dim where the next part goes."""
     if part.rule == "range":
-        return sliced(applier, value, at, *part.args), at + way
+        return sliced(applier, value, at, part.args), at + way
     if part.rule == "const" and part.value is None:
         return applier.named("unsqueeze", value, applier.program.const(at)), at + way
     return selected(applier, value, at, part), at
 
 
-def sliced(applier: Applier, value: Op, dim: int, start: Op, end: Op, step: Op) -> Op:
-    """`value[start:end:step]` in one dim."""
+def sliced(
+    applier: Applier,
+    value: Op,
+    dim: int,
+    bounds: Sequence[Op],
+    known: Shape | None = None,
+) -> Op:
+    """`value[start:end:step]` in one dim; its shape may be known from elsewhere."""
+    start, end, step = bounds
     program = applier.program
     if all(literal(item) is None for item in (start, end, step)):
         return value
     args = {"x": value, "dim": program.const(dim), "start": start, "end": end}
     args["step"] = step
-    return _viewed(program, "slice", args, _sliced_shape(value, dim, start, end, step))
+    shape = known or _sliced_shape(value, dim, start, end, step)
+    op = _viewed(program, "slice", args, shape)
+    if known is None:
+        _note_size(applier, op, start, end, step)
+    return op
 
 
-def selected(applier: Applier, value: Op, dim: int, index: Op) -> Op:
-    """`value[index]` in one dim."""
+def selected(
+    applier: Applier, value: Op, dim: int, index: Op, known: Shape | None = None
+) -> Op:
+    """`value[index]` in one dim; its shape may be known from elsewhere."""
     program = applier.program
     args = {"x": value, "dim": program.const(dim), "index": index}
-    return _viewed(program, "select", args, shapes.reduced(value.shape, (dim,), False))
+    shape = known or shapes.reduced(value.shape, (dim,), False)
+    return _viewed(program, "select", args, shape)
 
 
 def _viewed(
@@ -73,6 +89,24 @@ def _sliced_shape(value: Op, dim: int, start: Op, end: Op, step: Op) -> Shape | 
         return None
     size = f"?{dims[at]}[{start.serial}:{end.serial}:{step.serial}]"
     return Shape((*dims[:at], size, *dims[at + 1 :]))
+
+
+def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
+    """How long `x[:n]` and `x[n:]` are, where n is a part of the size."""
+    x, dims = op.args[0].shape, op.shape.dims
+    at = shapes.position(x, int(str(literal(op.args[1]))))
+    if dims is None or x.dims is None or at is None or literal(step) is not None:
+        return
+    program, whole = applier.program, x.dims[at]
+    if literal(start) is None and program.fractions.get(end) == whole:
+        program.sizes[dims[at]] = end
+    elif literal(end) is None and program.fractions.get(start) == whole:
+        size = program.op("size", (), whole)
+        rest = fold(
+            program, "sub", (size, start), lambda item: static_node(program, item)
+        )
+        assert rest is not None
+        program.sizes[dims[at]] = rest
 
 
 def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:

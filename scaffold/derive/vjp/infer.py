@@ -3,13 +3,14 @@
 In: a rule and the arguments of each parameter. Out: `Inferred`. Invariant: what is not known for sure is not said.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.ir import UNKNOWN, Kind, Op, Program, literal, tensors
 from scaffold.derive.vjp.rules import Rule
-from scaffold.derive.vjp.shapes import SCALAR, Shape
+from scaffold.derive.vjp.shapes import SCALAR, Dim, Shape
 
 Args = Mapping[str, Op]
 Infer = Callable[[Program, Args], Shape | None]
@@ -92,10 +93,14 @@ def _shape(program: Program, rule: Rule, args: Args) -> Shape | None:
         return reduced_shape(x, args)
     if rule.category == "same_shape":
         return x.shape
-    if rule.category == "constant" and len(list(tensors(args.values()))) == 1:
+    if (
+        rule.category == "constant"
+        and len(list(tensors(args.values()))) == 1
+        and rule.name not in BITWISE
+    ):
         same = rule.name in SAME or "dim" not in args and rule.name in TO_BOOL
         return x.shape if same else None
-    if rule.category == "constant" and rule.name in TO_BOOL:
+    if rule.category == "constant" and rule.name in TO_BOOL | BITWISE:
         return shapes.broadcast(*(item.shape for item in tensors(args.values())))
     return None
 
@@ -247,15 +252,13 @@ def _cross_loss(program: Program, args: Args) -> Shape | None:
 def _stacked(program: Program, args: Args) -> Shape | None:
     parts = list(tensors(args.values()))
     dims = _ints(args, "dim")
-    if not parts or not dims or parts[0].shape.dims is None:
+    if not parts or not dims:
         return None
     first = parts[0].shape
-    if any(part.shape != first for part in parts):
-        return None
     wide = shapes.unsqueezed(first, dims[0])
     at = shapes.position(wide, dims[0])
     if wide.dims is None or at is None:
-        return None
+        return shapes.unknown("unsqueezed", first, dims[0])
     return Shape((*wide.dims[:at], len(parts), *wide.dims[at + 1 :]))
 
 
@@ -266,6 +269,81 @@ def _indexed(program: Program, args: Args) -> Shape | None:
     if at is None or x.dims is None or index.dims is None or index.rank != 1:
         return None
     return Shape((*x.dims[:at], index.dims[0], *x.dims[at + 1 :]))
+
+
+def _joined(program: Program, args: Args) -> Shape | None:
+    """`cat`: two slices that make up a dim are that dim."""
+    parts, dims = list(tensors(args.values())), _ints(args, "dim")
+    if len(parts) != 2 or not dims:
+        return None
+    one, two = (part.shape for part in parts)
+    at = shapes.position(one, dims[0])
+    if (
+        at is None
+        or one.dims is None
+        or two.dims is None
+        or len(one.dims) != len(two.dims)
+    ):
+        return None
+    if one.dims[:at] != two.dims[:at] or one.dims[at + 1 :] != two.dims[at + 1 :]:
+        return None
+    whole = _whole(str(one.dims[at]), str(two.dims[at]))
+    return whole and Shape((*one.dims[:at], whole, *one.dims[at + 1 :]))
+
+
+def _whole(one: str, two: str) -> str | None:
+    """The size that `?D[1:2:1]` and `?D[2:1:1]` make up, where op 1 is None."""
+    found = [re.fullmatch(r"\?(.+)\[(\d+):(\d+):(\d+)\]", item) for item in (one, two)]
+    if found[0] is None or found[1] is None or found[0][1] != found[1][1]:
+        return None
+    (a, b, step), (c, d, other) = found[0].groups()[1:], found[1].groups()[1:]
+    none = step
+    halves = a == none == d and b == c or c == none == b and d == a
+    return found[0][1] if halves and step == other else None
+
+
+def _einsum(program: Program, args: Args) -> Shape | None:
+    """Sizes by letter, where each has one."""
+    equation, operands = literal(args["equation"]), args["operands"]
+    if not isinstance(equation, str) or "->" not in equation:
+        return None
+    left, result = equation.replace(" ", "").split("->")
+    sizes: dict[str, Dim] = {}
+    leads: list[Shape] = []
+    for letters, operand in zip(left.split(","), tensors((operands,)), strict=False):
+        dims = operand.shape.dims
+        before, dots, after = letters.partition("...")
+        if (
+            dims is None
+            or len(before) + len(after) > len(dims)
+            or not dots
+            and (len(letters) != len(dims) or operand.shape.lead is not None)
+        ):
+            return None
+        rest = dims[len(before) : len(dims) - len(after)]
+        if any(
+            map(shapes.is_lead, (*dims[: len(before)], *dims[len(dims) - len(after) :]))
+        ):
+            return None
+        leads.append(Shape(rest))
+        pairs = [
+            *zip(before, dims, strict=False),
+            *zip(after, dims[len(dims) - len(after) :], strict=True),
+        ]
+        for letter, dim in pairs:
+            if sizes.setdefault(letter, dim) != dim or dim == 1:
+                return None
+    leading = shapes.broadcast(*leads)
+    before, dots, after = result.partition("...")
+    if leading.dims is None or not dots and leading.dims:
+        return None
+    return Shape(
+        (
+            *(sizes[item] for item in before),
+            *leading.dims,
+            *(sizes[item] for item in after),
+        )
+    )
 
 
 GROUPS = frozenset(
@@ -310,6 +388,8 @@ SHAPES: dict[str, Infer] = {
     "cholesky": _of("x"),
     "solve": _solved,
     "stack": _stacked,
+    "cat": _joined,
+    "einsum": _einsum,
     "index_select": _indexed,
     "masked_select": lambda program, args: None,
 }

@@ -60,6 +60,8 @@ class Program:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.ops: list[Op] = []
+        self.fractions: dict[Op, Dim] = {}  # a size // a number -> that size
+        self.unpacked: set[Op] = set()  # tuples of which the forward takes every part
         self.sizes: dict[Dim, Op] = {}  # the expression of a size without a name
         self._known: dict[tuple[object, ...], Op] = {}
 
@@ -80,6 +82,19 @@ class Program:
             serial = len(self.ops)
             own = Shape(None, ("of", serial)) if shape is None else shape
             made = Op(rule, given, data, kind, own, active, serial)
+            self._known[key] = made
+            self.ops.append(made)
+        return self._known[key]
+
+    def shaped(self, op: Op, shape: Shape) -> Op:
+        """The op, of which it is known from elsewhere that it has the shape."""
+        if op.shape == shape or not op.is_tensor or op.rule in ("input", "cotangent"):
+            return op
+        key = (op.rule, tuple(arg.serial for arg in op.args), op.data, shape)
+        if key not in self._known:
+            made = Op(
+                op.rule, op.args, op.data, op.kind, shape, op.active, len(self.ops)
+            )
             self._known[key] = made
             self.ops.append(made)
         return self._known[key]

@@ -15,6 +15,7 @@ from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import Applier, Bound, constant
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.shapes import SCALAR, Shape, unknown
+from scaffold.derive.vjp.written import UnsupportedError, number_node, static_node
 from scaffold.formula import (
     WELL_KNOWN,
     Assign,
@@ -35,10 +36,6 @@ KINDS: Mapping[str, Kind] = {
     "index": "int",
     "bool": "bool",
 }
-
-
-class UnsupportedError(Exception):
-    """The forward holds something that cannot be differentiated piece by piece."""
 
 
 class Lowered(NamedTuple):
@@ -147,11 +144,17 @@ class Lowering:
 
     def _bind(self, target: Node, op: Op) -> None:
         if target.kind == "name":
-            static = op.rule == "static" and self.writes.get(target.label) == 1
-            self.env[target.label] = self.program.static(target) if static else op
+            if op.rule == "static" and self.writes.get(target.label) == 1:
+                named = self.program.static(target)
+                if op in self.program.fractions:
+                    self.program.fractions[named] = self.program.fractions[op]
+                op = named
+            self.env[target.label] = op
             return
         if target.kind != "tuple":
             raise UnsupportedError("a starred target")
+        if op.kind == "group":
+            self.program.unpacked.add(op)
         for position, inner in enumerate(target.args):
             self._bind(inner, self.item(op, position))
 
@@ -232,7 +235,17 @@ class Lowering:
             case Node("call", _, (Node("attribute", "size", (inner,)), index)):
                 return self._size(node, inner, index)
         self._check_names(node)
-        return self.program.static(node)
+        op = self.program.static(node)
+        self._note_fraction(node, op)
+        return op
+
+    def _note_fraction(self, node: Node, op: Op) -> None:
+        """`x.shape[-1] // 2` is no more than the size."""
+        match node:
+            case Node("binary", "//", (whole, part)):
+                size, count = self.value(whole), literal(self.value(part))
+                if size.rule == "size" and isinstance(count, int) and count >= 1:
+                    self.program.fractions[op] = str(size.data)
 
     def _size(self, node: Node, inner: Node, index: Node) -> Op:
         at = constant(self.program, index)
@@ -443,28 +456,6 @@ def choose(program: Program, test: Node, body: Op, orelse: Op) -> Op:
         shape=tensor.shape if same else None,
         active=body.active or orelse.active,
     )
-
-
-def static_node(program: Program, op: Op) -> Node:
-    """The expression of a static value."""
-    graph = program.graph
-    if op.rule == "static" and isinstance(op.data, Node):
-        return op.data
-    if op.rule == "const":
-        return number_node(program, op.value)
-    if op.rule == "list":
-        return graph.node(
-            "tuple", "", tuple(static_node(program, arg) for arg in op.args)
-        )
-    return graph.name(f"<{op.serial}>")  # the printer knows where a size can be read
-
-
-def number_node(program: Program, value: object) -> Node:
-    """A literal; a negative number is a minus and a number."""
-    graph = program.graph
-    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-        return graph.node("unary", "-", (graph.constant(repr(-value)),))
-    return graph.constant(repr(value))
 
 
 def dotted(node: Node) -> str | None:

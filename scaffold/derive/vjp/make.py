@@ -11,7 +11,8 @@ from scaffold.derive.vjp.algebra import Algebra
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.infer import dim_of, dims_of
 from scaffold.derive.vjp.ir import Op, is_number, literal, tensors
-from scaffold.derive.vjp.lower import UnsupportedError, choose, static_node
+from scaffold.derive.vjp.lower import choose
+from scaffold.derive.vjp.written import UnsupportedError, static_node
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.statics import fold
 from scaffold.formula import Node
@@ -27,16 +28,23 @@ class Maker:
         self.opaque = opaque
         self.algebra = Algebra(self, opaque)
         self.algebra.one = self.program.const  # type: ignore[method-assign]
+        self.count: Callable[[Op, Op], Op | None] = lambda x, dim: None
 
     def __call__(self, name: str, *args: Op) -> Op:
         """The primitive of a name, applied."""
         if args and not any(tensors(args)) and name != "where":
-            folded = fold(self.program, name, args, lambda op: static_node(self.program, op))
+            folded = fold(
+                self.program, name, args, lambda op: static_node(self.program, op)
+            )
             if folded is None:
                 raise UnsupportedError(f"{name} of Python values")
             return folded
         simpler = getattr(self.algebra, name, None) or getattr(self, f"_{name}", None)
         found = simpler(*args) if simpler else None
+        if found is None and name == "div":
+            found = self.div_by_count(*args)
+        if found is None and name == "add":
+            found = self._joined_slices(*args)
         if found is None and name in LINEAR:
             found = self._lifted(name, args)
         return found or self.applier.named(name, *args)
@@ -124,6 +132,24 @@ class Maker:
             return self.expanded(self(name, *inners), whole)
         return None
 
+    def _joined_slices(self, a: Op, b: Op) -> Op | None:
+        """The gradients of `x[:n]` and `x[n:]` as one `cat`."""
+        if a.rule != "unsliced" or b.rule != "unsliced" or a.shape != b.shape:
+            return None
+        for one, two in ((a, b), (b, a)):
+            dim, start, end, step = one.args[1:]
+            other = two.args[1:]
+            ends = literal(start) is None and literal(other[2]) is None
+            if (
+                ends
+                and dim is other[0]
+                and end is other[1]
+                and literal(step) is literal(other[3]) is None
+            ):
+                parts = self.program.op("list", (one.args[0], two.args[0]))
+                return self.program.shaped(self("cat", parts, dim), a.shape)
+        return None
+
     def expanded(self, op: Op, shape: Shape) -> Op:
         """A value broadcast to a shape."""
         if op.shape == shape or is_number(op, 0):
@@ -153,6 +179,26 @@ class Maker:
         return self.program.op("zeros", (like,), shape, kind=like.kind, shape=shape)
 
     # Single rules
+
+    def div_by_count(self, a: Op, b: Op) -> Op | None:
+        """`sum(x, dim) / n` as `mean(x, dim)`, where n is how many it takes."""
+        for factor in self.algebra.factors(a):
+            if factor.rule == "sum" and not self.opaque(factor):
+                x, dim, keepdim = factor.args
+                if self.count(x, dim) is b:
+                    none = literal(dim) is None
+                    mean = self("mean", x) if none else self("mean", x, dim, keepdim)
+                    rest = self.algebra.factors(a)
+                    rest[rest.index(factor)] = mean
+                    return self.algebra.product(rest)
+        return None
+
+    def _mean(
+        self, a: Op, dim: Op | None = None, keepdim: Op | None = None
+    ) -> Op | None:
+        """Without dims it broadcasts as it is."""
+        whole = dim is not None and literal(dim) is None
+        return self("mean", a) if whole and keepdim and literal(keepdim) else None
 
     def _where(self, condition: Op, body: Op, orelse: Op) -> Op | None:
         if body is orelse:
@@ -234,6 +280,8 @@ class Maker:
     def _sum(
         self, a: Op, dim: Op | None = None, keepdim: Op | None = None
     ) -> Op | None:
+        if dim is not None and literal(dim) is None and keepdim and literal(keepdim):
+            return self("sum", a)  # without dims it broadcasts as it is
         rest = [item for item in (dim, keepdim) if item is not None]
         if self.algebra.is_(a, "neg"):
             return self("neg", self("sum", a.args[0], *rest))

@@ -78,6 +78,12 @@ class Namer:
         self.taken.add(chosen)
         return chosen
 
+    def free(self, stem: str) -> str:
+        """The stem, with a number if it is taken."""
+        chosen = fresh(stem, self.taken)
+        self.taken.add(chosen)
+        return chosen
+
     def _is_free(self, name: str) -> bool:
         reserved = hasattr(builtins, name) or keyword.iskeyword(name)
         return name not in self.taken and not reserved

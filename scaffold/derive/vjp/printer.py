@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.holders import Holders, UnknownShapeError
 from scaffold.derive.vjp.ir import Op, Program, is_number, literal
-from scaffold.derive.vjp.lower import UnsupportedError, number_node
+from scaffold.derive.vjp.written import UnsupportedError, number_node
 from scaffold.derive.vjp.shapes import Dim, Shape
 from scaffold.derive.vjp.spelling import Parameter, Spelling
 from scaffold.formula import Graph, Node

@@ -11,7 +11,7 @@ from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.coded import CODED
 from scaffold.derive.vjp.formulas import Evaluator
 from scaffold.derive.vjp.ir import Op, is_number, tensors
-from scaffold.derive.vjp.lower import UnsupportedError
+from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.derive.vjp.make import Maker
 from scaffold.formula import Node
 
@@ -22,6 +22,15 @@ class Reversed(NamedTuple):
     gradients: dict[str, Op]
     of: dict[Op, Op]  # a cotangent -> the forward op
     calls: tuple[Op, ...]  # those that autograd itself differentiates
+
+
+def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
+    """A gradient that has the argument's shape, whether or not that can be seen."""
+    if gradient.rule == "neg" and not make.opaque(gradient):
+        return make("neg", exactly(make, gradient.args[0], arg))
+    return (
+        gradient if make.opaque(gradient) else make.program.shaped(gradient, arg.shape)
+    )
 
 
 class Reverse:
@@ -59,7 +68,9 @@ class Reverse:
     def _gathered(self, op: Op) -> Op | None:
         """The sum of all that has reached an op, in the op's shape; None for nothing."""
         by_shape: dict[object, Op] = {}
-        for item in self.waiting.get(op, ()):
+        waiting = self.waiting.get(op, ())
+        slices = [item for item in waiting if item.rule == "unsliced"]
+        for item in [*slices, *(item for item in waiting if item not in slices)]:
             key = (item.shape, item.kind)
             known = by_shape.get(key)
             by_shape[key] = item if known is None else self.make("add", known, item)
@@ -78,9 +89,34 @@ class Reverse:
             return
         if g.rule not in ("cotangent", "const"):
             self.of.setdefault(g, op)
-        for arg, gradient in self._contributions(op, g):
+        self._arrive(self._where_not_zero(op, g))
+
+    def _arrive(self, pairs: list[tuple[Op, Op]]) -> None:
+        """Put gradients down at their ops; what reaches one twice from one place is one sum."""
+        sums: dict[Op, Op] = {}
+        for arg, gradient in pairs:
             if arg.active and not is_number(gradient, 0):
-                self.waiting.setdefault(arg, []).append(gradient)
+                known = sums.get(arg)
+                sums[arg] = (
+                    gradient if known is None else self.make("add", known, gradient)
+                )
+        for arg, gradient in sums.items():
+            self.waiting.setdefault(arg, []).append(gradient)
+
+    def _where_not_zero(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
+        """A cotangent that is zero under a test leaves gradients that are."""
+        if g.rule != "cond" or not any(is_number(item, 0) for item in g.args):
+            return self._contributions(op, g)
+        body, orelse = g.args
+        test, zero = g.data, self.make.const(0)
+        assert isinstance(test, Node)
+        inner = orelse if is_number(body, 0) else body
+        pairs = self._where_not_zero(op, inner)
+        parts = [(zero, item) if inner is orelse else (item, zero) for _, item in pairs]
+        return [
+            (arg, self.make.choose(test, *part))
+            for (arg, _), part in zip(pairs, parts, strict=True)
+        ]
 
     def _contributions(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
         if op.rule == "item":
@@ -121,7 +157,10 @@ class Reverse:
             if arg.rule == "list":
                 raise UnsupportedError(f"the gradient of a list in {op.rule}")
             formula = self.make.applier.table.gradients(rule, name)[0]
-            pairs.append((arg, Evaluator(self.make, env).value(formula)))
+            gradient = Evaluator(self.make, env).value(formula)
+            if rule.category not in ("elementwise", "loss"):
+                gradient = exactly(self.make, gradient, arg)
+            pairs.append((arg, gradient))
         return pairs
 
     def _refuse(self, op: Op) -> list[tuple[Op, Op]]:
@@ -142,9 +181,7 @@ class Reverse:
                 name: self._item(op, position)
                 for position, name in enumerate(rule.results)
             }
-        for arg, gradient in self._of_rule(op, env):
-            if arg.active and not is_number(gradient, 0):
-                self.waiting.setdefault(arg, []).append(gradient)
+        self._arrive(self._of_rule(op, env))
 
     def _items(self, op: Op) -> dict[int, Op]:
         found = (
@@ -168,10 +205,8 @@ class Reverse:
     def _all_parts(self, op: Op, arrived: dict[int, Op]) -> Op:
         """A gradient for every part of a tuple; only as many are known as the forward takes."""
         items = self._items(op)
-        if op.rule == "chunk":
-            count = self.make.applier.table.rule("chunk") and op.args[1]
-            if count.rule != "const" or count.value != len(items):
-                raise UnsupportedError("chunks that are not all used")
+        if op not in self.program.unpacked:
+            raise UnsupportedError(f"the parts of {op.rule} are not all taken")
         parts = [
             arrived.get(at) or self.make.zeros(items[at], items[at].shape)
             for at in range(len(items))

@@ -1,0 +1,33 @@
+"""Python values of a program as expressions.
+
+In: static ops. Out: nodes. Invariant: a size is a placeholder, `<serial>`, until the printer knows where it can be read.
+"""
+
+from scaffold.derive.vjp.ir import Op, Program
+from scaffold.formula import Node
+
+
+class UnsupportedError(Exception):
+    """The forward holds something that cannot be differentiated piece by piece."""
+
+
+def static_node(program: Program, op: Op) -> Node:
+    """The expression of a static value."""
+    graph = program.graph
+    if op.rule == "static" and isinstance(op.data, Node):
+        return op.data
+    if op.rule == "const":
+        return number_node(program, op.value)
+    if op.rule == "list":
+        return graph.node(
+            "tuple", "", tuple(static_node(program, arg) for arg in op.args)
+        )
+    return graph.name(f"<{op.serial}>")  # the printer knows where a size can be read
+
+
+def number_node(program: Program, value: object) -> Node:
+    """A literal; a negative number is a minus and a number."""
+    graph = program.graph
+    if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
+        return graph.node("unary", "-", (graph.constant(repr(-value)),))
+    return graph.constant(repr(value))
