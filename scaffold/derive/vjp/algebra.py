@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.ir import Op, is_number, number
+from scaffold.formula import Node
 
 Make = Callable[..., Op]
 Signs = frozenset({"neg"})
@@ -40,8 +41,12 @@ class Algebra:
         return self._signs_out("mul", a, b) or self._constants_out(a, b)
 
     def _signs_out(self, rule: str, a: Op, b: Op) -> Op | None:
+        if is_minus(a) and b.is_tensor:
+            return self.make("neg", self.make(rule, self.make("neg", a), b))
+        if is_minus(b) and a.is_tensor and rule == "div":
+            return self.make("neg", self.make(rule, a, self.make("neg", b)))
         if self.is_(a, "neg"):
-            if number(b) is not None:
+            if number(b) is not None and rule == "mul":
                 return self.make(rule, a.args[0], self.make("neg", b))
             return self.make("neg", self.make(rule, a.args[0], b))
         if self.is_(b, "neg"):
@@ -84,6 +89,10 @@ class Algebra:
         signs = self._signs_out("div", a, b)
         if signs is not None:
             return signs
+        if self.is_(a, "mul") and a.args[0] is b and b.kind == "static":
+            return a.args[1]
+        if self.is_(a, "div") and a.args[1].kind == b.kind == "static":
+            return self.make("div", a.args[0], self.make("mul", a.args[1], b))
         if self.is_(a, "mul") and a.args[0].kind == "static" and b.kind == "static":
             fold = self.make("div", a.args[0], b)
             if number(fold) is not None:
@@ -126,6 +135,8 @@ class Algebra:
         return self._factored("add", a, b)
 
     def sub(self, a: Op, b: Op) -> Op | None:
+        if a is b and a.is_tensor:
+            return self.one(0)
         if is_number(b, 0):
             return a
         if is_number(a, 0):
@@ -180,6 +191,12 @@ class Algebra:
 
     def one(self, value: int) -> Op:
         raise NotImplementedError
+
+
+def is_minus(op: Op) -> bool:
+    """Whether a Python value is written with a minus, but is no number."""
+    data = op.data
+    return op.rule == "static" and isinstance(data, Node) and data.kind == "unary" and data.label == "-"
 
 
 def is_negative(value: int | float | complex) -> bool:

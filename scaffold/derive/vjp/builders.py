@@ -28,7 +28,7 @@ class Builders:
             return g
         if literal(keepdim) is not False:
             raise UnsupportedError("a keepdim that is not written out")
-        if not dims:
+        if not dims or x.shape == SCALAR:
             return g  # a scalar broadcasts as it is
         if isinstance(dims[0], str):
             return self.make("unsqueeze", g, dim)
@@ -74,6 +74,13 @@ class Builders:
             )
         gone, ones = plan
         const = self.make.const
+        if ones and gone:
+            extra = len(gone)
+            both = (*gone, *(at + len(x.shape.dims or ()) + extra for at in ones))
+            g = self.make("sum", g, const(both))
+            for at in sorted(ones, reverse=True):
+                g = self.make("unsqueeze", g, const(at))
+            return g
         if ones:
             dims = const(ones[0] if len(ones) == 1 else ones)
             g = self.make("sum", g, dims, const(True))
@@ -104,11 +111,13 @@ class Builders:
             if large.lead is not None and at + extra < large.lead:
                 return None
             ones.append(at - len(small.dims))
-        if extra and ones:
-            return None
         return tuple(range(extra)), tuple(ones)
 
     def reshape_as(self, g: Op, x: Op) -> Op:
+        for at, dim in enumerate(x.shape.dims or ()):
+            behind = at - len(x.shape.dims or ())
+            if dim == 1 and shapes.unsqueezed(g.shape, behind) == x.shape:
+                return self.make("unsqueeze", g, self.make.const(behind))
         return self.make.reshaped(g, x.shape)
 
     def expand_as(self, g: Op, x: Op) -> Op:
@@ -127,6 +136,8 @@ class Builders:
 
     def size(self, x: Op, dim: Op) -> Op:
         value = literal(dim)
+        if x.shape == SCALAR:
+            return self.make.const(1)
         at = shapes.position(x.shape, value) if isinstance(value, int) else None
         if at is not None and x.shape.dims is not None:
             size = x.shape.dims[at]

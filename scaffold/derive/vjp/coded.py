@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.builders import Builders
-from scaffold.derive.vjp.ir import Op, literal
+from scaffold.derive.vjp.ir import Kind, Op, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.shapes import SCALAR
 
@@ -58,11 +58,12 @@ def _of_product(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
 def _contracted(make: Maker, x: Op, g: Op) -> Op:
     """The product of two tensors over all dims but their last."""
     program = make.program
-    kind = "complex" if "complex" in (x.kind, g.kind) else "real"
+    kind: Kind = "complex" if "complex" in (x.kind, g.kind) else "real"
     shape = None
     if x.shape.trailing and g.shape.trailing and x.shape.dims and g.shape.dims:
         shape = SCALAR._replace(dims=(x.shape.dims[-1], g.shape.dims[-1]))
-    return program.op("contracted", (x, g), None, kind=kind, shape=shape)  # type: ignore[arg-type]
+    dims = program.op("lead_dims", (), g.shape)
+    return program.op("contracted", (x, g, dims, dims), None, kind=kind, shape=shape)
 
 
 def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
@@ -133,13 +134,15 @@ def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
         return [(x, data)]
     if op.rule == "select":
         into = make.zeros(g, x.shape)
-        return [(x, make("select_scatter", into, g, *op.args[1:]))]
+        whole = make("select_scatter", into, g, *op.args[1:])
+        return [(x, make.program.shaped(whole, x.shape))]
     parts = op.args[1:]
     if any(not part.is_tensor for part in parts):
         return None
     accumulate = make.const(any(part.kind == "int" for part in parts))
     indices = program.op("list", parts)
-    return [(x, make("index_put", make.zeros(g, x.shape), indices, g, accumulate))]
+    whole = make("index_put", make.zeros(g, x.shape), indices, g, accumulate)
+    return [(x, program.shaped(whole, x.shape))]
 
 
 def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:

@@ -34,7 +34,7 @@ class Emission(NamedTuple):
 def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...]:
     """The statements that assign all gradients."""
     pulled = [op for root in roots.values() for op in root.walk() if op.rule == "vjp"]
-    below = {arg for op in pulled for arg in (op, *pulled_args(op.args[0]))}
+    below = {arg for op in pulled for arg in (op, *pulled_args(called(op)))}
     forced = {op for op in below if op.rule != "input"}
     for _ in range(60):
         writer = _Writer(emission, roots, forced)
@@ -44,6 +44,12 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
             return statements
         forced.add(longer)
     return statements
+
+
+def called(op: Op) -> Op:
+    """The call that a `vjp` differentiates."""
+    assert isinstance(op.data, Op)
+    return op.data
 
 
 def pulled_args(call: Op) -> list[Op]:
@@ -93,7 +99,7 @@ class _Writer:
         }
         for item in items.values():
             self.names[item] = self.namer.name(item)
-        count = len(pulled_args(op.args[0]))
+        count = len(pulled_args(called(op)))
         self.pulled[op] = tuple(
             self.names[items[at]] if at in items else "_" for at in range(count)
         )
@@ -142,7 +148,7 @@ class _Writer:
 
     def _pulled_back(self, op: Op) -> list[Statement]:
         """`_, pullback = torch.func.vjp(lambda x: ..., x)`, and what it gives for the cotangent."""
-        call, g = op.args
+        call, g = called(op), op.args[0]
         graph, printer = self.graph, self.printer
         args = pulled_args(call)
         names = [self.names.get(arg) or str(arg.data) for arg in args]

@@ -168,6 +168,8 @@ class Maker:
             return op
         if op.rule == "reshaped":
             op = op.args[0]
+        if op.rule == "expanded" and op.args[0].shape == shapes.SCALAR:
+            return self.expanded(op.args[0], shape)
         if op.rule == "neg" and not self.opaque(op):
             return self("neg", self.reshaped(op.args[0], shape))
         return self.program.op(
@@ -236,8 +238,24 @@ class Maker:
             left, right = a.args
             if all(item.shape.least >= 2 for item in (left, right)):
                 return self("matmul", self("mT", right), self("mT", left))
-        if a.rule == "neg" and not self.opaque(a):
+        return self._inside_mT(a)
+
+    def _inside_mT(self, a: Op) -> Op | None:
+        """Signs, constants and sums that a transpose does not touch."""
+        if self.opaque(a):
+            return None
+        if a.rule == "neg":
             return self("neg", self("mT", a.args[0]))
+        if a.rule == "mul" and a.args[0].kind == "static":
+            return self("mul", a.args[0], self("mT", a.args[1]))
+        if a.rule == "contracted":
+            x, y, *dims = a.args
+            shape = shapes.transposed(a.shape, -2, -1)
+            return self.program.op("contracted", (y, x, *dims), None, kind=a.kind, shape=shape)
+        if a.rule == "summed_to" and isinstance(a.data, tuple) and a.data[1] is None:
+            shape = shapes.transposed(a.data[0], -2, -1)
+            inner = self("mT", a.args[0])
+            return self.program.op("summed_to", (inner,), (shape, None), kind=a.kind, shape=shape)
         return None
 
     def _t(self, a: Op) -> Op | None:
@@ -314,13 +332,33 @@ class Maker:
             x, dims, keepdim = a.args
             if literal(keepdim) is True and dims_of(dims) == dims_of(dim):
                 return self(a.rule, x, dims, self.const(False))
-        if a.rule == "unsqueeze" and literal(a.args[1]) == literal(dim):
+        if self.algebra.is_(a, "unsqueeze") and self._same_dim(a, a.args[1], dim):
             return a.args[0]
+        if a.rule == "sum" and not self.opaque(a) and len(dims_of(a.args[1]) or ()) > 1:
+            return self._squeezed_sum(a, dim)
         if self.algebra.is_(a, "neg"):
             return self("neg", self("squeeze", a.args[0], dim))
         if self.algebra.is_(a, "mul") and a.args[0].kind == "static":
             return self("mul", a.args[0], self("squeeze", a.args[1], dim))
         return None
+
+    def _same_dim(self, a: Op, one: Op, two: Op) -> bool:
+        places = [shapes.position(a.shape, dim_of(dim)) for dim in (one, two)]
+        return dim_of(one) == dim_of(two) or None not in places and places[0] == places[1]
+
+    def _squeezed_sum(self, a: Op, dim: Op) -> Op | None:
+        """`sum((-2, -1), keepdim=True)` squeezed at -2: a sum, unsqueezed at -1."""
+        x, dims, keepdim = a.args
+        plain = [at for at in dims_of(dims) or () if isinstance(at, int)]
+        at = literal(dim)
+        if literal(keepdim) is not True or at not in plain or max(plain) >= 0:
+            return None
+        found = self("sum", x, dims)
+        rest = sorted((item for item in plain if item != at), reverse=True)
+        for item in rest:
+            gone = sum(1 for other in plain if other == at and other > item)
+            found = self("unsqueeze", found, self.const(item + gone))
+        return found
 
     def _unsqueeze(self, a: Op, dim: Op) -> Op | None:
         at = dim_of(dim)

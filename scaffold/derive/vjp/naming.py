@@ -89,6 +89,10 @@ class Namer:
         return name not in self.taken and not reserved
 
     def _stems(self, op: Op) -> list[str]:
+        if op.rule == "item" and isinstance(op.args[0].data, Op):
+            call = op.args[0].data
+            words = [self._word(arg) for arg in call.args if arg.active]
+            return [f"pulled_{words[int(str(op.data))] or 'back'}"]
         if op in self.of:
             primal = self.of[op]
             known = self.held.get(primal)

@@ -151,10 +151,19 @@ class Printer:
     def _zeros(self, op: Op) -> Node:
         assert isinstance(op.data, Shape)
         shape = self.shape(op.data)
-        (like,) = op.args
-        if shape.kind == "attribute" and shape.args[0] is self.node(like):
-            return self.function("torch.zeros_like", shape.args[0])
-        return self.method(self.node(like), "new_zeros", shape)
+        like = self._named_like(op.args[0])
+        if shape.kind == "attribute" and shape.args[0] is like:
+            return self.function("torch.zeros_like", like)
+        return self.method(like, "new_zeros", shape)
+
+    def _named_like(self, op: Op) -> Node:
+        """A tensor that has a name, of the same dtype."""
+        if op in self.names or op.rule in ("input", "cotangent"):
+            return self.node(op)
+        for other in self.holders.sure:
+            if other.rule == "cotangent" and other.kind == op.kind:
+                return self.node(other)
+        return self.node(op)
 
     def _cast(self, op: Op) -> Node:
         value, like = op.args
@@ -171,13 +180,16 @@ class Printer:
         body, orelse = map(self.node, op.args)
         return self.graph.node("conditional", "", (op.data, body, orelse))
 
-    def _contracted(self, op: Op) -> Node:
-        left, right = map(self.node, op.args)
-        ndim = self._attribute(right, "ndim")
+    def _lead_dims(self, op: Op) -> Node:
+        """All dims but the last."""
+        ndim = self._of_tensor(op, "ndim")
         last = self.graph.node("binary", "-", (ndim, self.graph.constant("1")))
         dims = self.graph.node("call", "", (self.graph.name("range"), last))
-        listed = self.graph.node("call", "", (self.graph.name("list"), dims))
-        pair = self.graph.node("tuple", "", (listed, listed))
+        return self.graph.node("call", "", (self.graph.name("list"), dims))
+
+    def _contracted(self, op: Op) -> Node:
+        left, right, *dims = map(self.node, op.args)
+        pair = self.graph.node("tuple", "", tuple(dims))
         return self.function("torch.tensordot", left, right, pair, keywords=("dims",))
 
     def _where(self, op: Op) -> Node:

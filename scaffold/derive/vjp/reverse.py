@@ -217,7 +217,7 @@ class Reverse:
         """Autograd of one call."""
         self.calls.append(op)
         args = list(dict.fromkeys(arg for arg in tensors(op.args) if arg.active))
-        pulled = self.program.op("vjp", (op, g), kind="group")
+        pulled = self.program.op("vjp", (g, *op.args), op, kind="group")
         return [
             (
                 arg,

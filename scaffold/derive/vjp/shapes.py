@@ -150,6 +150,8 @@ def _merged(one: Shape, two: Shape) -> Shape | None:
 
 def reduced(shape: Shape, dims: Dims | None, keepdim: bool) -> Shape:
     """What a reduction leaves; without dims it is of the whole tensor."""
+    if shape == SCALAR:
+        return SCALAR
     if dims is None or dims == ():
         if not keepdim:
             return SCALAR

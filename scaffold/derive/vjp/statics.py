@@ -78,10 +78,52 @@ def _binary(
         return args[1]
     if right is not None and right == after:
         return args[0]
+    if rule == "add" and args[0] is args[1] and left is None:
+        return _binary(program, "mul", (program.const(2), args[0]), [2, None], write)
+    if rule == "mul":
+        product = _product(program, args, values, write)
+        if product is not None:
+            return product
     if label == "**" and right == 1:
         return args[0]
     nodes = tuple(write(arg) for arg in args)
     return program.static(program.graph.node("binary", label, nodes))
+
+
+def _product(
+    program: Program,
+    args: tuple[Op, ...],
+    values: list[Number | None],
+    write: Write,
+) -> Op | None:
+    """Numbers first and as one, signs before them; a root times itself is what it is the root of."""
+    left, right = args
+    if values[1] is not None and values[0] is None:
+        return _binary(program, "mul", (right, left), [values[1], None], write)
+    one, two = write(left), write(right)
+    if one.kind == "unary" and one.label == "-" and values[0] is None:
+        inner = _binary(program, "mul", (program.static(one.args[0]), right), [None, values[1]], write)
+        return _negated(program, inner, write)
+    if two.kind == "unary" and two.label == "-" and values[1] is None:
+        if values[0] is not None and not isinstance(values[0], complex) and values[0] < 0:
+            return _binary(program, "mul", (program.const(-values[0]), program.static(two.args[0])), [-values[0], None], write)
+        inner = _binary(program, "mul", (left, program.static(two.args[0])), [values[0], None], write)
+        return _negated(program, inner, write)
+    match one, two:
+        case Node("call", _, (Node("attribute", "sqrt"), Node("constant", text))), _ if one is two:
+            return program.const(int(text)) if text.isdigit() else program.static(one.args[1])
+        case _, Node("binary", "*" | "/" as label, (Node("constant", text), rest)) if values[0] is not None:
+            whole = _short(operator.mul, values[0], _number(text))
+            if whole is None:
+                return None
+            if whole == 1 and label == "*":
+                return program.static(rest)
+            return program.static(program.graph.node("binary", label, (write(program.const(whole)), rest)))
+    return None
+
+
+def _number(text: str) -> Number:
+    return float(text) if not text.isdigit() else int(text)
 
 
 def _short(
