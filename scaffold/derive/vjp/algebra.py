@@ -62,7 +62,10 @@ class Algebra:
                 both = self.make("mul", a, b.args[0])
                 return self.make("mul", both, b.args[1])
             if self.is_(b, "div") and b.args[1].kind == "static":
-                return self._over(self.make("mul", a, b.args[0]), b.args[1], a)
+                quotient = self.make("div", a, b.args[1])
+                if number(a) is not None and number(quotient) is not None:
+                    return self.make("mul", quotient, b.args[0])
+                return self.make("div", self.make("mul", a, b.args[0]), b.args[1])
             return None
         for one, two, first in ((a, b, True), (b, a, False)):
             if self.is_(one, "mul") and one.args[0].kind == "static":
@@ -74,14 +77,6 @@ class Algebra:
         if self.is_(b, "div") and is_number(b.args[0], 1):
             return self.make("div", a, b.args[1])
         return None
-
-    def _over(self, product: Op, below: Op, factor: Op) -> Op | None:
-        """`2 * x / 4` as `0.5 * x`."""
-        if number(factor) is not None and number(below) is not None:
-            quotient = self.make("div", factor, below)
-            if number(quotient) is not None and self.is_(product, "mul"):
-                return self.make("mul", quotient, product.args[1])
-        return self.make("div", product, below)
 
     def div(self, a: Op, b: Op) -> Op | None:
         if is_number(b, 1) or is_number(a, 0):
@@ -196,7 +191,12 @@ class Algebra:
 def is_minus(op: Op) -> bool:
     """Whether a Python value is written with a minus, but is no number."""
     data = op.data
-    return op.rule == "static" and isinstance(data, Node) and data.kind == "unary" and data.label == "-"
+    return (
+        op.rule == "static"
+        and isinstance(data, Node)
+        and data.kind == "unary"
+        and data.label == "-"
+    )
 
 
 def is_negative(value: int | float | complex) -> bool:

@@ -127,6 +127,15 @@ def _selected(make: Maker, g: Op, at: int, position: int, part: Op) -> Op:
 def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
     x = op.args[0]
     program = make.program
+    if op.rule == "narrow":
+        dim, start, length = op.args[1:]
+        if not isinstance(first := literal(start), int) or first < 0:
+            return None
+        bounds = (start, make("add", start, length), make.const(None))
+        data = program.op(
+            "unsliced", (g, dim, *bounds), x.shape, kind=g.kind, shape=x.shape
+        )
+        return [(x, data)]
     if op.rule == "slice":
         data = program.op(
             "unsliced", (g, *op.args[1:]), x.shape, kind=g.kind, shape=x.shape
@@ -217,6 +226,7 @@ CODED: dict[str, Coded] = {
     "linear": linear,
     "cat": cat,
     "stack": stack,
+    "narrow": getitem,
     "slice": getitem,
     "select": getitem,
     "index": getitem,

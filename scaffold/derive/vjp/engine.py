@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from scaffold.derive.forward import Forward, grad_name
 from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.whole import as_a_whole
 from scaffold.derive.vjp.emission import Emission, emitted
 from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op, Program
@@ -44,7 +45,12 @@ def derived(
         lowered = lower(spec, forward, applier, frozenset(wanted))
         return _differentiated(spec, applier, forward, lowered, taken)
     except UnsupportedError as error:
-        return Derived((), (f"the backward is not derived: {error}",))
+        whole = as_a_whole(spec, graph, forward, tuple(wanted), taken)
+        if whole is None:
+            return Derived((), (f"the backward is not derived: {error}",))
+        return Derived(
+            whole, (f"autograd differentiates the forward as a whole: {error}",)
+        )
 
 
 def _differentiated(

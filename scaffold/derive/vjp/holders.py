@@ -37,6 +37,8 @@ class Holders:
         for op in self._holding():
             if op.shape == shape:
                 return self._attribute(self._name(op), "shape")
+        if shape.key[:1] == ("broadcast",):
+            return self._broadcast(shape)
         if shape.dims is not None and shape.lead is None:
             try:
                 sizes = tuple(self.size(dim) for dim in shape.dims)
@@ -44,6 +46,14 @@ class Holders:
                 return self._by_any(shape)
             return self.graph.node("tuple", "", sizes)
         return self._by_any(shape)
+
+    def _broadcast(self, shape: Shape) -> Node:
+        """`torch.broadcast_shapes(x.shape, y.shape)`."""
+        parts = tuple(self.shape(part) for part in shape.key[1])
+        function = self.graph.node(
+            "attribute", "broadcast_shapes", (self.graph.name("torch"),)
+        )
+        return self.graph.node("call", "", (function, *parts))
 
     def _by_any(self, shape: Shape) -> Node:
         raise UnknownShapeError(shape)
@@ -85,6 +95,9 @@ class Holders:
                 return (
                     self.graph.node("call", "", (found,)) if label == "numel" else found
                 )
+        if shape.key[:1] == ("broadcast",) and label == "numel":
+            numel = self.graph.node("attribute", "numel", (self._broadcast(shape),))
+            return self.graph.node("call", "", (numel,))
         raise UnknownShapeError(shape)
 
 

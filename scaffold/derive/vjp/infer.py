@@ -346,6 +346,18 @@ def _einsum(program: Program, args: Args) -> Shape | None:
     )
 
 
+def _diagonal(program: Program, args: Args) -> Shape | None:
+    """The main diagonal of a square matrix."""
+    dims = args["x"].shape.dims
+    plain = literal(args["offset"]) == 0 and literal(args["dim1"]) in (0, -2)
+    square = dims is not None and len(dims) == 2 and dims[0] == dims[1]
+    return (
+        Shape(dims[:1])
+        if dims and square and plain and args["x"].shape.lead is None
+        else None
+    )
+
+
 GROUPS = frozenset(
     {"chunk", "split", "unbind", "tensor_split", "meshgrid", "broadcast_tensors"}
 )
@@ -388,6 +400,7 @@ SHAPES: dict[str, Infer] = {
     "cholesky": _of("x"),
     "solve": _solved,
     "stack": _stacked,
+    "diagonal": _diagonal,
     "cat": _joined,
     "einsum": _einsum,
     "index_select": _indexed,

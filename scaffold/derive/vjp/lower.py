@@ -7,7 +7,7 @@ that it came from; what is not understood is a call without a rule, or `Unsuppor
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from scaffold.derive.activity import is_random
+from scaffold.derive.activity import carries_gradient, is_random
 from scaffold.derive.forward import Forward
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.memory import Trace
@@ -134,6 +134,8 @@ class Lowering:
 
     def _assign(self, item: Assign) -> None:
         value = item.value
+        if self._draws(item):
+            return
         if item.operator:
             value = self.program.graph.node(
                 "binary", item.operator, (item.target, value)
@@ -283,8 +285,37 @@ class Lowering:
             return op.data
         raise UnsupportedError("a part of a shape")
 
+    def _draws(self, item: Assign) -> bool:
+        """`mask = torch.rand_like(x) > p`: a constant that the forward saves."""
+        active = frozenset(name for name, op in self.env.items() if op.active)
+        name = item.target.label
+        if not is_random(item.value) or carries_gradient(item.value, active):
+            return False
+        if item.operator or item.target.kind != "name" or self.writes.get(name) != 1:
+            return False
+        likes = [
+            self.env[node.args[1].label].shape
+            for node in item.value.walk()
+            if node.kind == "call"
+            and (node.args[0].label or "").endswith("_like")
+            and node.args[1].label in self.env
+        ]
+        others = [
+            op.shape
+            for label in item.value.names()
+            if (op := self.env.get(label)) and op.is_tensor
+        ]
+        kind: Kind = "bool" if item.value.kind == "compare" else "real"
+        shape = (
+            likes[0] if likes and all(other == likes[0] for other in others) else None
+        )
+        self.env[name] = self.program.op("drawn", (), name, kind=kind, shape=shape)
+        return True
+
     def _random(self, node: Node) -> Op:
-        raise UnsupportedError("it draws random numbers")
+        raise UnsupportedError(
+            "it draws random numbers inside an expression; give what it draws a line of its own, mask = ..."
+        )
 
     def _name(self, node: Node) -> Op:
         raise UnsupportedError(f"'{node.label}'")

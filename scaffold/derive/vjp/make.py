@@ -251,11 +251,15 @@ class Maker:
         if a.rule == "contracted":
             x, y, *dims = a.args
             shape = shapes.transposed(a.shape, -2, -1)
-            return self.program.op("contracted", (y, x, *dims), None, kind=a.kind, shape=shape)
+            return self.program.op(
+                "contracted", (y, x, *dims), None, kind=a.kind, shape=shape
+            )
         if a.rule == "summed_to" and isinstance(a.data, tuple) and a.data[1] is None:
             shape = shapes.transposed(a.data[0], -2, -1)
             inner = self("mT", a.args[0])
-            return self.program.op("summed_to", (inner,), (shape, None), kind=a.kind, shape=shape)
+            return self.program.op(
+                "summed_to", (inner,), (shape, None), kind=a.kind, shape=shape
+            )
         return None
 
     def _t(self, a: Op) -> Op | None:
@@ -344,7 +348,9 @@ class Maker:
 
     def _same_dim(self, a: Op, one: Op, two: Op) -> bool:
         places = [shapes.position(a.shape, dim_of(dim)) for dim in (one, two)]
-        return dim_of(one) == dim_of(two) or None not in places and places[0] == places[1]
+        return (
+            dim_of(one) == dim_of(two) or None not in places and places[0] == places[1]
+        )
 
     def _squeezed_sum(self, a: Op, dim: Op) -> Op | None:
         """`sum((-2, -1), keepdim=True)` squeezed at -2: a sum, unsqueezed at -1."""

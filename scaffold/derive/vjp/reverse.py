@@ -157,7 +157,12 @@ class Reverse:
             if arg.rule == "list":
                 raise UnsupportedError(f"the gradient of a list in {op.rule}")
             formula = self.make.applier.table.gradients(rule, name)[0]
-            gradient = Evaluator(self.make, env).value(formula)
+            try:
+                gradient = Evaluator(self.make, env).value(formula)
+            except UnsupportedError:
+                if "grad" not in env:
+                    raise
+                return self._of_call(op, env["grad"])
             if rule.category not in ("elementwise", "loss"):
                 gradient = exactly(self.make, gradient, arg)
             pairs.append((arg, gradient))

@@ -102,23 +102,58 @@ def _product(
         return _binary(program, "mul", (right, left), [values[1], None], write)
     one, two = write(left), write(right)
     if one.kind == "unary" and one.label == "-" and values[0] is None:
-        inner = _binary(program, "mul", (program.static(one.args[0]), right), [None, values[1]], write)
+        inner = _binary(
+            program,
+            "mul",
+            (program.static(one.args[0]), right),
+            [None, values[1]],
+            write,
+        )
         return _negated(program, inner, write)
     if two.kind == "unary" and two.label == "-" and values[1] is None:
-        if values[0] is not None and not isinstance(values[0], complex) and values[0] < 0:
-            return _binary(program, "mul", (program.const(-values[0]), program.static(two.args[0])), [-values[0], None], write)
-        inner = _binary(program, "mul", (left, program.static(two.args[0])), [values[0], None], write)
+        if (
+            values[0] is not None
+            and not isinstance(values[0], complex)
+            and values[0] < 0
+        ):
+            return _binary(
+                program,
+                "mul",
+                (program.const(-values[0]), program.static(two.args[0])),
+                [-values[0], None],
+                write,
+            )
+        inner = _binary(
+            program,
+            "mul",
+            (left, program.static(two.args[0])),
+            [values[0], None],
+            write,
+        )
         return _negated(program, inner, write)
     match one, two:
-        case Node("call", _, (Node("attribute", "sqrt"), Node("constant", text))), _ if one is two:
-            return program.const(int(text)) if text.isdigit() else program.static(one.args[1])
-        case _, Node("binary", "*" | "/" as label, (Node("constant", text), rest)) if values[0] is not None:
+        case (
+            Node("call", _, (Node("attribute", "sqrt"), Node("constant", text))),
+            _,
+        ) if (
+            one is two
+        ):
+            return (
+                program.const(int(text))
+                if text.isdigit()
+                else program.static(one.args[1])
+            )
+        case _, Node("binary", "*" | "/" as label, (Node("constant", text), rest)) if (
+            values[0] is not None
+        ):
             whole = _short(operator.mul, values[0], _number(text))
             if whole is None:
                 return None
             if whole == 1 and label == "*":
                 return program.static(rest)
-            return program.static(program.graph.node("binary", label, (write(program.const(whole)), rest)))
+            return program.static(
+                program.graph.node("binary", label, (write(program.const(whole)), rest))
+            )
     return None
 
 
