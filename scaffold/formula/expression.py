@@ -19,6 +19,7 @@ class Source(Protocol):
     """The text that an expression stands in."""
 
     graph: Graph
+    locals: set[str]  # names that have been assigned
 
     def resolve(self, node: ast.Name) -> None:
         """Complain of a name that is not known at this point."""
@@ -72,8 +73,10 @@ COMPARE: dict[type[ast.cmpop], str] = {
 class ExpressionParser:
     """Parses expressions of one formula into one graph."""
 
-    def __init__(self, source: Source, optional: frozenset[str]) -> None:
-        self.source, self.optional = source, optional
+    def __init__(
+        self, source: Source, optional: frozenset[str], tensors: frozenset[str]
+    ) -> None:
+        self.source, self.optional, self.tensors = source, optional, tensors
         self.graph, self.fail = source.graph, source.fail
 
     def parse(self, item: ast.expr, present: Guarded = frozenset()) -> Node:
@@ -155,8 +158,20 @@ class ExpressionParser:
         for position, name in enumerate(keywords):
             if name != "**" and name in keywords[:position]:
                 self.fail(item.keywords[position], f"'{name}' is given twice")
+        self._check_callee(item.func)
         args = (self.parse(item.func, present), *self._all(values, present))
         return self.graph.node("call", "", args, keywords)
+
+    def _check_callee(self, callee: ast.expr) -> None:
+        if (
+            not isinstance(callee, ast.Name)
+            or callee.id not in self.tensors - self.source.locals
+        ):
+            return
+        name, hint = callee.id, f"to multiply: {callee.id} * (...)"
+        if name in BUILTINS:
+            hint = f"to call the builtin, rename the input '{name}'"
+        self.fail(callee, f"'{name}' is a tensor and cannot be called", hint)
 
     def _Subscript(self, item: ast.Subscript, present: Guarded) -> Node:
         args = (self.parse(item.value, present), self.parse(item.slice, present))

@@ -35,12 +35,14 @@ RESERVED = frozenset(
 class Scope(NamedTuple):
     """The names a formula may read.
 
-    `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns.
+    `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns;
+    `tensors` cannot be called.
     """
 
     names: frozenset[str]
     optional: frozenset[str] = frozenset()
     targets: frozenset[str] | None = None
+    tensors: frozenset[str] = frozenset()
 
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
@@ -63,7 +65,7 @@ class _Body:
         self.problems: list[ScaffoldError] = []
         self.locals: set[str] = set()
         self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
-        self.expressions = ExpressionParser(self, scope.optional)
+        self.expressions = ExpressionParser(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
         body = list(self.module.body)
