@@ -286,9 +286,11 @@ OTHERS = (
             "--forward",
             "torch.nn.functional.linear(input, weight, bias)",
             "--backward",
-            "grad_input = grad_output @ weight\n"
-            "grad_weight = grad_output.t() @ input\n"
-            "grad_bias = grad_output.sum_to_size(bias.shape)",
+            (
+                "grad_input = grad_output @ weight\n"
+                "grad_weight = grad_output.t() @ input\n"
+                "grad_bias = grad_output.sum_to_size(bias.shape)"
+            ),
         ),
         "(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor",
         torch.nn.functional.linear,
@@ -299,10 +301,12 @@ OTHERS = (
         "an_empty_size_that_pytorch_refuses",
         (
             *("--forward", "F.conv1d(x, w)", "--backward"),
-            "grad_x, grad_w, _ = torch.ops.aten.convolution_backward(\n"
-            "    grad_output, x, w, None, [1], [0], [1], False, [0], 1,\n"
-            "    [True, True, False],\n"
-            ")",
+            (
+                "grad_x, grad_w, _ = torch.ops.aten.convolution_backward(\n"
+                "    grad_output, x, w, None, [1], [0], [1], False, [0], 1,\n"
+                "    [True, True, False],\n"
+                ")"
+            ),
         ),
         "(x: Tensor, w: Tensor) -> Tensor",
         torch.nn.functional.conv1d,
