@@ -133,7 +133,7 @@ class OpSpec:
         None  # vmap rule and tests of torch.func; None: unless it leaves torch
     )
     materialize_grads: bool = True
-    derive: bool = False  # derive the gradients that no formula states
+    derive: bool = True  # derive the gradients that no formula states
     style: Style = "setup-context"
     save_policy: SavePolicy = "recompute"
     tolerance: tuple[
