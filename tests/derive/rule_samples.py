@@ -31,6 +31,8 @@ def draw(
         return (low + (high - low) * (0.05 + 0.9 * uniform)).to(dtype)
     if domain.within in ("positive", "unit"):
         return (0.1 + (2 if domain.within == "positive" else 0.8) * uniform).to(dtype)
+    if domain.within == "sign":
+        return normal.real.sign().to(dtype)
     if domain.within == "nonzero":
         return normal + 0.3 * normal.sgn()
     if domain.within == "distinct":

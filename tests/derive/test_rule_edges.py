@@ -76,7 +76,8 @@ def on_grid(rule: Rule, sample: dict[str, Any]) -> Values:
     ]
     places = grid(len(names))
     for name, value in zip(names, places, strict=True):
-        given[name] = value
+        unit = rule.domain.get(name) == "unit"  # the call itself refuses other values
+        given[name] = value.clamp(0, 1) if unit else value
     for name, value in given.items():
         if isinstance(value, Tensor) and value.ndim and name not in names:
             given[name] = value.reshape(-1)[:1].expand(places[0].shape)

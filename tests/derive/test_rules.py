@@ -22,7 +22,7 @@ from tests.derive.rule_values import (
 TABLE = built_in()
 RULES = [TABLE.rule(name) for name in TABLE.names()]
 WITH_FORMULAS = [rule for rule in RULES if rule.formulas]
-NOT_TWICE = {"hardsigmoid"}
+NOT_TWICE = {"cdist", "hardsigmoid"}
 BROADCASTING = {"elementwise", "loss"}
 
 
@@ -122,6 +122,17 @@ def runs(rule: Rule) -> Iterator[tuple[str, Run]]:
             torch.manual_seed(1)
             given = drawn_values(TABLE, rule, sample, dtype)
             yield f"{text} in {dtype}", Run(rule, given)
+
+
+@pytest.mark.parametrize("rule", WITH_FORMULAS, ids=lambda rule: rule.name)
+def test_the_gradients_have_the_precision_of_the_arguments(rule: Rule) -> None:
+    """A `where` of two numbers, or an index, must not make it another."""
+    for dtype in dtypes(rule):
+        single = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+        for sample in samples(rule):
+            given = drawn_values(TABLE, rule, sample, single[dtype])
+            for formula, got, wanted in Run(rule, given).variants():
+                assert got.dtype == wanted.dtype, f"[{rule.name}] {formula}"
 
 
 def same(got: Tensor, wanted: Tensor, where: str) -> None:

@@ -15,7 +15,7 @@ from scaffold.formula import Graph, Node, Scope, Text, parse
 
 NAMED = frozenset(
     {"any", "positive", "nonzero", "unit", "simplex", "spd", "distinct"}
-    | {"invertible", "lower", "bool"}
+    | {"invertible", "lower", "bool", "sign"}
 )
 _INDEX = re.compile(r"index\((\d+)\)$")
 _INTERVAL = re.compile(r"\((-?[\d.]+), (-?[\d.]+)\)$")
