@@ -56,7 +56,7 @@ def read_sample(text: str, spelled: Spelling, graph: Graph) -> Sample | None:
         keywords = {
             str(item.arg): _argument(item.value, graph) for item in tree.keywords
         }
-    except (SyntaxError, ScaffoldError):
+    except (SyntaxError, ValueError, ScaffoldError):
         return None
     return bind(spelled, positional, keywords, _collected)
 
