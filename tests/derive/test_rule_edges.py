@@ -131,3 +131,12 @@ def without_elements(argument: Any) -> Any:
     if isinstance(argument, Several):
         return Several(tuple(map(without_elements, argument.items)))
     return argument
+
+
+@pytest.mark.parametrize("base", [0.0, -2.0])
+def test_powers_of_what_has_no_logarithm(base: float) -> None:
+    """Of a negative base autograd has NaN, of zero it is finite where the exponent is not negative."""
+    (exponents,) = grid(1)
+    run = Run(TABLE.rule("pow_base"), {"base": base, "y": exponents})
+    ((_, got, wanted),) = run.variants()
+    torch.testing.assert_close(got, wanted, equal_nan=True)
