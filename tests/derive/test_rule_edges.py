@@ -90,7 +90,9 @@ def test_pointwise_rules_are_right_at_edges(rule: Rule) -> None:
         agree(Run(rule, on_grid(rule, sample)))
 
 
-def along(rule: Rule, sample: dict[str, Any]) -> Values | None:
+def along(
+    rule: Rule, sample: dict[str, Any], several: tuple[tuple[float, ...], ...] = ROWS
+) -> Values | None:
     """The sample with x of the rows above, whichever dimension is meant."""
     given = drawn_values(TABLE, rule, sample)
     if given["x"].ndim != 2 or any(
@@ -100,7 +102,7 @@ def along(rule: Rule, sample: dict[str, Any]) -> Values | None:
     finite = (
         rule.name == "cumprod"
     )  # of an infinity and a zero, eager takes another way
-    rows = torch.tensor(ROWS[:4] if finite else ROWS, dtype=torch.float64)
+    rows = torch.tensor(several[:4] if finite else several, dtype=torch.float64)
     given["x"] = rows.mT.contiguous() if given.get("dim") == 0 else rows
     return given
 
@@ -108,9 +110,10 @@ def along(rule: Rule, sample: dict[str, Any]) -> Values | None:
 @pytest.mark.parametrize("rule", ALONG, ids=lambda rule: rule.name)
 def test_rules_along_a_dimension_are_right_at_edges(rule: Rule) -> None:
     for sample in samples(rule):
-        given = along(rule, sample)
-        if given is not None:
-            agree(Run(rule, given))
+        for several in (ROWS, ROWS[:4]):
+            given = along(rule, sample, several)
+            if given is not None:
+                agree(Run(rule, given))
 
 
 @pytest.mark.parametrize("rule", ALONG + POINTWISE, ids=lambda rule: rule.name)
@@ -140,3 +143,40 @@ def test_powers_of_what_has_no_logarithm(base: float) -> None:
     run = Run(TABLE.rule("pow_base"), {"base": base, "y": exponents})
     ((_, got, wanted),) = run.variants()
     torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+ZEROS = torch.zeros(2, dtype=torch.float64)
+NOTHING = torch.full((2,), -math.inf, dtype=torch.float64)
+POINTS = torch.ones(2, 3, dtype=torch.float64)
+WITH_NAN = torch.tensor([math.nan, 1.0], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "factor"),
+    [
+        ("hypot", {"x": ZEROS, "y": ZEROS}, 0.0),
+        ("logaddexp", {"x": NOTHING, "y": NOTHING}, 0.5),
+        ("logaddexp2", {"x": NOTHING, "y": NOTHING}, 0.5),
+        ("cdist", {"x1": POINTS, "x2": POINTS}, 0.0),
+        ("dist", {"x": POINTS, "y": POINTS}, 0.0),
+        ("matrix_norm", {"x": torch.zeros(2, 3, dtype=torch.float64)}, 0.0),
+        ("nansum", {"x": WITH_NAN}, [0.0, 1.0]),
+    ],
+)
+def test_where_autograd_has_nan_the_rule_need_not(
+    name: str, given: Values, factor: float | list[float]
+) -> None:
+    """A subgradient, and of two nothings that are added each has its half."""
+    run = Run(TABLE.rule(name), dict(given))
+    factors = torch.tensor(factor, dtype=torch.float64)
+    grad = run.interpret.values["grad"]
+    for formula, got, _ in run.variants():
+        wanted = factors * (grad if grad.shape == got.shape else grad.sum())
+        torch.testing.assert_close(got, wanted.expand_as(got), msg=formula)
+
+
+def test_a_product_of_zeros_has_a_gradient() -> None:
+    for name, zeros in (("prod", 0), ("prod", 1), ("prod", 2), ("cumprod", 1)):
+        x = torch.tensor([[2.0, 3.0, 5.0]], dtype=torch.float64)
+        x[0, :zeros] = 0
+        agree(Run(TABLE.rule(name), {"x": x, "dim": -1}))

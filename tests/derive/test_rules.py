@@ -266,3 +266,34 @@ def test_a_constant_has_no_gradient(rule: Rule) -> None:
                 with suppress(RuntimeError):  # derivative is not implemented
                     grads = torch.autograd.grad(out.sum(), tensors, allow_unused=True)
                     assert all(grad is None or not grad.any() for grad in grads)
+
+
+PLANTED = [
+    ("exp", "x", "-grad * conj(result)"),
+    ("sin", "x", "grad * conj(sin(x))"),
+    ("log", "x", "grad / x"),
+    ("sub", "y", "grad"),
+    ("div", "y", "grad * conj(result / y)"),
+    ("mean", "x", "expand_back(grad, x, dim, keepdim)"),
+    ("sum", "x", "grad"),
+    ("softmax", "x", "result * (grad + sum(grad * result, dim, True))"),
+    ("cumsum", "x", "cumsum(grad, dim)"),
+    ("tril", "x", "triu(grad, diagonal)"),
+    ("permute", "x", "permute(grad, dims)"),
+    ("expand", "x", "reshape_as(grad, x)"),
+    ("mm", "x", "grad @ y"),
+    ("mm", "y", "mT(x) @ grad"),
+    ("inv", "x", "mH(result) @ grad @ mH(result)"),
+    ("gather", "x", "scatter(zeros(grad, x), dim, index, grad)"),
+    ("hinge_embedding_loss", "input", "grad * where(target == 1, 1.0, -1.0)"),
+]
+
+
+@pytest.mark.parametrize(("name", "parameter", "formula"), PLANTED)
+def test_a_planted_bug_is_noticed(name: str, parameter: str, formula: str) -> None:
+    right = TABLE.rule(name)
+    wrong = right._replace(
+        formulas={**right.formulas, parameter: (formula,)}, name=f"wrong_{name}"
+    )
+    with pytest.raises((AssertionError, RuntimeError)):
+        test_the_gradients_are_those_of_autograd(wrong)
