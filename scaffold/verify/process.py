@@ -36,7 +36,7 @@ class Failure(NamedTuple):
     def lines(self) -> tuple[str, ...]:
         """The failing case, one fact a line."""
         named = zip(("case", "inputs", "needed", "expected", "actual"), self[2:7])
-        facts = [f"{name:8}  {text}" for name, text in named if text]
+        facts = [f"{name}: {text}" for name, text in named if text]
         return (*facts, *self.output.splitlines()[-SHOWN_LINES:])
 
 
