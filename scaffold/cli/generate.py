@@ -30,6 +30,9 @@ class Generated(NamedTuple):
     root: Path
     notes: tuple[str, ...]
     missing: tuple[str, ...]  # what is left for the user to write
+    spec: OpSpec
+    derivation: Derivation
+    source: str  # the op's directory below `root`
 
 
 def generate(
@@ -64,7 +67,15 @@ def _generated(spec: OpSpec, where: Places) -> Generated:
     derivation = derive(spec)
     files = render(spec, derivation, where.directories)
     missing = _missing(spec, derivation)
-    return Generated(files, where.root, _notes(spec, derivation, missing), missing)
+    return Generated(
+        files=files,
+        root=where.root,
+        notes=_notes(spec, derivation, missing),
+        missing=missing,
+        spec=spec,
+        derivation=derivation,
+        source=where.directories.source,
+    )
 
 
 def _specification(

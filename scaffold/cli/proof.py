@@ -1,0 +1,80 @@
+"""The verification of what `new-op` is about to write.
+
+In: what was generated, and the setting `--verify`. Out: notes, or an error with the failing case in words.
+Invariant: it comes before anything is written. Without the option only derived gradients are verified, and only where
+torch is; a wish to verify that cannot be fulfilled is an error.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from scaffold.cli.generate import Generated
+from scaffold.cli.options import Values
+from scaffold.derive import Derivation
+from scaffold.errors import Location, VerificationError
+from scaffold.render import verification
+from scaffold.spec import OpSpec
+from scaffold.verify import Failure, has_torch, verify
+
+HINT = "write it all the same with --no-verify"
+
+
+def prove(generated: Generated, settings: Values) -> tuple[str, ...]:
+    """Verify the op if that is wished or due."""
+    spec, derivation = generated.spec, generated.derivation
+    derived = derived_gradients(spec, derivation)
+    if not settings.get("verify", bool(derived)):
+        return ()
+    if not has_torch():
+        return ("not verified, as there is no torch",)
+    if generated.missing:
+        return (f"not verified, as it lacks {', '.join(generated.missing)}",)
+    texts = verification(spec, derivation, derived)
+    with _progress(spec.name):
+        verdict = verify(texts.op, texts.checks, _path(generated))
+    if verdict.failure is not None:
+        raise _error(spec, verdict.failure)
+    return verdict.notes
+
+
+def derived_gradients(spec: OpSpec, derivation: Derivation) -> frozenset[str]:
+    """The inputs whose gradients follow from the forward: none as long as every formula is the user's."""
+    return frozenset()
+
+
+def _path(generated: Generated) -> list[str]:
+    """Where the op's own imports are looked for: here, beside the op, and where its package begins."""
+    source = (generated.root / generated.source).resolve()
+    return [str(Path.cwd()), str(source), *map(str, source.parents[:2])]
+
+
+def _error(spec: OpSpec, failure: Failure) -> VerificationError:
+    words = f"{failure.subject}: {failure.words}; nothing was written"
+    place = _place(spec, failure.subject)
+    return VerificationError(words, place, HINT, details=failure.lines)
+
+
+def _place(spec: OpSpec, subject: str) -> Location | None:
+    """Where the formula of the gradient stands that is wrong, if the user wrote it."""
+    stated = {f"grad_{name}": formula for name, formula in spec.gradients}
+    formula = stated.get(subject)
+    if formula is None and subject.startswith(("grad_", "backward")):
+        formula = spec.backward
+    return formula.location if formula else None
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[None]:
+    """Say on a terminal what takes so long, for as long as it does."""
+    shown = bool(sys.stderr and sys.stderr.isatty())
+    if shown:
+        typer.echo(f"verifying {name} ...", nl=False, err=True)
+    try:
+        yield
+    finally:
+        if shown:
+            typer.echo("\r\x1b[K", nl=False, err=True)

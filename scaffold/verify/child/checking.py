@@ -1,0 +1,261 @@
+"""Whether an op does what its forward says, and its backward what autograd does.
+
+In: the module of checks, which imports the op. Out: a `Verdict` as JSON has it: the first failure in words, or none.
+Invariant: the gradients that are judged are those that `backward` itself returned, before autograd sums or casts them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from scaffold.verify.child.cases import (
+    Case,
+    Needs,
+    describe,
+    layouts,
+    list_cases,
+    make_inputs,
+    subsets,
+    value_names,
+)
+from scaffold.verify.child.diagnosis import Scene, diagnose, show
+from scaffold.verify.child.numeric import numeric_gradients
+from scaffold.verify.child.surrogate import notes_on
+
+Layout = Callable[[Tensor], Tensor] | None
+REFUSALS = (IndexError, RuntimeError, ValueError, TypeError)
+NUMERIC = {"atol": 1e-4, "rtol": 1e-3}  # as gradcheck compares
+
+
+class Found(NamedTuple):
+    """A failure, without the words on the case that it is of."""
+
+    subject: str
+    words: str
+    expected: str = ""
+    actual: str = ""
+
+
+@dataclass
+class Run:
+    """What has been done so far."""
+
+    cases: int = 0
+    failure: dict[str, str] | None = None
+    notes: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+def check(checks: Any) -> dict[str, Any]:
+    """Run every case up to the first failure."""
+    run = Run()
+    for case in list_cases(checks):
+        for words, layout in layouts(checks):
+            if run.failure is None:
+                _check_case(checks, case, layout, words, run)
+    if run.failure is None and checks.SURROGATE:
+        run.notes += notes_on(checks)
+    found = {"cases": run.cases, "failure": run.failure}
+    return found | {"notes": run.notes, "skipped": run.skipped}
+
+
+def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -> None:
+    title = f"{case.name}, {words}" if words else case.name
+    if case.optional and not _is_allowed(checks, case, layout):
+        run.skipped.append(title)
+        return
+    inputs = make_inputs(checks, case, layout)
+    found = _attempt(partial(_check_forward, checks, inputs), "forward")
+    run.cases += 1
+    if found is not None:
+        run.failure = _failure(checks, found, title, inputs, ())
+        return
+    for needs in subsets(checks):
+        inputs = make_inputs(checks, case, layout, needs)
+        if not _needed(inputs):
+            continue  # the input that is needed is absent
+        found = _attempt(partial(_check_backward, checks, inputs), "backward")
+        run.cases += 1
+        if found is not None:
+            run.failure = _failure(checks, found, title, inputs, needs)
+            return
+
+
+def _failure(
+    checks: Any, found: Found, title: str, inputs: Sequence[Any], needs: Needs
+) -> dict[str, str]:
+    names = value_names(checks, len(inputs))
+    return {
+        **found._asdict(),
+        "case": title,
+        "inputs": describe(names, inputs),
+        "needed": ", ".join(needs),
+    }
+
+
+def _attempt(call: Callable[[], Found | None], subject: str) -> Found | None:
+    """What the call finds; an error of the op's is a finding too."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        return Found(subject, f"raised {type(error).__name__}: {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def _is_allowed(checks: Any, case: Case, layout: Layout) -> bool:
+    """Whether the forward takes the case, and its result is finite."""
+    function = checks.FORWARD or checks.OPERATOR
+    try:
+        with torch.no_grad():
+            outputs = _tuple(function(*make_inputs(checks, case, layout)))
+    except REFUSALS:
+        return False
+    return all(bool(output.isfinite().all()) for output in outputs)
+
+
+def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
+    """The op's outputs against those of its forward in plain PyTorch."""
+    if checks.FORWARD is None:
+        checks.OPERATOR(*inputs)
+        return None
+    expected = _tuple(checks.FORWARD(*inputs))
+    actual = _tuple(checks.OPERATOR(*inputs))
+    if len(actual) != len(expected):
+        counts = f"{len(expected)} outputs", f"{len(actual)} outputs"
+        return Found("forward", "another number of outputs", *counts)
+    for position, (one, two) in enumerate(zip(actual, expected, strict=True)):
+        name = f"output {position}" if len(expected) > 1 else "output"
+        scene = Scene(name, tolerance=_tolerance(checks))
+        words = diagnose(one.detach(), two.detach(), scene)
+        if words is not None:
+            return Found("forward", f"{name}: {words}", show(two), show(one))
+    return None
+
+
+def _check_backward(checks: Any, inputs: Sequence[Any]) -> Found | None:
+    """What backward returns, by contract and by value."""
+    returned, error = _returned(checks, inputs)
+    if returned is None:
+        if error is not None:
+            raise error
+        return Found("backward", "is never called, though an input requires grad")
+    if len(returned) != len(inputs):
+        counts = f"{len(inputs)} gradients", f"{len(returned)} gradients"
+        return Found("backward", "another number of gradients", *counts)
+    names = value_names(checks, len(inputs))
+    expected = _expected(checks, inputs, names)
+    for name, value, gradient in zip(names, inputs, returned, strict=True):
+        if isinstance(value, Tensor) and value.requires_grad:
+            found = _judge(checks, inputs, names, name, gradient, expected)
+            if found is not None:
+                return found
+        elif gradient is not None:
+            words = "a gradient though none is needed"
+            return Found(f"grad_{name}", words, "None", show(gradient))
+    if error is not None:
+        raise error
+    return None
+
+
+def _judge(
+    checks: Any,
+    inputs: Sequence[Any],
+    names: Sequence[str],
+    name: str,
+    gradient: Any,
+    expected: dict[str, Tensor],
+) -> Found | None:
+    """One gradient; where no value is known, its shape and dtype alone."""
+    value, wanted = inputs[names.index(name)], expected.get(name)
+    scene = Scene(
+        f"grad_{name}",
+        value=value.detach(),
+        factors=_factors(checks, inputs, names),
+        others={f"grad_{n}": g for n, g in expected.items() if n != name},
+        tolerance=_tolerance(checks),
+    )
+    words = diagnose(gradient, wanted, scene)
+    if words is None:
+        return None
+    stated = f"{tuple(value.shape)} {value.dtype}" if wanted is None else show(wanted)
+    return Found(scene.name, words, stated, show(gradient))
+
+
+def _factors(
+    checks: Any, inputs: Sequence[Any], names: Sequence[str]
+) -> dict[str, Tensor]:
+    """What may be missing in a product: the inputs, and the outputs that have names."""
+    outputs = _tuple(checks.OPERATOR(*inputs))
+    named = [*zip(names, inputs, strict=True), *zip(checks.OUTPUTS, outputs)]
+    return {name: value.detach() for name, value in named if _real(value)}
+
+
+def _returned(
+    checks: Any, inputs: Sequence[Any]
+) -> tuple[tuple[Any, ...] | None, Exception | None]:
+    """What backward returned first, and what autograd or backward itself raised."""
+    import verified_op  # type: ignore[import-not-found, unused-ignore]
+
+    function = checks.function_of(verified_op)
+    returned: list[tuple[Any, ...]] = []
+
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        result = function.backward(ctx, *grad_outputs)
+        returned.append((result,) if checks.BARE else tuple(result))
+        return result
+
+    recorder = type("Recorder", (function,), {"backward": staticmethod(backward)})
+    torch.manual_seed(2)
+    outputs = checks.call_recorder(recorder, tuple(inputs))
+    error = None
+    try:
+        checks.gradients(outputs, tuple(inputs))
+    except Exception as raised:  # noqa: BLE001 (whatever the user's code raises)
+        error = raised
+    return (returned[0] if returned else None), error
+
+
+def _expected(
+    checks: Any, inputs: Sequence[Any], names: Sequence[str]
+) -> dict[str, Tensor]:
+    """The gradients by autograd of the reference, or by differences where there is none."""
+    needed = [
+        (name, value)
+        for name, value in zip(names, inputs, strict=True)
+        if isinstance(value, Tensor) and value.requires_grad
+    ]
+    if checks.REFERENCE is None:
+        if checks.SURROGATE:
+            return {}
+        found = numeric_gradients(checks, inputs)
+        return {name: grad for (name, _), grad in zip(needed, found, strict=True)}
+    outputs = checks.REFERENCE(*inputs)
+    if not any(output.requires_grad for output in _tuple(outputs)):
+        return {name: torch.zeros_like(value) for name, value in needed}
+    found = checks.gradients(outputs, tuple(inputs))
+    return {name: grad.detach() for (name, _), grad in zip(needed, found, strict=True)}
+
+
+def _tolerance(checks: Any) -> dict[str, float]:
+    numeric = NUMERIC if checks.REFERENCE is None else {}
+    return {**numeric, **checks.TOLERANCE}
+
+
+def _needed(inputs: Sequence[Any]) -> bool:
+    return any(isinstance(value, Tensor) and value.requires_grad for value in inputs)
+
+
+def _real(value: Any) -> bool:
+    """Whether a value may be a factor of a gradient."""
+    return isinstance(value, Tensor) and value.dtype != torch.bool
+
+
+def _tuple(outputs: Any) -> tuple[Tensor, ...]:
+    return outputs if isinstance(outputs, tuple) else (outputs,)
