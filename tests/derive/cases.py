@@ -84,7 +84,7 @@ return out + bias
         "swish_beta",
         "x, beta",
         "x * torch.sigmoid(beta * x)",
-        lambda: [(r(3, 4), r(4)), (r(3, 4), r(()))],
+        lambda: [(r(3, 4), r(4)), (r(3, 4), torch.randn((), dtype=torch.double))],
     ),
     Case(
         "mish",
