@@ -117,7 +117,7 @@ class _Drawer:
             shape, dtype=torch.double, generator=self.generator
         )
         style = self.chance.random()
-        if style < 0.35:
+        if style < 0.35 and rank != 1:  # an undeclared factor of `@` is no vector
             return name
         if style < 0.6 and rank > 1 and "1" not in map(str, dims[-1:]):
             return f"{name}[..., {dims[-1]}]"
@@ -141,8 +141,14 @@ class _Drawer:
         parts = [
             self._expression(depth - 1) for _ in range(2 if "{1}" in template else 1)
         ]
+        if "{d}" in template and self._rank(parts[0]) == 0:
+            return parts[0]  # PyTorch takes a dim of a scalar, but no formula has one
         grouped = [part if part.isidentifier() else f"({part})" for part in parts]
         return template.format(*grouped, d=self.chance.choice((-1, -1, -2, 0, 1)))
+
+    def _rank(self, text: str) -> int:
+        value = self._run(text)
+        return 0 if value is None else value.ndim
 
     def _run(self, text: str) -> Tensor | None:
         try:

@@ -10,6 +10,7 @@ from scaffold.derive.activity import is_random
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import Applier, Bound, constant
+from scaffold.derive.vjp.calls import kind_of_call, template_of
 from scaffold.derive.vjp.choices import choose
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.shapes import Shape, position, unknown
@@ -276,52 +277,19 @@ class Expressions:
 
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""
-        if node.kind not in ("call", "binary", "attribute"):
-            raise UnsupportedError(f"'{node.label}' has no rule")
-        args: list[Op] = []
-
-        def placed(item: Node) -> Node | None:
-            if (
-                item is node
-                or item is node.args[0]
-                and node.kind == "call"
-                and not _is_function(item)
-            ):
-                return None
-            if item.kind in ("tuple", "list", "slice", "constant"):
-                return None
-            if _is_function(item):
-                return item
-            if self.is_static(item):
-                self._check_names(item)
-                return item
-            op = self.value(item)
-            if op not in args:
-                args.append(op)
-            return self.program.graph.name(f"<{args.index(op)}>")
-
-        template = self.program.graph.rewrite(node, placed)
+        template, args = template_of(self.program.graph, node, self._argument)
         if any(not arg.is_tensor for arg in args) or not args:
             raise UnsupportedError(
                 "a call over several tensors at once that has no rule"
             )
-        name = (dotted(node.args[0]) or node.args[0].label) if node.args else ""
-        kind, active = _kind_of_call(name, args), any(arg.active for arg in args)
+        kind, active = kind_of_call(node, args), any(arg.active for arg in args)
         return self.program.op(
             "call", args, template, kind=kind, shape=None, active=active
         )
 
-
-def _is_function(node: Node) -> bool:
-    """Whether it is a function of torch's or of Python's maths: `F.conv2d`."""
-    path = dotted(node) if node.kind == "attribute" else None
-    return path is not None and path.partition(".")[0] in WELL_KNOWN
-
-
-def _kind_of_call(name: str, args: list[Op]) -> Kind:
-    last = name.rpartition(".")[2]
-    if last in ("irfft", "irfft2", "irfftn", "hfft", "hfft2", "hfftn"):
-        return "real"
-    if ".fft." in name or last in ("stft", "polar", "complex", "eig", "eigvals"):
-        return "complex"
-    return "complex" if any(arg.kind == "complex" for arg in args) else "real"
+    def _argument(self, node: Node) -> Op | None:
+        """The tensor that an argument is; None for a Python value."""
+        if self.is_static(node):
+            self._check_names(node)
+            return None
+        return self.value(node)
