@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.ir import UNKNOWN, Kind, Op, Program, literal, tensors
-from scaffold.derive.vjp.result_shapes import SHAPES, Args, dim_of, dims_of
+from scaffold.derive.vjp.result_shapes import SHAPES, Args, dim_of, dims_of, loss_shape
 from scaffold.derive.vjp.rules import Rule
 from scaffold.derive.vjp.shapes import SCALAR, Shape
 
@@ -28,8 +28,15 @@ TO_INT = frozenset(
     {"argmax", "argmin", "argsort", "one_hot", "searchsorted", "bucketize", "long"}
     | {"count_nonzero", "int", "bincount"}
 )
-TO_REAL = frozenset({"abs", "angle", "real", "imag", "view_as_real", "float", "double"})
-TO_COMPLEX = frozenset({"view_as_complex", "complex", "polar"})
+TO_REAL = frozenset(
+    {"abs", "angle", "real", "imag", "view_as_real", "float", "double", "half", "dist"}
+    | {"bfloat16", "norm", "vector_norm", "linalg_norm", "matrix_norm", "var", "cdist"}
+    | {"var_unbiased", "std", "std_unbiased", "irfft", "pairwise_distance"}
+)
+TO_COMPLEX = frozenset(
+    {"view_as_complex", "complex", "polar", "fft", "ifft", "fftn", "ifftn", "fft2"}
+    | {"ifft2", "rfft"}
+)
 KEEPS_INT = frozenset(
     {"add", "sub", "mul", "neg", "abs", "sum", "prod", "floor", "ceil", "round", "sign"}
     | {"maximum", "minimum", "remainder", "floor_divide", "clamp", "square", "matmul"}
@@ -86,12 +93,11 @@ def _real_number(args: Args) -> bool:
 def _shape(program: Program, rule: Rule, args: Args) -> Shape | None:
     if rule.name in SHAPES:
         return SHAPES[rule.name](program, args)
-    x = args.get("x") or next(tensors(args.values()), None)
+    x = args.get("x") or args.get("input") or next(tensors(args.values()), None)
     if x is None:
         return None
     if rule.category == "loss":
-        reduced = literal(args["reduction"]) in ("mean", "sum")
-        return SCALAR if reduced else None
+        return loss_shape(program, args)
     if rule.category == "elementwise":
         return shapes.broadcast(*(item.shape for item in tensors(args.values())))
     if rule.category == "reduction" or "keepdim" in args:

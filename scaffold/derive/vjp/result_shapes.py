@@ -140,6 +140,20 @@ def _scalar(program: Program, args: Args) -> Shape | None:
     return SCALAR
 
 
+def loss_shape(program: Program, args: Args) -> Shape | None:
+    """A scalar, or one loss for each element."""
+    reduction = literal(args["reduction"])
+    if reduction in ("mean", "sum", "batchmean"):
+        return SCALAR
+    if reduction != "none" or "weight" in args:
+        return None
+    return shapes.broadcast(*(item.shape for item in tensors(args.values())))
+
+
+def _class_loss(program: Program, args: Args) -> Shape | None:
+    return SCALAR if literal(args["reduction"]) in ("mean", "sum") else None
+
+
 def _solved(program: Program, args: Args) -> Shape | None:
     left, right = list(tensors(args.values()))[:2]
     if left.shape.rank == 2 and right.shape.rank in (1, 2):
@@ -254,12 +268,9 @@ def _diagonal(program: Program, args: Args) -> Shape | None:
 
 SHAPES: dict[str, Infer] = {
     "transpose": _transposed,
-    "swapaxes": _transposed,
-    "swapdims": _transposed,
     "t": _swapped,
     "mT": _swapped,
     "mH": _swapped,
-    "adjoint": _swapped,
     "H": _swapped,
     "T": _reversed,
     "permute": _permuted,
@@ -270,19 +281,29 @@ SHAPES: dict[str, Infer] = {
     "expand": _expanded,
     "broadcast_to": _expanded,
     "expand_as": _of("other"),
-    "reshape_as": _of("other"),
     "view_as": _of("other"),
     "matmul": _matmul,
     "linear": _linear,
     "outer": _outer,
     "gather": _of("index"),
-    "take_along_dim": _of("index"),
     "trace": _scalar,
+    "mm": _matmul,
+    "bmm": _matmul,
+    "mv": _matmul,
+    "nll_loss": _class_loss,
+    "cross_entropy": _class_loss,
+    "scatter": _of("x"),
+    "scatter_add": _of("x"),
+    "index_add": _of("x"),
+    "index_fill": _of("x"),
+    "index_copy": _of("x"),
+    "index_put": _of("x"),
+    "select_scatter": _of("x"),
+    "diagonal_scatter": _of("x"),
     "dot": _scalar,
     "det": _without_matrix,
     "logdet": _without_matrix,
     "inv": _of("x"),
-    "matrix_exp": _of("x"),
     "cholesky": _of("x"),
     "solve": _solved,
     "stack": _stacked,
