@@ -14,7 +14,6 @@ import typer
 
 from scaffold.cli.generate import Generated
 from scaffold.cli.options import Values
-from scaffold.derive import Derivation
 from scaffold.errors import Location, VerificationError
 from scaffold.render import verification
 from scaffold.spec import OpSpec
@@ -26,7 +25,7 @@ HINT = "write it all the same with --no-verify"
 def prove(generated: Generated, settings: Values) -> tuple[str, ...]:
     """Verify the op if that is wished or due."""
     spec, derivation = generated.spec, generated.derivation
-    derived = derived_gradients(spec, derivation)
+    derived = derivation.derived
     if not settings.get("verify", bool(derived)):
         return ()
     if not has_torch():
@@ -39,11 +38,6 @@ def prove(generated: Generated, settings: Values) -> tuple[str, ...]:
     if verdict.failure is not None:
         raise _error(spec, verdict.failure)
     return verdict.notes
-
-
-def derived_gradients(spec: OpSpec, derivation: Derivation) -> frozenset[str]:
-    """The inputs whose gradients follow from the forward: none as long as every formula is the user's."""
-    return frozenset()
 
 
 def _path(generated: Generated) -> list[str]:

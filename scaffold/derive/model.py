@@ -64,6 +64,7 @@ class Derivation:
     blocks: tuple[Block, ...] = ()
     elements: tuple[Element, ...] = ()
     missing: frozenset[str] = frozenset()  # inputs whose gradient is not written yet
+    derived: frozenset[str] = frozenset()  # inputs whose gradient follows from the forward
     joint: frozenset[str] = (
         frozenset()
     )  # inputs whose gradient comes with others', needed or not
