@@ -9,6 +9,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from scaffold.derive.forward import Forward, grad_name
+from scaffold.derive.underived import NOT_DERIVED
+from scaffold.derive.vjp.advice import advice
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.emission import Emission, emitted
 from scaffold.derive.vjp.holders import Holders
@@ -22,6 +24,9 @@ from scaffold.derive.vjp.whole import as_a_whole
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Graph, Statement
 from scaffold.spec import OpSpec
+
+
+A_WHOLE = "autograd differentiates the forward as a whole"
 
 
 class Derived(NamedTuple):
@@ -41,16 +46,16 @@ def derived(
     """The gradients of the wanted inputs."""
     program = Program(graph)
     applier = Applier(program, built_in())
+    advised: tuple[str, ...] = ()
     try:
         lowered = lower(spec, forward, applier, frozenset(wanted))
-        return _differentiated(spec, applier, forward, lowered, taken)
+        advised = advice(lowered.results)
+        found = _differentiated(spec, applier, forward, lowered, taken)
+        return found._replace(notes=(*found.notes, *advised))
     except UnsupportedError as error:
         whole = as_a_whole(spec, graph, forward, tuple(wanted), taken)
-        if whole is None:
-            return Derived((), (f"the backward is not derived: {error}",))
-        return Derived(
-            whole, (f"autograd differentiates the forward as a whole: {error}",)
-        )
+        words = NOT_DERIVED if whole is None else A_WHOLE
+        return Derived(whole or (), (f"{words}: {error}", *advised))
 
 
 def _differentiated(
