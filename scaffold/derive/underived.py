@@ -31,7 +31,9 @@ def refusals(
 
 def _outside(spec: OpSpec, forward: Forward) -> str | None:
     """What of the forward PyTorch does not see."""
-    imported = frozenset(item.binding for item in spec.imports)
+    imported = frozenset(
+        item.binding for item in spec.imports if item.module.split(".")[0] != "torch"
+    )
     for node in _nodes(forward):
         foreign = sorted(node.names() & imported)
         if foreign:
