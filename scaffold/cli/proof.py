@@ -16,6 +16,7 @@ from scaffold.cli.generate import Generated
 from scaffold.cli.options import Values
 from scaffold.derive import Derivation
 from scaffold.errors import Location, VerificationError
+from scaffold.formula import assigned
 from scaffold.render import verification
 from scaffold.spec import OpSpec
 from scaffold.verify import Failure, has_torch, verify
@@ -42,8 +43,11 @@ def prove(generated: Generated, settings: Values) -> tuple[str, ...]:
 
 
 def derived_gradients(spec: OpSpec, derivation: Derivation) -> frozenset[str]:
-    """The inputs whose gradients follow from the forward: none as long as every formula is the user's."""
-    return frozenset()
+    """The inputs whose gradients follow from the forward: there is one, and the user has stated none."""
+    named = assigned(spec.backward) if spec.backward else frozenset[str]()
+    stated = {*dict(spec.gradients), *(name.removeprefix("grad_") for name in named)}
+    inputs = {item.name for item in spec.differentiable}
+    return frozenset(inputs - stated - derivation.missing)
 
 
 def _path(generated: Generated) -> list[str]:
