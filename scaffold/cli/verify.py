@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scaffold.verify.mutants import Mutant
     from scaffold.verify.score import Outcome
 
-HELP = """Measure the tests of an op: plant mistakes in it, and see which ones they find.
+HELP = """See how many planted mistakes the tests of an op find.
 
 A missing sum, a wrong transpose, a factor, a sign, a tensor on ctx: each mistake is a mutant. The tests
 run on each, in a process of its own; the files stay as they are. Exit code 1: some mutant survived.
@@ -92,9 +92,10 @@ def _subjects(files: list[Path], settings: Values) -> list[Subject]:
     for test in files:
         try:
             read_module(test)
-            op = Path(settings["op"]) if "op" in settings else find_subject(test)
+            named = Path(settings["op"]) if "op" in settings else None
+            op = named or _from_here(find_subject(test))
             limit = settings.get("limit", LIMIT)
-            found.append(Subject(test, _from_here(op), planted(op), limit))
+            found.append(Subject(test, op, planted(op), limit))
         except ScaffoldError as error:
             problems.append(error)
     raise_all(problems)

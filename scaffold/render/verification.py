@@ -25,6 +25,7 @@ from scaffold.spec import OpSpec
 
 OP_MODULE = "verified_op"
 TRUE_FORWARD = "true_forward"
+GUESSES = ("(3, 3)", "(3,)", "(3, 3, 3)", "()")
 OTHER_SIZES = 7  # the least of the second choice of sizes; the first one begins at 2
 
 
@@ -42,6 +43,7 @@ class ProofView(NamedTuple):
     tolerance: str
     bare: bool  # backward returns one gradient rather than a tuple
     surrogate: bool
+    loose: bool  # the forward may refuse any case
 
 
 class Verification(NamedTuple):
@@ -73,7 +75,8 @@ def _proof_view(
     named = plain.function.replace(plain.name, TRUE_FORWARD) if plain else "None"
     return ProofView(
         cases=", ".join(
-            f"{literal(name)}: {{{text}}}" for name, text in _further_cases(spec)
+            f"{literal(name)}: {{{text}}}"
+            for name, text in (*_further_cases(spec), *_guesses(spec, derived))
         ),
         function=spec.function_name,
         reference=known,
@@ -85,6 +88,7 @@ def _proof_view(
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
         bare=bool(spec.differentiable) and contract_view(spec, derivation).bare,
         surrogate=spec.surrogate is not None,
+        loose=_is_loose(spec),
     )
 
 
@@ -123,6 +127,23 @@ def _further_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
     for name in usual:
         if name not in bounds and name not in fixed and allows(spec, usual | {name: 1}):
             yield f"{name}=1", _arguments({name: 1})
+
+
+def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Other shapes where some are not declared, in the hope that the forward takes them."""
+    if not derived or not _is_loose(spec):
+        return
+    for shape in GUESSES:
+        yield f"shape {shape}", f'"shape": {shape}'
+    if any("..." in input_dims(spec, item.name) for item in spec.tensors):
+        yield "equal shapes", '"batch": (2, 3)'  # as `shape` is by default
+
+
+def _is_loose(spec: OpSpec) -> bool:
+    """Whether the forward may refuse any case, as the shapes of the tests are none of the user's."""
+    return spec.samples is None and any(
+        spec.dims(item.name) is None for item in spec.tensors
+    )
 
 
 def _arguments(sizes: dict[str, int]) -> str:

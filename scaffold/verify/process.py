@@ -9,7 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,23 +65,36 @@ def verify(
 ) -> Verdict:
     """Run the cases; modules of the user's are looked for in `path`, after all others."""
     request = {"op": op, "checks": checks, "path": list(path)}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", str(RUNNER)],
-            input=json.dumps(request).encode(),
-            env=os.environ | ONE_THREAD,
-            capture_output=True,
-            timeout=limit,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as late:
-        words = f"still running after {limit:g} seconds"
-        return _died(words, late.stderr or b"")
-    verdict = _read(done.stdout) if done.returncode == 0 else None
-    return verdict or _died(_end(done.returncode), done.stderr)
+    with ended_with([sys.executable, "-P", str(RUNNER)], subprocess.PIPE) as process:
+        try:
+            answer, said = process.communicate(json.dumps(request).encode(), limit)
+        except subprocess.TimeoutExpired as late:
+            words = f"still running after {limit:g} seconds"
+            return _died(words, late.stderr or b"")
+    verdict = read_verdict(answer) if process.returncode == 0 else None
+    return verdict or _died(_end(process.returncode), said)
 
 
-def _read(answer: bytes) -> Verdict | None:
+@contextmanager
+def ended_with(command: list[str], stderr: int) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process in a group of its own; whatever is left of the group ends with the context."""
+    with subprocess.Popen(
+        command,
+        env=os.environ | ONE_THREAD,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def read_verdict(answer: bytes) -> Verdict | None:
     """The verdict in what the process answered; None where it is none."""
     try:
         found: dict[str, Any] = json.loads(answer)

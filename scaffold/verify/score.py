@@ -6,19 +6,17 @@ the mistake in it.
 """
 
 import json
-import os
 import select
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from scaffold.errors import ScaffoldError
 from scaffold.verify.mutants import Mutant, mutants
-from scaffold.verify.process import ONE_THREAD
+from scaffold.verify.process import ended_with
 from scaffold.verify.subjects import read_module
 
 RUNNER = Path(__file__).parent / "child" / "suite.py"
@@ -51,7 +49,8 @@ def score(
 ) -> Iterator[Outcome]:
     """Run the tests on the op as it is, which must pass, then on each mutant."""
     request = {"test": str(test.resolve()), "op": str(op.resolve()), "limit": limit}
-    with _runner() as process:
+    command = [sys.executable, "-P", str(RUNNER)]
+    with ended_with(command, subprocess.DEVNULL) as process:
         _ask(process, request)
         first = _answer(process, limit)
         if first["status"] != "passed":
@@ -63,25 +62,6 @@ def score(
             killed = answer["status"] != "passed"
             by = answer["by"] if killed else ""
             yield Outcome(mutant.function, mutant.mistake, mutant.place, killed, by)
-
-
-@contextmanager
-def _runner() -> Iterator["subprocess.Popen[bytes]"]:
-    """The process, and with it all that it has started, ends with the context."""
-    environment = os.environ | ONE_THREAD
-    with subprocess.Popen(
-        [sys.executable, "-P", str(RUNNER)],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _ask(process: "subprocess.Popen[bytes]", request: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The cases of a verification: which calls are tried, and on which tensors.
 
 In: the module of checks. Out: `Case`s, whose inputs are made anew for every call.
-Invariant: base cases must run; the others only where the forward allows them and is finite.
+Invariant: the cases of declared shapes must run; the others only where the forward allows them and is finite.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,6 @@ from torch import Tensor
 
 Needs = tuple[str, ...]
 Change = Callable[[Tensor, int], Tensor]  # of a tensor and the number of leading dims
-ALL_SUBSETS = 4  # inputs up to which every subset of them is tried
 
 
 class Case(NamedTuple):
@@ -52,7 +51,7 @@ CHANGES: tuple[tuple[str, int, Change], ...] = (  # words, least leading dims
 def list_cases(checks: Any) -> Iterator[Case]:
     """Those of the generated test, further sizes, empty tensors, tensors that broadcast."""
     for name, arguments in checks.CASES.items():
-        yield Case(name, arguments)
+        yield Case(name, arguments, optional=checks.LOOSE)
     yield from _broadcast(checks)
     further = checks.FURTHER_CASES | getattr(checks, "EMPTY_CASES", {})
     for name, arguments in further.items():
@@ -85,8 +84,8 @@ def layouts(checks: Any) -> Sequence[tuple[str, Callable[[Tensor], Tensor] | Non
 def subsets(checks: Any) -> Sequence[Needs]:
     """The inputs of which gradients are needed: each alone, all, and with few inputs every subset."""
     names: Needs = getattr(checks, "DIFFERENTIABLE", ())
-    if not names:
-        return ()
+    if not names or not hasattr(checks, "call_recorder"):
+        return ()  # no output has a gradient
     listed = list(getattr(checks, "NEEDS", [names]))
     alone = [(name,) for name in names]
     return tuple(dict.fromkeys([names, *alone, *listed]))
