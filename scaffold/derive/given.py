@@ -16,11 +16,11 @@ from scaffold.derive.forward import (
 from scaffold.derive.join import join
 from scaffold.derive.memory import Trace
 from scaffold.derive.metadata import reads
+from scaffold.derive.model import Derived
 from scaffold.derive.names import apart_from, hidden_builtins, outer_renamed
 from scaffold.derive.program import free_reads, read_names
 from scaffold.derive.underived import refusals
 from scaffold.derive.unfold import Unfolder
-from scaffold.derive.vjp.engine import Derived, derived
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Assign,
@@ -45,7 +45,9 @@ class Given(NamedTuple):
     forward: Forward | None
     program: Lines  # the backward, in order
     origins: dict[str, str]  # name in the backward -> the output that it is
-    derived: frozenset[str] = frozenset()  # inputs whose gradient follows from the forward
+    derived: frozenset[str] = (
+        frozenset()
+    )  # inputs whose gradient follows from the forward
     notes: tuple[str, ...] = ()  # of what was derived, and what was not
 
 
@@ -82,6 +84,8 @@ def _derived(
     wanted = [item.name for item in unstated if item.name not in refused]
     found = Derived()
     if wanted:
+        from scaffold.derive.vjp.engine import derived  # with all the rules behind it
+
         taken = outer_names(spec, forward) | given
         found = derived(spec, graph, forward, wanted, taken)
     assert spec.forward is not None  # or else there was none to write

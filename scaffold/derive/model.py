@@ -46,6 +46,13 @@ class Element(NamedTuple):
     value: Node
 
 
+class Derived(NamedTuple):
+    """Gradients that follow from the forward: statements of the backward, and what the user should know of them."""
+
+    statements: tuple[Statement, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 class Block(NamedTuple):
     """Statements of the backward that serve the same gradients, in order."""
 
@@ -64,7 +71,9 @@ class Derivation:
     blocks: tuple[Block, ...] = ()
     elements: tuple[Element, ...] = ()
     missing: frozenset[str] = frozenset()  # inputs whose gradient is not written yet
-    derived: frozenset[str] = frozenset()  # inputs whose gradient follows from the forward
+    derived: frozenset[str] = (
+        frozenset()
+    )  # inputs whose gradient follows from the forward
     joint: frozenset[str] = (
         frozenset()
     )  # inputs whose gradient comes with others', needed or not

@@ -93,6 +93,7 @@ def _spec(
         transforms=raw.get("transforms"),
         materialize_grads=raw.get("materialize-grads", True),
         derive=raw.get("derive", True),
+        rules=configuration.rules,
         style=raw.get("style", configuration.style),
         save_policy=raw.get("save-policy", "recompute"),
         tolerance=tuple(

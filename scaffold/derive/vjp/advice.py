@@ -6,7 +6,7 @@ Invariant: the forward stays as it is; of two patterns that meet in one value th
 
 import ast
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache
 
 from scaffold.derive.vjp.advice_table import ADVICE, Advice
 from scaffold.derive.vjp.ir import Op, is_number
@@ -53,7 +53,7 @@ def _from_outside(results: Iterable[Op]) -> list[Op]:
     return [found[serial] for serial in sorted(found, reverse=True)]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _trees(patterns: tuple[str, ...]) -> tuple[ast.expr, ...]:
     return tuple(ast.parse(text, mode="eval").body for text in patterns)
 
@@ -63,9 +63,9 @@ def _met(item: Advice, op: Op) -> set[Op]:
     harmless = HARMLESS.get(item.unless)
     for tree in _trees(item.patterns):
         values, parts = Values(), set[Op]()
-        if _fits(tree, op, values, parts):
-            if not (harmless and harmless(values["x"])):
-                return parts
+        fits = _fits(tree, op, values, parts)
+        if fits and not (harmless and harmless(values["x"])):
+            return parts
     return set()
 
 
@@ -108,8 +108,7 @@ def _all(
     trees: list[ast.expr], args: tuple[Op, ...], values: Values, parts: set[Op]
 ) -> bool:
     return len(args) >= len(trees) and all(
-        _fits(tree, arg, values, parts)
-        for tree, arg in zip(trees, args, strict=False)
+        _fits(tree, arg, values, parts) for tree, arg in zip(trees, args, strict=False)
     )
 
 

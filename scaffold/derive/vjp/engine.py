@@ -6,9 +6,9 @@ guessed.
 """
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from scaffold.derive.forward import Forward, grad_name
+from scaffold.derive.model import Derived
 from scaffold.derive.underived import NOT_DERIVED
 from scaffold.derive.vjp.advice import advice
 from scaffold.derive.vjp.apply import Applier
@@ -19,21 +19,13 @@ from scaffold.derive.vjp.lower import Lowered, lower
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.present import assumed
 from scaffold.derive.vjp.reverse import Reverse, Reversed
-from scaffold.derive.vjp.rules import built_in
+from scaffold.derive.vjp.tables import table_of
 from scaffold.derive.vjp.whole import as_a_whole
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import Graph, Node, Statement
 from scaffold.spec import OpSpec
 
-
 A_WHOLE = "autograd differentiates the forward as a whole"
-
-
-class Derived(NamedTuple):
-    """Statements of the backward, and what the user should know of them."""
-
-    statements: tuple[Statement, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def derived(
@@ -45,7 +37,7 @@ def derived(
 ) -> Derived:
     """The gradients of the wanted inputs."""
     program = Program(graph)
-    applier = Applier(program, built_in())
+    applier = Applier(program, table_of(spec))
     advised: tuple[str, ...] = ()
     try:
         lowered = lower(spec, forward, applier, frozenset(wanted))

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from scaffold.derive.forward import write_forward
 from scaffold.derive.model import Derivation, Saved
 from scaffold.derive.vjp.apply import Applier
-from scaffold.derive.vjp.engine import table_of
 from scaffold.derive.vjp.ir import Op, Program, tensors
 from scaffold.derive.vjp.lower import Lowered, lower
 from scaffold.derive.vjp.retained import retained, storage
 from scaffold.derive.vjp.rules import Rule
 from scaffold.derive.vjp.shapes import Shape, is_lead
+from scaffold.derive.vjp.tables import table_of
 from scaffold.derive.vjp.written import UnsupportedError, static_node
 from scaffold.formula import emit
 from scaffold.spec import OpSpec
@@ -110,7 +110,10 @@ class _Explainer:
         kept = {storage(self.applier.table, op) for op in self._retained()}
         eager = [self._tensor(op) for op in sorted(kept, key=lambda op: op.serial)]
         return Explanation(
-            tuple(steps), tuple(dict.fromkeys(self._rules())), tuple(saved), tuple(eager)
+            tuple(steps),
+            tuple(dict.fromkeys(self._rules())),
+            tuple(saved),
+            tuple(eager),
         )
 
     def _retained(self) -> Iterator[Op]:
@@ -129,7 +132,9 @@ class _Explainer:
                     yield Used(rule.name, item.name, " ".join(formula.split()))
 
     def _rule(self, op: Op) -> Rule | None:
-        return self.applier.table.rule(op.rule) if op.rule in self.applier.table else None
+        return (
+            self.applier.table.rule(op.rule) if op.rule in self.applier.table else None
+        )
 
     def _code(self, op: Op) -> str:
         args = ", ".join(self._argument(arg) for arg in op.args)
@@ -149,7 +154,11 @@ class _Explainer:
             return f"({', '.join(map(self._argument, op.args))})"
         if op.rule == "range":
             return ":".join(
-                "" if part.rule == "const" and part.value is None else self._argument(part)
+                (
+                    ""
+                    if part.rule == "const" and part.value is None
+                    else self._argument(part)
+                )
                 for part in op.args[:2]
             )
         if op.rule == "size":
@@ -193,6 +202,8 @@ def total(tensors_: Iterable[Tensors]) -> str:
         of_item[one.size] = of_item.get(one.size, 0) + 1
     parts = []
     for item, sizes in sorted(counts.items(), reverse=True):
-        terms = [size if count == 1 else f"{count}*{size}" for size, count in sizes.items()]
+        terms = [
+            size if count == 1 else f"{count}*{size}" for size, count in sizes.items()
+        ]
         parts.append(f"{item} * ({' + '.join(terms)})")
     return " + ".join(parts) or "0"

@@ -11,7 +11,9 @@ from scaffold.derive.vjp.rules import Rule, Table
 from scaffold.derive.vjp.vocabulary import BUILDERS
 from scaffold.formula import Node
 
-MIXES = frozenset({"contraction", "linalg"})  # in code: each argument's reads the others
+MIXES = frozenset(
+    {"contraction", "linalg"}
+)  # in code: each argument's reads the others
 
 
 def retained(table: Table, op: Op) -> Iterator[Op]:
@@ -28,7 +30,9 @@ def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
         yield from _of_code(rule, op)
         return
     for name, arg in named.items():
-        if name not in rule.formulas or not any(part.active for part in tensors((arg,))):
+        if name not in rule.formulas or not any(
+            part.active for part in tensors((arg,))
+        ):
             continue
         for read in _reads(table.gradients(rule, name)[0]):
             if read == "result" or read in rule.results:
