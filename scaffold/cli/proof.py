@@ -12,6 +12,7 @@ from pathlib import Path
 
 import typer
 
+from scaffold.cli.beside import beside
 from scaffold.cli.generate import Generated
 from scaffold.cli.options import Values
 from scaffold.errors import Location, VerificationError
@@ -51,7 +52,8 @@ def _path(generated: Generated) -> list[str]:
 def _error(spec: OpSpec, failure: Failure) -> VerificationError:
     words = f"{failure.subject}: {failure.words}; nothing was written"
     place = _place(spec, failure.subject)
-    return VerificationError(words, place, HINT, details=failure.lines)
+    lines = (*failure.lines, *beside(spec, failure.subject))
+    return VerificationError(words, place, HINT, details=lines)
 
 
 def _place(spec: OpSpec, subject: str) -> Location | None:

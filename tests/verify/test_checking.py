@@ -186,6 +186,33 @@ def test_shapes_that_are_not_declared_broadcast_only_where_derived() -> None:
     assert found is not None and "instead of ()" in found.words
 
 
+def test_shapes_that_nobody_declared_may_raise_but_not_be_wrong() -> None:
+    product: dict[str, Any] = {
+        "inputs": "x, y",
+        "forward": "x @ y",
+        "grad": {"x": "grad_output @ y.mT", "y": "x.mT @ grad_output"},
+    }
+    found = verdict(frozenset({"x", "y"}), **product)
+    assert found.failure is None
+    assert found.cases > 8
+    assert found.notes[0].startswith(
+        "not for x (2, 3), y (3,): backward raised Runtime"
+    )
+    product["grad"]["y"] = "grad_output @ x"
+    wrong = verdict(frozenset({"x", "y"}), **product).failure
+    assert wrong is not None and wrong.subject == "grad_y"
+
+
+def test_a_forward_that_takes_no_shape_is_not_verified() -> None:
+    found = verdict(inputs="x", forward="x.reshape(7, 11)", grad={"x": "grad_output"})
+    assert (found.cases, found.failure) == (0, None)
+    declared = verdict(
+        inputs="x[N, D]", forward="x.reshape(7, 11)", grad={"x": "grad_output"}
+    ).failure
+    assert declared is not None
+    assert declared.words.startswith("raised RuntimeError: shape '[7, 11]' is invalid")
+
+
 def test_a_gradient_that_nobody_needs_is_found() -> None:
     op, checks = texts(**linear())
     always = op.replace("if ctx.needs_input_grad[2]:", "if True:")

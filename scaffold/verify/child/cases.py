@@ -20,6 +20,9 @@ class Case(NamedTuple):
     name: str
     arguments: dict[str, Any]
     optional: bool = False  # the forward may refuse it
+    guessed: bool = (
+        False  # of shapes that nobody has declared: it may raise, not be wrong
+    )
     position: int = -1  # of the input that has fewer elements
     change: Change | None = None
 
@@ -55,7 +58,7 @@ def list_cases(checks: Any) -> Iterator[Case]:
     yield from _broadcast(checks)
     further = checks.FURTHER_CASES | getattr(checks, "EMPTY_CASES", {})
     for name, arguments in further.items():
-        yield Case(name, arguments, optional=True)
+        yield Case(name, arguments, optional=True, guessed=checks.LOOSE)
 
 
 def _broadcast(checks: Any) -> Iterator[Case]:
@@ -71,7 +74,7 @@ def _broadcast(checks: Any) -> Iterator[Case]:
                 if leading >= least:
                     name = f"{base}, {checks.NAMES[position]} {words}"
                     arguments = checks.CASES[base]
-                    yield Case(name, arguments, True, position, change)
+                    yield Case(name, arguments, True, checks.LOOSE, position, change)
 
 
 def layouts(checks: Any) -> Sequence[tuple[str, Callable[[Tensor], Tensor] | None]]:

@@ -38,6 +38,7 @@ class Found(NamedTuple):
     words: str
     expected: str = ""
     actual: str = ""
+    raised: bool = False  # no gradient is wrong: there is none
 
 
 @dataclass
@@ -80,6 +81,9 @@ def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -
             continue  # the input that is needed is absent
         found = _attempt(partial(_check_backward, checks, inputs), "backward")
         run.cases += 1
+        if found is not None and found.raised and case.guessed:
+            run.notes += _note(checks, found, inputs) if not run.notes else []
+            return
         if found is not None:
             run.failure = _failure(checks, found, title, inputs, needs)
             return
@@ -90,11 +94,20 @@ def _failure(
 ) -> dict[str, str]:
     names = value_names(checks, len(inputs))
     return {
-        **found._asdict(),
+        "subject": found.subject,
+        "words": found.words,
+        "expected": found.expected,
+        "actual": found.actual,
         "case": title,
         "inputs": describe(names, inputs),
         "needed": ", ".join(needs),
     }
+
+
+def _note(checks: Any, found: Found, inputs: Sequence[Any]) -> list[str]:
+    """That shapes which nobody has declared are not served."""
+    call = describe(value_names(checks, len(inputs)), inputs)
+    return [f"not for {call}: {found.subject} {found.words}; declare the shapes"]
 
 
 def _attempt(call: Callable[[], Found | None], subject: str) -> Found | None:
@@ -102,7 +115,8 @@ def _attempt(call: Callable[[], Found | None], subject: str) -> Found | None:
     try:
         return call()
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
-        return Found(subject, f"raised {type(error).__name__}: {_first_line(error)}")
+        words = f"raised {type(error).__name__}: {_first_line(error)}"
+        return Found(subject, words, raised=True)
 
 
 def _first_line(error: Exception) -> str:
