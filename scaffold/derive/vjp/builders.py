@@ -163,6 +163,11 @@ class Builders:
             total = self.make("mul", total, self.size(x, self.make.const(at)))
         return total
 
+    def trailing(self, sizes: Op) -> Op:
+        if sizes.rule != "list":
+            raise UnsupportedError("sizes that are not written out")
+        return self.make.const(tuple(range(-len(sizes.args), 0)))
+
     def padding(self, x: Op, dim: Op, before: Op, after: Op) -> Op:
         at, rank = literal(dim), x.shape.rank
         if not isinstance(at, int) or at >= 0 and rank is None:
