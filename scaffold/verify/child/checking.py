@@ -27,7 +27,6 @@ from scaffold.verify.child.numeric import numeric_gradients
 from scaffold.verify.child.surrogate import notes_on
 
 Layout = Callable[[Tensor], Tensor] | None
-REFUSALS = (IndexError, RuntimeError, ValueError, TypeError)
 NUMERIC = {"atol": 1e-4, "rtol": 1e-3}  # as gradcheck compares
 
 
@@ -49,6 +48,7 @@ class Run:
     failure: dict[str, str] | None = None
     notes: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    refusals: list[tuple[str, str]] = field(default_factory=list)
 
 
 def check(checks: Any) -> dict[str, Any]:
@@ -58,6 +58,7 @@ def check(checks: Any) -> dict[str, Any]:
         for words, layout in layouts(checks):
             if run.failure is None:
                 _check_case(checks, case, layout, words, run)
+    _conclude(checks, run)
     if run.failure is None and checks.SURROGATE:
         run.notes += notes_on(checks)
     found = {"cases": run.cases, "failure": run.failure}
@@ -66,8 +67,11 @@ def check(checks: Any) -> dict[str, Any]:
 
 def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -> None:
     title = f"{case.name}, {words}" if words else case.name
-    if case.optional and not _is_allowed(checks, case, layout):
+    refusal = _refusal(checks, case, layout)
+    if refusal:
         run.skipped.append(title)
+        if not case.further:
+            run.refusals.append((case.name, refusal))
         return
     inputs = make_inputs(checks, case, layout)
     found = _attempt(partial(_check_forward, checks, inputs), "forward")
@@ -123,15 +127,27 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [""])[0]
 
 
-def _is_allowed(checks: Any, case: Case, layout: Layout) -> bool:
-    """Whether the forward takes the case, and its result is finite."""
+def _refusal(checks: Any, case: Case, layout: Layout) -> str:
+    """Why the forward does not take the case, or that its result is not finite; "" for a case to run."""
     function = checks.FORWARD or checks.OPERATOR
     try:
         with torch.no_grad():
             outputs = _tuple(function(*make_inputs(checks, case, layout)))
-    except REFUSALS:
-        return False
-    return all(bool(output.isfinite().all()) for output in outputs)
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        return f"raised {type(error).__name__}: {_first_line(error)}"
+    finite = all(bool(output.isfinite().all()) for output in outputs)
+    return "" if finite or not case.further else "is not finite"
+
+
+def _conclude(checks: Any, run: Run) -> None:
+    """What the refusals mean: nothing ran, or the tests have cases that cannot pass."""
+    if run.failure is not None or not run.refusals:
+        return
+    name, words = run.refusals[0]
+    if run.cases:
+        run.notes.append(f"the forward refuses the tests' case '{name}': it {words}")
+    elif not checks.LOOSE:
+        run.failure = {"subject": "forward", "words": words, "case": name}
 
 
 def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
