@@ -1,8 +1,7 @@
 """The verification of what `new-op` is about to write.
 
-In: what was generated, and the setting `--verify`. Out: notes, or an error with the failing case in words.
-Invariant: it comes before anything is written. Without the option only derived gradients are verified, and only where
-torch is; a wish to verify that cannot be fulfilled is an error.
+In: what was generated. Out: notes, or an error with the failing case in words.
+Invariant: it comes before anything is written, and where there is no torch it says so.
 """
 
 import sys
@@ -14,10 +13,7 @@ import typer
 
 from scaffold.cli.beside import beside
 from scaffold.cli.generate import Generated
-from scaffold.cli.options import Values
-from scaffold.derive import Derivation
 from scaffold.errors import Location, VerificationError
-from scaffold.formula import assigned
 from scaffold.render import verification
 from scaffold.spec import OpSpec
 from scaffold.verify import Failure, has_torch, verify
@@ -25,17 +21,14 @@ from scaffold.verify import Failure, has_torch, verify
 HINT = "write it all the same with --no-verify"
 
 
-def prove(generated: Generated, settings: Values) -> tuple[str, ...]:
-    """Verify the op if that is wished or due."""
-    spec, derivation = generated.spec, generated.derivation
-    derived = derived_gradients(spec, derivation)
-    if not settings.get("verify", bool(derived)):
-        return ()
+def prove(generated: Generated) -> tuple[str, ...]:
+    """Verify the op."""
     if not has_torch():
         return ("not verified, as there is no torch",)
     if generated.missing:
         return (f"not verified, as it lacks {', '.join(generated.missing)}",)
-    texts = verification(spec, derivation, derived)
+    spec = generated.spec
+    texts = verification(spec, generated.derivation, generated.derived)
     with _progress(spec.name):
         verdict = verify(texts.op, texts.checks, _path(generated))
     if verdict.failure is not None:
@@ -43,14 +36,6 @@ def prove(generated: Generated, settings: Values) -> tuple[str, ...]:
     if not verdict.cases:
         return ("not verified, as the forward takes no shape that was tried",)
     return verdict.notes
-
-
-def derived_gradients(spec: OpSpec, derivation: Derivation) -> frozenset[str]:
-    """The inputs whose gradients follow from the forward: there is one, and the user has stated none."""
-    named = assigned(spec.backward) if spec.backward else frozenset[str]()
-    stated = {*dict(spec.gradients), *(name.removeprefix("grad_") for name in named)}
-    inputs = {item.name for item in spec.differentiable}
-    return frozenset(inputs - stated - derivation.missing)
 
 
 def _path(generated: Generated) -> list[str]:

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from scaffold.cli import proof
+from scaffold.cli import generate, proof
 from scaffold.verify import Failure, Verdict
 from tests.cli.running import Outcome, environment, listing, new_op, run, scaffold
 from tests.verify.written import KILLED, RELU, VALUES
@@ -68,7 +68,7 @@ def test_what_the_user_states_is_not_verified_unasked(
 
 def test_what_is_derived_is_verified_unasked(tmp_path: Path) -> None:
     derived = patch.object(
-        proof, "derived_gradients", return_value=frozenset({"x", "y"})
+        generate, "derived_gradients", return_value=frozenset({"x", "y"})
     )
     wrong = Failure("grad_y", "sign", case="base")
     with derived, patch.object(proof, "verify", return_value=Verdict(1, wrong)):
@@ -90,7 +90,7 @@ def test_a_formula_for_each_gradient_leaves_nothing_derived() -> None:
     whole = "grad_x = grad_output * y; grad_y = grad_output * x"
     for raw in ({"grad": grad}, {"backward": whole}, {}):
         spec = spec_of("x, y", forward="x * y", **raw)
-        assert not proof.derived_gradients(spec, derive(spec))
+        assert not generate.derived_gradients(spec, derive(spec))
 
 
 def test_a_skeleton_is_not_verified(tmp_path: Path) -> None:
