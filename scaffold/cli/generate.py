@@ -12,6 +12,7 @@ from scaffold.cli.places import Places, find_places
 from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.formula import assigned
 from scaffold.render import render
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
@@ -32,6 +33,7 @@ class Generated(NamedTuple):
     missing: tuple[str, ...]  # what is left for the user to write
     spec: OpSpec
     derivation: Derivation
+    derived: frozenset[str]  # inputs whose gradients follow from the forward
     source: str  # the op's directory below `root`
 
 
@@ -81,6 +83,7 @@ def _generated(spec: OpSpec, where: Places) -> Generated:
         missing=missing,
         spec=spec,
         derivation=derivation,
+        derived=derivation.derived,
         source=where.directories.source,
     )
 

@@ -44,12 +44,12 @@ def _run(name: str, values: Values, settings: Values) -> None:
 
 
 def _proven(generated: "Generated", settings: Values) -> "Generated":
-    """What was generated, with what its verification says beside its notes."""
-    if settings.get("verify") is False:
+    """What was generated, verified if that is wished, or if gradients were derived and nobody forbids it."""
+    if not settings.get("verify", bool(generated.derived)):
         return generated
     from scaffold.cli.proof import prove
 
-    notes = prove(generated, settings)
+    notes = prove(generated)
     return generated._replace(notes=(*generated.notes, *notes))
 
 

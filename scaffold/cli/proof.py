@@ -1,8 +1,7 @@
 """The verification of what `new-op` is about to write.
 
-In: what was generated, and the setting `--verify`. Out: notes, or an error with the failing case in words.
-Invariant: it comes before anything is written. Without the option only derived gradients are verified, and only where
-torch is; a wish to verify that cannot be fulfilled is an error.
+In: what was generated. Out: notes, or an error with the failing case in words.
+Invariant: it comes before anything is written, and where there is no torch it says so.
 """
 
 import sys
@@ -14,7 +13,6 @@ import typer
 
 from scaffold.cli.beside import beside
 from scaffold.cli.generate import Generated
-from scaffold.cli.options import Values
 from scaffold.errors import Location, VerificationError
 from scaffold.render import verification
 from scaffold.spec import OpSpec
@@ -23,17 +21,14 @@ from scaffold.verify import Failure, has_torch, verify
 HINT = "write it all the same with --no-verify"
 
 
-def prove(generated: Generated, settings: Values) -> tuple[str, ...]:
-    """Verify the op if that is wished or due."""
-    spec, derivation = generated.spec, generated.derivation
-    derived = derivation.derived
-    if not settings.get("verify", bool(derived)):
-        return ()
+def prove(generated: Generated) -> tuple[str, ...]:
+    """Verify the op."""
     if not has_torch():
         return ("not verified, as there is no torch",)
     if generated.missing:
         return (f"not verified, as it lacks {', '.join(generated.missing)}",)
-    texts = verification(spec, derivation, derived)
+    spec = generated.spec
+    texts = verification(spec, generated.derivation, generated.derived)
     with _progress(spec.name):
         verdict = verify(texts.op, texts.checks, _path(generated))
     if verdict.failure is not None:

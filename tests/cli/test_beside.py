@@ -10,7 +10,7 @@ from scaffold.spec import OpSpec
 from tests.derive.building import spec_of
 
 RIGHT = {"x": "grad_output @ w", "w": "grad_output.t() @ x"}
-WRONG = {"x": "grad_output @ w", "w": "x.t()\n@ grad_output"}
+WRONG = {"x": "grad_output @ w", "w": "x.t() @ grad_output"}
 
 
 def product(**grad: str) -> OpSpec:

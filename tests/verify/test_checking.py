@@ -213,6 +213,20 @@ def test_a_forward_that_takes_no_shape_is_not_verified() -> None:
     assert declared.words.startswith("raised RuntimeError: shape '[7, 11]' is invalid")
 
 
+def test_a_case_of_the_tests_that_the_forward_refuses_is_noted() -> None:
+    found = verdict(
+        inputs="x[..., D]", forward="x.mT * 2", grad={"x": "2 * grad_output.mT"}
+    )
+    assert found.failure is None
+    assert found.notes == (
+        (
+            "the forward refuses the tests' case 'no-batch': it raised RuntimeError: "
+            "tensor.mT is only supported on matrices or batches of matrices. "
+            "Got 1-D tensor."
+        ),
+    )
+
+
 def test_a_gradient_that_nobody_needs_is_found() -> None:
     op, checks = texts(**linear())
     always = op.replace("if ctx.needs_input_grad[2]:", "if True:")

@@ -1,7 +1,7 @@
 """The cases of a verification: which calls are tried, and on which tensors.
 
 In: the module of checks. Out: `Case`s, whose inputs are made anew for every call.
-Invariant: the cases of declared shapes must run; the others only where the forward allows them and is finite.
+Invariant: a case is a call that the forward may refuse; then it says nothing about the gradients.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ class Case(NamedTuple):
 
     name: str
     arguments: dict[str, Any]
-    optional: bool = False  # the forward may refuse it
+    further: bool = False  # beyond those of the generated test: must be finite to count
     guessed: bool = (
         False  # of shapes that nobody has declared: it may raise, not be wrong
     )
@@ -54,11 +54,11 @@ CHANGES: tuple[tuple[str, int, Change], ...] = (  # words, least leading dims
 def list_cases(checks: Any) -> Iterator[Case]:
     """Those of the generated test, further sizes, empty tensors, tensors that broadcast."""
     for name, arguments in checks.CASES.items():
-        yield Case(name, arguments, optional=checks.LOOSE)
+        yield Case(name, arguments)
     yield from _broadcast(checks)
     further = checks.FURTHER_CASES | getattr(checks, "EMPTY_CASES", {})
     for name, arguments in further.items():
-        yield Case(name, arguments, optional=True, guessed=checks.LOOSE)
+        yield Case(name, arguments, further=True, guessed=checks.LOOSE)
 
 
 def _broadcast(checks: Any) -> Iterator[Case]:

@@ -1,7 +1,7 @@
 """Whether an op does what its forward says, and its backward what autograd does.
 
 In: the module of checks, which imports the op. Out: a `Verdict` as JSON has it: the first failure in words, or none.
-Invariant: the gradients that are judged are those that `backward` itself returned, before autograd sums or casts them.
+Invariant: a failure is a case that the forward takes, and in which the op or its backward is not what it should be.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,11 +23,14 @@ from scaffold.verify.child.cases import (
     value_names,
 )
 from scaffold.verify.child.diagnosis import Scene, diagnose, show
-from scaffold.verify.child.numeric import numeric_gradients
+from scaffold.verify.child.gradients import (
+    as_tuple,
+    expected_gradients,
+    returned_gradients,
+)
 from scaffold.verify.child.surrogate import notes_on
 
 Layout = Callable[[Tensor], Tensor] | None
-REFUSALS = (IndexError, RuntimeError, ValueError, TypeError)
 NUMERIC = {"atol": 1e-4, "rtol": 1e-3}  # as gradcheck compares
 
 
@@ -49,6 +52,7 @@ class Run:
     failure: dict[str, str] | None = None
     notes: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    refusals: list[tuple[str, str]] = field(default_factory=list)
 
 
 def check(checks: Any) -> dict[str, Any]:
@@ -58,6 +62,7 @@ def check(checks: Any) -> dict[str, Any]:
         for words, layout in layouts(checks):
             if run.failure is None:
                 _check_case(checks, case, layout, words, run)
+    _conclude(checks, run)
     if run.failure is None and checks.SURROGATE:
         run.notes += notes_on(checks)
     found = {"cases": run.cases, "failure": run.failure}
@@ -66,8 +71,11 @@ def check(checks: Any) -> dict[str, Any]:
 
 def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -> None:
     title = f"{case.name}, {words}" if words else case.name
-    if case.optional and not _is_allowed(checks, case, layout):
+    refusal = _refusal(checks, case, layout)
+    if refusal:
         run.skipped.append(title)
+        if not case.further:
+            run.refusals.append((case.name, refusal))
         return
     inputs = make_inputs(checks, case, layout)
     found = _attempt(partial(_check_forward, checks, inputs), "forward")
@@ -123,15 +131,27 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [""])[0]
 
 
-def _is_allowed(checks: Any, case: Case, layout: Layout) -> bool:
-    """Whether the forward takes the case, and its result is finite."""
+def _refusal(checks: Any, case: Case, layout: Layout) -> str:
+    """Why the forward does not take the case, or that its result is not finite; "" for a case to run."""
     function = checks.FORWARD or checks.OPERATOR
     try:
         with torch.no_grad():
-            outputs = _tuple(function(*make_inputs(checks, case, layout)))
-    except REFUSALS:
-        return False
-    return all(bool(output.isfinite().all()) for output in outputs)
+            outputs = as_tuple(function(*make_inputs(checks, case, layout)))
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        return f"raised {type(error).__name__}: {_first_line(error)}"
+    finite = all(bool(output.isfinite().all()) for output in outputs)
+    return "" if finite or not case.further else "is not finite"
+
+
+def _conclude(checks: Any, run: Run) -> None:
+    """What the refusals mean: nothing ran, or the tests have cases that cannot pass."""
+    if run.failure is not None or not run.refusals:
+        return
+    name, words = run.refusals[0]
+    if run.cases:
+        run.notes.append(f"the forward refuses the tests' case '{name}': it {words}")
+    elif not checks.LOOSE:
+        run.failure = {"subject": "forward", "words": words, "case": name}
 
 
 def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
@@ -139,8 +159,8 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
     if checks.FORWARD is None:
         checks.OPERATOR(*inputs)
         return None
-    expected = _tuple(checks.FORWARD(*inputs))
-    actual = _tuple(checks.OPERATOR(*inputs))
+    expected = as_tuple(checks.FORWARD(*inputs))
+    actual = as_tuple(checks.OPERATOR(*inputs))
     if len(actual) != len(expected):
         counts = f"{len(expected)} outputs", f"{len(actual)} outputs"
         return Found("forward", "another number of outputs", *counts)
@@ -155,7 +175,7 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
 
 def _check_backward(checks: Any, inputs: Sequence[Any]) -> Found | None:
     """What backward returns, by contract and by value."""
-    returned, error = _returned(checks, inputs)
+    returned, error = returned_gradients(checks, inputs)
     if returned is None:
         if error is not None:
             raise error
@@ -164,7 +184,7 @@ def _check_backward(checks: Any, inputs: Sequence[Any]) -> Found | None:
         counts = f"{len(inputs)} gradients", f"{len(returned)} gradients"
         return Found("backward", "another number of gradients", *counts)
     names = value_names(checks, len(inputs))
-    expected = _expected(checks, inputs, names)
+    expected = expected_gradients(checks, inputs, names)
     for name, value, gradient in zip(names, inputs, returned, strict=True):
         if isinstance(value, Tensor) and value.requires_grad:
             found = _judge(checks, inputs, names, name, gradient, expected)
@@ -206,55 +226,9 @@ def _factors(
     checks: Any, inputs: Sequence[Any], names: Sequence[str]
 ) -> dict[str, Tensor]:
     """What may be missing in a product: the inputs, and the outputs that have names."""
-    outputs = _tuple(checks.OPERATOR(*inputs))
+    outputs = as_tuple(checks.OPERATOR(*inputs))
     named = [*zip(names, inputs, strict=True), *zip(checks.OUTPUTS, outputs)]
     return {name: value.detach() for name, value in named if _real(value)}
-
-
-def _returned(
-    checks: Any, inputs: Sequence[Any]
-) -> tuple[tuple[Any, ...] | None, Exception | None]:
-    """What backward returned first, and what autograd or backward itself raised."""
-    import verified_op  # type: ignore[import-not-found, unused-ignore]
-
-    function = checks.function_of(verified_op)
-    returned: list[tuple[Any, ...]] = []
-
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        result = function.backward(ctx, *grad_outputs)
-        returned.append((result,) if checks.BARE else tuple(result))
-        return result
-
-    recorder = type("Recorder", (function,), {"backward": staticmethod(backward)})
-    torch.manual_seed(2)
-    outputs = checks.call_recorder(recorder, tuple(inputs))
-    error = None
-    try:
-        checks.gradients(outputs, tuple(inputs))
-    except Exception as raised:  # noqa: BLE001 (whatever the user's code raises)
-        error = raised
-    return (returned[0] if returned else None), error
-
-
-def _expected(
-    checks: Any, inputs: Sequence[Any], names: Sequence[str]
-) -> dict[str, Tensor]:
-    """The gradients by autograd of the reference, or by differences where there is none."""
-    needed = [
-        (name, value)
-        for name, value in zip(names, inputs, strict=True)
-        if isinstance(value, Tensor) and value.requires_grad
-    ]
-    if checks.REFERENCE is None:
-        if checks.SURROGATE:
-            return {}
-        found = numeric_gradients(checks, inputs)
-        return {name: grad for (name, _), grad in zip(needed, found, strict=True)}
-    outputs = checks.REFERENCE(*inputs)
-    if not any(output.requires_grad for output in _tuple(outputs)):
-        return {name: torch.zeros_like(value) for name, value in needed}
-    found = checks.gradients(outputs, tuple(inputs))
-    return {name: grad.detach() for (name, _), grad in zip(needed, found, strict=True)}
 
 
 def _tolerance(checks: Any) -> dict[str, float]:
@@ -269,7 +243,3 @@ def _needed(inputs: Sequence[Any]) -> bool:
 def _real(value: Any) -> bool:
     """Whether a value may be a factor of a gradient."""
     return isinstance(value, Tensor) and value.dtype != torch.bool
-
-
-def _tuple(outputs: Any) -> tuple[Tensor, ...]:
-    return outputs if isinstance(outputs, tuple) else (outputs,)
