@@ -12,7 +12,6 @@ from scaffold.cli.places import Places, find_places
 from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
-from scaffold.formula import assigned
 from scaffold.render import render
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
