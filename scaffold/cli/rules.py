@@ -23,7 +23,7 @@ WRONG = 1  # exit code: some formula is not a gradient
 JSON_VERSION = 1
 
 rules = typer.Typer(
-    help="Show the rules that backwards are derived by; check a table of your own.",
+    help="Show the rules of differentiation; check a table of yours.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -90,7 +90,7 @@ def check(file: FILE = None, format: FORMAT = "text") -> None:
         wrong |= bool(found.problems or found.died)
         results.append({"file": one.path, **_verdict(found)})
         if format != "json":
-            _show_verdict(one.path, found)
+            _show_verdict(one, found)
     if format == "json":
         _show_json({"files": results})
     if wrong:
@@ -129,7 +129,7 @@ def _files(file: str | None) -> "tuple[tuple[RuleFile, ...], tuple[RuleFile, ...
         if not configured:
             message = "there is no table to check"
             hint = "name a file, or list it in [tool.scaffold]: rules = ['rules.toml']"
-            raise ScaffoldError(message, Location("[FILE]"), hint)
+            raise ScaffoldError(message, Location("FILE"), hint)
         return (), configured
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
@@ -192,16 +192,23 @@ def _verdict(found: "Checked") -> dict[str, object]:
     return {"runs": found.runs, "problems": problems, "died": found.died or None}
 
 
-def _show_verdict(path: str, found: "Checked") -> None:
+def _show_verdict(file: "RuleFile", found: "Checked") -> None:
+    from scaffold.spec.toml_places import Places
+
+    places = Places(file.text, file.path)
     for item in found.problems:
+        argument = item.formula.partition(" = ")[0].removeprefix("grad.")
+        path = (item.rule, "grad", argument) if item.formula else (item.rule,)
+        place = places(path, key=not item.formula)
         about = f"{item.formula} on {item.sample}: " if item.formula else ""
-        typer.echo(f"{path}: rule '{item.rule}': {about}{item.words}", err=True)
+        message = f"rule '{item.rule}': {about}{item.words}"
+        typer.echo(str(ScaffoldError(message, place)), err=True)
     if found.died:
-        typer.echo(f"error: {path}: {found.died}", err=True)
+        typer.echo(str(ScaffoldError(f"{file.path}: {found.died}")), err=True)
         return
-    rules_ = f"{len(found.problems)} of {found.runs} checks fail"
+    failing = f"{len(found.problems)} of {found.runs} checks fail"
     right = f"all {found.runs} checks agree with autograd"
-    typer.echo(f"{path}: {rules_ if found.problems else right}")
+    typer.echo(f"{file.path}: {failing if found.problems else right}")
 
 
 def _show_json(content: dict[str, object]) -> None:
