@@ -7,8 +7,9 @@ no tensor gets none; a call that fits no rule is not guessed at.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from scaffold.derive.vjp.conditions import holds
 from scaffold.derive.vjp.infer import infer
-from scaffold.derive.vjp.ir import Op, Program, tensors
+from scaffold.derive.vjp.ir import Op, Program, literal, tensors
 from scaffold.derive.vjp.rules import Found, Rule, Table
 from scaffold.derive.vjp.spelling import Spelling, bind
 from scaffold.formula import Node
@@ -62,7 +63,19 @@ class Applier:
             rule.code or name in rule.tensors or not any(tensors((value,)))
             for name, value in whole.items()
         )
-        return whole if fits else None
+        return whole if fits and whole and self._is_meant(rule, whole) else None
+
+    def _is_meant(self, rule: Rule, whole: Mapping[str, Op]) -> bool:
+        """Whether the rule is for such arguments; `dim` is no bool: that is `unbiased`, in another overload."""
+        if "dim" in whole and isinstance(literal(whole["dim"]), bool):
+            return False
+        kinds = {value.kind for value in tensors(whole.values())}
+        if rule.complex is False and "complex" in kinds:
+            return False
+        if rule.complex == "only" and "complex" not in kinds:
+            return False
+        test = self.table.condition(rule)
+        return test is None or holds(test, whole)
 
     def _collected(self, values: Sequence[Op]) -> Op:
         if len(values) == 1 and (
@@ -116,7 +129,17 @@ class Applier:
     def named(self, name: str, *positional: Op) -> Op:
         """The op of a rule by its name, as formulas call it."""
         rule = self.table.rule(name)
-        bound = bind(rule.spelled, positional, {}, self._collected)
+        count = next(
+            (at for at, item in enumerate(rule.parameters) if item.keyword), None
+        )
+        plain = positional[:count]
+        keywords = {
+            item.name: value
+            for item, value in zip(
+                rule.parameters[len(plain) :], positional[len(plain) :], strict=False
+            )
+        }
+        bound = bind(rule.spelled, plain, keywords, self._collected)
         whole = None if bound is None else self.completed(rule, bound)
         assert whole is not None, f"{name} takes other arguments"
         return self.apply(rule, whole)

@@ -152,7 +152,7 @@ class Builders:
     def rank(self, x: Op) -> Op:
         if x.shape.rank is not None:
             return self.make.const(x.shape.rank)
-        return self.program.op("rank", (), x.shape)
+        raise UnsupportedError("the number of dims is not known")
 
     def count(self, x: Op, dim: Op) -> Op:
         dims = dims_of(dim)
@@ -191,3 +191,23 @@ class Builders:
         if isinstance(value, int):
             return self.make.const(-value)
         return self.make("neg", numbers)
+
+    def trailing(self, sizes: Op) -> Op:
+        if sizes.rule != "list":
+            raise UnsupportedError("sizes that are not written out")
+        return self.make.const(tuple(range(-len(sizes.args), 0)))
+
+    def leading(self, x: Op) -> Op:
+        if x.shape.rank is None:
+            raise UnsupportedError("all dims but the last of an unknown number")
+        return self.make.const(tuple(range(x.shape.rank - 1)))
+
+    def channels(self, weight: Op, x: Op) -> Op:
+        if x.shape.rank is None:
+            raise UnsupportedError("channels among an unknown number of dims")
+        for _ in range(x.shape.rank - 2):
+            weight = self.make("unsqueeze", weight, self.make.const(-1))
+        return weight
+
+    def sum_repeats(self, g: Op, x: Op, repeats: Op) -> Op:
+        raise UnsupportedError("the sum over what was repeated")

@@ -23,8 +23,15 @@ TO_INT = frozenset(
     {"argmax", "argmin", "argsort", "one_hot", "searchsorted", "bucketize", "long"}
     | {"count_nonzero", "int", "bincount"}
 )
-TO_REAL = frozenset({"abs", "angle", "real", "imag", "view_as_real", "float", "double"})
-TO_COMPLEX = frozenset({"view_as_complex", "complex", "polar"})
+TO_REAL = frozenset(
+    {"abs", "angle", "real", "imag", "view_as_real", "float", "double", "irfft"}
+    | {"norm", "vector_norm", "linalg_norm", "matrix_norm", "dist", "var", "std"}
+    | {"var_unbiased", "std_unbiased"}
+)
+TO_COMPLEX = frozenset(
+    {"view_as_complex", "complex", "polar", "fft", "ifft", "rfft", "fft2", "ifft2"}
+    | {"fftn", "ifftn"}
+)
 KEEPS_INT = frozenset(
     {"add", "sub", "mul", "neg", "abs", "sum", "prod", "floor", "ceil", "round", "sign"}
     | {"maximum", "minimum", "remainder", "floor_divide", "clamp", "square", "matmul"}

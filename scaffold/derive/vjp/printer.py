@@ -300,6 +300,8 @@ class Printer:
 
     def _called(self, callee: Node, pairs: list[tuple[Parameter, Op]]) -> Node:
         args, named, skipped = list[Node](), list[tuple[str, Node]](), False
+        owner = callee.args[0].label if callee.args else ""
+        usual = frozenset[str]() if owner == "linalg" else POSITIONAL
         for parameter, op in pairs:
             if parameter.starred and op.rule == "list":
                 args += map(self.node, op.args)
@@ -309,8 +311,10 @@ class Printer:
                 skipped = True
             elif (
                 skipped
+                or named
+                or parameter.keyword
                 or isinstance(literal(op), bool)
-                or (parameter.default is not None and parameter.name not in POSITIONAL)
+                or (parameter.default is not None and parameter.name not in usual)
             ):
                 named.append((parameter.name, self.node(op)))
             else:
