@@ -12,12 +12,16 @@ from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op, Program, tensors
 from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.printer import Printer
-from scaffold.derive.vjp.schedule import TRIVIAL, Region, Schedule, scheduled
+from scaffold.derive.vjp.schedule import TRIVIAL, Region, Safety, Schedule, scheduled
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.formula import Assign, If, Node, Statement, emit
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
 LONGEST = 8  # of `ctx.` and the like, which come in later
+
+
+# Ops that ask for a shape cannot tell it.
+OF_A_SHAPE = frozenset({"zeros", "expanded", "reshaped", "summed_to", "same"})
 
 
 class Emission(NamedTuple):
@@ -78,13 +82,9 @@ class _Writer:
             elif op not in self.names:
                 self.names[op] = self.namer.name(op)
         owners: dict[Shape, Op] = {}
+        safe = Safety(emission.optional)
         for op in self.program.ops:
-            if op.is_tensor and op.rule not in (
-                "zeros",
-                "expanded",
-                "reshaped",
-                "summed_to",
-            ):
+            if op.is_tensor and op.rule not in OF_A_SHAPE and safe(op):
                 owners.setdefault(op.shape, op)
         self.printer = Printer(emission.applier, emission.holders, self.names, owners)
         self.long: list[tuple[Op, int]] = []

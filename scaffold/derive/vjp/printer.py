@@ -70,6 +70,9 @@ class Printer(StaticPrinter):
                 return self.node(other)
         return self.node(op)
 
+    def _same(self, op: Op) -> Node:
+        return self.node(op.args[0])
+
     def _cast(self, op: Op) -> Node:
         value, like = op.args
         return self.method(

@@ -25,6 +25,7 @@ TRIVIAL = frozenset(
         "list",
         "item",
         "range",
+        "same",
     }
 )
 CHEAP = frozenset(
@@ -92,7 +93,7 @@ def _place(
     regions: dict[Op, set[Region]] = {}
     uses: dict[Op, int] = {}
     named: dict[Op, Region] = {}
-    safe = _Safety(optional)
+    safe = Safety(optional)
     for root in roots:
         regions.setdefault(root, set()).add(())
         uses[root] = uses.get(root, 0) + 1
@@ -137,7 +138,7 @@ def _common(places: set[Region]) -> Region:
     return first
 
 
-class _Safety:
+class Safety:
     """Whether an op may be computed whatever the tests say: it reads nothing that may be absent."""
 
     def __init__(self, optional: Collection[Op]) -> None:
