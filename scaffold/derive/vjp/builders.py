@@ -148,7 +148,7 @@ class Builders:
     def rank(self, x: Op) -> Op:
         if x.shape.rank is not None:
             return self.make.const(x.shape.rank)
-        return self.program.op("rank", (), x.shape)
+        raise UnsupportedError("the number of dims is not known")
 
     def count(self, x: Op, dim: Op) -> Op:
         dims = dims_of(dim)
@@ -205,3 +205,6 @@ class Builders:
         if isinstance(value, int):
             return self.make.const(-value)
         return self.make("neg", numbers)
+
+    def sum_repeats(self, g: Op, x: Op, repeats: Op) -> Op:
+        raise UnsupportedError("the sum over what was repeated")
