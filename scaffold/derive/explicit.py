@@ -74,6 +74,7 @@ def _derivation(
         elements=elements,
         missing=missing,
         derived=given.derived - missing,
+        domains=given.domains,
         joint=joint_gradients(lines),
         saved=saved,
         kept=(*kept, *_kept_for(filled, kept)),

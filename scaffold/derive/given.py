@@ -32,7 +32,7 @@ from scaffold.formula import (
     sharing,
     written,
 )
-from scaffold.spec import OpSpec
+from scaffold.spec import Domain, OpSpec
 
 Lines = tuple[Statement, ...]
 
@@ -49,6 +49,7 @@ class Given(NamedTuple):
         frozenset()
     )  # inputs whose gradient follows from the forward
     notes: tuple[str, ...] = ()  # of what was derived, and what was not
+    domains: tuple[tuple[str, Domain], ...] = ()
 
 
 def take_apart(spec: OpSpec) -> Given:
@@ -67,7 +68,7 @@ def take_apart(spec: OpSpec) -> Given:
     own = frozenset(
         item.name for item in spec.differentiable if f"grad_{item.name}" in names
     )
-    return Given(graph, place, forward, lines, origins, own, found.notes)
+    return Given(graph, place, forward, lines, origins, own, *found[1:])
 
 
 def _derived(

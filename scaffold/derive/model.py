@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scaffold.formula import Node, Statement
+from scaffold.spec import Domain
 
 Source = Literal["input", "output", "intermediate"]
 
@@ -51,6 +52,7 @@ class Derived(NamedTuple):
 
     statements: tuple[Statement, ...] = ()
     notes: tuple[str, ...] = ()
+    domains: tuple[tuple[str, Domain], ...] = ()  # where test values of inputs lie
 
 
 class Block(NamedTuple):
@@ -74,6 +76,7 @@ class Derivation:
     derived: frozenset[str] = (
         frozenset()
     )  # inputs whose gradient follows from the forward
+    domains: tuple[tuple[str, Domain], ...] = ()  # where test values of inputs lie
     joint: frozenset[str] = (
         frozenset()
     )  # inputs whose gradient comes with others', needed or not

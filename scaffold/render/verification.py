@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive import Derivation
+from scaffold.render.domains import with_domains
 from scaffold.render.environment import render_template
 from scaffold.render.layout import Layout
 from scaffold.render.opfile import op_file
@@ -59,6 +60,7 @@ def verification(
     """The texts for an op with nothing left to write; `derived` are the inputs whose gradient follows from the forward."""
     if any(item.name not in derived for item in spec.differentiable):
         derived = frozenset()  # a formula of the user's may count on equal shapes
+    spec = with_domains(spec, derivation)
     place = Layout(OP_MODULE, f"{OP_MODULE}.py", f"test_{OP_MODULE}.py")
     reference = reference_lines(spec, derivation)
     draft = view(spec, derivation, place, reference)

@@ -5,6 +5,7 @@ from scaffold.spec.config import Configuration, load_configuration
 from scaffold.spec.model import (
     Attribute,
     Dim,
+    Domain,
     Import,
     Init,
     Input,
@@ -21,6 +22,7 @@ __all__ = [
     "Attribute",
     "Configuration",
     "Dim",
+    "Domain",
     "Import",
     "Init",
     "Input",

@@ -100,7 +100,7 @@ def test_a_wrong_formula_is_named(tmp_path: Path) -> None:
     outcome = rules(tmp_path, "check", "other.toml")
     assert outcome.code == 1
     assert outcome.err == (
-        "other.toml:5:10: rule 'square': grad.x = 4 * grad * x on x[3, 4] in torch.float64: "
+        "other.toml:5:11: rule 'square': grad.x = 4 * grad * x on x[3, 4] in torch.float64: "
         "factor 2\n"
     )
     found = json.loads(rules(tmp_path, "check", "other.toml", "--format", "json").out)

@@ -12,6 +12,7 @@ from scaffold.derive.model import Derived
 from scaffold.derive.underived import NOT_DERIVED
 from scaffold.derive.vjp.advice import advice
 from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.domains import domains
 from scaffold.derive.vjp.emission import Emission, emitted
 from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op, Program
@@ -43,7 +44,8 @@ def derived(
         lowered = lower(spec, forward, applier, frozenset(wanted))
         advised = advice(lowered.results)
         found = _differentiated(spec, applier, forward, lowered, taken)
-        return found._replace(notes=(*found.notes, *advised))
+        within = domains(applier.table, lowered.results)
+        return found._replace(notes=(*found.notes, *advised), domains=within)
     except UnsupportedError as error:
         whole = as_a_whole(spec, graph, forward, tuple(wanted), taken)
         words = NOT_DERIVED if whole is None else A_WHOLE
