@@ -50,6 +50,9 @@ class Expressions:
             self.env[item.name] = self.program.static(
                 self.program.graph.name(item.name)
             )
+        self.program.ints |= {
+            item.name for item in spec.attributes if item.annotation == "int"
+        }
         self.writes: dict[str, int] = {}
 
     def _input(self, item: TensorInput, wanted: bool) -> Op:

@@ -53,6 +53,19 @@ class Printer(StaticPrinter):
             self.node(op.args[0]), "sum_to_size", self.shape(shape, like)
         )
 
+    def _shaped_like(self, op: Op) -> Node:
+        g, like = op.args
+        shape = self._attribute(self._anew(like), "shape")
+        return self.method(self.node(g), "reshape", shape)
+
+    def _indices(self, op: Op) -> Node:
+        """A list of indices as a tensor."""
+        values, like = op.args
+        device = self._attribute(self._named_like(like), "device")
+        return self.function(
+            "torch.tensor", self.node(values), device, keywords=("device",)
+        )
+
     def _zeros(self, op: Op) -> Node:
         assert isinstance(op.data, Shape)
         shape = self.shape(op.data)
