@@ -203,7 +203,7 @@ class Builders:
         return self.make("neg", numbers)
 
     def trailing(self, sizes: Op) -> Op:
-        if sizes.rule != "list":
+        if sizes.rule != "list" or any(item.rule == "starred" for item in sizes.args):
             raise UnsupportedError("sizes that are not written out")
         return self.make.const(tuple(range(-len(sizes.args), 0)))
 

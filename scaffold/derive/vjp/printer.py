@@ -83,6 +83,9 @@ class Printer(StaticPrinter):
                 return self.node(other)
         return self.node(op)
 
+    def _starred(self, op: Op) -> Node:
+        return self.graph.node("starred", "", (self.node(op.args[0]),))
+
     def _same(self, op: Op) -> Node:
         return self.node(op.args[0])
 
@@ -99,7 +102,8 @@ class Printer(StaticPrinter):
     def _cond(self, op: Op) -> Node:
         assert isinstance(op.data, Node)
         body, orelse = map(self.node, op.args)
-        return self.graph.node("conditional", "", (op.data, body, orelse))
+        test = self.placed(op.data)
+        return self.graph.node("conditional", "", (test, body, orelse))
 
     def _lead_dims(self, op: Op) -> Node:
         """All dims but the last."""

@@ -47,7 +47,11 @@ class StaticPrinter:
 
     def _static(self, op: Op) -> Node:
         assert isinstance(op.data, Node)
-        return self.graph.rewrite(op.data, self._placeholder)
+        return self.placed(op.data)
+
+    def placed(self, node: Node) -> Node:
+        """An expression with sizes where it has placeholders."""
+        return self.graph.rewrite(node, self._placeholder)
 
     def _placeholder(self, node: Node) -> Node | None:
         """What stands for a size in a Python expression of the engine's."""
