@@ -38,6 +38,8 @@ def fold(program: Program, rule: str, args: tuple[Op, ...], write: Write) -> Op 
             return program.const(plain)
         return args[0]
     values = [number(arg) for arg in args]
+    if rule == "sigmoid" and values == [0]:
+        return program.const(0.5)
     if rule == "neg":
         return _negated(program, args[0], write)
     if rule in OPERATORS and len(args) == 2:
