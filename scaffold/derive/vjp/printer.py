@@ -257,7 +257,7 @@ class Printer(StaticPrinter):
                 or isinstance(literal(op), bool)
                 or (
                     parameter.default is not None
-                    and (by_name or parameter.name not in usual)
+                    and (by_name or parameter.name not in POSITIONAL)
                 )
             ):
                 named.append((parameter.name, self.node(op)))
