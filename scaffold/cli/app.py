@@ -12,7 +12,9 @@ from typing import Annotated
 import typer
 
 from scaffold import __version__
+from scaffold.cli.lint import lint
 from scaffold.cli.new_op import new_op
+from scaffold.cli.stats import stats
 from scaffold.errors import ScaffoldError
 
 app = typer.Typer(
@@ -45,6 +47,8 @@ def scaffold(
 
 
 app.command("new-op")(new_op)
+app.command("lint")(lint)
+app.command("stats")(stats)
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ def may_matter(text: str, known: frozenset[str] = frozenset()) -> bool:
     """Whether a text can hold anything of interest: cheap, and never wrongly no."""
     if any(hint in text for hint in HINTS):
         return True
-    if "torch.Tensor(" in text and "Parameter(" in text:
+    if "Tensor(" in text and "Parameter(" in text:
         return True
     if not known or "class " not in text:
         return False

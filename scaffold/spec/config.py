@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.grammar import Entry, parse_dims
+from scaffold.spec.lint import LintConfiguration, read_lint
 from scaffold.spec.model import Dim, Style
 from scaffold.spec.names import check_name, is_identifier
 from scaffold.spec.problems import Locate, Problems
@@ -47,6 +48,7 @@ class Configuration:
     line_length: int = 88
     parameter_names: tuple[str, ...] = PARAMETERS
     conventions: tuple[Convention, ...] = (LINEAR,)
+    lint: LintConfiguration = LintConfiguration()
 
 
 KEYS = (
@@ -57,6 +59,7 @@ KEYS = (
     "line-length",
     "parameter-names",
     "conventions",
+    "lint",
 )
 
 
@@ -171,6 +174,7 @@ class _Reader:
             line_length=self._length(known.line_length),
             parameter_names=self._names(known.parameter_names),
             conventions=self._conventions(known.conventions),
+            lint=read_lint(self.table.get("lint"), self.problems),
         )
         self.problems.raise_found()
         return found

@@ -25,7 +25,8 @@ def find(facts: Facts) -> Iterator[Found]:
         given = f"{item.length} gradient{'s' * (item.length != 1)}"
         message = f"backward returns {given}, but {source}: RuntimeError"
         empty = isinstance(item.node, ast.Constant) or _says_nothing(item.values)
-        edits = _with_none(facts, item.node, wanted - item.length)
+        whole = getattr(item.step.statement, "value", None) is item.node
+        edits = _with_none(facts, item.node, wanted - item.length) if whole else ()
         yield Found(item.node, message, edits, "advice" if empty else None)
 
 

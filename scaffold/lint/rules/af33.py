@@ -20,17 +20,23 @@ def find(facts: Facts) -> Iterator[Found]:
     for position, value in enumerate(final[0].values or ()):
         if isinstance(value, ast.Name):
             positions.setdefault(value.id, []).append(position)
+    wrong: dict[int, list[tuple[str, ast.stmt]]] = {}
     for name, (position, *others) in positions.items():
-        bounds = [
-            b for b in backward.flow.bindings.get(name, ()) if not is_none(b.value)
-        ]
+        bounds = backward.flow.bindings.get(name, ())
+        bounds = [bound for bound in bounds if not is_none(bound.value)]
         if others or not bounds or name in backward.flow.parameters:
             continue
-        branches = [asked_alone(backward.flow, b.guards, backward.ctx) for b in bounds]
-        if all(branch is not None and branch != position for branch in branches):
+        asked = [asked_alone(backward.flow, b.guards, backward.ctx) for b in bounds]
+        if asked[0] is not None and all(a is not None and a != position for a in asked):
             statement = backward.flow.steps[bounds[0].order].statement
-            message = f"'{name}' is the gradient of input {position}, but is computed under needs_input_grad[{branches[0]}]: it stays None where only that one is needed"
-            yield Found(statement, message)
+            wrong.setdefault(asked[0], []).append((name, statement))
+    for branch, found in wrong.items():
+        named = ", ".join(f"'{name}'" for name, _ in found)
+        message = (
+            f"{named} computed under needs_input_grad[{branch}], the branch of another "
+            "input: None where only its own input needs a gradient"
+        )
+        yield Found(found[0][1], message)
 
 
 RULE = Rule(

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect import Method
-from scaffold.inspect.facts import Facts
+from scaffold.inspect.facts import Facts, is_none
 from scaffold.lint.asking import asked_alone
 from scaffold.lint.model import Edit, Found, Rule, span
 
@@ -17,6 +17,12 @@ def find(facts: Facts) -> Iterator[Found]:
     calls = facts.context_calls(saver, "save_for_backward")
     if len(calls) != 1 or calls[0].starred:
         return
+    gradients = max(
+        (sum(not is_none(v) for v in r.values or ()) for r in facts.gradients),
+        default=0,
+    )
+    if gradients < 2:
+        return  # backward runs only where the one gradient is needed
     for position, argument in enumerate(calls[0].call.args):
         if not isinstance(argument, ast.Name):
             continue
