@@ -6,7 +6,7 @@ Invariant: the results do not depend on how many processes there are.
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import typer
 
@@ -69,7 +69,7 @@ class Progress:
         terminal = bool(sys.stderr and sys.stderr.isatty())
         self.shown = terminal and total > OFTEN
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         return self
 
     def update(self, done: int) -> None:

@@ -103,9 +103,9 @@ class _Finder:
             and name.split(".")[-1] in self.known
             for name, parent, torch in zip(dotted, parents, direct, strict=True)
         ]
-        if not (any(direct) or any(parents) or any(remote)):
-            if not self._looks_like_one(node, dotted):
-                return None
+        based = any(direct) or any(parents) or any(remote)
+        if not based and not self._looks_like_one(node, dotted):
+            return None
         resolved = zip(direct, parents, dotted, strict=True)
         return self._built(
             node,
@@ -144,9 +144,9 @@ class _Finder:
         for item in node.body:
             if isinstance(item, ast.FunctionDef) and item.name in METHODS:
                 method = read_method(item, self.names)
-                if method.binding != "plain" and method.ctx in CTX:
-                    if named or item.name in ("backward", "setup_context"):
-                        return True
+                telling = named or item.name in ("backward", "setup_context")
+                if telling and method.binding != "plain" and method.ctx in CTX:
+                    return True
         return False
 
     def _built(

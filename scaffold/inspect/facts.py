@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from scaffold.inspect.changes import Change, changes
 from scaffold.inspect.flow import Step
+from scaffold.inspect.lengths import count as how_many
 from scaffold.inspect.model import Function, Method, Module, Parameter
 from scaffold.inspect.names import Names
-from scaffold.inspect.values import Change, Values
+from scaffold.inspect.values import Values
 
 
 class Kept(NamedTuple):
@@ -79,7 +81,7 @@ class Facts:
     def changes(self, method: Method) -> tuple[Change, ...]:
         """What a method changes in place."""
         if id(method) not in self._changes:
-            self._changes[id(method)] = tuple(self.values(method).changes())
+            self._changes[id(method)] = tuple(changes(self.values(method)))
         return self._changes[id(method)]
 
     def context_calls(self, method: Method, name: str) -> tuple[ContextCall, ...]:
@@ -110,8 +112,9 @@ class Facts:
             if len(target.elts) == len(value.elts):
                 for one, item in zip(target.elts, value.elts, strict=True):
                     yield from self._pairs(method, one, item, step)
-        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-            if target.value.id == method.ctx:
+        elif isinstance(target, ast.Attribute):
+            owner = target.value
+            if isinstance(owner, ast.Name) and owner.id == method.ctx:
                 yield Kept(target.attr, value, target, step)
 
     def returned(self, method: Method) -> tuple[Returned, ...]:
@@ -127,7 +130,7 @@ class Facts:
         self, method: Method, step: Step, node: ast.expr | None
     ) -> Returned:
         values = self.values(method)
-        count = values.count(node, step)
+        count = how_many(values, node, step)
         shown = node
         while isinstance(shown, ast.Name):
             bound = method.flow.definite(shown.id, step)

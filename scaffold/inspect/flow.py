@@ -231,9 +231,10 @@ def always_exits(body: Sequence[ast.stmt]) -> bool:
     for statement in body:
         if isinstance(statement, EXITS):
             return True
-        if isinstance(statement, ast.If) and statement.orelse:
-            if always_exits(statement.body) and always_exits(statement.orelse):
-                return True
+        if isinstance(statement, ast.If) and all(
+            always_exits(branch) for branch in (statement.body, statement.orelse)
+        ):
+            return True
         if isinstance(statement, ast.With) and always_exits(statement.body):
             return True
     return False

@@ -7,6 +7,8 @@ Invariant: a name that the file binds to anything but an import is itself; nothi
 import ast
 from collections.abc import Iterator
 
+from scaffold.inspect.vocabulary import NAMESPACES
+
 
 class Names:
     """The imports of a file, wherever in it they stand."""
@@ -51,3 +53,26 @@ def decorators(
     for decorator in node.decorator_list:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         yield names.resolve(target)
+
+
+def torch_call(node: ast.AST, names: Names) -> str:
+    """`exp` for a call of torch.exp, F.exp or the like, else ''."""
+    if isinstance(node, ast.Call):
+        dotted = names.resolve(node.func)
+        for namespace in NAMESPACES:
+            rest = dotted.removeprefix(namespace)
+            if rest != dotted and "." not in rest:
+                return rest
+    return ""
+
+
+def method_call(node: ast.AST, names: Names) -> str:
+    """`exp` for a call of x.exp(), else ''; a call of a module's function is none."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        first = node.func.value
+        while isinstance(first, ast.Attribute):
+            first = first.value
+        if isinstance(first, ast.Name) and first.id in names.imported:
+            return ""
+        return node.func.attr
+    return ""

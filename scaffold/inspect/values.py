@@ -5,16 +5,16 @@ Invariant: an answer holds for every run that reaches the step.
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from scaffold.inspect.evidence import evident_tensors
 from scaffold.inspect.flow import Bound, Flow, Step
-from scaffold.inspect.names import Names
+from scaffold.inspect.names import Names, method_call, torch_call
 from scaffold.inspect.vocabulary import (
     CHANGES,
     FRESH,
-    NAMESPACES,
     ONE_TENSOR,
     SHAPELY,
     VIEWS,
@@ -32,39 +32,6 @@ class Root(NamedTuple):
     element: int = -1
     detached: bool = False  # through .data: autograd does not see a change
     viewed: bool = False
-
-
-class Change(NamedTuple):
-    """A tensor is changed in place."""
-
-    node: ast.AST
-    target: ast.expr
-    step: Step
-    how: str
-    sure: bool  # the target is a tensor for sure
-
-
-def torch_call(node: ast.AST, names: Names) -> str:
-    """`exp` for a call of torch.exp, F.exp or the like, else ''."""
-    if isinstance(node, ast.Call):
-        dotted = names.resolve(node.func)
-        for namespace in NAMESPACES:
-            rest = dotted.removeprefix(namespace)
-            if rest != dotted and "." not in rest:
-                return rest
-    return ""
-
-
-def method_call(node: ast.AST, names: Names) -> str:
-    """`exp` for a call of x.exp(), else ''; a call of a module's function is none."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        first = node.func.value
-        while isinstance(first, ast.Attribute):
-            first = first.value
-        if isinstance(first, ast.Name) and first.id in names.imported:
-            return ""
-        return node.func.attr
-    return ""
 
 
 class Values:
@@ -242,178 +209,6 @@ class Values:
     def evident(self) -> frozenset[str]:
         """Parameters that are known to be tensors, are used as only tensors are, or annotated as one."""
         return self.tensors.union(evident_tensors(self.flow, self.names))
-
-    def count(self, node: ast.expr | None, at: Step, depth: int = DEPTH) -> int | None:
-        """How many values a return gives; None where that is not known."""
-        if node is None:
-            return 1
-        if depth == 0:
-            return None
-        if isinstance(node, ast.Constant):
-            return 1
-        if isinstance(node, ast.Tuple | ast.List):
-            return self._displayed(node, at, depth)
-        if isinstance(node, ast.Name):
-            bound = self.flow.definite(node.id, at)
-            if bound and bound.value is not None and bound.element is None:
-                step = self.flow.steps[bound.order]
-                if not self._grows(node.id, step, at):
-                    return self.count(bound.value, step, depth - 1)
-                return None
-            return 1 if self.is_tensor(node, at) else None
-        length = self._sequence(node, at, depth)
-        if length is not None:
-            return length
-        return 1 if self.is_tensor(node, at) else None
-
-    def _displayed(
-        self, node: ast.Tuple | ast.List, at: Step, depth: int
-    ) -> int | None:
-        total = 0
-        for item in node.elts:
-            if not isinstance(item, ast.Starred):
-                total += 1
-                continue
-            inner = self._sequence(item.value, at, depth - 1)
-            if inner is None:
-                return None
-            total += inner
-        return total
-
-    def _sequence(self, node: ast.expr, at: Step, depth: int) -> int | None:
-        """The length of a tuple or list."""
-        if isinstance(node, ast.Tuple | ast.List):
-            return self._displayed(node, at, depth)
-        if isinstance(node, ast.BinOp):
-            return self._combined(node, at, depth)
-        if isinstance(node, ast.Name):
-            bound = self.flow.definite(node.id, at)
-            if bound and bound.value is not None and bound.element is None and depth:
-                step = self.flow.steps[bound.order]
-                if not self._grows(node.id, step, at):
-                    return self._sequence(bound.value, step, depth - 1)
-        return None
-
-    def _grows(self, name: str, since: Step, until: Step) -> bool:
-        """Whether a list may have become longer between two steps: it is used as more than a value."""
-        for step in self.flow.steps[since.order + 1 : until.order]:
-            for node in step.expressions():
-                if isinstance(node, ast.Attribute | ast.Subscript | ast.AugAssign):
-                    value = getattr(node, "value", None)
-                    if isinstance(value, ast.Name) and value.id == name:
-                        return True
-            if isinstance(step.statement, ast.AugAssign):
-                target = step.statement.target
-                if isinstance(target, ast.Name) and target.id == name:
-                    return True
-        return False
-
-    def _combined(self, node: ast.BinOp, at: Step, depth: int) -> int | None:
-        """The length of `(None,) * 3` and of `grads + (None, None)`."""
-        if isinstance(node.op, ast.Mult):
-            for one, times in ((node.left, node.right), (node.right, node.left)):
-                if isinstance(one, ast.Tuple | ast.List):
-                    if isinstance(times, ast.Constant) and type(times.value) is int:
-                        inner = self._displayed(one, at, depth)
-                        return None if inner is None else inner * times.value
-                    return None
-        if isinstance(node.op, ast.Add):
-            lengths = [
-                self._sequence(side, at, depth - 1) for side in (node.left, node.right)
-            ]
-            if lengths[0] is not None and lengths[1] is not None:
-                return lengths[0] + lengths[1]
-        return None
-
-    def changes(self) -> Iterator[Change]:
-        """Every tensor that is changed in place, in the order of the text."""
-        for step in self.flow.steps:
-            yield from self._changed_by(step)
-            for node in step.expressions():
-                if isinstance(node, ast.Call):
-                    yield from self._changed_by_call(node, step)
-
-    def _changed_by(self, step: Step) -> Iterator[Change]:
-        statement = step.statement
-        if isinstance(statement, ast.AugAssign):
-            target = _stripped(statement.target)
-            if isinstance(target, ast.Name) or _is_data(target):
-                sure = self.is_tensor(target, step)
-                yield Change(statement, target, step, "augmented assignment", sure)
-        elif isinstance(statement, ast.Assign):
-            for item in statement.targets:
-                if isinstance(item, ast.Subscript):
-                    target = _stripped(item)
-                    sure = self.is_tensor(target, step)
-                    yield Change(statement, target, step, "item assignment", sure)
-
-    def _changed_by_call(self, node: ast.Call, step: Step) -> Iterator[Change]:
-        name = torch_call(node, self.names)
-        for keyword in node.keywords:
-            if name and keyword.arg == "out":
-                yield Change(node, keyword.value, step, f"{name}(out=...)", True)
-            elif name and keyword.arg == "inplace" and node.args:
-                if (
-                    isinstance(keyword.value, ast.Constant)
-                    and keyword.value.value is True
-                ):
-                    yield Change(
-                        node, node.args[0], step, f"{name}(inplace=True)", True
-                    )
-        if name in CHANGES and node.args:
-            yield Change(node, node.args[0], step, f"{name}()", True)
-        name = method_call(node, self.names)
-        if name in CHANGES and isinstance(node.func, ast.Attribute):
-            yield Change(node, _stripped(node.func.value), step, f".{name}()", True)
-
-
-def evident_tensors(flow: Flow, names: Names) -> Iterator[str]:
-    """Parameters that only a tensor can be."""
-    arguments = flow.node.args
-    for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        if names.resolve(item.annotation) in ("torch.Tensor", "Tensor"):
-            yield item.arg
-    for node in ast.walk(flow.node):
-        if isinstance(node, ast.Call):
-            yield from _evident_in_call(node, names)
-        elif isinstance(node, ast.Attribute):
-            known = node.attr in ("requires_grad", "is_cuda", "dtype", "ndim")
-            if known and isinstance(node.value, ast.Name):
-                yield node.value.id
-
-
-def _evident_in_call(node: ast.Call, names: Names) -> Iterator[str]:
-    function = node.func
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-        owner = function.value.id
-        only = (ONE_TENSOR | CHANGES | {"size", "dim", "numel", "stride"}) - {
-            *("index", "copy", "type", "to", "round", "float", "int", "expand"),
-            *("select", "trace", "gather", "repeat", "take", "cuda", "cpu", "get"),
-        }
-        if owner not in names.imported and function.attr in only:
-            yield owner
-        if function.attr in ("save_for_backward", "mark_dirty"):
-            yield from (arg.id for arg in node.args if isinstance(arg, ast.Name))
-    name = torch_call(node, names)
-    if name in ONE_TENSOR - {"tensor", "as_tensor", "full", "where", "from_numpy"}:
-        first = node.args[:1] if name not in ("cat", "stack", "concat") else []
-        if name.endswith("_like") or name not in (
-            *("empty", "zeros", "ones", "rand", "randn", "arange", "linspace", "eye"),
-            *("randint", "randperm", "einsum", "logspace", "empty_strided"),
-            *("hstack", "vstack"),
-        ):
-            yield from (arg.id for arg in first if isinstance(arg, ast.Name))
-
-
-def _stripped(node: ast.expr) -> ast.expr:
-    """What a subscript, however deep, is taken of."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node
-
-
-def _is_data(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "data"
 
 
 def _has_out(node: ast.Call) -> bool:

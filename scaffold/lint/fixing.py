@@ -7,13 +7,10 @@ statements that no edit names are the same characters as before.
 
 import ast
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scaffold.errors import ScaffoldError
 from scaffold.lint.model import Edit, EditKind
-
-if TYPE_CHECKING:
-    import libcst as cst
 
 Group = tuple[Edit, ...]
 

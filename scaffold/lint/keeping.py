@@ -25,9 +25,10 @@ def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
     if facts.is_trivial:
         return
     for kept in facts.kept(saver):
-        if isinstance(kept.value, ast.Name) and kept.value.id not in marked:
-            if _is_output(facts, saver, kept) and not _let_go(facts, kept.name):
-                yield kept
+        if not isinstance(kept.value, ast.Name) or kept.value.id in marked:
+            continue
+        if _is_output(facts, saver, kept) and not _let_go(facts, kept.name):
+            yield kept
 
 
 def _is_output(facts: Facts, saver: Method, kept: Kept) -> bool:
@@ -88,11 +89,12 @@ def _changed_between(steps: list[Step], name: str, first: Step, last: Step) -> b
 def _let_go(facts: Facts, attribute: str) -> bool:
     """Whether backward deletes the attribute or sets it to something else: the cycle is broken."""
     backward = facts.function.backward
-    for node in ast.walk(backward.node) if backward else ():
-        if isinstance(node, ast.Attribute) and node.attr == attribute:
-            if isinstance(node.ctx, ast.Store | ast.Del):
-                return True
-    return False
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == attribute
+        and isinstance(node.ctx, ast.Store | ast.Del)
+        for node in (ast.walk(backward.node) if backward else ())
+    )
 
 
 def tensors_on_ctx(facts: Facts) -> Iterator[Kept]:
@@ -111,49 +113,45 @@ def tensors_on_ctx(facts: Facts) -> Iterator[Kept]:
 
 def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
     """save_for_backward in place of the attribute, where nothing is saved yet."""
-    function = facts.function
-    saver, backward = function.saver, function.backward
+    saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or not isinstance(kept.value, ast.Name):
         return ()
-    others = set(function.methods) - {
-        "forward",
-        "backward",
-        "setup_context",
-        "symbolic",
-    }
-    attributes = [k for k in facts.kept(saver) if _is_candidate(facts, k)]
-    saves = facts.context_calls(saver, "save_for_backward")
-    if others or saves or len(attributes) != 1 or kept.step.guards:
-        return ()
     name = kept.value.id
-    if (
-        not isinstance(kept.step.statement, ast.Assign)
-        or len(kept.step.statement.targets) > 1
-    ):
-        return ()
     reads = [n for n in ast.walk(backward.node) if _reads(n, backward.ctx, kept.name)]
-    bound = {n.id for n in ast.walk(backward.node) if isinstance(n, ast.Name)}
-    parameters = {item.name for item in backward.parameters}
-    if name in bound | parameters or not reads or _let_go(facts, kept.name):
+    if not _is_alone(facts, saver, kept) or not _is_free(backward, name) or not reads:
         return ()
-    if any(
-        n
-        for n in ast.walk(backward.node)
-        if isinstance(n, ast.Attribute) and n.attr == "saved_tensors"
-    ):
+    if _let_go(facts, kept.name):
         return ()
     first = backward.node.body[0]
     documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
     unpacked = f"({name},) = {backward.ctx}.saved_tensors"
+    saved = f"{saver.ctx}.save_for_backward({name})"
     return (
-        Edit(
-            "replace",
-            span(kept.step.statement),
-            f"{saver.ctx}.save_for_backward({name})",
-        ),
+        Edit("replace", span(kept.step.statement), saved),
         Edit("after" if documented else "before", span(first), unpacked),
         *(Edit("replace", span(node), name) for node in reads),
     )
+
+
+def _is_alone(facts: Facts, saver: Method, kept: Kept) -> bool:
+    """Whether the attribute is the one tensor that is kept, by a statement of its own, and nothing is saved."""
+    known = {"forward", "backward", "setup_context", "symbolic"}
+    if set(facts.function.methods) - known or kept.step.guards:
+        return False
+    statement = kept.step.statement
+    if not isinstance(statement, ast.Assign) or statement.targets != [kept.target]:
+        return False
+    attributes = [item for item in facts.kept(saver) if _is_candidate(facts, item)]
+    return len(attributes) == 1 and not facts.context_calls(saver, "save_for_backward")
+
+
+def _is_free(backward: Method, name: str) -> bool:
+    """Whether a backward that unpacks nothing has another use for a name."""
+    nodes = list(ast.walk(backward.node))
+    bound = {node.id for node in nodes if isinstance(node, ast.Name)}
+    parameters = {item.name for item in backward.parameters}
+    unpacks = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return name not in bound | parameters and "saved_tensors" not in unpacks
 
 
 def _is_candidate(facts: Facts, kept: Kept) -> bool:

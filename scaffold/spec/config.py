@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.grammar import Entry, parse_dims
-from scaffold.spec.lint import LintConfiguration, read_lint
+from scaffold.spec.lint import NOTHING_SAID, LintConfiguration, read_lint
 from scaffold.spec.model import Dim, Style
 from scaffold.spec.names import check_name, is_identifier
 from scaffold.spec.problems import Locate, Problems
@@ -48,7 +48,7 @@ class Configuration:
     line_length: int = 88
     parameter_names: tuple[str, ...] = PARAMETERS
     conventions: tuple[Convention, ...] = (LINEAR,)
-    lint: LintConfiguration = LintConfiguration()
+    lint: LintConfiguration = NOTHING_SAID
 
 
 KEYS = (

@@ -23,6 +23,9 @@ class LintConfiguration:
     per_file: tuple[tuple[str, tuple[str, ...]], ...] = ()  # pattern -> codes
 
 
+NOTHING_SAID = LintConfiguration()
+
+
 def read_lint(value: Any, problems: Problems) -> LintConfiguration:
     """The configuration in the value of the key `lint`."""
     if value is None:

@@ -26,7 +26,9 @@ def find(facts: Facts) -> Iterator[Found]:
         message = f"backward returns {given}, but {source}: RuntimeError"
         empty = isinstance(item.node, ast.Constant) or _says_nothing(item.values)
         whole = getattr(item.step.statement, "value", None) is item.node
-        edits = _with_none(facts, item.node, wanted - item.length) if whole else ()
+        shown = isinstance(item.node, ast.Tuple) or item.values == (item.node,)
+        missing = wanted - item.length
+        edits = _with_none(facts, item.node, missing) if whole and shown else ()
         yield Found(item.node, message, edits, "advice" if empty else None)
 
 
@@ -53,22 +55,26 @@ def _wanted(facts: Facts) -> tuple[int, str]:
 
 
 def _with_none(facts: Facts, node: ast.expr, missing: int) -> tuple[Edit, ...]:
+    """None for the inputs that have no gradient; only what reads as that many values is an edit."""
     text = ast.get_source_segment(facts.module.text, node)
+    wanted = missing + (len(node.elts) if isinstance(node, ast.Tuple) else 1)
     more = ", ".join(["None"] * missing)
-    if text is None:
+    if text is None or "#" in text:
         return ()
-    if not isinstance(node, ast.Tuple):
-        simple = isinstance(node, ast.Name | ast.Call | ast.BinOp | ast.Attribute)
-        return (Edit("replace", span(node), f"{text}, {more}"),) if simple else ()
-    if not node.elts or not (text.startswith("(") and text.endswith(")")):
-        return (Edit("replace", span(node), f"{text.rstrip().rstrip(',')}, {more}"),)
-    inner = text[:-1].rstrip()
-    comma = "" if inner.endswith(",") else ","
-    return (
-        (Edit("replace", span(node), f"{inner}{comma} {more})"),)
-        if "#" not in text
-        else ()
-    )
+    inner = text[:-1].rstrip().rstrip(",")
+    for candidate in (f"{inner}, {more})", f"{text.rstrip().rstrip(',')}, {more}"):
+        if _length(candidate) == wanted:
+            return (Edit("replace", span(node), candidate),)
+    return ()
+
+
+def _length(text: str) -> int:
+    """How many elements a text has as a tuple."""
+    try:
+        parsed = ast.parse(f"({text})", mode="eval").body
+    except SyntaxError:
+        return 0
+    return len(parsed.elts) if isinstance(parsed, ast.Tuple) else 0
 
 
 RULE = Rule(

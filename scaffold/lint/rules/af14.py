@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
-from scaffold.inspect.values import method_call, torch_call
+from scaffold.inspect.names import method_call, torch_call
 from scaffold.inspect.vocabulary import COMPARISONS
 from scaffold.lint.model import Edit, Found, Rule, span
 

@@ -33,8 +33,9 @@ def find(facts: Facts) -> Iterator[Found]:
 def _asks(nodes: list[ast.AST], name: str | None) -> bool:
     """Whether a name, or any, is compared with None or tested."""
     for node in nodes:
-        if isinstance(node, ast.Compare) and any(is_none(c) for c in node.comparators):
-            if name is None or isinstance(node.left, ast.Name) and node.left.id == name:
+        if isinstance(node, ast.Compare) and any(map(is_none, node.comparators)):
+            left = node.left.id if isinstance(node.left, ast.Name) else ""
+            if name is None or left == name:
                 return True
         test = getattr(node, "test", None)
         for inner in ast.walk(test) if test is not None and name else ():

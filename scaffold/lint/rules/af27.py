@@ -23,13 +23,11 @@ def find(module: Module) -> Iterator[Found]:
 def _asked(backward: ast.FunctionDef) -> Iterator[int]:
     """The positions of needs_input_grad that a backward reads."""
     for node in ast.walk(backward):
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
-            index = node.slice
-            if node.value.attr == "needs_input_grad" and isinstance(
-                index, ast.Constant
-            ):
-                if isinstance(index.value, int):
-                    yield index.value
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            owner, index = node.value, node.slice.value
+            asks = isinstance(owner, ast.Attribute) and owner.attr == "needs_input_grad"
+            if asks and isinstance(index, int):
+                yield index
 
 
 RULE = Rule(
