@@ -11,7 +11,7 @@ from typing import NamedTuple
 from scaffold.cli.scanning import each, look_through
 from scaffold.cli.sources import read_source
 from scaffold.errors import ScaffoldError
-from scaffold.inspect import NotReadable, inspect_text
+from scaffold.inspect import inspect_text
 from scaffold.inspect.statistics import (
     ROWS,
     Counted,
@@ -54,11 +54,8 @@ def _count_file(known: frozenset[str], path: str) -> Counted | ScaffoldError:
     """One file; runs in any process."""
     try:
         return describe(inspect_text(read_source(path), path, known))
-    except NotReadable as error:
-        message = error.message.replace("not linted", "not counted")
-        return ScaffoldError(message, error.location)
     except ScaffoldError as error:
-        return ScaffoldError(error.message, error.location)
+        return error
 
 
 def as_text(tally: Tally) -> str:

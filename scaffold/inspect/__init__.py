@@ -87,6 +87,6 @@ def _parsed(text: str, path: str) -> ast.Module:
             return ast.parse(text)
     except SyntaxError as error:
         place = Location(path, error.lineno or 1, error.offset or 1)
-        raise NotReadable(f"not linted: {error.msg}", place) from None
+        raise NotReadable(f"cannot be parsed: {error.msg}", place) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise NotReadable(f"not linted: {error}", Location(path)) from None
+        raise NotReadable(f"cannot be parsed: {error}", Location(path)) from None

@@ -24,7 +24,9 @@ def lint_text(
     except NotReadable as error:
         place = error.location
         assert place is not None
-        return Unreadable(path, place.line, place.column, error.message)
+        return Unreadable(
+            path, place.line, place.column, f"not linted: {error.message}"
+        )
     except RecursionError:
         return Unreadable(path, 1, 1, "not linted: it is nested too deeply")
     off = read_noqa(text) if found else {}

@@ -4,6 +4,7 @@ In: codes such as `AF08`, prefixes, `ALL`. Out: rules; for a file, those that it
 Invariant: a code that no rule has is an error with a hint, never ignored.
 """
 
+import re
 from collections.abc import Iterable
 from fnmatch import fnmatch
 
@@ -42,7 +43,9 @@ def check_codes(codes: Iterable[str], place: Location) -> list[ScaffoldError]:
     problems = []
     for code in codes:
         if code != "ALL" and not any(rule.startswith(code) for rule in RULES):
-            hint = did_you_mean(code, RULES) or "the rules: AF01 to AF35"
+            padded = re.sub(r"^AF(\d)$", r"AF0\1", code)
+            near = f"did you mean '{padded}'?" if padded in RULES else None
+            hint = near or did_you_mean(code, RULES) or "the rules: AF01 to AF35"
             problems.append(ScaffoldError(f"unknown rule '{code}'", place, hint))
     return problems
 

@@ -5,8 +5,7 @@ Invariant: an unknown key or a value of another kind is a problem at its place.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from scaffold.errors import did_you_mean
 from scaffold.spec.problems import Problems
@@ -14,8 +13,7 @@ from scaffold.spec.problems import Problems
 KEYS = ("select", "ignore", "per-file-ignores")
 
 
-@dataclass(frozen=True, slots=True)
-class LintConfiguration:
+class LintConfiguration(NamedTuple):
     """What a project says of the rules; codes are as they stand."""
 
     select: tuple[str, ...] = ()
