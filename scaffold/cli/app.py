@@ -15,6 +15,7 @@ from scaffold import __version__
 from scaffold.cli.lint import lint
 from scaffold.cli.new_op import new_op
 from scaffold.cli.stats import stats
+from scaffold.cli.test_stub import test_stub
 from scaffold.errors import ScaffoldError
 
 app = typer.Typer(
@@ -49,6 +50,7 @@ def scaffold(
 app.command("new-op")(new_op)
 app.command("lint")(lint)
 app.command("stats")(stats)
+app.command("test-stub")(test_stub)
 
 
 def main() -> None:

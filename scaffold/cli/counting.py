@@ -62,7 +62,9 @@ def as_text(tally: Tally) -> str:
     """The table for people: a number and its share of all Functions."""
     totals = count(tally.counted)
     every = totals["functions"]
-    lines = [f"{totals['functions']:6}  Functions in {tally.files} files"]
+    lines = [
+        f"{totals['functions']:6}  Functions in {tally.files} file{'s' * (tally.files != 1)}"
+    ]
     for key, title in list(ROWS.items())[1:]:
         share = f"{100 * totals[key] / every:4.0f}%" if every else ""
         share = "" if key == "custom_ops" else share

@@ -32,6 +32,7 @@ HINTS = (
     *("autograd", "save_for_backward", "saved_tensors", "setup_context", "(ctx"),
     *("custom_op", "gradcheck"),
 )
+BASE = re.compile(r"(?<!sympy\.)\b(?:Inplace)?Function\b")
 NAME = re.compile(r"\w+")
 CLASS = re.compile(r"^[ \t]*class\s+(\w+)\s*\(([^()]*)\)", re.MULTILINE)
 
@@ -54,12 +55,10 @@ def may_matter(text: str, known: frozenset[str] = frozenset()) -> bool:
 
 
 def function_names(text: str) -> set[str]:
-    """Names of classes with a base called ...Function: other files may inherit from them."""
+    """Names of classes with a base called Function: classes of other files may inherit from them."""
     if "Function" not in text:
         return set()
-    return {found[1] for found in CLASS.finditer(text) if "Function" in found[2]} - {
-        "Function"
-    }
+    return {found[1] for found in CLASS.finditer(text) if BASE.search(found[2])}
 
 
 def inspect_text(text: str, path: str, known: frozenset[str] = frozenset()) -> Module:

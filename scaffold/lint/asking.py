@@ -54,7 +54,7 @@ def is_kernel(node: ast.Call, names: Names) -> bool:
     dotted = names.resolve(function)
     if dotted.startswith("torch.ops.") and not dotted.startswith("torch.ops.aten."):
         return True
-    owners = dotted.split(".")[:-1]
+    owners = dotted.split(".")[-2:-1]  # that of the function itself
     return any(owner.endswith(COMPILED) for owner in owners)
 
 
