@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from scaffold import __version__
+from scaffold.cli.adopt import adopt
 from scaffold.cli.lint import lint
 from scaffold.cli.new_op import new_op
 from scaffold.cli.stats import stats
@@ -51,6 +52,7 @@ app.command("new-op")(new_op)
 app.command("lint")(lint)
 app.command("stats")(stats)
 app.command("test-stub")(test_stub)
+app.command("adopt")(adopt)
 
 
 def main() -> None:
