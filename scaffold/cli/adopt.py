@@ -27,9 +27,11 @@ def adopt(
     """
     from scaffold.cli.adopting import adopted
     from scaffold.cli.existing import check_policy, put
+    from scaffold.cli.report import show_notes
 
     check_policy(on_conflict)
     found = adopted(target, out_dir)
+    show_notes(found.notes)
     put(
         *(found.files, found.root, on_conflict),
         dry_run=dry_run,

@@ -20,12 +20,18 @@ from scaffold.render import Directories, render
 from scaffold.spec import OpSpec, build
 from scaffold.spec.toml import read_ops
 
+DIFFERS = (
+    "the op that this makes is other code than what is there: state the shapes of its "
+    "inputs, and read the difference with scaffold new-op NAME --spec FILE --diff"
+)
+
 
 class Found(NamedTuple):
-    """What is to be written."""
+    """What is to be written, and what to know of it."""
 
     files: dict[str, str]
     root: Path
+    notes: tuple[str, ...]
 
 
 def adopted(target: str, out_dir: str | None) -> Found:
@@ -39,7 +45,7 @@ def adopted(target: str, out_dir: str | None) -> Found:
         raise ScaffoldError("holds several Functions: name one", place, hint)
     ((meant, function),) = functions
     try:
-        op = _chosen(Facts(function, meant.module))
+        op, same = _chosen(Facts(function, meant.module))
     except Unfit as reason:
         line = getattr(reason.node, "lineno", 1)
         column = getattr(reason.node, "col_offset", 0) + 1
@@ -50,18 +56,19 @@ def adopted(target: str, out_dir: str | None) -> Found:
     while not base.is_dir():
         base = base.parent
     path = (root.relative_to(base) / f"{op.name}.toml").as_posix()
-    return Found({path: op.toml()}, base)
+    notes = () if same else (DIFFERS,)
+    return Found({path: op.toml()}, base, notes)
 
 
-def _chosen(facts: Facts) -> Adopted:
+def _chosen(facts: Facts) -> tuple[Adopted, bool]:
     """The first table that leads to the same code; where none does, the one of the Function's own statements."""
     last = None
     for last in adopt(facts):
         if _leads_back(last, facts):
-            return last
+            return last, True
     assert last is not None
     _spec(last)  # what the loader refuses is the error
-    return last
+    return last, False
 
 
 def _spec(op: Adopted) -> OpSpec:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from scaffold.inspect.documented import Documented, read_documented
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.formulas import Unfit, backward_text, forward_text
+from scaffold.inspect.formulas import Unfit, forward_text
+from scaffold.inspect.gradients import backward_text
 from scaffold.inspect.model import Parameter
 
 Value = str | bool | list[str] | dict[str, str]
@@ -65,7 +66,10 @@ def adopt(facts: Facts) -> Iterator[Adopted]:
     documented = read_documented(facts)
     if documented.formula:
         returned = dict(documented.shapes).keys() - {item.name for item in facts.inputs}
-        outputs = output_names(facts) if returned else ("output",)
+        several = facts.output_count is not None and facts.output_count > 1
+        outputs = output_names(facts) if returned and several else ("output",)
+        if returned and not several:
+            outputs = tuple(returned)[:1]
         yield _table(facts, documented, outputs, documented.formula)
     yield _table(facts, documented, output_names(facts), forward_text(facts))
 
@@ -81,11 +85,12 @@ def _table(
         keys["class-name"] = base
     if documented.doc:
         keys["doc"] = documented.doc
-    keys["inputs"] = ", ".join(_input(facts, p, documented) for p in facts.inputs)
+    inputs = [_input(facts, item, documented) for item in facts.inputs]
+    keys["inputs"] = ", ".join([*inputs, *documented.attributes])
     declared = _outputs(facts, documented, outputs)
     if declared:
         keys["outputs"] = declared
-    open_ = "raise NotImplementedError" in ast.unparse(function.node)
+    open_ = _is_open(facts)
     backward = {} if open_ else backward_text(facts, outputs)
     imports = list(_imports(facts, "\n".join([forward, *backward.values()])))
     if imports:
@@ -101,9 +106,20 @@ def _table(
     keys.update(_behaviour(facts))
     if not documented.module:
         keys["module"] = False
-    elif documented.inits:
+    if documented.inits:
         keys["init"] = dict(documented.inits)
+    if documented.buffers:
+        keys["buffers"] = list(documented.buffers)
+    if documented.updates:
+        keys["update"] = dict(documented.updates)
     return Adopted(name, keys)
+
+
+def _is_open(facts: Facts) -> bool:
+    """Whether forward is still to be written: all it does is raise NotImplementedError."""
+    forward = facts.function.forward
+    statements = forward.node.body if forward else []
+    return len(statements) == 1 and isinstance(statements[0], ast.Raise)
 
 
 def _behaviour(facts: Facts) -> Iterator[tuple[str, Value]]:
@@ -127,9 +143,7 @@ def _input(facts: Facts, item: Parameter, documented: Documented) -> str:
     if item.passing != "positional":
         raise Unfit(facts.function.node, f"'{item.name}' is no positional parameter")
     annotation = facts.names.resolve(item.annotation) if item.annotation else ""
-    default = dict(documented.defaults).get(item.name) or (
-        ast.unparse(item.default) if item.default is not None else ""
-    )
+    default = dict(documented.defaults).get(item.name) or (_source(facts, item.default))
     gradient = facts.has_gradient(item.name)
     if gradient is None:
         raise Unfit(
@@ -144,12 +158,18 @@ def _input(facts: Facts, item: Parameter, documented: Documented) -> str:
     ):
         optional = "?" if default == "None" or _is_optional(item) else ""
         shape = dict(documented.shapes).get(item.name, "")
-        traits = "" if gradient else "; const"
+        traits = "" if gradient or facts.is_trivial else "; const"
         inner = f"[{shape or '...'}{traits}]" if shape or traits else ""
         return f"{item.name}{inner}{optional}"
     kind = annotation if annotation in TYPES else _kind(default)
     assigned = f" = {default}" if default else ""
     return f"{item.name}: {kind}{assigned}"
+
+
+def _source(facts: Facts, node: ast.expr | None) -> str:
+    if node is None:
+        return ""
+    return ast.get_source_segment(facts.module.text, node) or ""
 
 
 def _is_optional(item: Parameter) -> bool:
@@ -172,15 +192,28 @@ def _kind(default: str) -> str:
 def _outputs(facts: Facts, documented: Documented, names: tuple[str, ...]) -> str:
     """The outputs by name, where they are not the one called output."""
     marked = facts.marked("mark_non_differentiable") or frozenset()
-    if names == ("output",):
+    if names == ("output",) and not facts.is_trivial:
         return ""
     entries = []
     for name in names:
         shape = dict(documented.shapes).get(name, "")
-        kind = "; int" if name in marked else ""
+        unmarked = name not in marked and not facts.is_trivial
+        kind = "" if unmarked else "; int" if _is_index(facts, name) else "; const"
         inner = f"[{shape or '...'}{kind}]" if shape or kind else ""
         entries.append(f"{name}{inner}")
     return ", ".join(entries)
+
+
+def _is_index(facts: Facts, name: str) -> bool:
+    """Whether an output holds positions, by its name or by what makes it."""
+    if re.search(r"ind(ex|ices)|idx|arg(min|max|sort)", name):
+        return True
+    return any(
+        isinstance(item.node, ast.Call)
+        and isinstance(item.node.func, ast.Attribute)
+        and item.node.func.attr in ("argmin", "argmax", "argsort", "long", "nonzero")
+        for item in facts.outputs
+    )
 
 
 def output_names(facts: Facts) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from scaffold.inspect.facts import Facts
 
+LONG = 120
 SHAPE = re.compile(r"^\s*(\w+): Tensor of shape ``\((.*?),?\)``", re.MULTILINE)
 RETURNED = re.compile(r"``(\w+)`` of shape ``\((.*?),?\)``")
 BLOCK = re.compile(r"^Computes::\n\n((?:    .*\n|\n)+)", re.MULTILINE)
@@ -31,6 +32,9 @@ class Documented(NamedTuple):
     defaults: tuple[tuple[str, str], ...] = ()
     module: bool = False
     inits: tuple[tuple[str, str], ...] = ()
+    buffers: tuple[str, ...] = ()
+    updates: tuple[tuple[str, str], ...] = ()
+    attributes: tuple[str, ...] = ()  # of the module alone, as inputs are written
 
 
 def read_documented(facts: Facts) -> Documented:
@@ -40,6 +44,8 @@ def read_documented(facts: Facts) -> Documented:
         return Documented(module=False)
     text = (ast.get_docstring(wrapper) or "") + "\n"
     first = " ".join(text.split("\n\n")[0].split()).rstrip(".")
+    if len(first) > LONG or ":" in first:
+        first = ""  # no sentence that says what it does
     computed = re.fullmatch(r"Compute ``(.*)``", first)
     block = BLOCK.search(text)
     formula = dedent(block[1]).strip() if block else computed[1] if computed else ""
@@ -51,9 +57,10 @@ def read_documented(facts: Facts) -> Documented:
         formula,
         " ".join(said[1].split()) if said else "",
         (*SHAPE.findall(text), *RETURNED.findall(text)),
-        _defaults(wrapper),
+        _defaults(facts, wrapper),
         module is not None,
         _inits(facts, module) if module is not None else (),
+        *_buffers(wrapper, module),
     )
 
 
@@ -72,11 +79,14 @@ def _wrapper(facts: Facts) -> ast.FunctionDef | None:
     return None
 
 
-def _defaults(node: ast.FunctionDef) -> tuple[tuple[str, str], ...]:
+def _defaults(facts: Facts, node: ast.FunctionDef) -> tuple[tuple[str, str], ...]:
     plain = [*node.args.posonlyargs, *node.args.args]
     start = len(plain) - len(node.args.defaults)
     pairs = zip(plain[start:], node.args.defaults, strict=True)
-    return tuple((item.arg, ast.unparse(default)) for item, default in pairs)
+    text = facts.module.text
+    return tuple(
+        (item.arg, ast.get_source_segment(text, value) or "") for item, value in pairs
+    )
 
 
 def _module(facts: Facts, wrapper: str) -> ast.ClassDef | None:
@@ -108,3 +118,30 @@ def _inits(facts: Facts, module: ast.ClassDef) -> tuple[tuple[str, str], ...]:
                     text = "fan_in_uniform"
                 found.append((matched[2], text))
     return tuple(found)
+
+
+def _buffers(
+    wrapper: ast.FunctionDef, module: ast.ClassDef | None
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """The buffers of a module, their updates, and the arguments of its own that those read."""
+    calls = [n for n in ast.walk(module) if isinstance(n, ast.Call)] if module else []
+    buffers, updates = [], []
+    for call in calls:
+        name = ast.unparse(call.func)
+        if name == "self.register_buffer" and isinstance(call.args[0], ast.Constant):
+            buffers.append(str(call.args[0].value))
+        matched = re.fullmatch(r"self\.(\w+)\.copy_", name)
+        if matched:
+            updates.append((matched[1], ast.unparse(call.args[0]).replace("self.", "")))
+    known = {item.arg for item in wrapper.args.args}
+    read = set(re.findall(r"\w+", " ".join(text for _, text in updates))) - known
+    attributes = []
+    for node in ast.walk(module) if module else ():
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            start = len(node.args.args) - len(node.args.defaults)
+            pairs = zip(node.args.args[start:], node.args.defaults, strict=True)
+            for item, default in pairs:
+                if item.arg in read and item.annotation is not None:
+                    kind, value = ast.unparse(item.annotation), ast.unparse(default)
+                    attributes.append(f"{item.arg}: {kind} = {value}")
+    return tuple(buffers), tuple(updates), tuple(attributes)
