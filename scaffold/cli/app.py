@@ -17,6 +17,7 @@ from scaffold.cli.lint import lint
 from scaffold.cli.new_op import new_op
 from scaffold.cli.stats import stats
 from scaffold.cli.test_stub import test_stub
+from scaffold.cli.verify import verify
 from scaffold.errors import ScaffoldError
 
 app = typer.Typer(
@@ -53,6 +54,7 @@ app.command("lint")(lint)
 app.command("stats")(stats)
 app.command("test-stub")(test_stub)
 app.command("adopt")(adopt)
+app.command("verify")(verify)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import ast
 from typing import Protocol
 
 from scaffold.formula.graph import Graph, Node
+from scaffold.formula.optional import takes_none
 from scaffold.formula.text import WELL_KNOWN
 
 Guarded = frozenset[
@@ -159,8 +160,26 @@ class ExpressionParser:
             if name != "**" and name in keywords[:position]:
                 self.fail(item.keywords[position], f"'{name}' is given twice")
         self._check_callee(item.func)
-        args = (self.parse(item.func, present), *self._all(values, present))
+        welcome = self._takes_none(item)
+        args = (
+            self.parse(item.func, present),
+            *(
+                self._argument(value, present, position in welcome)
+                for position, value in enumerate(values)
+            ),
+        )
         return self.graph.node("call", "", args, keywords)
+
+    def _takes_none(self, item: ast.Call) -> set[int]:
+        if not self.optional:
+            return set()
+        values = self.tensors | self.source.locals | BUILTINS
+        return takes_none(item, frozenset(WELL_KNOWN), values)
+
+    def _argument(self, item: ast.expr, present: Guarded, welcome: bool) -> Node:
+        """An argument of a call; a bare optional may stand where None is welcome."""
+        name = self.absent_name(item, present) if welcome else None
+        return self._element(item, present | {name} if name else present)
 
     def _check_callee(self, callee: ast.expr) -> None:
         if (

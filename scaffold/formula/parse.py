@@ -152,7 +152,8 @@ class _Body:
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
         above = self.comments.get(item.lineno, ())
         if isinstance(item, ast.Assign) and len(item.targets) == 1:
-            value = self.expressions.parse(item.value, present)
+            served = self._served(item.targets[0])
+            value = self.expressions.parse(item.value, present | served)
             return Assign(self._target(item.targets[0]), value, "", above)
         if isinstance(item, ast.AnnAssign) and item.value and item.simple:
             value = self.expressions.parse(item.value, present)
@@ -166,6 +167,12 @@ class _Body:
             return Assign(self.graph.node("absent"), value, "", above)
         self._refuse(item)
         return None
+
+    def _served(self, target: ast.expr) -> Guarded:
+        """The input whose gradient is assigned: where that is needed, the input is there."""
+        name = target.id if isinstance(target, ast.Name) else ""
+        known = name in (self.scope.targets or ())
+        return frozenset({name.removeprefix("grad_")} if known else ())
 
     def _augmented(
         self, item: ast.AugAssign, present: Guarded, above: tuple[str, ...]

@@ -11,6 +11,7 @@ from scaffold.spec import Attribute, Dim, Init, ModuleSpec, OpSpec
 Dims = tuple[Dim, ...] | None  # None: given to the constructor as a whole
 FACTORY = "device=device, dtype=dtype"
 BIASES = ("bias", "beta")
+SPREAD = {"var", "variance", "std"}  # a buffer that divides starts at one
 KAIMING = Init("", "kaiming_uniform", "a=5**0.5")  # as nn.Linear and nn.Conv2d start
 
 
@@ -68,11 +69,12 @@ def parameter_lines(name: str, dims: Dims, optional: bool) -> list[str]:
 
 
 def buffer_lines(spec: OpSpec, name: str, dims: Dims) -> list[str]:
-    """Make a buffer of zeros; the dtype of the module is that of its floating ones."""
+    """Make a buffer; the dtype of the module is that of its floating ones."""
     kinds = {item.name: item.dtype for item in spec.tensors}
     fixed = {"int": "torch.long", "index": "torch.long", "bool": "torch.bool"}
     factory = f"device=device, dtype={fixed.get(kinds[name], 'dtype')}"
-    return [f'self.register_buffer("{name}", {_empty(name, dims, "zeros", factory)})']
+    filled = "ones" if name.split("_")[-1] in SPREAD else "zeros"
+    return [f'self.register_buffer("{name}", {_empty(name, dims, filled, factory)})']
 
 
 def reset_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:

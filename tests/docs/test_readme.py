@@ -112,7 +112,7 @@ def test_every_comment_belongs_to_a_block() -> None:
 
 @pytest.fixture(scope="module")
 def help_text(environment: dict[str, str]) -> str:
-    commands = ("new-op", "lint", "stats", "test-stub", "adopt")
+    commands = ("new-op", "lint", "stats", "test-stub", "adopt", "verify")
     asked = (f"scaffold {command} --help" for command in commands)
     return "".join(run(command, ROOT, environment).stdout for command in asked)
 
