@@ -59,7 +59,7 @@ def lint(
     baseline: BASELINE = None,
     write_baseline: WRITE_BASELINE = None,
 ) -> None:
-    """Find mistakes in hand-written autograd.Functions, by their text alone.
+    """Find mistakes in hand-written autograd.Functions.
 
     Errors are certain; advice is worth a look, and fails only with --strict.
 

@@ -17,7 +17,7 @@ FORMATS = ("text", "json")
 
 
 def stats(paths: PATHS = None, format_: FORMAT = "text") -> None:
-    """Count the autograd.Functions of a code base, and how they are written.
+    """Count the autograd.Functions of a code base, by their traits.
 
     Example: scaffold stats src tests
     """
