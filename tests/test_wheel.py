@@ -11,9 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TEMPLATES = {
-    path.relative_to(ROOT).as_posix()
-    for path in (ROOT / "templates").rglob("*")
-    if path.is_file()
+    path.relative_to(ROOT).as_posix() for path in (ROOT / "templates").rglob("*.jinja")
 }
 
 
