@@ -340,6 +340,20 @@ def test_generation_does_without_torch(maths: list[str], tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("command", ["lint", "stats"])
+def test_reading_code_does_without_torch_and_the_formatter(
+    command: str, tmp_path: Path
+) -> None:
+    """What a pre-commit hook runs; LibCST is for --fix alone."""
+    (tmp_path / "ops.py").write_text(
+        "from torch.autograd import Function\n\n\nclass F(Function):\n    pass\n"
+    )
+    seen = modules_after([command, "ops.py"], tmp_path)
+    heavy = {"torch", "numpy", "rich", "networkx", "jinja2", "black", "libcst"}
+    assert "scaffold.inspect.classes" in seen
+    assert not seen & heavy
+
+
 def committed() -> list[Path]:
     """The files of the repository; those of the directory where there is no git."""
     if (ROOT / ".git").exists():

@@ -14,7 +14,7 @@ def find(facts: Facts) -> Iterator[Found]:
     if backward is None or backward not in facts.function.own:
         return
     gradients, values, seen = (
-        {item.name for item in backward.positional},
+        {item.name for item in backward.positional if item.default is None},
         facts.values(backward),
         set(),
     )

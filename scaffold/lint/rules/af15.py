@@ -19,7 +19,7 @@ def find(facts: Facts) -> Iterator[Found]:
         return  # it looks at all of them in a loop
     several = facts.output_count is not None and facts.output_count > 1
     for item in backward.positional:
-        if _asks(nodes, item.name):
+        if _asks(nodes, item.name) or item.name in backward.flow.bindings:
             continue
         used = [node for node in nodes if _uses(node, item.name)]
         if used:
