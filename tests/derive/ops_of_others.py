@@ -102,7 +102,10 @@ return value * F.gelu(gate, approximate='tanh')
         "swiglu_ffn",
         "x[..., D], w1[H, D], w2[D, H], w3[H, D]",
         "F.linear(F.silu(F.linear(x, w1)) * F.linear(x, w3), w2)",
-        lambda: [(r(2, 3, 4), r(5, 4), r(4, 5), r(5, 4)), (r(3, 4), r(5, 4), r(4, 5), r(5, 4))],
+        lambda: [
+            (r(2, 3, 4), r(5, 4), r(4, 5), r(5, 4)),
+            (r(3, 4), r(5, 4), r(4, 5), r(5, 4)),
+        ],
     ),
     Case(
         "hard_mish",
@@ -1467,7 +1470,10 @@ row0 = torch.stack([cz * cy, cz * sy * sx - sz * cx, cz * sy * cx + sz * sx], 1)
 row1 = torch.stack([sz * cy, sz * sy * sx + cz * cx, sz * sy * cx - cz * sx], 1)
 row2 = torch.stack([-sy, cy * sx, cy * cx], 1)
 return torch.stack([row0, row1, row2], 1)
-""".replace("cz, cy, cx = c.T\nsz, sy, sx = s.T", "cz, cy, cx = c.unbind(1)\nsz, sy, sx = s.unbind(1)"),
+""".replace(
+            "cz, cy, cx = c.T\nsz, sy, sx = s.T",
+            "cz, cy, cx = c.unbind(1)\nsz, sy, sx = s.unbind(1)",
+        ),
         lambda: [(r(4, 3),)],
     ),
     Case(
@@ -1763,7 +1769,7 @@ return torch.relu(out if bias is None else out + bias)
     ),
     Case(
         "gat_edge_scores",
-        "h[N, D], edges[2, E; index(N)], a[F]",
+        "h[N, D], edges[2, E; index(N)], a[W]",
         """
 src, dst = edges[0], edges[1]
 cat = torch.cat([h[src], h[dst]], dim=1)
@@ -2030,7 +2036,12 @@ else:
     y = x
 return y.sum()
 """,
-        lambda: [(r(3, 4), "exp", 2), (r(3, 4), "sine", 2), (r(3, 4), "z", 3), (r(3, 4), "linear", 3)],
+        lambda: [
+            (r(3, 4), "exp", 2),
+            (r(3, 4), "sine", 2),
+            (r(3, 4), "z", 3),
+            (r(3, 4), "linear", 3),
+        ],
     ),
     Case(
         "flag_and_dim",
@@ -2039,7 +2050,11 @@ return y.sum()
 n = (x * x).sum(dim=dim, keepdim=keepdim)
 return n if squared else torch.sqrt(n)
 """,
-        lambda: [(r(3, 4), -1, False, False), (r(3, 4), 0, True, True), (r(3, 4), 0, True, False)],
+        lambda: [
+            (r(3, 4), -1, False, False),
+            (r(3, 4), 0, True, True),
+            (r(3, 4), 0, True, False),
+        ],
     ),
     Case(
         "einsum_kinds",
@@ -2098,7 +2113,7 @@ return w.real * z.abs() + torch.angle(w) + (w * w.conj()).real
     ),
     Case(
         "linalg_mix",
-        "a[N, N], b[N, K]",
+        "a[N, M], b[N, K]",
         """
 m = a @ a.mT + 3 * torch.eye(a.shape[0], dtype=a.dtype, device=a.device)
 L = torch.linalg.cholesky(m)
@@ -2358,4 +2373,11 @@ return k * (F.relu(x) if act == 'relu' else torch.tanh(x)) * min(1.0, 2 * k)
 OPS: tuple[Case, ...] = (
     *(*ACTIVATIONS, *NORMS, *LOSSES, *ATTENTION, *GEOMETRY),
     *(*SCANS, *GATHERS, *QUANTISATION, *SYNTAX),
+)
+
+# Their gradients are deliberately not their derivatives.
+SURROGATES = frozenset(
+    {"gumbel_softmax_hard", "spectral_norm_power", "vq_straight_through", "fake_quant"}
+    | {"lsq", "binary_ste", "absmean_ternary", "surrogate_spike", "lif_step", "pact"}
+    | {"gradient_reversal_scale", "supcon", "attention_dropout"}
 )

@@ -7,7 +7,9 @@ from scaffold.render.domains import with_domains
 from tests.derive.building import spec_of
 
 
-def domains(forward: str, inputs: str = "x[..., N], y[..., N], a[N, N]") -> dict[str, str]:
+def domains(
+    forward: str, inputs: str = "x[..., N], y[..., N], a[N, N]"
+) -> dict[str, str]:
     spec = spec_of(inputs, forward=forward)
     seen = with_domains(spec, derive(spec))
     return {item.name: item.domain for item in seen.tensors if item.domain != "normal"}

@@ -46,7 +46,7 @@ def derived(
         found = _differentiated(spec, applier, forward, lowered, taken)
         within = domains(applier.table, lowered.results)
         return found._replace(notes=(*found.notes, *advised), domains=within)
-    except UnsupportedError as error:
+    except (UnsupportedError, RecursionError) as error:
         whole = as_a_whole(spec, graph, forward, tuple(wanted), taken)
         words = NOT_DERIVED if whole is None else A_WHOLE
         return Derived(whole or (), (f"{words}: {error}", *advised))
@@ -76,7 +76,8 @@ def _differentiated(
         )
         cotangents.append(cotangent)
         seeds.setdefault(result, []).append(cotangent)
-    found = Reverse(make).run(seeds, lowered.inputs)
+    absent = {lowered.inputs[item.name] for item in spec.tensors if item.optional}
+    found = Reverse(make, absent).run(seeds, lowered.inputs)
     roots = {
         item.name: (
             assumed(make, found.gradients[item.name], item.name, held)
