@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.derive.activity import calls
-from scaffold.formula import expressions
+from scaffold.formula import Node, expressions
 from scaffold.render.environment import format_source, render_template
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
@@ -128,7 +128,14 @@ def _is_batchable(derivation: Derivation) -> bool:
     nodes = [node for item in (*blocks, *several) for node in expressions(item)]
     nodes += [element.value for element in derivation.elements]
     called = {name for node in nodes for name in calls(node)}
-    return not (derivation.opaque or derivation.missing or called & UNBATCHED)
+    unbatched = called & UNBATCHED or any(map(_slices_all, nodes))
+    return not (derivation.opaque or derivation.missing or unbatched)
+
+
+def _slices_all(node: Node) -> bool:
+    """Whether a slice may take all there is: then it is an alias, for which that vmap has no rule either."""
+    bounds = (arg for item in node.walk() if item.kind == "slice" for arg in item.args)
+    return any(bound.kind not in ("absent", "constant", "unary") for bound in bounds)
 
 
 def _second_options(spec: OpSpec) -> str:

@@ -38,6 +38,11 @@ def domains(
         ("torch.logdet(a)", {"a": "spd"}),
         ("torch.linalg.inv(a) @ a", {"a": "spd"}),
         ("x ** y", {"x": "positive"}),
+        ("x ** 3", {}),
+        ("x ** 0.3", {"x": "positive"}),
+        ("torch.rsqrt((x * x).mean(-1) + 1e-6)", {}),
+        ("torch.sqrt(x ** 2 + y.square())", {}),
+        ("torch.log(x.abs())", {"x": "nonzero"}),
     ],
 )
 def test_the_domain_of_an_input(forward: str, expected: dict[str, str]) -> None:

@@ -22,7 +22,7 @@ ORDER: tuple[Domain, ...] = (
 WORDS = {"invertible": "spd", "lower": "spd"}
 UNIT = frozenset({"(0.1, 0.9)", "(-0.9, 0.9)", "(-1, 1)", "(0, 1)"})
 SUMS = frozenset({"sum", "mean", "prod", "prod_all", "cumsum", "cumprod", "amax"})
-SUMS |= {"amin", "sqrt", "rsqrt", "reciprocal", "square", "expand", "cat", "stack"}
+SUMS |= {"amin", "reciprocal", "cat", "stack"}
 BOTH = frozenset({"add", "mul", "div", "maximum", "minimum"})
 # Results whose elements are some of the argument's.
 MOVES = frozenset(
@@ -44,7 +44,7 @@ def domains(table: Table, results: Iterable[Op]) -> tuple[tuple[str, Domain], ..
         rule = table.rule(op.rule)
         for item, arg in zip(rule.parameters, op.args, strict=False):
             word = _word(rule.domain.get(item.name, "any"))
-            if word:
+            if word and not _is_whole_power(op):
                 for tensor in tensors((arg,)):
                     _ask(tensor, word, asked, seen)
     return tuple((name, min(words, key=ORDER.index)) for name, words in asked.items())
@@ -59,6 +59,12 @@ def _word(domain: str) -> Domain | None:
         return "nonzero"
     asked = WORDS.get(within, within)
     return next((word for word in ORDER if word == asked), None)
+
+
+def _is_whole_power(op: Op) -> bool:
+    """`x ** 2`: of any x."""
+    exponent = number(op.args[1]) if op.rule == "pow_exponent" else None
+    return isinstance(exponent, int) and exponent >= 0
 
 
 def _ask(op: Op, word: Domain, asked: Asked, seen: set[tuple[Op, Domain]]) -> None:
@@ -84,6 +90,8 @@ def _follows(op: Op, word: Domain) -> list[tuple[Op, Domain]]:
 def _positive(op: Op) -> list[tuple[Op, Domain]]:
     if op.rule == "sub" and is_number(op.args[0], 1):
         return [(op.args[1], "unit")]
+    if op.rule == "mul" and op.args[0] is op.args[1]:
+        return []
     if op.rule in BOTH:
         numbers = [number(arg) for arg in op.args]
         if any(isinstance(item, int | float) and item < 0 for item in numbers):

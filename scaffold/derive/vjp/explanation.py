@@ -175,8 +175,9 @@ class _Explainer:
 
     def _size(self, op: Op) -> str:
         """The number of elements."""
-        if op.shape.dims is not None:
-            return "*".join(_dim(dim) for dim in op.shape.dims if dim != 1) or "1"
+        dims = [_dim(dim) for dim in op.shape.dims or ("?",) if dim != 1]
+        if "?" not in dims:
+            return "*".join(dims) or "1"
         for name, item in self.lowered.inputs.items():
             if item.shape == op.shape:
                 return f"numel({name})"
