@@ -177,24 +177,6 @@ class Builders:
             total = self.make("mul", total, self.size(x, self.make.const(at)))
         return total
 
-    def trailing(self, sizes: Op) -> Op:
-        if sizes.rule != "list":
-            raise UnsupportedError("sizes that are not written out")
-        return self.make.const(tuple(range(-len(sizes.args), 0)))
-
-    def leading(self, x: Op) -> Op:
-        return self.make.const(tuple(range(self._rank(x) - 1)))
-
-    def channels(self, weight: Op, x: Op) -> Op:
-        for _ in range(self._rank(x) - 2):
-            weight = self.make("unsqueeze", weight, self.make.const(-1))
-        return weight
-
-    def _rank(self, x: Op) -> int:
-        if x.shape.rank is None:
-            raise UnsupportedError("dims of a tensor of unknown rank")
-        return x.shape.rank
-
     def padding(self, x: Op, dim: Op, before: Op, after: Op) -> Op:
         at, rank = literal(dim), x.shape.rank
         if not isinstance(at, int) or at >= 0 and rank is None:
@@ -238,4 +220,24 @@ class Builders:
         return weight
 
     def sum_repeats(self, g: Op, x: Op, repeats: Op) -> Op:
-        raise UnsupportedError("the sum over what was repeated")
+        rank = x.shape.rank
+        several = repeats.rule == "list" and all(
+            item.rule != "starred" for item in repeats.args
+        )
+        if rank is None or not several:
+            raise UnsupportedError("how often what was repeated")
+        one, times = self.make.const(1), list(repeats.args)
+        times = [one] * (rank - len(times)) + times
+        extra = len(times) - rank
+        sizes, dims = list[Op](), list[int]()
+        for at, count in enumerate(times):
+            if at < extra or literal(count) != 1:
+                dims.append(len(sizes))
+                sizes.append(count)
+            if at >= extra:
+                sizes.append(self.size(x, self.make.const(at - extra)))
+        if not dims:
+            return g
+        apart = self.make("reshape", g, self.program.op("list", sizes))
+        summed = self.make("sum", apart, self.make.const(tuple(dims)))
+        return self.program.shaped(summed, x.shape)

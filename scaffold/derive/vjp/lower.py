@@ -118,6 +118,8 @@ class Lowering(Expressions):
                 named = self.program.static(target)
                 if is_int(self.program, op):
                     self.program.ints.add(target.label)
+                if op in self.program.dtypes:
+                    self.program.dtypes[named] = self.program.dtypes[op]
                 if op in self.program.fractions:
                     self.program.fractions[named] = self.program.fractions[op]
                 op = named
