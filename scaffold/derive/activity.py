@@ -132,10 +132,17 @@ def is_random(node: Node) -> bool:
         and (
             callee(item) in RANDOM
             and not _is_off(item)
-            or "dropout_p" in keywords(item) or _of_random(item)
+            or _drops(item)
+            or _of_random(item)
         )
         for item in node.walk()
     )
+
+
+def _drops(call: Node) -> bool:
+    """`F.scaled_dot_product_attention(..., dropout_p=p)`."""
+    rate = keywords(call).get("dropout_p")
+    return rate is not None and rate.label not in ("0", "0.0")
 
 
 def _is_off(call: Node) -> bool:

@@ -2381,3 +2381,6 @@ SURROGATES = frozenset(
     | {"lsq", "binary_ste", "absmean_ternary", "surrogate_spike", "lif_step", "pact"}
     | {"gradient_reversal_scale", "supcon", "attention_dropout", "drop_path"}
 )
+
+# PyTorch itself has no second derivative of their forward.
+ONCE = frozenset({"chamfer_cdist", "sdpa_call", "sdpa_mask"})

@@ -4,6 +4,7 @@ In: ops. Out: ops. Invariant: what each word means in `vocabulary.py`; where a s
 """
 
 from scaffold.derive.vjp import shapes
+from scaffold.derive.vjp.indexing import sliced
 from scaffold.derive.vjp.infer import dims_of
 from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.make import Maker
@@ -138,6 +139,8 @@ class Builders:
         return self.make.expanded(g, x.shape)
 
     def zeros(self, g: Op, x: Op) -> Op:
+        if x.kind == "complex" and g.kind != "complex":
+            return self.make.zeros(x, x.shape)
         return self.make.zeros(g, x.shape)
 
     def cast_as(self, g: Op, x: Op) -> Op:
@@ -176,6 +179,29 @@ class Builders:
         for at in dims:
             total = self.make("mul", total, self.size(x, self.make.const(at)))
         return total
+
+    def moved(self, x: Op, dim: Op, by: Op) -> Op:
+        at, forward = literal(dim), literal(by) == 1
+        if x.shape == SCALAR:
+            return self.make("ones_like", x)
+        if not isinstance(at, int):
+            raise UnsupportedError("a dim that is not written out")
+        one, none, make = self.make.const(1), self.make.const(None), self.make
+        minus, zero = make.const(-1), make.const(0)
+        if at < 0 or x.shape.rank is not None:
+            ends = (one, zero) if forward else (zero, one)
+            pad = self.padding(x, dim, *ends)
+            wide = make("pad", x, pad, make.const("constant"), make.const(1.0))
+            return make(
+                "narrow", wide, dim, *(zero if forward else one, self.size(x, dim))
+            )
+        bounds = ((none, one, none), (none, minus, none))
+        if not forward:
+            bounds = ((minus, none, none), (one, none, none))
+        edge, rest = (sliced(make.applier, x, at, item) for item in bounds)
+        edge = make("ones_like", edge)
+        parts = (edge, rest) if forward else (rest, edge)
+        return make("cat", self.program.op("list", parts), dim)
 
     def padding(self, x: Op, dim: Op, before: Op, after: Op) -> Op:
         at, rank = literal(dim), x.shape.rank

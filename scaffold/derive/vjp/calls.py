@@ -49,6 +49,13 @@ def template_of(
     return graph.rewrite(node, placed), args
 
 
+def refuse_changes(node: Node) -> None:
+    """Refuse a call that changes running statistics."""
+    name = node.args[0].label if node.kind == "call" else ""
+    if name in ("batch_norm", "instance_norm"):
+        raise UnsupportedError(f"{name} changes its running statistics")
+
+
 def creates(node: Node) -> bool:
     """Whether a call makes a tensor out of Python values."""
     path = dotted(node.args[0]) if node.kind == "call" else None

@@ -10,7 +10,14 @@ from scaffold.derive.activity import carries_gradient, is_random
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import Applier, Bound, constant
-from scaffold.derive.vjp.calls import creates, kind_named, kind_of_call, made, template_of
+from scaffold.derive.vjp.calls import (
+    creates,
+    kind_named,
+    kind_of_call,
+    made,
+    refuse_changes,
+    template_of,
+)
 from scaffold.derive.vjp.choices import choose
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.python_values import PythonValues
@@ -59,6 +66,11 @@ class Expressions(PythonValues):
             self.env[item.name] = self.program.static(
                 self.program.graph.name(item.name)
             )
+        self.program.never_none |= {
+            item.name
+            for item in spec.attributes
+            if "None" not in item.annotation and item.annotation != "object"
+        }
         self.program.ints |= {
             item.name for item in spec.attributes if item.annotation == "int"
         }
@@ -111,7 +123,9 @@ class Expressions(PythonValues):
             return self.env[node.label]
         if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
             op = self.program.static(node)  # a dtype, or the like
-            self.program.dtypes |= {op: kind} if (kind := kind_named(node.label)) else {}
+            self.program.dtypes |= (
+                {op: kind} if (kind := kind_named(node.label)) else {}
+            )
             return op
         if self.is_static(node):
             return self._static(node)
@@ -250,6 +264,7 @@ class Expressions(PythonValues):
 
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""
+        refuse_changes(node)
         template, args = template_of(self.program.graph, node, self._argument)
         if not args and creates(node):
             return made(

@@ -11,6 +11,7 @@ from scaffold.derive.vjp.apply import constant
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.ir import UNKNOWN, Op, literal
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.statics import may_be_none
 from scaffold.derive.vjp.vocabulary import BUILDERS
 from scaffold.derive.vjp.written import UnsupportedError, dotted, static_node
 from scaffold.formula import Node, keywords
@@ -97,6 +98,8 @@ class Evaluator:
     def _settled(self, label: str, left: Op, right: Op) -> bool | None:
         one, two = literal(left), literal(right)
         if label in ("is", "is not") and two is None and one is UNKNOWN:
+            if may_be_none(self.program, left):
+                return None
             return label == "is not"  # an attribute with a value
         if one is UNKNOWN or two is UNKNOWN:
             return None

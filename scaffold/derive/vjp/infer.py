@@ -9,6 +9,7 @@ from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.ir import UNKNOWN, Kind, Op, Program, literal, tensors
 from scaffold.derive.vjp.result_shapes import SHAPES, Args, dim_of, dims_of, loss_shape
 from scaffold.derive.vjp.rules import Rule
+from scaffold.derive.vjp.statics import is_complex
 from scaffold.derive.vjp.shapes import SCALAR, Shape
 
 GROUPS = frozenset(
@@ -29,7 +30,18 @@ TO_INT = frozenset(
     | {"count_nonzero", "int", "bincount"}
 )
 TO_REAL = frozenset(
-    {"abs", "angle", "angle_complex", "real", "imag", "view_as_real", "float", "double", "half", "dist"}
+    {
+        "abs",
+        "angle",
+        "angle_complex",
+        "real",
+        "imag",
+        "view_as_real",
+        "float",
+        "double",
+        "half",
+        "dist",
+    }
     | {"bfloat16", "norm", "vector_norm", "linalg_norm", "matrix_norm", "var", "cdist"}
     | {"var_unbiased", "std", "std_unbiased", "irfft", "pairwise_distance"}
 )
@@ -96,7 +108,9 @@ def _real_number(args: Args) -> bool:
 
 
 def _complex_number(args: Args) -> bool:
-    return any(isinstance(literal(item), complex) for item in args.values())
+    return any(
+        item.rule in ("const", "static") and is_complex(item) for item in args.values()
+    )
 
 
 def _shape(program: Program, rule: Rule, args: Args) -> Shape | None:

@@ -133,7 +133,9 @@ class PythonValues:
                 return op if op.kind == "static" else None
             case Node("attribute", "shape" | "ndim" as label, (inner,)):
                 shape = self.value(inner).shape
-                return self.program.op("shape" if label == "shape" else "rank", (), shape)
+                return self.program.op(
+                    "shape" if label == "shape" else "rank", (), shape
+                )
             case Node("subscript", _, (Node("attribute", "shape", (inner,)), index)):
                 return self._size(node, inner, index)
             case Node("call", _, (Node("attribute", "size", (inner,)), index)):
