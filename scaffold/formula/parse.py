@@ -11,8 +11,15 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.comments import comments_above
 from scaffold.formula.effects import written
 from scaffold.formula.expression import BINARY, ExpressionParser, Guarded, may_be_none
-from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
-from scaffold.formula.graph import expressions
+from scaffold.formula.graph import (
+    Assign,
+    Formula,
+    Graph,
+    If,
+    Node,
+    Statement,
+    expressions,
+)
 from scaffold.formula.returns import with_one_return
 from scaffold.formula.text import Text, dedented, parse_source, with_plain_newlines
 

@@ -12,8 +12,8 @@ from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op, Program, called, pulled_args
 from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.printer import Printer
-from scaffold.derive.vjp.static_printer import Owners
 from scaffold.derive.vjp.schedule import TRIVIAL, Region, Safety, Schedule, scheduled
+from scaffold.derive.vjp.static_printer import Owners
 from scaffold.formula import Assign, If, Node, Statement, emit
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
@@ -183,7 +183,8 @@ class _Writer:
     def too_long(self) -> set[Op]:
         """A part of each line that is too long, to be given a name: the one nearest to half of it."""
         found = set[Op]()
-        for op, width, self.emission.holders.current in self.long:
+        for op, width, current in self.long:
+            self.emission.holders.current = current
             best, distance = None, width
             for part in self._inline_parts(op):
                 size = len(emit(self.printer.expression(part)))
