@@ -139,8 +139,6 @@ class Builders:
         return self.make.expanded(g, x.shape)
 
     def zeros(self, g: Op, x: Op) -> Op:
-        if x.kind == "complex" and g.kind != "complex":
-            return self.make.zeros(x, x.shape)
         return self.make.zeros(g, x.shape)
 
     def cast_as(self, g: Op, x: Op) -> Op:

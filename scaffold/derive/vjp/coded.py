@@ -14,8 +14,8 @@ from scaffold.derive.vjp.ir import Kind, Op, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.picks import getitem
 from scaffold.derive.vjp.ranks import Ranks
-from scaffold.derive.vjp.written import static_node
 from scaffold.derive.vjp.shapes import SCALAR, Shape, is_lead
+from scaffold.derive.vjp.written import static_node
 
 Pairs = list[tuple[Op, Op]]
 Coded = Callable[[Maker, Op, Op], Pairs | None]
