@@ -4,6 +4,7 @@ In: ops. Out: ops. Invariant: what each word means in `vocabulary.py`; where a s
 """
 
 from scaffold.derive.vjp import shapes
+from scaffold.derive.vjp.indexing import sliced
 from scaffold.derive.vjp.infer import dims_of
 from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.make import Maker
@@ -177,6 +178,29 @@ class Builders:
             total = self.make("mul", total, self.size(x, self.make.const(at)))
         return total
 
+    def moved(self, x: Op, dim: Op, by: Op) -> Op:
+        at, forward = literal(dim), literal(by) == 1
+        if x.shape == SCALAR:
+            return self.make("ones_like", x)
+        if not isinstance(at, int):
+            raise UnsupportedError("a dim that is not written out")
+        one, none, make = self.make.const(1), self.make.const(None), self.make
+        minus, zero = make.const(-1), make.const(0)
+        if at < 0 or x.shape.rank is not None:
+            ends = (one, zero) if forward else (zero, one)
+            pad = self.padding(x, dim, *ends)
+            wide = make("pad", x, pad, make.const("constant"), make.const(1.0))
+            return make(
+                "narrow", wide, dim, *(zero if forward else one, self.size(x, dim))
+            )
+        bounds = ((none, one, none), (none, minus, none))
+        if not forward:
+            bounds = ((minus, none, none), (one, none, none))
+        edge, rest = (sliced(make.applier, x, at, item) for item in bounds)
+        edge = make("ones_like", edge)
+        parts = (edge, rest) if forward else (rest, edge)
+        return make("cat", self.program.op("list", parts), dim)
+
     def trailing(self, sizes: Op) -> Op:
         if sizes.rule != "list" or any(item.rule == "starred" for item in sizes.args):
             raise UnsupportedError("sizes that are not written out")
@@ -221,4 +245,24 @@ class Builders:
         return self.make("neg", numbers)
 
     def sum_repeats(self, g: Op, x: Op, repeats: Op) -> Op:
-        raise UnsupportedError("the sum over what was repeated")
+        rank = x.shape.rank
+        several = repeats.rule == "list" and all(
+            item.rule != "starred" for item in repeats.args
+        )
+        if rank is None or not several:
+            raise UnsupportedError("how often what was repeated")
+        one, times = self.make.const(1), list(repeats.args)
+        times = [one] * (rank - len(times)) + times
+        extra = len(times) - rank
+        sizes, dims = list[Op](), list[int]()
+        for at, count in enumerate(times):
+            if at < extra or literal(count) != 1:
+                dims.append(len(sizes))
+                sizes.append(count)
+            if at >= extra:
+                sizes.append(self.size(x, self.make.const(at - extra)))
+        if not dims:
+            return g
+        apart = self.make("reshape", g, self.program.op("list", sizes))
+        summed = self.make("sum", apart, self.make.const(tuple(dims)))
+        return self.program.shaped(summed, x.shape)

@@ -20,7 +20,6 @@ ROLES = {
     "neg": "negative",
     "matmul": "product",
     "contracted": "product",
-    "grown": "grad_matrix",
     "softmax": "probs",
     "log_softmax": "log_probs",
     "sum": "total",
