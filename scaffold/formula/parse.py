@@ -35,12 +35,14 @@ RESERVED = frozenset(
 class Scope(NamedTuple):
     """The names a formula may read.
 
-    `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns.
+    `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns;
+    `tensors` cannot be called.
     """
 
     names: frozenset[str]
     optional: frozenset[str] = frozenset()
     targets: frozenset[str] | None = None
+    tensors: frozenset[str] = frozenset()
 
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
@@ -63,7 +65,7 @@ class _Body:
         self.problems: list[ScaffoldError] = []
         self.locals: set[str] = set()
         self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
-        self.expressions = ExpressionParser(self, scope.optional)
+        self.expressions = ExpressionParser(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
         body = list(self.module.body)
@@ -150,7 +152,8 @@ class _Body:
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
         above = self.comments.get(item.lineno, ())
         if isinstance(item, ast.Assign) and len(item.targets) == 1:
-            value = self.expressions.parse(item.value, present)
+            served = self._served(item.targets[0])
+            value = self.expressions.parse(item.value, present | served)
             return Assign(self._target(item.targets[0]), value, "", above)
         if isinstance(item, ast.AnnAssign) and item.value and item.simple:
             value = self.expressions.parse(item.value, present)
@@ -164,6 +167,12 @@ class _Body:
             return Assign(self.graph.node("absent"), value, "", above)
         self._refuse(item)
         return None
+
+    def _served(self, target: ast.expr) -> Guarded:
+        """The input whose gradient is assigned: where that is needed, the input is there."""
+        name = target.id if isinstance(target, ast.Name) else ""
+        known = name in (self.scope.targets or ())
+        return frozenset({name.removeprefix("grad_")} if known else ())
 
     def _augmented(
         self, item: ast.AugAssign, present: Guarded, above: tuple[str, ...]
