@@ -1,0 +1,264 @@
+"""What derived ops save and take, against autograd of the same forward.
+
+In: `python benchmarks/derive.py [OP ...] [--rounds N] [--no-compile] [--rival PYTHON]`, with torch beside scaffold.
+Out: for each op, and as geometric means, the bytes that wait for the backward and the time of forward and backward, over
+those of eager autograd: of both policies, and of torch.compile of the forward. One thread; everything takes turns. Exit 1
+where a target is missed, with the ops that miss it.
+"""
+
+import argparse
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from derive_ops import OPS, Args, Op
+from torch import Tensor
+
+from scaffold.derive import derive
+from scaffold.errors import Location
+from scaffold.formula import emit, emit_lines
+from scaffold.render.layout import Layout
+from scaffold.render.opfile import op_file
+from scaffold.spec import OpSpec, build
+
+Call = Callable[..., Tensor]
+POLICIES = ("recompute", "balanced")
+# geometric means over eager's: time, bytes
+TARGETS = {"recompute": (1.25, 0.65), "balanced": (1.00, 0.80)}
+WARM_UP = 2  # rounds that do not count
+REPEAT = 2  # calls in a row
+
+
+class Row(NamedTuple):
+    """One op, measured: each candidate's figures over eager's."""
+
+    name: str
+    milliseconds: float  # of eager
+    kilobytes: float
+    times: Mapping[str, float]
+    saved: Mapping[str, float]
+    frozen: tuple[str, ...]  # where more is saved than the native op saves
+
+
+def spec_of(op: Op, **options: object) -> OpSpec:
+    """The op as a user declares it."""
+    table = {"inputs": op.inputs, "forward": op.forward, "derive": True, **options}
+    return build(op.name, table, lambda path, *, key=False: Location(op.name))
+
+
+def loaded(text: str, name: str) -> dict[str, Any]:
+    """What a module of that text defines."""
+    module = ModuleType(name)
+    exec(compile(text, f"<{name}>", "exec"), module.__dict__)
+    return module.__dict__
+
+
+def generated(op: Op, policy: str) -> Call:
+    """The wrapper of the generated Function."""
+    spec = spec_of(op, **{"save-policy": policy})
+    layout = Layout(op.name, f"{op.name}.py", f"test_{op.name}.py")
+    text = op_file(spec, derive(spec), layout)
+    function: Call = loaded(text, op.name)[op.name]
+    return function
+
+
+def plain(op: Op) -> Call:
+    """The forward as a plain function, for autograd to differentiate."""
+    spec = spec_of(op, derive=False)
+    derivation = derive(spec)
+    assert derivation.forward is not None
+    lines = emit_lines(derivation.forward)
+    lines.append(f"return {emit(derivation.results[0])}")
+    names = ", ".join(item.name for item in spec.inputs)
+    body = "\n".join(f"    {line}" for line in lines)
+    header = "import math\nimport torch\nimport torch.nn.functional as F\n"
+    text = f"{header}def {op.name}({names}):\n{body}\n"
+    function: Call = loaded(text, op.name)[op.name]
+    return function
+
+
+def prepared(op: Op) -> tuple[Args, list[Tensor]]:
+    """Arguments, and those among them that want a gradient."""
+    torch.manual_seed(0)
+    arguments = op.arguments()
+    wanted = {item.name for item in spec_of(op).differentiable}
+    named = zip(spec_of(op).inputs, arguments, strict=True)
+    return arguments, [
+        value.requires_grad_() for item, value in named if item.name in wanted
+    ]
+
+
+def saved_bytes(function: Call, arguments: Args) -> int:
+    """The bytes of all storages that wait for the backward, each once."""
+    storages: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        kept = function(*arguments)  # alive, or two storages may have one address
+    del kept
+    return sum(storages.values())
+
+
+def timed(
+    functions: Mapping[str, Call],
+    arguments: Args,
+    leaves: Sequence[Tensor],
+    rounds: int,
+) -> tuple[dict[str, float], float]:
+    """Each function's time over that of eager, and eager's in milliseconds; they take turns."""
+    grad = torch.randn_like(functions["eager"](*arguments))
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(rounds + WARM_UP):
+        for name, function in functions.items():
+            begin = time.perf_counter()
+            for _ in range(REPEAT):
+                torch.autograd.grad(function(*arguments), leaves, grad)
+            seconds[name].append(time.perf_counter() - begin)
+    base = seconds["eager"][WARM_UP:]
+    ratios = {
+        name: median(
+            own / other for own, other in zip(values[WARM_UP:], base, strict=True)
+        )
+        for name, values in seconds.items()
+    }
+    return ratios, min(base) / REPEAT * 1e3
+
+
+def more_than_native(
+    op: Op, functions: Mapping[str, Call], arguments: Args, leaves: Sequence[Tensor]
+) -> tuple[str, ...]:
+    """The policies and frozen inputs for which an op saves more than the native one."""
+    if op.native is None:
+        return ()
+    inputs = spec_of(op).inputs
+    named = [
+        item.name
+        for item, value in zip(inputs, arguments, strict=True)
+        if any(value is leaf for leaf in leaves)
+    ]
+    found = []
+    for name, leaf in zip(named, leaves, strict=True):
+        if len(leaves) == 1:
+            break
+        leaf.requires_grad_(False)
+        native = saved_bytes(op.native, arguments)
+        for policy in POLICIES:
+            own = saved_bytes(functions[policy], arguments)
+            if own > native:
+                ratio = f"x{own / native:.2f}" if native else f"{own} bytes to none"
+                found.append(f"{policy} without {name}: {ratio}")
+        leaf.requires_grad_(True)
+    return tuple(found)
+
+
+def measured(op: Op, rounds: int, compiled: bool) -> Row:
+    """Bytes and times of an op."""
+    functions = {"eager": plain(op)}
+    functions |= {policy: generated(op, policy) for policy in POLICIES}
+    arguments, leaves = prepared(op)
+    _compare(op, functions, arguments, leaves)
+    if compiled:
+        functions["compiled"] = torch.compile(plain(op))
+    times, milliseconds = timed(functions, arguments, leaves, rounds)
+    saved = {name: saved_bytes(call, arguments) for name, call in functions.items()}
+    return Row(
+        op.name,
+        milliseconds,
+        saved["eager"] / 1024,
+        times,
+        {name: value / max(1, saved["eager"]) for name, value in saved.items()},
+        more_than_native(op, functions, arguments, leaves),
+    )
+
+
+def _compare(
+    op: Op, functions: Mapping[str, Call], arguments: Args, leaves: Sequence[Tensor]
+) -> None:
+    """A figure of a wrong gradient means nothing."""
+    value = functions["eager"](*arguments)
+    grad = torch.randn_like(value)
+    right = torch.autograd.grad(value, leaves, grad)
+    for policy in POLICIES:
+        own = torch.autograd.grad(functions[policy](*arguments), leaves, grad)
+        for found, expected in zip(own, right, strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def mean(values: Sequence[float]) -> float:
+    """The geometric mean."""
+    return math.exp(sum(math.log(max(value, 1e-3)) for value in values) / len(values))
+
+
+def line(name: str, first: str, figures: Mapping[str, tuple[float, float]]) -> str:
+    """One line of the table."""
+    cells = (f"{time_:6.2f} {size:6.2f}" for time_, size in figures.values())
+    return f"{name:18s} {first:>18s} | " + " | ".join(cells)
+
+
+def figures(row: Row) -> dict[str, tuple[float, float]]:
+    """Time and bytes of each candidate over eager's."""
+    names = [name for name in row.times if name != "eager"]
+    return {name: (row.times[name], row.saved[name]) for name in names}
+
+
+def report(rows: Sequence[Row]) -> list[str]:
+    """Print the means, and return what misses its target."""
+    parts = [figures(row) for row in rows]
+    means = {
+        name: (mean([p[name][0] for p in parts]), mean([p[name][1] for p in parts]))
+        for name in parts[0]
+    }
+    print(line("geometric mean", "", means))
+    missed = []
+    for policy, targets in TARGETS.items():
+        for at, what in enumerate(("time", "bytes")):
+            found, target = means[policy][at], targets[at]
+            if found > target:
+                worst = sorted(rows, key=lambda row: -figures(row)[policy][at])[:3]
+                names = ", ".join(
+                    f"{row.name} {figures(row)[policy][at]:.2f}" for row in worst
+                )
+                missed.append(
+                    f"{policy} {what}: {found:.2f} > {target:.2f} ({names}, ...)"
+                )
+    missed += [f"{row.name}, {item} of native" for row in rows for item in row.frozen]
+    return missed
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("ops", nargs="*", help="names of ops; all of them if none")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--no-compile", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    chosen = [op for op in OPS if not options.ops or op.name in options.ops]
+    names = (*POLICIES, *(() if options.no_compile else ("compiled",)))
+    print("time and bytes over those of eager autograd")
+    print(f"{'':18s} {'eager: ms, KiB':>18s} | {' | '.join(f'{n:13s}' for n in names)}")
+    rows = []
+    for op in chosen:
+        row = measured(op, options.rounds, not options.no_compile)
+        first = f"{row.milliseconds:.2f} {row.kilobytes:9.0f}"
+        print(line(row.name, first, figures(row)), flush=True)
+        rows.append(row)
+    missed = report(rows)
+    for item in missed:
+        print(f"missed: {item}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
