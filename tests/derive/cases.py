@@ -1,6 +1,7 @@
 """The development cases: ops as a user would write them, with inputs to try them on.
 
-In: nothing. Out: `CASES`, each with its signature, its forward and the inputs of several calls.
+In: nothing. Out: `CASES`, each with its signature, its forward and the inputs of several calls. Invariant: a case needs nothing but
+torch.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ class Case(NamedTuple):
     inputs: str
     forward: str
     samples: Callable[[], list[tuple[Any, ...]]]
+    outputs: str = "output"
 
 
 def r(*shape: int) -> Tensor:
@@ -84,7 +86,7 @@ return out + bias
         "swish_beta",
         "x, beta",
         "x * torch.sigmoid(beta * x)",
-        lambda: [(r(3, 4), r(4)), (r(3, 4), r(()))],
+        lambda: [(r(3, 4), r(4)), (r(3, 4), torch.randn((), dtype=torch.double))],
     ),
     Case(
         "mish",
@@ -273,6 +275,7 @@ attn = torch.softmax(q @ k.mT, dim=-1)
 return attn @ v, attn
 """,
         lambda: [(r(2, 3, 4), r(2, 5, 4), r(2, 5, 2))],
+        "attended, attn",
     ),
     Case(
         "einsum",

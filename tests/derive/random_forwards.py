@@ -29,12 +29,23 @@ ALONG = (
     *("{0}.amax({d}, keepdim=True)", "{0}.flip({d})", "{0}.mean({d})"),
     *("torch.logsumexp({0}, {d})", "{0}.unsqueeze({d})", "{0}.std({d}, keepdim=True)"),
     *("{0}.norm(dim={d}, keepdim=True)", "{0}.var({d}, keepdim=True, unbiased=False)"),
-    *("{0}.amax({d})", "{0}.select({d}, 1)", "{0}.narrow({d}, 0, 2)", "{0}.roll(1, {d})"),
+    *(
+        "{0}.amax({d})",
+        "{0}.select({d}, 1)",
+        "{0}.narrow({d}, 0, 2)",
+        "{0}.roll(1, {d})",
+    ),
     *("torch.cat([{0}, {0} * 2], {d})", "torch.stack([{0}, -{0}], {d}).sum({d})"),
     *("{0}.softmax({d}).log()", "torch.prod({0}, {d})", "torch.sort({0}, dim={d})[0]"),
 )
 WIDE = (
-    *("{0}.mT", "{0}.transpose(-2, -1)", "{0}[..., :2, :]", "{0}[..., 1:]", "{0}[:, 0]"),
+    *(
+        "{0}.mT",
+        "{0}.transpose(-2, -1)",
+        "{0}[..., :2, :]",
+        "{0}[..., 1:]",
+        "{0}[:, 0]",
+    ),
     *("{0}[..., None]", "{0}[:, None]", "{0}.flatten(-2)", "{0}.tril()", "{0}[0]"),
     *("{0}.sum((-2, -1))", "{0}.mean((-2, -1), keepdim=True)", "{0}[..., -1]"),
     *("{0}.reshape(-1)", "{0} @ {0}.mT", "torch.einsum('...ij->...ji', {0})"),
@@ -42,7 +53,11 @@ WIDE = (
 BINARY = (
     *("{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} / (2 + {1} ** 2)", "{0} * {1} + {0}"),
     *("torch.maximum({0}, {1})", "torch.where({0} > {1}, {0}, {1} * {0})"),
-    *("torch.logaddexp({0}, {1})", "torch.hypot({0}, {1} + 3)", "torch.lerp({0}, {1}, 0.3)"),
+    *(
+        "torch.logaddexp({0}, {1})",
+        "torch.hypot({0}, {1} + 3)",
+        "torch.lerp({0}, {1}, 0.3)",
+    ),
     *("torch.atan2({0}, {1} ** 2 + 1)", "{0}.masked_fill({1} > 0, 0.0)"),
 )
 PRODUCTS = ("{0} @ {1}", "{0} @ {1}.mT", "{0}.mT @ {1}", "torch.outer({0}, {1})")
@@ -73,16 +88,23 @@ class _Drawer:
         self.lines: list[str] = []
 
     def draw(self) -> Drawn | None:
-        inputs = [self._input(name) for name in ("x", "y", "w")[: self.chance.choice((1, 2, 2, 3))]]
+        inputs = [
+            self._input(name)
+            for name in ("x", "y", "w")[: self.chance.choice((1, 2, 2, 3))]
+        ]
         names = list(self.values)
         for name in ("a", "b", "c", "a")[: self.chance.randint(1, 4)]:
             if not self._statement(name):
                 return None
-        result = self.chance.choice(("{0}", "torch.tanh({0})", "{0} * 2")).format(self.lines[-1].split()[0])
+        result = self.chance.choice(("{0}", "torch.tanh({0})", "{0} * 2")).format(
+            self.lines[-1].split()[0]
+        )
         if self._run(result) is None:
             return None
         forward = "\n".join([*self.lines, f"return {result}"])
-        return Drawn(", ".join(inputs), forward, tuple(self.values[name] for name in names))
+        return Drawn(
+            ", ".join(inputs), forward, tuple(self.values[name] for name in names)
+        )
 
     def _input(self, name: str) -> str:
         rank = self.chance.choice((0, 1, 1, 2, 2, 2, 3, 3, 4))
@@ -91,9 +113,11 @@ class _Drawer:
             letters = [self.chance.choice("ABCD") for _ in letters]
         dims = [1 if self.chance.random() < 0.12 else letter for letter in letters]
         shape = [SIZES.get(str(dim), 1) for dim in dims]
-        self.values[name] = torch.randn(shape, dtype=torch.double, generator=self.generator)
+        self.values[name] = torch.randn(
+            shape, dtype=torch.double, generator=self.generator
+        )
         style = self.chance.random()
-        if style < 0.35:
+        if style < 0.35 and rank != 1:  # an undeclared factor of `@` is no vector
             return name
         if style < 0.6 and rank > 1 and "1" not in map(str, dims[-1:]):
             return f"{name}[..., {dims[-1]}]"
@@ -114,15 +138,25 @@ class _Drawer:
             return self.chance.choice(list(self.values))
         kinds = (UNARY, UNARY, ALONG, ALONG, WIDE, BINARY, BINARY, PRODUCTS)
         template = self.chance.choice(self.chance.choice(kinds))
-        parts = [self._expression(depth - 1) for _ in range(2 if "{1}" in template else 1)]
+        parts = [
+            self._expression(depth - 1) for _ in range(2 if "{1}" in template else 1)
+        ]
+        if "{d}" in template and self._rank(parts[0]) == 0:
+            return parts[0]  # PyTorch takes a dim of a scalar, but no formula has one
         grouped = [part if part.isidentifier() else f"({part})" for part in parts]
         return template.format(*grouped, d=self.chance.choice((-1, -1, -2, 0, 1)))
+
+    def _rank(self, text: str) -> int:
+        value = self._run(text)
+        return 0 if value is None else value.ndim
 
     def _run(self, text: str) -> Tensor | None:
         try:
             scope = {"torch": torch, "F": F, "math": math, **self.values}
-            value = eval(text, scope)  # noqa: S307
+            value = eval(text, scope)
         except (RuntimeError, IndexError, TypeError, ValueError):
             return None
         fine = bool(torch.isfinite(value).all()) and value.numel() < 3000
-        return value if fine and value.numel() and float(value.abs().max()) < 1e3 else None
+        return (
+            value if fine and value.numel() and float(value.abs().max()) < 1e3 else None
+        )

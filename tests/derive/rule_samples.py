@@ -27,10 +27,13 @@ def draw(
         return torch.randint(int(high), sizes, generator=generator)
     normal = torch.randn(sizes, dtype=dtype, generator=generator)
     uniform = torch.rand(sizes, dtype=torch.float64, generator=generator)
-    if domain.within == "interval":
-        return (low + (high - low) * (0.05 + 0.9 * uniform)).to(dtype)
-    if domain.within in ("positive", "unit"):
-        return (0.1 + (2 if domain.within == "positive" else 0.8) * uniform).to(dtype)
+    if domain.within in ("positive", "unit", "interval"):
+        if domain.within != "interval":
+            low, high = 0, 2 if domain.within == "positive" else 1
+        real = (low + (high - low) * (0.05 + 0.9 * uniform)).to(dtype)
+        return real + 0.3j * normal.imag if dtype.is_complex else real
+    if domain.within == "sign":
+        return normal.real.sign().to(dtype)
     if domain.within == "nonzero":
         return normal + 0.3 * normal.sgn()
     if domain.within == "distinct":

@@ -5,7 +5,7 @@ In: nodes, rules. Out: values. Invariant: nothing here knows the engine; what a 
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scaffold.derive.vjp.rules import Rule, Table
-from scaffold.derive.vjp.spelling import Spelling
+from scaffold.derive.vjp.spelling import Spelling, bind
 from scaffold.formula import Node
 
 Values = dict[str, Any]
@@ -35,6 +35,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
+    "in": lambda item, several: item in several,
+    "not in": lambda item, several: item not in several,
     "is": operator.is_,
     "is not": operator.is_not,
 }
@@ -48,8 +50,8 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
     "len": len,
-    "float": float,
-    "int": int,
+    "range": range,
+    "tuple": tuple,
 }
 PYTHON = {"abs": abs, "round": round, "pow": pow}
 
@@ -83,6 +85,16 @@ def negated(numbers: Any) -> Any:
     return tuple(-item for item in numbers) if several else -numbers
 
 
+def sum_repeats(g: Tensor, x: Tensor, repeats: Any) -> Tensor:
+    """Each dimension of g is so many times that of x, one after the other."""
+    ndim = max(x.ndim, len(repeats))
+    times = [1] * (ndim - len(repeats)) + list(repeats)
+    sizes = [1] * (ndim - x.ndim) + list(x.shape)
+    pairs = [part for pair in zip(times, sizes, strict=True) for part in pair]
+    whole = g.reshape(pairs).sum(list(range(0, 2 * ndim, 2)))
+    return whole.reshape(x.shape)
+
+
 REFERENCE: dict[str, Callable[..., Any]] = {
     "expand_back": lambda g, x, dim, keep: restore(g, x, dim, keep).expand(x.shape),
     "restore": restore,
@@ -95,6 +107,9 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "shape": lambda x: x.shape,
     "size": lambda x, dim: x.shape[dim],
     "rank": lambda x: x.ndim,
+    "sum_repeats": sum_repeats,
+    "channels": lambda weight, x: weight.reshape([-1] + [1] * (x.ndim - 2)),
+    "trailing": lambda sizes: tuple(range(-len(sizes), 0)),
     "padding": padding,
     "negated": negated,
     "inverse_permutation": inverse_permutation,
@@ -176,6 +191,10 @@ class Interpreter:
                 return self(body) if self(test) else self(orelse)
             case Node("subscript", _, (value, index)):
                 return self(value)[self(index)]
+            case Node("absent"):
+                return None
+            case Node("slice", _, args):
+                return slice(*map(self, args))
             case Node("call"):
                 return self.call(node)
         raise NotImplementedError(node.kind)
@@ -192,12 +211,20 @@ class Interpreter:
         if callee.label in BUILTINS and callee.label not in self.table:
             return BUILTINS[callee.label](*positional, **keywords)
         rule = self.table.rule(callee.label)
-        names = (item.name for item in rule.parameters)
-        values = dict(zip(names, positional, strict=False)) | keywords
-        if rule.category in ("elementwise", "constant"):
-            for name in rule.tensors & values.keys():
-                values[name] = as_tensor(values[name])
+        values = bind(rule.spelled, positional, keywords, collected)
+        assert values is not None, f"{callee.label} of {len(args)}"
+        pointwise = rule.category in ("elementwise", "constant")
+        given = [values.get(name) for name in rule.tensors]
+        if pointwise and not any(isinstance(item, Tensor) for item in given):
+            values |= {
+                name: as_tensor(values[name]) for name in rule.tensors & set(values)
+            }
         return called(rule.spelled, values)
+
+
+def collected(items: Sequence[Any]) -> Any:
+    """What a starred parameter takes: one tuple, or the arguments themselves."""
+    return items[0] if len(items) == 1 else tuple(items)
 
 
 def as_tensor(value: Any) -> Any:

@@ -76,7 +76,8 @@ def on_grid(rule: Rule, sample: dict[str, Any]) -> Values:
     ]
     places = grid(len(names))
     for name, value in zip(names, places, strict=True):
-        given[name] = value
+        unit = rule.domain.get(name) == "unit"  # the call itself refuses other values
+        given[name] = value.clamp(0, 1) if unit else value
     for name, value in given.items():
         if isinstance(value, Tensor) and value.ndim and name not in names:
             given[name] = value.reshape(-1)[:1].expand(places[0].shape)
@@ -89,7 +90,9 @@ def test_pointwise_rules_are_right_at_edges(rule: Rule) -> None:
         agree(Run(rule, on_grid(rule, sample)))
 
 
-def along(rule: Rule, sample: dict[str, Any]) -> Values | None:
+def along(
+    rule: Rule, sample: dict[str, Any], several: tuple[tuple[float, ...], ...] = ROWS
+) -> Values | None:
     """The sample with x of the rows above, whichever dimension is meant."""
     given = drawn_values(TABLE, rule, sample)
     if given["x"].ndim != 2 or any(
@@ -99,7 +102,7 @@ def along(rule: Rule, sample: dict[str, Any]) -> Values | None:
     finite = (
         rule.name == "cumprod"
     )  # of an infinity and a zero, eager takes another way
-    rows = torch.tensor(ROWS[:4] if finite else ROWS, dtype=torch.float64)
+    rows = torch.tensor(several[:4] if finite else several, dtype=torch.float64)
     given["x"] = rows.mT.contiguous() if given.get("dim") == 0 else rows
     return given
 
@@ -107,15 +110,19 @@ def along(rule: Rule, sample: dict[str, Any]) -> Values | None:
 @pytest.mark.parametrize("rule", ALONG, ids=lambda rule: rule.name)
 def test_rules_along_a_dimension_are_right_at_edges(rule: Rule) -> None:
     for sample in samples(rule):
-        given = along(rule, sample)
-        if given is not None:
-            agree(Run(rule, given))
+        for several in (ROWS, ROWS[:4]):
+            given = along(rule, sample, several)
+            if given is not None:
+                agree(Run(rule, given))
 
 
 @pytest.mark.parametrize("rule", ALONG + POINTWISE, ids=lambda rule: rule.name)
 def test_rules_work_on_tensors_without_elements(rule: Rule) -> None:
     for sample in samples(rule):
-        emptied = {name: without_elements(value) for name, value in sample.items()}
+        least = 2 if rule.category == "same_shape" else 1  # its x is no vector
+        emptied = {
+            name: without_elements(value, least) for name, value in sample.items()
+        }
         try:
             run = Run(rule, drawn_values(TABLE, rule, emptied))
         except (RuntimeError, IndexError):  # the call itself is not for them
@@ -123,10 +130,57 @@ def test_rules_work_on_tensors_without_elements(rule: Rule) -> None:
         agree(run)
 
 
-def without_elements(argument: Any) -> Any:
-    """A tensor of a sample with its first size 0."""
-    if isinstance(argument, Drawn) and argument.sizes and argument.sizes[0] != 1:
-        return Drawn(argument.name, (0, *argument.sizes[1:]))
+def without_elements(argument: Any, least: int) -> Any:
+    """A tensor of a sample with its first size 0, if it has `least` dimensions."""
+    if isinstance(argument, Drawn) and len(argument.sizes) >= least:
+        first = 0 if argument.sizes[0] != 1 else 1
+        return Drawn(argument.name, (first, *argument.sizes[1:]))
     if isinstance(argument, Several):
-        return Several(tuple(map(without_elements, argument.items)))
+        return Several(tuple(without_elements(item, least) for item in argument.items))
     return argument
+
+
+@pytest.mark.parametrize("base", [0.0, -2.0])
+def test_powers_of_what_has_no_logarithm(base: float) -> None:
+    """Of a negative base autograd has NaN, of zero it is finite where the exponent is not negative."""
+    (exponents,) = grid(1)
+    run = Run(TABLE.rule("pow_base"), {"base": base, "y": exponents})
+    ((_, got, wanted),) = run.variants()
+    torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+ZEROS = torch.zeros(2, dtype=torch.float64)
+NOTHING = torch.full((2,), -math.inf, dtype=torch.float64)
+POINTS = torch.ones(2, 3, dtype=torch.float64)
+WITH_NAN = torch.tensor([math.nan, 1.0], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "factor"),
+    [
+        ("hypot", {"x": ZEROS, "y": ZEROS}, 0.0),
+        ("logaddexp", {"x": NOTHING, "y": NOTHING}, 0.5),
+        ("logaddexp2", {"x": NOTHING, "y": NOTHING}, 0.5),
+        ("cdist", {"x1": POINTS, "x2": POINTS}, 0.0),
+        ("dist", {"x": POINTS, "y": POINTS}, 0.0),
+        ("matrix_norm", {"x": torch.zeros(2, 3, dtype=torch.float64)}, 0.0),
+        ("nansum", {"x": WITH_NAN}, [0.0, 1.0]),
+    ],
+)
+def test_where_autograd_has_nan_the_rule_need_not(
+    name: str, given: Values, factor: float | list[float]
+) -> None:
+    """A subgradient, and of two nothings that are added each has its half."""
+    run = Run(TABLE.rule(name), dict(given))
+    factors = torch.tensor(factor, dtype=torch.float64)
+    grad = run.interpret.values["grad"]
+    for formula, got, _ in run.variants():
+        wanted = factors * (grad if grad.shape == got.shape else grad.sum())
+        torch.testing.assert_close(got, wanted.expand_as(got), msg=formula)
+
+
+def test_a_product_of_zeros_has_a_gradient() -> None:
+    for name, zeros in (("prod", 0), ("prod", 1), ("prod", 2), ("cumprod", 1)):
+        x = torch.tensor([[2.0, 3.0, 5.0]], dtype=torch.float64)
+        x[0, :zeros] = 0
+        agree(Run(TABLE.rule(name), {"x": x, "dim": -1}))

@@ -22,7 +22,12 @@ from tests.derive.rule_values import (
 TABLE = built_in()
 RULES = [TABLE.rule(name) for name in TABLE.names()]
 WITH_FORMULAS = [rule for rule in RULES if rule.formulas]
-NOT_TWICE = {"hardsigmoid"}
+NOT_TWICE = {"cdist", "hardsigmoid"}
+NOT_BY_DIFFERENCES = {
+    *("half", "bfloat16", "float"),  # too coarse
+    *("cholesky", "eigh"),  # autograd takes x as symmetric, differences do not
+    "fake_quantize",  # autograd passes its gradient through the steps
+}
 BROADCASTING = {"elementwise", "loss"}
 
 
@@ -124,6 +129,17 @@ def runs(rule: Rule) -> Iterator[tuple[str, Run]]:
             yield f"{text} in {dtype}", Run(rule, given)
 
 
+@pytest.mark.parametrize("rule", WITH_FORMULAS, ids=lambda rule: rule.name)
+def test_the_gradients_have_the_precision_of_the_arguments(rule: Rule) -> None:
+    """A `where` of two numbers, or an index, must not make it another."""
+    for dtype in dtypes(rule):
+        single = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+        for sample in samples(rule):
+            given = drawn_values(TABLE, rule, sample, single[dtype])
+            for formula, got, wanted in Run(rule, given).variants():
+                assert got.dtype == wanted.dtype, f"[{rule.name}] {formula}"
+
+
 def same(got: Tensor, wanted: Tensor, where: str) -> None:
     def message(told: str) -> str:
         return f"{where}\n{told}"
@@ -196,9 +212,7 @@ def test_the_domain_is_where_the_call_is_smooth(rule: Rule) -> None:
             return tuple(out for out in outputs if out.requires_grad)
 
         inputs = [item.detach().requires_grad_() for item in run.inputs]
-        lower = ("half", "bfloat16", "float")
-        symmetric = ("cholesky",)  # autograd takes x as symmetric, differences do not
-        if rule.name in lower + symmetric:
+        if rule.name in NOT_BY_DIFFERENCES:
             continue
         assert torch.autograd.gradcheck(call, inputs, fast_mode=True), place
 
@@ -255,3 +269,34 @@ def test_a_constant_has_no_gradient(rule: Rule) -> None:
                 with suppress(RuntimeError):  # derivative is not implemented
                     grads = torch.autograd.grad(out.sum(), tensors, allow_unused=True)
                     assert all(grad is None or not grad.any() for grad in grads)
+
+
+PLANTED = [
+    ("exp", "x", "-grad * conj(result)"),
+    ("sin", "x", "grad * conj(sin(x))"),
+    ("log", "x", "grad / x"),
+    ("sub", "y", "grad"),
+    ("div", "y", "grad * conj(result / y)"),
+    ("mean", "x", "expand_back(grad, x, dim, keepdim)"),
+    ("sum", "x", "grad"),
+    ("softmax", "x", "result * (grad + sum(grad * result, dim, True))"),
+    ("cumsum", "x", "cumsum(grad, dim)"),
+    ("tril", "x", "triu(grad, diagonal)"),
+    ("permute", "x", "permute(grad, dims)"),
+    ("expand", "x", "reshape_as(grad, x)"),
+    ("mm", "x", "grad @ y"),
+    ("mm", "y", "mT(x) @ grad"),
+    ("inv", "x", "mH(result) @ grad @ mH(result)"),
+    ("gather", "x", "scatter(zeros(grad, x), dim, index, grad)"),
+    ("hinge_embedding_loss", "input", "grad * where(target == 1, 1.0, -1.0)"),
+]
+
+
+@pytest.mark.parametrize(("name", "parameter", "formula"), PLANTED)
+def test_a_planted_bug_is_noticed(name: str, parameter: str, formula: str) -> None:
+    right = TABLE.rule(name)
+    wrong = right._replace(
+        formulas={**right.formulas, parameter: (formula,)}, name=f"wrong_{name}"
+    )
+    with pytest.raises((AssertionError, RuntimeError)):
+        test_the_gradients_are_those_of_autograd(wrong)

@@ -199,6 +199,6 @@ def is_minus(op: Op) -> bool:
     )
 
 
-def is_negative(value: int | float | complex) -> bool:
+def is_negative(value: complex) -> bool:
     """Whether a real number is below zero."""
     return not isinstance(value, complex) and value < 0

@@ -4,7 +4,8 @@ In: a `Table` and a `Program`. Out: ops with all parameters of their rule, in it
 no tensor gets none; a call that fits no rule is not guessed at.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import ast
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from scaffold.derive.vjp.infer import infer
@@ -139,7 +140,6 @@ def _is_shape(data: object) -> bool:
 
 def constant(program: Program, node: Node) -> Op | None:
     """A literal as a constant, if that is what an expression is."""
-    reader: Callable[[str], object] | None
     match node:
         case Node("constant", text):
             return program.const(_literal(text))
@@ -155,7 +155,4 @@ def constant(program: Program, node: Node) -> Op | None:
 
 
 def _literal(text: str) -> object:
-    import ast
-
-    value = ast.literal_eval(text)
-    return value
+    return ast.literal_eval(text)

@@ -6,9 +6,9 @@ In: ops. Out: ops. Invariant: what each word means in `vocabulary.py`; where a s
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.infer import dims_of
 from scaffold.derive.vjp.ir import Op, literal
-from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.shapes import SCALAR, Shape
+from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
 
@@ -179,7 +179,7 @@ class Builders:
         order = literal(dims)
         if not isinstance(order, tuple):
             raise UnsupportedError("a permutation that is not written out")
-        plain = [int(at) % len(order) for at in order]  # type: ignore[call-overload]
+        plain = [int(at) % len(order) for at in order]
         return self.make.const(tuple(plain.index(at) for at in range(len(plain))))
 
     def negated(self, numbers: Op) -> Op:

@@ -238,7 +238,9 @@ def _of_calls(
         if name in BUILDERS:
             known = len(BUILDERS[name].parameters)
         elif name in table:
-            known = len(table.rule(name).parameters)
+            parameters = table.rule(name).parameters
+            starred = any(item.starred for item in parameters)
+            known = len(args) if starred else len(parameters)
         else:
             yield entry.problem(f"'{name}' is no primitive", *path)
             continue

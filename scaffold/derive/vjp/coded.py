@@ -38,17 +38,13 @@ def _of_product(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
     if x.shape.rank == 1:
         column = make("unsqueeze", make("conj", x), minus)
         row = make("unsqueeze", g, make.const(-2))
-        return [
-            (
-                x,
-                (
-                    make("matmul", make("conj", y), make("unsqueeze", g, minus))
-                    if (y.shape.rank or 3) > 2
-                    else make("matmul", make("conj", y), g)
-                ),
-            ),
-            (y, make("mul", column, row)),
-        ]
+        turned = make("conj", y)
+        if y.shape.rank == 2:
+            of_x = make("matmul", turned, g)
+        else:
+            of_x = make("matmul", turned, make("unsqueeze", g, minus))
+            of_x = make("squeeze", of_x, minus)
+        return [(x, of_x), (y, make("mul", column, row))]
     left = make("matmul", g, make("mH", y))
     if y.shape.rank == 2 and x.shape.rank != 2:
         return [(x, left), (y, _contracted(make, make("conj", x), g))]

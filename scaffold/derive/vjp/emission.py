@@ -126,16 +126,17 @@ class _Writer:
             return self._pulled_back(op)
         if op.rule == "cond" and self._takes_statements(op, region):
             assert isinstance(op.data, Node)
-            branches = []
-            for at, value in enumerate(op.args):
-                inner = (*region, (op.serial, at))
-                branches.append(
-                    (*self._region(inner), *self._assigned(name, value, inner))
-                )
-            return [If(op.data, *branches)]
+            body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
+            return [If(op.data, body, orelse)]
         value = self.printer.expression(op)
         self._measure(name, value, op)
         return [Assign(target, value)]
+
+    def _branch(
+        self, name: str, op: Op, at: int, region: Region
+    ) -> tuple[Statement, ...]:
+        inner = (*region, (op.serial, at))
+        return (*self._region(inner), *self._assigned(name, op.args[at], inner))
 
     def _takes_statements(self, op: Op, region: Region) -> bool:
         inner = any(

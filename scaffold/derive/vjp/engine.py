@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 from scaffold.derive.forward import Forward, grad_name
 from scaffold.derive.vjp.apply import Applier
-from scaffold.derive.vjp.whole import as_a_whole
 from scaffold.derive.vjp.emission import Emission, emitted
 from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.derive.vjp.lower import Lowered, lower
-from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.present import assumed
 from scaffold.derive.vjp.reverse import Reverse, Reversed
 from scaffold.derive.vjp.rules import built_in
+from scaffold.derive.vjp.whole import as_a_whole
+from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Graph, Statement
 from scaffold.spec import OpSpec
 
@@ -95,7 +95,7 @@ def _differentiated(
 
 def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
     """The names of forward values: locals, and outputs that have no local."""
-    held = {op: name for op, name in lowered.held.items() if op.rule != "cond" or True}
+    held = {op: name for op, name in lowered.held.items() if True}
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if result.is_tensor:
             held.setdefault(result, output.name)
@@ -133,7 +133,7 @@ def _notes(found: Reversed) -> tuple[str, ...]:
 
 
 def _called(op: Op) -> str:
-    from scaffold.derive.vjp.lower import dotted
+    from scaffold.derive.vjp.written import dotted
     from scaffold.formula import Node
 
     assert isinstance(op.data, Node)

@@ -10,10 +10,9 @@ from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import constant
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.ir import UNKNOWN, Op, literal
-from scaffold.derive.vjp.lower import dotted
-from scaffold.derive.vjp.written import UnsupportedError, static_node
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.vocabulary import BUILDERS
+from scaffold.derive.vjp.written import UnsupportedError, dotted, static_node
 from scaffold.formula import Node, keywords
 
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul"}

@@ -7,8 +7,8 @@ size where a cotangent or an input tells it.
 from collections.abc import Iterable
 
 from scaffold.derive.vjp.ir import Op, Program
-from scaffold.derive.vjp.written import UnsupportedError, number_node
 from scaffold.derive.vjp.shapes import Dim, Shape, is_lead
+from scaffold.derive.vjp.written import UnsupportedError, number_node
 from scaffold.formula import Graph, Node
 
 

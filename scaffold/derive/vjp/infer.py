@@ -3,17 +3,22 @@
 In: a rule and the arguments of each parameter. Out: `Inferred`. Invariant: what is not known for sure is not said.
 """
 
-import re
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.ir import UNKNOWN, Kind, Op, Program, literal, tensors
+from scaffold.derive.vjp.result_shapes import SHAPES, Args, dim_of, dims_of, loss_shape
 from scaffold.derive.vjp.rules import Rule
-from scaffold.derive.vjp.shapes import SCALAR, Dim, Shape
+from scaffold.derive.vjp.shapes import SCALAR, Shape
 
-Args = Mapping[str, Op]
-Infer = Callable[[Program, Args], Shape | None]
+GROUPS = frozenset(
+    {"chunk", "split", "unbind", "tensor_split", "meshgrid", "broadcast_tensors"}
+)
+SAME = frozenset(
+    {"floor", "ceil", "round", "trunc", "sign", "sgn", "detach", "zeros_like"}
+    | {"ones_like", "argsort", "rand_like", "randn_like", "empty_like", "full_like"}
+    | {"bernoulli", "logical_not", "bitwise_not", "frac", "heaviside"}
+)
 TO_BOOL = frozenset(
     {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "any", "all"}
     | {"logical_and", "logical_or", "logical_not", "logical_xor", "signbit", "bool"}
@@ -23,8 +28,15 @@ TO_INT = frozenset(
     {"argmax", "argmin", "argsort", "one_hot", "searchsorted", "bucketize", "long"}
     | {"count_nonzero", "int", "bincount"}
 )
-TO_REAL = frozenset({"abs", "angle", "real", "imag", "view_as_real", "float", "double"})
-TO_COMPLEX = frozenset({"view_as_complex", "complex", "polar"})
+TO_REAL = frozenset(
+    {"abs", "angle", "real", "imag", "view_as_real", "float", "double", "half", "dist"}
+    | {"bfloat16", "norm", "vector_norm", "linalg_norm", "matrix_norm", "var", "cdist"}
+    | {"var_unbiased", "std", "std_unbiased", "irfft", "pairwise_distance"}
+)
+TO_COMPLEX = frozenset(
+    {"view_as_complex", "complex", "polar", "fft", "ifft", "fftn", "ifftn", "fft2"}
+    | {"ifft2", "rfft"}
+)
 KEEPS_INT = frozenset(
     {"add", "sub", "mul", "neg", "abs", "sum", "prod", "floor", "ceil", "round", "sign"}
     | {"maximum", "minimum", "remainder", "floor_divide", "clamp", "square", "matmul"}
@@ -81,12 +93,11 @@ def _real_number(args: Args) -> bool:
 def _shape(program: Program, rule: Rule, args: Args) -> Shape | None:
     if rule.name in SHAPES:
         return SHAPES[rule.name](program, args)
-    x = args.get("x") or next(tensors(args.values()), None)
+    x = args.get("x") or args.get("input") or next(tensors(args.values()), None)
     if x is None:
         return None
     if rule.category == "loss":
-        reduced = literal(args["reduction"]) in ("mean", "sum")
-        return SCALAR if reduced else None
+        return loss_shape(program, args)
     if rule.category == "elementwise":
         return shapes.broadcast(*(item.shape for item in tensors(args.values())))
     if rule.category == "reduction" or "keepdim" in args:
@@ -113,296 +124,4 @@ def reduced_shape(x: Op, args: Args) -> Shape | None:
     return shapes.reduced(x.shape, dims_of(args.get("dim")), keepdim)
 
 
-def dims_of(dim: Op | None) -> tuple[int | str, ...] | None:
-    """The dims that an argument names; None for all. One that is not written out goes by a name of its own."""
-    value = None if dim is None else literal(dim)
-    if value is None:
-        return None
-    if isinstance(value, int):
-        return (value,)
-    if isinstance(value, tuple) and all(isinstance(item, int) for item in value):
-        return value
-    return (f"@{dim.serial}",) if dim else None
-
-
-def dim_of(dim: Op) -> int | str:
-    """The one dim that an argument names."""
-    value = literal(dim)
-    return value if isinstance(value, int) else f"@{dim.serial}"
-
-
-def _ints(args: Args, *names: str) -> tuple[int, ...] | None:
-    values = [literal(args[name]) for name in names if name in args]
-    whole = all(isinstance(value, int) for value in values)
-    return tuple(values) if whole and len(values) == len(names) else None  # type: ignore[arg-type]
-
-
-def _transposed(program: Program, args: Args) -> Shape | None:
-    names = [name for name in args if name != "x"]
-    dims = _ints(args, *names)
-    return shapes.transposed(args["x"].shape, *dims[:2]) if dims else None
-
-
-def _swapped(program: Program, args: Args) -> Shape | None:
-    x = args["x"].shape
-    return x if x.rank in (0, 1) else shapes.transposed(x, -2, -1)
-
-
-def _reversed(program: Program, args: Args) -> Shape | None:
-    x = args["x"].shape
-    if x.dims is not None and x.rank is not None:
-        return Shape(x.dims[::-1])
-    return None
-
-
-def _permuted(program: Program, args: Args) -> Shape | None:
-    dims = literal(args["dims"])
-    return shapes.permuted(args["x"].shape, dims) if isinstance(dims, tuple) else None
-
-
-def _unsqueezed(program: Program, args: Args) -> Shape | None:
-    return shapes.unsqueezed(args["x"].shape, dim_of(args["dim"]))
-
-
-def _squeezed(program: Program, args: Args) -> Shape | None:
-    dims = dims_of(args["dim"]) if "dim" in args else None
-    if not dims:
-        return None
-    shape = args["x"].shape
-    for dim in sorted(dims, reverse=isinstance(dims[0], int) and dims[0] >= 0):  # type: ignore[type-var]
-        shape = shapes.squeezed(shape, dim)
-    return shape
-
-
-def sized(program: Program, shape: Op) -> Shape | None:
-    """The shape that a static value is, as `reshape` takes it."""
-    if shape.rule == "shape" and isinstance(shape.data, Shape):
-        return shape.data
-    if shape.rule != "list":
-        return None
-    if any(literal(dim) == -1 for dim in shape.args):
-        return Shape(
-            tuple(
-                f"?-{shape.serial}" if literal(dim) == -1 else program.size_of(dim)
-                for dim in shape.args
-            )
-        )
-    return Shape(tuple(program.size_of(dim) for dim in shape.args))
-
-
-def _sizes(args: Args) -> Op:
-    """The sizes that a view is asked for, whatever they are called."""
-    return next(args[name] for name in ("shape", "sizes", "size") if name in args)
-
-
-def _reshaped(program: Program, args: Args) -> Shape | None:
-    return sized(program, _sizes(args))
-
-
-def _expanded(program: Program, args: Args) -> Shape | None:
-    whole = sized(program, _sizes(args))
-    if whole is None or whole.dims is None or _sizes(args).rule != "list":
-        return whole
-    if any(literal(dim) == -1 for dim in _sizes(args).args):
-        return None
-    return whole
-
-
-def _matmul(program: Program, args: Args) -> Shape | None:
-    left, right = tensors(args.values())
-    return shapes.multiplied(left.shape, right.shape)
-
-
-def _linear(program: Program, args: Args) -> Shape | None:
-    weight = shapes.transposed(args["weight"].shape, -2, -1)
-    x = args.get("x") or args["input"]
-    return shapes.multiplied(x.shape, weight)
-
-
-def _outer(program: Program, args: Args) -> Shape | None:
-    one, two = (item.shape for item in tensors(args.values()))
-    if one.dims is None or two.dims is None or one.rank != 1 or two.rank != 1:
-        return None
-    return Shape((*one.dims, *two.dims))
-
-
-def _without_matrix(program: Program, args: Args) -> Shape | None:
-    return shapes.reduced(args["x"].shape, (-2, -1), False)
-
-
-def _of(name: str) -> Infer:
-    return lambda program, args: args[name].shape if name in args else None
-
-
-def _scalar(program: Program, args: Args) -> Shape | None:
-    return SCALAR
-
-
-def _solved(program: Program, args: Args) -> Shape | None:
-    left, right = list(tensors(args.values()))[:2]
-    if left.shape.rank == 2 and right.shape.rank in (1, 2):
-        return right.shape
-    return None
-
-
-def _cross_loss(program: Program, args: Args) -> Shape | None:
-    return SCALAR if literal(args["reduction"]) in ("mean", "sum") else None
-
-
-def _stacked(program: Program, args: Args) -> Shape | None:
-    parts = list(tensors(args.values()))
-    dims = _ints(args, "dim")
-    if not parts or not dims:
-        return None
-    first = parts[0].shape
-    wide = shapes.unsqueezed(first, dims[0])
-    at = shapes.position(wide, dims[0])
-    if wide.dims is None or at is None:
-        return shapes.unknown("unsqueezed", first, dims[0])
-    return Shape((*wide.dims[:at], len(parts), *wide.dims[at + 1 :]))
-
-
-def _indexed(program: Program, args: Args) -> Shape | None:
-    """`index_select`: one dim becomes as long as the index."""
-    dims, x, index = _ints(args, "dim"), args["x"].shape, args["index"].shape
-    at = shapes.position(x, dims[0]) if dims else None
-    if at is None or x.dims is None or index.dims is None or index.rank != 1:
-        return None
-    return Shape((*x.dims[:at], index.dims[0], *x.dims[at + 1 :]))
-
-
-def _joined(program: Program, args: Args) -> Shape | None:
-    """`cat`: two slices that make up a dim are that dim."""
-    parts, dims = list(tensors(args.values())), _ints(args, "dim")
-    if len(parts) != 2 or not dims:
-        return None
-    one, two = (part.shape for part in parts)
-    at = shapes.position(one, dims[0])
-    if (
-        at is None
-        or one.dims is None
-        or two.dims is None
-        or len(one.dims) != len(two.dims)
-    ):
-        return None
-    if one.dims[:at] != two.dims[:at] or one.dims[at + 1 :] != two.dims[at + 1 :]:
-        return None
-    whole = _whole(str(one.dims[at]), str(two.dims[at]))
-    return whole and Shape((*one.dims[:at], whole, *one.dims[at + 1 :]))
-
-
-def _whole(one: str, two: str) -> str | None:
-    """The size that `?D[1:2:1]` and `?D[2:1:1]` make up, where op 1 is None."""
-    found = [re.fullmatch(r"\?(.+)\[(\d+):(\d+):(\d+)\]", item) for item in (one, two)]
-    if found[0] is None or found[1] is None or found[0][1] != found[1][1]:
-        return None
-    (a, b, step), (c, d, other) = found[0].groups()[1:], found[1].groups()[1:]
-    none = step
-    halves = a == none == d and b == c or c == none == b and d == a
-    return found[0][1] if halves and step == other else None
-
-
-def _einsum(program: Program, args: Args) -> Shape | None:
-    """Sizes by letter, where each has one."""
-    equation, operands = literal(args["equation"]), args["operands"]
-    if not isinstance(equation, str) or "->" not in equation:
-        return None
-    left, result = equation.replace(" ", "").split("->")
-    sizes: dict[str, Dim] = {}
-    leads: list[Shape] = []
-    for letters, operand in zip(left.split(","), tensors((operands,)), strict=False):
-        dims = operand.shape.dims
-        before, dots, after = letters.partition("...")
-        if (
-            dims is None
-            or len(before) + len(after) > len(dims)
-            or not dots
-            and (len(letters) != len(dims) or operand.shape.lead is not None)
-        ):
-            return None
-        rest = dims[len(before) : len(dims) - len(after)]
-        if any(
-            map(shapes.is_lead, (*dims[: len(before)], *dims[len(dims) - len(after) :]))
-        ):
-            return None
-        leads.append(Shape(rest))
-        pairs = [
-            *zip(before, dims, strict=False),
-            *zip(after, dims[len(dims) - len(after) :], strict=True),
-        ]
-        for letter, dim in pairs:
-            if sizes.setdefault(letter, dim) != dim or dim == 1:
-                return None
-    leading = shapes.broadcast(*leads)
-    before, dots, after = result.partition("...")
-    if leading.dims is None or not dots and leading.dims:
-        return None
-    return Shape(
-        (
-            *(sizes[item] for item in before),
-            *leading.dims,
-            *(sizes[item] for item in after),
-        )
-    )
-
-
-def _diagonal(program: Program, args: Args) -> Shape | None:
-    """The main diagonal of a square matrix."""
-    dims = args["x"].shape.dims
-    plain = literal(args["offset"]) == 0 and literal(args["dim1"]) in (0, -2)
-    square = dims is not None and len(dims) == 2 and dims[0] == dims[1]
-    return (
-        Shape(dims[:1])
-        if dims and square and plain and args["x"].shape.lead is None
-        else None
-    )
-
-
-GROUPS = frozenset(
-    {"chunk", "split", "unbind", "tensor_split", "meshgrid", "broadcast_tensors"}
-)
-SAME = frozenset(
-    {"floor", "ceil", "round", "trunc", "sign", "sgn", "detach", "zeros_like"}
-    | {"ones_like", "argsort", "rand_like", "randn_like", "empty_like", "full_like"}
-    | {"bernoulli", "logical_not", "bitwise_not", "frac", "heaviside"}
-)
-SHAPES: dict[str, Infer] = {
-    "transpose": _transposed,
-    "swapaxes": _transposed,
-    "swapdims": _transposed,
-    "t": _swapped,
-    "mT": _swapped,
-    "mH": _swapped,
-    "adjoint": _swapped,
-    "H": _swapped,
-    "T": _reversed,
-    "permute": _permuted,
-    "unsqueeze": _unsqueezed,
-    "squeeze": _squeezed,
-    "reshape": _reshaped,
-    "view": _reshaped,
-    "expand": _expanded,
-    "broadcast_to": _expanded,
-    "expand_as": _of("other"),
-    "reshape_as": _of("other"),
-    "view_as": _of("other"),
-    "matmul": _matmul,
-    "linear": _linear,
-    "outer": _outer,
-    "gather": _of("index"),
-    "take_along_dim": _of("index"),
-    "trace": _scalar,
-    "dot": _scalar,
-    "det": _without_matrix,
-    "logdet": _without_matrix,
-    "inv": _of("x"),
-    "matrix_exp": _of("x"),
-    "cholesky": _of("x"),
-    "solve": _solved,
-    "stack": _stacked,
-    "diagonal": _diagonal,
-    "cat": _joined,
-    "einsum": _einsum,
-    "index_select": _indexed,
-    "masked_select": lambda program, args: None,
-}
+__all__ = ["Inferred", "dim_of", "dims_of", "infer", "reduced_shape"]

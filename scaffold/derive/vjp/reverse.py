@@ -11,8 +11,8 @@ from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.coded import CODED
 from scaffold.derive.vjp.formulas import Evaluator
 from scaffold.derive.vjp.ir import Op, is_number, tensors
-from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
 

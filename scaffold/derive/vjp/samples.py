@@ -15,7 +15,7 @@ from scaffold.formula import Graph, Node, Scope, Text, parse
 
 NAMED = frozenset(
     {"any", "positive", "nonzero", "unit", "simplex", "spd", "distinct"}
-    | {"invertible", "lower", "bool"}
+    | {"invertible", "lower", "bool", "sign"}
 )
 _INDEX = re.compile(r"index\((\d+)\)$")
 _INTERVAL = re.compile(r"\((-?[\d.]+), (-?[\d.]+)\)$")
@@ -56,7 +56,7 @@ def read_sample(text: str, spelled: Spelling, graph: Graph) -> Sample | None:
         keywords = {
             str(item.arg): _argument(item.value, graph) for item in tree.keywords
         }
-    except (SyntaxError, ScaffoldError):
+    except (SyntaxError, ValueError, ScaffoldError):
         return None
     return bind(spelled, positional, keywords, _collected)
 

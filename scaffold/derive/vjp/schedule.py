@@ -117,11 +117,8 @@ def _place(
                 else places
             )
             regions.setdefault(arg, set()).update(inner)
-            uses[arg] = uses.get(arg, 0) + (
-                1 if op in named or op.rule not in ("list",) else 1
-            )
-            if op not in named and uses.get(op, 1) > 1 and op.rule not in TRIVIAL:
-                uses[arg] += 1
+            again = op not in named and uses[op] > 1 and op.rule not in TRIVIAL
+            uses[arg] = uses.get(arg, 0) + (2 if again else 1)
     return Schedule(named, regions)
 
 

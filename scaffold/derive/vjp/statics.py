@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 
 from scaffold.derive.vjp.ir import Number, Op, Program, number
+from scaffold.derive.vjp.written import number_node
 from scaffold.formula import Node
 
 OPERATORS: dict[str, tuple[str, Callable[..., Number]]] = {
@@ -100,64 +101,73 @@ def _product(
     left, right = args
     if values[1] is not None and values[0] is None:
         return _binary(program, "mul", (right, left), [values[1], None], write)
+    signed = _signs_out(program, args, values, write)
+    if signed is not None:
+        return signed
     one, two = write(left), write(right)
-    if one.kind == "unary" and one.label == "-" and values[0] is None:
-        inner = _binary(
-            program,
-            "mul",
-            (program.static(one.args[0]), right),
-            [None, values[1]],
-            write,
-        )
-        return _negated(program, inner, write)
-    if two.kind == "unary" and two.label == "-" and values[1] is None:
-        if (
-            values[0] is not None
-            and not isinstance(values[0], complex)
-            and values[0] < 0
-        ):
-            return _binary(
-                program,
-                "mul",
-                (program.const(-values[0]), program.static(two.args[0])),
-                [-values[0], None],
-                write,
-            )
-        inner = _binary(
-            program,
-            "mul",
-            (left, program.static(two.args[0])),
-            [values[0], None],
-            write,
-        )
-        return _negated(program, inner, write)
     match one, two:
-        case (
-            Node("call", _, (Node("attribute", "sqrt"), Node("constant", text))),
-            _,
-        ) if (
-            one is two
-        ):
-            return (
-                program.const(int(text))
-                if text.isdigit()
-                else program.static(one.args[1])
-            )
-        case _, Node("binary", "*" | "/" as label, (Node("constant", text), rest)) if (
-            values[0] is not None
-        ):
-            whole = _short(operator.mul, values[0], _number(text))
-            if whole is None:
-                return None
-            if whole == 1 and label == "*":
-                return program.static(rest)
-            return program.static(
-                program.graph.node("binary", label, (write(program.const(whole)), rest))
-            )
+        case Node("call", _, (Node("attribute", "sqrt"), Node("constant", text))), _:
+            if one is two:
+                plain = program.const(int(text)) if text.isdigit() else None
+                return plain or program.static(one.args[1])
+        case _, Node("binary", "*" | "/" as label, (Node("constant", text), rest)):
+            return _scaled(program, values[0], label, text, rest)
     return None
 
 
+def _signs_out(
+    program: Program,
+    args: tuple[Op, ...],
+    values: list[Number | None],
+    write: Write,
+) -> Op | None:
+    """`-a * b` as `-(a * b)`, `-2 * -a` as `2 * a`."""
+    parts, minus = list[Op](), False
+    for arg, value in zip(args, values, strict=True):
+        node = write(arg)
+        if value is None and node.kind == "unary" and node.label == "-":
+            parts.append(program.static(node.args[0]))
+            minus = not minus
+        elif value is not None and not isinstance(value, complex) and value < 0:
+            parts.append(program.const(-value))
+            minus = not minus
+        else:
+            parts.append(arg)
+    if all(part is arg for part, arg in zip(parts, args, strict=True)):
+        return None
+    if minus and number(parts[0]) is not None:  # `-2 * a` is as plain as can be
+        if parts[1] is args[1]:
+            return None
+        plain = program.const(_negative(parts[0]))
+        return _binary(program, "mul", (plain, parts[1]), [number(plain), None], write)
+    inner = _binary(
+        program, "mul", (parts[0], parts[1]), [number(part) for part in parts], write
+    )
+    return _negated(program, inner, write) if minus else inner
+
+
+def _negative(op: Op) -> Number:
+    value = number(op)
+    assert value is not None
+    return -value
+
+
+def _scaled(
+    program: Program, factor: Number | None, label: str, text: str, rest: Node
+) -> Op | None:
+    """A number times `2 * a` or `2 / a`."""
+    whole = None if factor is None else _short(operator.mul, factor, _number(text))
+    if whole is None:
+        return None
+    if whole == 1 and label == "*":
+        return program.static(rest)
+    graph = program.graph
+    scaled = number_node(program, whole)
+    return program.static(graph.node("binary", label, (scaled, rest)))
+
+
 def _number(text: str) -> Number:
+    """The number that a literal is."""
     return float(text) if not text.isdigit() else int(text)
 
 

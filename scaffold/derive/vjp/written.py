@@ -31,3 +31,13 @@ def number_node(program: Program, value: object) -> Node:
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
         return graph.node("unary", "-", (graph.constant(repr(-value)),))
     return graph.constant(repr(value))
+
+
+def dotted(node: Node) -> str | None:
+    """The path that a callee is, if it is one."""
+    if node.kind == "name":
+        return node.label
+    if node.kind == "attribute":
+        inner = dotted(node.args[0])
+        return f"{inner}.{node.label}" if inner else None
+    return None

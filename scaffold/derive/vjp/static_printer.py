@@ -1,0 +1,113 @@
+"""Python values and shapes of a program -> expressions.
+
+In: static ops, and the names of values that have one. Out: nodes. Invariant: a size is read where no whole tensor must live on
+for it.
+"""
+
+from collections.abc import Mapping
+
+from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.holders import Holders, UnknownShapeError
+from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.shapes import Dim, Shape
+from scaffold.derive.vjp.written import UnsupportedError, number_node
+from scaffold.formula import Graph, Node
+
+
+class StaticPrinter:
+    """Writes down what is no tensor; `names` are those of locals of forward and backward."""
+
+    def __init__(
+        self,
+        applier: Applier,
+        holders: Holders,
+        names: Mapping[Op, str],
+        owners: Mapping[Shape, Op],
+    ) -> None:
+        self.applier, self.program = applier, applier.program
+        self.graph: Graph = self.program.graph
+        self.holders, self.names, self.owners = holders, names, owners
+
+    def node(self, op: Op) -> Node:
+        """The expression of an op: its name if it has one."""
+        raise NotImplementedError
+
+    def _input(self, op: Op) -> Node:
+        return self.graph.name(str(op.data))
+
+    _cotangent = _input
+
+    def _const(self, op: Op) -> Node:
+        if op.value is ...:
+            return self.graph.constant("...")
+        return number_node(self.program, op.value)
+
+    def _static(self, op: Op) -> Node:
+        assert isinstance(op.data, Node)
+        return self.graph.rewrite(op.data, self._placeholder)
+
+    def _placeholder(self, node: Node) -> Node | None:
+        """What stands for a size in a Python expression of the engine's."""
+        if node.kind == "name" and node.label.startswith("<"):
+            return self.node(self.program.ops[int(node.label[1:-1])])
+        return None
+
+    def _list(self, op: Op) -> Node:
+        return self.graph.node("tuple", "", tuple(map(self.node, op.args)))
+
+    def _shape(self, op: Op) -> Node:
+        assert isinstance(op.data, Shape)
+        return self.shape(op.data)
+
+    def shape(self, shape: Shape, like: Op | None = None) -> Node:
+        """The expression of a shape."""
+        try:
+            return self.holders.shape(shape, like)
+        except UnknownShapeError:
+            return self._attribute(self._owner(shape), "shape")
+
+    def _owner(self, shape: Shape) -> Node:
+        if shape not in self.owners:
+            raise UnsupportedError("a shape that no value has")
+        return self.node(self.owners[shape])
+
+    def _size(self, op: Op) -> Node:
+        if isinstance(op.data, Shape):
+            (dim,) = op.args
+            index = self.node(dim)
+            return self.graph.node("subscript", "", (self.shape(op.data), index))
+        assert isinstance(op.data, str)
+        return self.size(op.data)
+
+    def size(self, dim: Dim) -> Node:
+        """The expression of a size."""
+        return self.holders.size(dim)
+
+    def _rank(self, op: Op) -> Node:
+        return self._of_tensor(op, "ndim")
+
+    def _count(self, op: Op) -> Node:
+        return self._of_tensor(op, "numel")
+
+    def _of_tensor(self, op: Op, label: str) -> Node:
+        assert isinstance(op.data, Shape)
+        try:
+            return self.holders.of_tensor(op.data, label)
+        except UnknownShapeError:
+            found = self._attribute(self._owner(op.data), label)
+            return self.graph.node("call", "", (found,)) if label == "numel" else found
+
+    def _attribute(self, value: Node, label: str) -> Node:
+        return self.graph.node("attribute", label, (value,))
+
+    def method(self, value: Node, label: str, *args: Node) -> Node:
+        """`value.label(args)`."""
+        return self.graph.node("call", "", (self._attribute(value, label), *args))
+
+    def function(self, path: str, *args: Node, keywords: tuple[str, ...] = ()) -> Node:
+        """`torch.path(args)`; the keywords are those of the last arguments."""
+        first, *rest = path.split(".")
+        callee = self.graph.name(first)
+        for label in rest:
+            callee = self._attribute(callee, label)
+        return self.graph.node("call", "", (callee, *args), keywords)

@@ -1,0 +1,137 @@
+"""Tables of rules as text: the built-in one, and what is said of a team's that is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from scaffold.derive.vjp import rules
+from scaffold.derive.vjp.check import checked_table
+from scaffold.derive.vjp.rules import built_in
+from scaffold.derive.vjp.spelling import Spelling, bind, spelling
+from scaffold.errors import ScaffoldError
+from scaffold.formula import Graph
+
+BUILT_IN = Path(rules.__file__).with_name("rules.toml").read_text("utf-8")
+SQUASH = """\
+[squash]
+call = "squash(x, gain=1.0)"
+category = "elementwise"
+grad.x = "grad * gain * (1 - result * result)"
+samples = ["x[3, 4]", "x[3], gain=2.0"]
+"""
+
+
+def test_the_built_in_table_is_right() -> None:
+    whole = checked_table(BUILT_IN, "rules.toml")
+    assert len(whole.names()) >= 200
+
+
+def test_reading_lazily_is_reading() -> None:
+    whole, lazy = checked_table(BUILT_IN, "rules.toml"), built_in()
+    assert whole.heads == lazy.heads
+    for name in whole.names():
+        assert whole.rule(name)._replace(spelled=lazy.rule(name).spelled) == lazy.rule(
+            name
+        )
+
+
+def test_a_rule_is_found_by_each_spelling() -> None:
+    table = built_in()
+    for kind, name, rule in [
+        ("function", "torch.exp", "exp"),
+        ("function", "torch.special.expit", "sigmoid"),
+        ("function", "torch.nn.functional.silu", "silu"),
+        ("function", "F.silu", "silu"),
+        ("function", "abs", "abs"),
+        ("method", "sum", "sum"),
+        ("attribute", "mT", "mT"),
+        ("operator", "@", "matmul"),
+        ("subscript", "[]", "getitem"),
+    ]:
+        assert rule in [found.rule.name for found in table.find(kind, name)], name
+    assert not table.find("function", "torch.no_such_thing")
+    assert not table.find("method", "silu")
+
+
+def test_a_team_s_table_stands_above_the_built_in_one() -> None:
+    table = checked_table(SQUASH, "team.toml", built_in())
+    assert "squash" in table
+    assert "exp" in table
+    assert table.rule("squash").formulas == {
+        "x": ("grad * gain * (1 - result * result)",)
+    }
+
+
+def bound(call: str, positional: list[int], **keywords: int) -> dict[str, int] | None:
+    spelled = spelling(call, call, Graph())
+    assert isinstance(spelled, Spelling)
+    return bind(spelled, positional, keywords, lambda items: sum(items))
+
+
+def test_arguments_are_bound_as_python_does() -> None:
+    assert bound("x.sum(dim=None, keepdim=False)", [1, 2]) == {"x": 1, "dim": 2}
+    assert bound("x.sum(dim=None)", [1], dim=3) == {"x": 1, "dim": 3}
+    assert bound("x.view(*shape)", [1, 2, 3]) == {"x": 1, "shape": 5}
+    assert bound("torch.add(x, y, alpha=...)", [1, 2], alpha=3) is not None
+
+
+def test_a_call_that_does_not_fit_is_not_bound() -> None:
+    assert bound("torch.exp(x)", [1, 2]) is None
+    assert bound("torch.exp(x)", [1], out=2) is None
+    assert bound("torch.exp(x)", [1], x=2) is None
+    assert bound("torch.exp(x)", []) is None
+    assert bound("torch.add(x, y, alpha=...)", [1, 2]) is None
+    assert bound("torch.add(x, y, alpha=...)", [1, 2, 3]) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "said"),
+    [
+        ("category", 'categori = "view"', "unknown key 'categori'"),
+        ("category", "", "'category' is missing"),
+        ("category", 'category = "pointwise"', "unknown category 'pointwise'"),
+        ("category", 'category = "constant"', "of category constant has no gradient"),
+        ("call", 'call = "squash x"', "'squash x' is no call"),
+        ("call", "call = 3", "'call' must be a string"),
+        ("samples", "samples = []", "'samples' is missing"),
+        ("samples", 'samples = ["x[3], gian=1"]', "'x[3], gian=1' is no sample"),
+        ("samples", 'samples = ["x[n]"]', "'x[n]' is no sample"),
+        ("samples", 'samples = ["2.0"]', "no sample has a tensor for 'x'"),
+        ("grad.x", "", "no gradient is given"),
+        ("grad.x", 'grad.z = "grad"', "'z' is no parameter"),
+        ("grad.x", 'grad.x = "grad * gian"', "unknown name 'gian'"),
+        ("grad.x", 'grad.x = "grad *"', "not valid Python"),
+        ("grad.x", 'grad.x = "y = grad; y"', "a formula is one expression"),
+        ("grad.x", 'grad.x = "torch.exp(grad)"', "a call of torch in a formula"),
+        ("grad.x", 'grad.x = "tanh(grad, 1)"', "tanh takes 1 arguments"),
+        ("grad.x", 'grad.x = "gain(grad)"', "'gain' is no primitive"),
+        ("grad.x", 'grad.x = "grad"\nnondiff = ["x"]', "has a gradient and is in"),
+        ("grad.x", 'grad.x = "grad"\nnondiff = ["y"]', "'y' is no parameter"),
+        ("grad.x", 'grad.x = "grad"\nwhen = "gian > 0"', "unknown name 'gian'"),
+        ("grad.x", 'grad.x = "grad"\ndomain.x = "nice"', "'nice' is no domain"),
+        ("grad.x", 'grad.x = "grad"\nalso = ["x +"]', "'x +' is no spelling"),
+        ("grad.x", 'grad.x = "grad"\nalso = ["x.f(y)"]', "'y' is no parameter"),
+    ],
+)
+def test_what_is_wrong_is_said(line: str, instead: str, said: str) -> None:
+    kept = [item for item in SQUASH.splitlines() if not item.startswith(line)]
+    with pytest.raises(ScaffoldError) as caught:
+        checked_table("\n".join([*kept, instead]), "team.toml", built_in())
+    assert any(said in str(item) for item in caught.value.problems), str(caught.value)
+    assert all(item.location for item in caught.value.problems)
+
+
+def test_all_problems_are_said_at_their_places() -> None:
+    text = SQUASH.replace("gain * (", "gian * (") + '\n[other]\ncall = "o(x)"\nx = 1\n'
+    with pytest.raises(ScaffoldError) as caught:
+        checked_table(text, "team.toml", built_in())
+    assert str(caught.value).splitlines()[:2] == [
+        "team.toml:4:18: unknown name 'gian'",
+        "hint: did you mean 'gain'?",
+    ]
+    assert "team.toml:9:1: rule 'other': unknown key 'x'" in str(caught.value)
+
+
+def test_a_table_holds_tables() -> None:
+    with pytest.raises(ScaffoldError, match="'exp' is no rule"):
+        checked_table("exp = 1", "team.toml")
