@@ -50,8 +50,6 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
     "len": len,
-    "range": range,
-    "tuple": tuple,
 }
 PYTHON = {"abs": abs, "round": round, "pow": pow}
 
@@ -110,6 +108,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "sum_repeats": sum_repeats,
     "channels": lambda weight, x: weight.reshape([-1] + [1] * (x.ndim - 2)),
     "trailing": lambda sizes: tuple(range(-len(sizes), 0)),
+    "leading": lambda x: tuple(range(x.ndim - 1)),
     "padding": padding,
     "negated": negated,
     "inverse_permutation": inverse_permutation,

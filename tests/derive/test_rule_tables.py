@@ -8,8 +8,10 @@ from scaffold.derive.vjp import rules
 from scaffold.derive.vjp.check import checked_table
 from scaffold.derive.vjp.rules import built_in
 from scaffold.derive.vjp.spelling import Spelling, bind, spelling
+from scaffold.derive.vjp.vocabulary import BUILDERS
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Graph
+from tests.derive.rule_values import REFERENCE
 
 BUILT_IN = Path(rules.__file__).with_name("rules.toml").read_text("utf-8")
 SQUASH = """\
@@ -33,6 +35,10 @@ def test_reading_lazily_is_reading() -> None:
         assert whole.rule(name)._replace(spelled=lazy.rule(name).spelled) == lazy.rule(
             name
         )
+
+
+def test_each_word_of_formulas_has_a_reference() -> None:
+    assert BUILDERS.keys() == REFERENCE.keys()
 
 
 def test_a_rule_is_found_by_each_spelling() -> None:
