@@ -116,6 +116,14 @@ class Run:
                 got = fitted(self.rule, self.interpret(node), self.given[name])
                 yield f"grad.{name} = {text}", got, wanted
 
+    def fused(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """The gradients in one call, which are not for complex arguments."""
+        for name, wanted in zip(self.active, self.wanted, strict=True):
+            node = TABLE.fused(self.rule, name)
+            if node is not None and not wanted.is_complex():
+                got = fitted(self.rule, self.interpret(node), self.given[name])
+                yield f"fused.{name} = {self.rule.fused[name]}", got, wanted
+
 
 def flat(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
@@ -136,7 +144,8 @@ def test_the_gradients_have_the_precision_of_the_arguments(rule: Rule) -> None:
         single = {torch.float64: torch.float32, torch.complex128: torch.complex64}
         for sample in samples(rule):
             given = drawn_values(TABLE, rule, sample, single[dtype])
-            for formula, got, wanted in Run(rule, given).variants():
+            run = Run(rule, given)
+            for formula, got, wanted in (*run.variants(), *run.fused()):
                 assert got.dtype == wanted.dtype, f"[{rule.name}] {formula}"
 
 
@@ -162,7 +171,7 @@ def test_the_gradients_are_those_of_autograd(rule: Rule) -> None:
     checked = set()
     for place, run in runs(rule):
         checked |= set(run.active)
-        for formula, got, wanted in run.variants():
+        for formula, got, wanted in (*run.variants(), *run.fused()):
             where = f"[{rule.name}] {formula}\non {place}"
             assert got.shape == wanted.shape, where
             assert got.dtype == wanted.dtype, where

@@ -154,6 +154,9 @@ class Builders:
             return self.make.const(x.shape.rank)
         return self.program.op("rank", (), x.shape)
 
+    def dtype(self, x: Op) -> Op:
+        return self.program.op("dtype", (x,))
+
     def count(self, x: Op, dim: Op) -> Op:
         dims = dims_of(dim)
         if not dims:

@@ -24,6 +24,8 @@ TYPES = {
     "category": STRING,
     "when": STRING,
     "grad": "a table: grad.x = '...'",
+    "fused": "a table: fused.x = '...'",
+    "composed": STRINGS,
     "code": STRING,
     "nondiff": STRINGS,
     "results": STRINGS,
@@ -70,7 +72,8 @@ def checked_table(text: str, path: str, base: Table | None = None) -> Table:
         else:
             entries.append(entry)
     heads = {item.name: _heads(item) for item in entries}
-    table = Table(heads, lambda name: data[name], base)
+    composed = {item.name: tuple(item.raw.get("composed", ())) for item in entries}
+    table = Table(heads, lambda name: data[name], base, composed)
     for entry in entries:
         problems += _of_rule(entry, table)
     raise_all(sorted(problems, key=lambda item: item.location or Location(path)))
@@ -110,7 +113,7 @@ def _has_type(key: str, value: Any) -> bool:
             isinstance(item, str) or (item and _are_strings(item))
             for item in value.values()
         )
-    if key == "domain":
+    if key in ("domain", "fused"):
         return isinstance(value, dict) and _are_strings(list(value.values()))
     return isinstance(value, bool)
 

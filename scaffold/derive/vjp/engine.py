@@ -77,7 +77,7 @@ def _differentiated(
         )
         cotangents.append(cotangent)
         seeds.setdefault(result, []).append(cotangent)
-    found = Reverse(make).run(seeds, lowered.inputs)
+    found = Reverse(make, spec.save_policy == "balanced").run(seeds, lowered.inputs)
     roots = {
         item.name: (
             assumed(make, found.gradients[item.name], item.name)

@@ -98,7 +98,7 @@ def _shape(program: Program, rule: Rule, args: Args) -> Shape | None:
         return None
     if rule.category == "loss":
         return loss_shape(program, args)
-    if rule.category == "elementwise":
+    if rule.category in ("elementwise", "backward"):
         return shapes.broadcast(*(item.shape for item in tensors(args.values())))
     if rule.category == "reduction" or "keepdim" in args:
         return reduced_shape(x, args)

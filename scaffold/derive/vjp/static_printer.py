@@ -86,6 +86,9 @@ class StaticPrinter:
     def _rank(self, op: Op) -> Node:
         return self._of_tensor(op, "ndim")
 
+    def _dtype(self, op: Op) -> Node:
+        return self._attribute(self.node(op.args[0]), "dtype")
+
     def _count(self, op: Op) -> Node:
         return self._of_tensor(op, "numel")
 
