@@ -27,15 +27,22 @@ ALONG = (
     *("{0}.mean({d}, keepdim=True)", "{0}.sum({d}, keepdim=True)", "{0}.sum({d})"),
     *("torch.cumsum({0}, {d})", "torch.logsumexp({0}, {d}, keepdim=True)"),
     *("{0}.amax({d}, keepdim=True)", "{0}.flip({d})", "{0}.mean({d})"),
-    *("torch.logsumexp({0}, {d})", "{0}.unsqueeze({d})", "{0}.std({d}, keepdim=True)"),
-    *("{0}.norm(dim={d}, keepdim=True)", "{0}.var({d}, keepdim=True, unbiased=False)"),
+    *(
+        "torch.logsumexp({0}, {d})",
+        "{0}.unsqueeze({d})",
+        "({0}.var({d}, keepdim=True) + 1).sqrt()",
+    ),
+    *(
+        "({0} ** 2 + 1).norm(dim={d}, keepdim=True)",
+        "{0}.var({d}, keepdim=True, unbiased=False)",
+    ),
     *(
         "{0}.amax({d})",
         "{0}.select({d}, 1)",
         "{0}.narrow({d}, 0, 2)",
         "{0}.roll(1, {d})",
     ),
-    *("torch.cat([{0}, {0} * 2], {d})", "torch.stack([{0}, -{0}], {d}).sum({d})"),
+    *("torch.cat([{0}, {0} * 2], {d})", "torch.stack([{0}, 2 * {0}], {d}).sum({d})"),
     *("{0}.softmax({d}).log()", "torch.prod({0}, {d})", "torch.sort({0}, dim={d})[0]"),
 )
 WIDE = (

@@ -8,6 +8,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from scaffold.derive.vjp.conditions import holds
 from scaffold.derive.vjp.infer import infer
 from scaffold.derive.vjp.ir import Op, Program, tensors
 from scaffold.derive.vjp.rules import Found, Rule, Table
@@ -40,9 +41,17 @@ class Applier:
         """The rule that a spelling with these arguments means."""
         for item in self.table.find(kind, name):
             bound = self._bind(item, positional, keywords or {})
-            if bound is not None:
+            if bound is not None and self._holds(item.rule, bound):
                 return Bound(item.rule, bound)
         return None
+
+    def _holds(self, rule: Rule, args: Mapping[str, Op]) -> bool:
+        """Whether a rule is for such arguments."""
+        test = self.table.condition(rule)
+        if test is not None and holds(test, args) is not True:
+            return False
+        given = any(item.kind == "complex" for item in tensors(args.values()))
+        return rule.complex is True or given is (rule.complex == "only")
 
     def _bind(
         self, found: Found, positional: Sequence[Op], keywords: Mapping[str, Op]

@@ -8,6 +8,7 @@ from scaffold.derive.vjp.infer import dims_of
 from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.shapes import SCALAR, Shape
+from scaffold.derive.vjp.sizes import size_at
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
@@ -94,8 +95,10 @@ class Builders:
     ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """The first dims to sum away, and those to sum to size 1, where they can be told."""
         if small.key[:1] == ("keep",) and small.dims is None:
-            same = small.key[1] == large and isinstance(small.key[2], tuple)
-            return ((), small.key[2]) if same else None
+            dims = small.key[2] or ()
+            plain = tuple(at for at in dims if isinstance(at, int))
+            same = small.key[1] == large and plain and plain == dims
+            return ((), plain) if same else None
         if large.dims is None or small.dims is None:
             return None
         extra = len(large.dims) - len(small.dims)
@@ -138,15 +141,8 @@ class Builders:
         value = literal(dim)
         if x.shape == SCALAR:
             return self.make.const(1)
-        at = shapes.position(x.shape, value) if isinstance(value, int) else None
-        if at is not None and x.shape.dims is not None:
-            size = x.shape.dims[at]
-            if isinstance(size, int):
-                return self.make.const(size)
-            if size in self.program.sizes:
-                return self.program.sizes[size]
-            if not size.startswith("?"):
-                return self.program.op("size", (), size)
+        if isinstance(value, int):
+            return size_at(self.program, x.shape, value)
         return self.program.op("size", (dim,), x.shape)
 
     def rank(self, x: Op) -> Op:

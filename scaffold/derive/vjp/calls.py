@@ -5,10 +5,17 @@ In: a call's expression. Out: the same with placeholders, `<0>`, for its tensors
 
 from collections.abc import Callable
 
-from scaffold.derive.vjp.ir import Kind, Op
+from scaffold.derive.vjp.ir import Kind, Op, Program, literal
+from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.written import UnsupportedError, dotted
-from scaffold.formula import WELL_KNOWN, Graph, Node
+from scaffold.formula import WELL_KNOWN, Graph, Node, keywords
 
+CREATORS = frozenset(
+    {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "tensor"}
+    | {"tril_indices", "triu_indices", "zeros"}
+)
+INTEGERS = frozenset({"int", "int8", "int16", "int32", "int64", "long", "uint8"})
+COMPLEX = frozenset({"complex64", "complex128", "cfloat", "cdouble"})
 TO_REAL = frozenset({"irfft", "irfft2", "irfftn", "hfft", "hfft2", "hfftn"})
 TO_COMPLEX = frozenset({"stft", "polar", "complex", "eig", "eigvals"})
 
@@ -37,6 +44,46 @@ def template_of(
         return graph.name(f"<{args.index(op)}>")
 
     return graph.rewrite(node, placed), args
+
+
+def creates(node: Node) -> bool:
+    """Whether a call makes a tensor out of Python values."""
+    path = dotted(node.args[0]) if node.kind == "call" else None
+    return path in {f"torch.{name}" for name in CREATORS}
+
+
+def made(program: Program, node: Node, args: list[Op]) -> Op:
+    """The tensor that such a call makes."""
+    name = node.args[0].label
+    plain = args[: len(args) - len(node.keywords)]
+    dtype = keywords(node).get("dtype")
+    whole = name in ("arange", "tril_indices", "triu_indices") and dtype is None
+    whole = whole and all(
+        isinstance(literal(item), int) or item.rule == "size" for item in plain
+    )
+    kind: Kind = "int" if whole or _is_dtype(dtype, INTEGERS) else "real"
+    kind = "bool" if _is_dtype(dtype, frozenset({"bool"})) else kind
+    kind = "complex" if _is_dtype(dtype, COMPLEX) else kind
+    return program.op(
+        "call", (), node, kind=kind, shape=_made_shape(program, name, plain)
+    )
+
+
+def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:
+    return node is not None and node.label in names
+
+
+def _made_shape(program: Program, name: str, args: list[Op]) -> Shape | None:
+    """Sizes that are written one by one."""
+    if name == "arange" and len(args) == 1:
+        return Shape((program.size_of(args[0]),))
+    if name == "eye" and args:
+        return Shape((program.size_of(args[0]), program.size_of(args[-1])))
+    if name in ("ones", "zeros") and args:
+        sizes = args[0].args if args[0].rule == "list" else args
+        if all(item.rule in ("const", "size", "static") for item in sizes):
+            return Shape(tuple(map(program.size_of, sizes)))
+    return None
 
 
 def _is_function(node: Node) -> bool:

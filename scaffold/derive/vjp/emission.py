@@ -12,12 +12,16 @@ from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op, Program, tensors
 from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.printer import Printer
-from scaffold.derive.vjp.schedule import TRIVIAL, Region, Schedule, scheduled
+from scaffold.derive.vjp.schedule import TRIVIAL, Region, Safety, Schedule, scheduled
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.formula import Assign, If, Node, Statement, emit
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
 LONGEST = 8  # of `ctx.` and the like, which come in later
+
+
+# Ops that ask for a shape cannot tell it.
+OF_A_SHAPE = frozenset({"zeros", "expanded", "reshaped", "summed_to", "same"})
 
 
 class Emission(NamedTuple):
@@ -29,6 +33,11 @@ class Emission(NamedTuple):
     of: Mapping[Op, Op]
     optional: Collection[Op]
     taken: set[str]
+
+    @property
+    def guarded(self) -> frozenset[str]:
+        """The inputs whose gradient is computed only where they are there."""
+        return frozenset(str(op.data) for op in self.optional if op.rule == "input")
 
 
 def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...]:
@@ -66,9 +75,13 @@ class _Writer:
         self.emission, self.roots = emission, roots
         self.program: Program = emission.applier.program
         self.graph = self.program.graph
-        self.plan: Schedule = scheduled(
-            roots.values(), emission.held, emission.optional, forced
-        )
+        self.regions: dict[str, Region] = {
+            name: ((-at, 0),) if name in emission.guarded else ()
+            for at, name in enumerate(roots, 1)
+        }
+        pairs = [(op, self.regions[name]) for name, op in roots.items()]
+        held, optional = emission.held, emission.optional
+        self.plan: Schedule = scheduled(pairs, held, optional, forced)
         self.names: dict[Op, str] = dict(emission.held)
         self.namer = Namer(set(emission.taken), emission.held, emission.of)
         self.pulled: dict[Op, tuple[str, ...]] = {}
@@ -78,13 +91,9 @@ class _Writer:
             elif op not in self.names:
                 self.names[op] = self.namer.name(op)
         owners: dict[Shape, Op] = {}
+        safe = Safety(optional, held)
         for op in self.program.ops:
-            if op.is_tensor and op.rule not in (
-                "zeros",
-                "expanded",
-                "reshaped",
-                "summed_to",
-            ):
+            if op.is_tensor and op.rule not in OF_A_SHAPE and safe(op):
                 owners.setdefault(op.shape, op)
         self.printer = Printer(emission.applier, emission.holders, self.names, owners)
         self.long: list[tuple[Op, int]] = []
@@ -106,9 +115,13 @@ class _Writer:
 
     def statements(self) -> tuple[Statement, ...]:
         """All statements, each value before its use."""
+        self.emission.holders.current = None
         lines = list(self._region(()))
         for name, op in self.roots.items():
-            lines += self._assigned(f"grad_{name}", op, ())
+            region = self.regions[name]
+            self.emission.holders.current = name
+            lines += self._region(region) if region else []
+            lines += self._assigned(f"grad_{name}", op, region)
         return tuple(_merged(lines))
 
     def _region(self, region: Region) -> list[Statement]:
@@ -189,7 +202,7 @@ class _Writer:
             part = waiting.pop()
             if part in self.names or part.rule in ("input", "cotangent"):
                 continue
-            if part.rule not in TRIVIAL and part.rule != "cond":
+            if part.rule not in TRIVIAL:
                 found.append(part)
             if part.rule != "cond":
                 waiting += part.args

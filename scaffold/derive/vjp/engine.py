@@ -19,8 +19,8 @@ from scaffold.derive.vjp.present import assumed
 from scaffold.derive.vjp.reverse import Reverse, Reversed
 from scaffold.derive.vjp.rules import built_in
 from scaffold.derive.vjp.whole import as_a_whole
-from scaffold.derive.vjp.written import UnsupportedError
-from scaffold.formula import Graph, Statement
+from scaffold.derive.vjp.written import UnsupportedError, dotted
+from scaffold.formula import Graph, Node, Statement
 from scaffold.spec import OpSpec
 
 
@@ -80,7 +80,7 @@ def _differentiated(
     found = Reverse(make, spec.save_policy == "balanced").run(seeds, lowered.inputs)
     roots = {
         item.name: (
-            assumed(make, found.gradients[item.name], item.name)
+            assumed(make, found.gradients[item.name], item.name, held)
             if item.optional
             else found.gradients[item.name]
         )
@@ -95,7 +95,7 @@ def _differentiated(
 
 def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
     """The names of forward values: locals, and outputs that have no local."""
-    held = {op: name for op, name in lowered.held.items() if True}
+    held = dict(lowered.held)
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if result.is_tensor:
             held.setdefault(result, output.name)
@@ -119,7 +119,15 @@ def _emitted(
         if not item.optional and not item.variadic
     ]
     holders = Holders(applier.program, (*cotangents, *sure), optional, held)
-    emission = Emission(applier, holders, held, found.of, optional, set(taken))
+    inside = lowered.held_in_branches
+    emission = Emission(
+        applier,
+        holders,
+        {**inside, **held},
+        found.of,
+        (*optional, *(op for op in inside if op not in held)),
+        set(taken),
+    )
     return emitted(emission, roots)
 
 
@@ -133,8 +141,5 @@ def _notes(found: Reversed) -> tuple[str, ...]:
 
 
 def _called(op: Op) -> str:
-    from scaffold.derive.vjp.written import dotted
-    from scaffold.formula import Node
-
     assert isinstance(op.data, Node)
     return (dotted(op.data.args[0]) if op.data.args else None) or op.data.label

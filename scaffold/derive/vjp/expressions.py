@@ -10,10 +10,11 @@ from scaffold.derive.activity import is_random
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import Applier, Bound, constant
-from scaffold.derive.vjp.calls import kind_of_call, template_of
+from scaffold.derive.vjp.calls import creates, kind_of_call, made, template_of
 from scaffold.derive.vjp.choices import choose
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
-from scaffold.derive.vjp.shapes import Shape, position, unknown
+from scaffold.derive.vjp.shapes import Shape, unknown
+from scaffold.derive.vjp.sizes import size_at
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import WELL_KNOWN, Node, keywords
 from scaffold.spec import OpSpec, TensorInput
@@ -66,6 +67,8 @@ class Expressions:
         """One of several results."""
         if op.rule == "list":
             return op.args[position]
+        if op.rule == "shape" and isinstance(op.data, Shape):
+            return size_at(self.program, op.data, position)
         if op.kind == "static":
             node = self._static_node(op)
             index = self.program.graph.constant(str(position))
@@ -108,6 +111,8 @@ class Expressions:
             return self.program.op("list", map(self.value, node.args))
         if node.kind == "name" and node.label in self.env:
             return self.env[node.label]
+        if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
+            return self.program.static(node)  # a dtype, or the like
         if self.is_static(node):
             return self._static(node)
         method = getattr(self, f"_{node.kind}", None)
@@ -143,20 +148,7 @@ class Expressions:
         if not isinstance(value, int) or self.is_static(inner):
             self._check_names(node)
             return self.program.static(node)
-        return self.applier_size(self.value(inner), value, node)
-
-    def applier_size(self, op: Op, dim: int, node: Node) -> Op:
-        """The size of a tensor, by its name where it has one."""
-        at = position(op.shape, dim)
-        if at is not None and op.shape.dims is not None:
-            size = op.shape.dims[at]
-            if isinstance(size, int):
-                return self.program.const(size)
-            if size in self.program.sizes:
-                return self.program.sizes[size]
-            return self.program.op("size", (), size)
-        self._check_names(node)
-        return self.program.static(node)
+        return size_at(self.program, self.value(inner).shape, value)
 
     def _check_names(self, node: Node) -> None:
         """A Python value is written down as it is, so its names must keep what they mean."""
@@ -278,6 +270,10 @@ class Expressions:
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""
         template, args = template_of(self.program.graph, node, self._argument)
+        if not args and creates(node):
+            return made(
+                self.program, node, [self.value(item) for item in node.args[1:]]
+            )
         if any(not arg.is_tensor for arg in args) or not args:
             raise UnsupportedError(
                 "a call over several tensors at once that has no rule"

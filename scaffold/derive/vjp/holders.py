@@ -25,6 +25,7 @@ class Holders:
         self.program = program
         self.graph: Graph = program.graph
         self.sure, self.optional, self.held = tuple(first), tuple(optional), held
+        self.current: str | None = None  # the input whose gradient is written down
 
     def shape(self, shape: Shape, like: Op | None = None) -> Node:
         """`x.shape`, or the sizes one by one."""
@@ -59,11 +60,12 @@ class Holders:
         raise UnknownShapeError(shape)
 
     def _holding(self) -> Iterable[Op]:
+        """Tensors that are surely there: cotangents and inputs, locals, and the input whose gradient it is."""
         yield from self.sure
-        yield from (
-            op for op in self.held if op not in self.sure and op not in self.optional
-        )
-        yield from self.optional
+        for op in self.held:
+            if op not in self.sure and op not in self.optional:
+                yield op
+        yield from (op for op in self.optional if op.data == self.current)
 
     def _name(self, op: Op) -> str:
         return str(op.data) if op.rule in ("input", "cotangent") else self.held[op]
@@ -90,7 +92,7 @@ class Holders:
     def of_tensor(self, shape: Shape, label: str) -> Node:
         """`x.ndim`, `x.numel()` of some tensor of the shape."""
         for op in self._holding():
-            if op.shape == shape:
+            if op.shape == shape or label == "ndim" and _as_many(op.shape, shape):
                 found = self._attribute(self._name(op), label)
                 return (
                     self.graph.node("call", "", (found,)) if label == "numel" else found
@@ -99,6 +101,14 @@ class Holders:
             numel = self.graph.node("attribute", "numel", (self._broadcast(shape),))
             return self.graph.node("call", "", (numel,))
         raise UnknownShapeError(shape)
+
+
+def _as_many(one: Shape, two: Shape) -> bool:
+    """Whether two shapes have as many dims."""
+    if one.dims is None or two.dims is None or len(one.dims) != len(two.dims):
+        return False
+    leads = [[dim for dim in shape.dims or () if is_lead(dim)] for shape in (one, two)]
+    return leads[0] == leads[1]
 
 
 SCALAR_SHAPE = Shape(())

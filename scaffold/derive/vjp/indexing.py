@@ -112,6 +112,9 @@ def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
 def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     """An index that holds tensors."""
     program = applier.program
+    parts = list(parts)
+    if sum(part.is_tensor for part in parts) == 1 and _is_plain(parts):
+        value, parts = _one_tensor(applier, value, parts)
     shape = None
     if len(parts) == 1 and parts[0].kind == "int":
         index, dims = parts[0].shape.dims, value.shape.dims
@@ -121,6 +124,39 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     return program.op(
         "index", (value, *parts), kind=value.kind, shape=shape, active=value.active
     )
+
+
+def _is_plain(parts: Sequence[Op]) -> bool:
+    """Whether numbers beside the tensor can be taken before it: they are its neighbours, or it comes first."""
+    if any(
+        part.rule == "list"
+        or _is_ellipsis(part)
+        or part.rule == "const"
+        and part.value is None
+        for part in parts
+    ):
+        return False
+    places = [at for at, part in enumerate(parts) if part.rule != "range"]
+    return parts[0].is_tensor or places == list(range(places[0], places[-1] + 1))
+
+
+def _one_tensor(applier: Applier, value: Op, parts: list[Op]) -> tuple[Op, list[Op]]:
+    """Take slices and numbers first, from the right, so that only the tensor is left."""
+    left: list[Op] = []
+    none = applier.program.const(None)
+    whole = applier.program.op("range", (none, none, none))
+    for at in reversed(range(len(parts))):
+        part = parts[at]
+        if part.is_tensor:
+            left.insert(0, part)
+        elif part.rule == "range":
+            value = sliced(applier, value, at, part.args)
+            left.insert(0, whole)
+        else:
+            value = selected(applier, value, at, part)
+    while left[-1] is whole:
+        left.pop()
+    return value, left
 
 
 def item_of(

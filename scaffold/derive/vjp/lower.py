@@ -31,6 +31,7 @@ class Lowered(NamedTuple):
     results: tuple[Op, ...]
     inputs: dict[str, Op]
     held: dict[Op, str]
+    held_in_branches: dict[Op, str]  # where the test holds that guards them
 
 
 def lower(
@@ -41,7 +42,9 @@ def lower(
     lowering.check(forward.statements)
     lowering.block(forward.statements)
     results = tuple(lowering.value(node) for node in forward.results)
-    return Lowered(results, lowering.inputs, lowering.held())
+    return Lowered(
+        results, lowering.inputs, lowering.held(), lowering.held_in_branches()
+    )
 
 
 class Lowering(Expressions):
@@ -51,8 +54,24 @@ class Lowering(Expressions):
         """The names of values that can be read after the last statement; inputs go first."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
-            if op.rule not in ("const", "list"):
+            if op.rule not in ("const", "list") and name != "_":
                 found.setdefault(op, name)
+        return found
+
+    def held_in_branches(self) -> dict[Op, str]:
+        """The names that only one branch assigns."""
+        found: dict[Op, str] = {}
+        for name, op in self.env.items():
+            if (
+                op.rule == "cond"
+                and op.args[1].rule == "const"
+                and op.args[0].is_tensor
+            ):
+                if (
+                    op.args[0].rule not in ("input", "const")
+                    and self.writes.get(name) == 1
+                ):
+                    found[op.args[0]] = name
         return found
 
     def check(self, statements: tuple[Statement, ...]) -> None:

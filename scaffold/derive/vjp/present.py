@@ -3,13 +3,15 @@
 In: the gradient of an optional input. Out: the same, knowing that the input is there. Invariant: equal wherever that holds.
 """
 
+from collections.abc import Collection
+
 from scaffold.derive.vjp.ir import Op
 from scaffold.derive.vjp.make import Maker
 from scaffold.formula import Node
 
 
-def assumed(make: Maker, root: Op, name: str) -> Op:
-    """The value where the input of that name is not None."""
+def assumed(make: Maker, root: Op, name: str, held: Collection[Op]) -> Op:
+    """The value where the input of that name is not None; what is held by a name is read there anyway."""
     known: dict[Op, Op] = {}
 
     def renewed(op: Op) -> Op:
@@ -18,7 +20,9 @@ def assumed(make: Maker, root: Op, name: str) -> Op:
         return known[op]
 
     def changed(op: Op) -> Op:
-        if op.rule == "cond" and _is_presence(op.data, name):
+        if op in held:
+            return op
+        if op.rule == "cond" and is_presence(op.data, name):
             return renewed(op.args[0])
         args = tuple(map(renewed, op.args))
         if args == op.args:
@@ -30,7 +34,8 @@ def assumed(make: Maker, root: Op, name: str) -> Op:
     return renewed(root)
 
 
-def _is_presence(test: object, name: str) -> bool:
+def is_presence(test: object, name: str) -> bool:
+    """Whether a test is that the input of that name is not None."""
     match test:
         case Node("compare", "is not", (Node("name", label), Node("constant", "None"))):
             return label == name

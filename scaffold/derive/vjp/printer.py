@@ -70,6 +70,9 @@ class Printer(StaticPrinter):
                 return self.node(other)
         return self.node(op)
 
+    def _same(self, op: Op) -> Node:
+        return self.node(op.args[0])
+
     def _cast(self, op: Op) -> Node:
         value, like = op.args
         return self.method(
@@ -87,6 +90,11 @@ class Printer(StaticPrinter):
 
     def _lead_dims(self, op: Op) -> Node:
         """All dims but the last."""
+        assert isinstance(op.data, Shape) or op.data is None
+        rank = op.shape.rank if op.data is None else op.data.rank
+        if rank is not None:
+            numbers = (self.graph.constant(str(at)) for at in range(rank - 1))
+            return self.graph.node("list", "", tuple(numbers))
         ndim = self._of_tensor(op, "ndim")
         last = self.graph.node("binary", "-", (ndim, self.graph.constant("1")))
         dims = self.graph.node("call", "", (self.graph.name("range"), last))

@@ -98,7 +98,27 @@ def _sizes(args: Args) -> Op:
 
 
 def _reshaped(program: Program, args: Args) -> Shape | None:
-    return sized(program, _sizes(args))
+    shape = sized(program, _sizes(args))
+    rest = _sizes_left(args["x"].shape, _sizes(args), program)
+    if shape is None or shape.dims is None or rest is None:
+        return shape
+    return Shape(
+        tuple(rest if str(dim).startswith("?-") else dim for dim in shape.dims)
+    )
+
+
+def _sizes_left(shape: Shape, sizes: Op, program: Program) -> Dim | None:
+    """The size that `-1` stands for, where all others are sizes of the tensor."""
+    if shape.dims is None or shape.lead is not None or sizes.rule != "list":
+        return None
+    left = [dim for dim in shape.dims if dim != 1]
+    for item in sizes.args:
+        dim = program.size_of(item) if literal(item) != -1 else 1
+        if dim != 1 and dim not in left:
+            return None
+        if dim != 1:
+            left.remove(dim)
+    return left[0] if len(left) == 1 else 1 if not left else None
 
 
 def _expanded(program: Program, args: Args) -> Shape | None:

@@ -141,10 +141,17 @@ class Reverse:
         body, orelse = op.args
         zero, test = self.make.const(0), op.data
         assert isinstance(test, Node)
+        one, two = (self._same(g, item) for item in op.args)
         return [
-            (body, self.make.choose(test, g, zero)),
-            (orelse, self.make.choose(test, zero, g)),
+            (body, self.make.choose(test, one, zero)),
+            (orelse, self.make.choose(test, zero, two)),
         ]
+
+    def _same(self, g: Op, op: Op) -> Op:
+        """A cotangent in the branch where it has the shape of that branch's value."""
+        if g.shape == op.shape or not op.is_tensor:
+            return g
+        return self.program.op("same", (g,), op.shape, kind=g.kind, shape=op.shape)
 
     def _of_rule(self, op: Op, env: dict[str, Op]) -> list[tuple[Op, Op]]:
         rule = self.make.applier.table.rule(op.rule)
@@ -158,6 +165,8 @@ class Reverse:
         for name in (item.name for item in rule.parameters if item.name in env):
             arg = env[name]
             if not any(item.active for item in tensors((arg,))):
+                continue
+            if name in rule.nondiff:
                 continue
             if name not in rule.formulas:
                 return (

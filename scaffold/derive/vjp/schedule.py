@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.present import is_presence
 
 Region = tuple[
     tuple[int, int], ...
@@ -25,6 +26,7 @@ TRIVIAL = frozenset(
         "list",
         "item",
         "range",
+        "same",
     }
 )
 CHEAP = frozenset(
@@ -53,7 +55,7 @@ class Schedule(NamedTuple):
 
 
 def scheduled(
-    roots: Iterable[Op],
+    roots: Iterable[tuple[Op, Region]],
     held: Collection[Op],
     optional: Collection[Op],
     forced: Collection[Op],
@@ -69,7 +71,7 @@ def scheduled(
             if op.rule == "cond"
             and op not in held
             and op not in found.named
-            and op not in roots
+            and all(op is not root for root, _ in roots)
             and any(
                 region[-1:]
                 and region[-1][0] == op.serial
@@ -83,18 +85,18 @@ def scheduled(
 
 
 def _place(
-    roots: tuple[Op, ...],
+    roots: tuple[tuple[Op, Region], ...],
     held: Collection[Op],
     optional: Collection[Op],
     wanted: set[Op],
 ) -> Schedule:
-    below = {op.serial: op for root in roots for op in root.walk()}
+    below = {op.serial: op for root, _ in roots for op in root.walk()}
     regions: dict[Op, set[Region]] = {}
     uses: dict[Op, int] = {}
     named: dict[Op, Region] = {}
-    safe = _Safety(optional)
-    for root in roots:
-        regions.setdefault(root, set()).add(())
+    safe = Safety(optional, held)
+    for root, region in roots:
+        regions.setdefault(root, set()).add(region)
         uses[root] = uses.get(root, 0) + 1
     for serial in sorted(below, reverse=True):
         op = below[serial]
@@ -137,16 +139,29 @@ def _common(places: set[Region]) -> Region:
     return first
 
 
-class _Safety:
+class Safety:
     """Whether an op may be computed whatever the tests say: it reads nothing that may be absent."""
 
-    def __init__(self, optional: Collection[Op]) -> None:
-        self.optional = optional
-        self.known: dict[Op, bool] = {}
+    def __init__(self, optional: Collection[Op], held: Collection[Op]) -> None:
+        self.optional, self.held = optional, held
+        self.known: dict[Op, frozenset[Op]] = {}
 
     def __call__(self, op: Op) -> bool:
+        return not self.needs(op)
+
+    def needs(self, op: Op) -> frozenset[Op]:
+        """What must be there."""
         if op not in self.known:
-            self.known[op] = op not in self.optional and all(
-                self(arg) for arg in op.args
-            )
+            self.known[op] = self._needs(op)
         return self.known[op]
+
+    def _needs(self, op: Op) -> frozenset[Op]:
+        if op in self.optional:
+            return frozenset({op})
+        if op in self.held:
+            return frozenset()
+        if op.rule == "cond":
+            body, orelse = map(self.needs, op.args)
+            tested = {item for item in body if is_presence(op.data, str(item.data))}
+            return (body - tested) | orelse
+        return frozenset().union(*map(self.needs, op.args))
