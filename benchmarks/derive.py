@@ -120,10 +120,10 @@ def timed(
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds + WARM_UP):
         for name, function in functions.items():
-            begin = time.perf_counter()
+            begin = time.process_time()
             for _ in range(REPEAT):
                 torch.autograd.grad(function(*arguments), leaves, grad)
-            seconds[name].append(time.perf_counter() - begin)
+            seconds[name].append(time.process_time() - begin)
     base = seconds["eager"][WARM_UP:]
     ratios = {
         name: median(

@@ -45,6 +45,7 @@ class Given(NamedTuple):
     program: Lines  # the backward, in order
     origins: dict[str, str]  # name in the backward -> the output that it is
     notes: tuple[str, ...] = ()  # of what was derived
+    kept: frozenset[str] | None = None  # the locals to save, where that was planned
 
 
 def take_apart(spec: OpSpec) -> Given:
@@ -59,7 +60,11 @@ def take_apart(spec: OpSpec) -> Given:
     found = _derived(spec, graph, forward, program)
     origins = _origins(spec, forward)
     lines = (*program, *found.statements)
-    return Given(graph, place, forward, lines, origins, found.notes)
+    kept = found.kept
+    if kept is not None:
+        kept |= frozenset(read.name for read, _ in free_reads(program))
+    forward = found.forward or forward
+    return Given(graph, place, forward, lines, origins, found.notes, kept)
 
 
 def _derived(

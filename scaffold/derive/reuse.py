@@ -60,8 +60,10 @@ def _plan(spec: OpSpec, given: Given, statements: Lines) -> Plan:
         locals_ & frozenset(given.origins),
         given.place,
     )
-    save_all = bool(spec.once_differentiable) or balanced
-    return plan(forward, wanted - frozenset(given.origins), save_all)
+    rather = given.kept
+    if rather is None:
+        rather = wanted if spec.once_differentiable or balanced else frozenset()
+    return plan(forward, wanted - frozenset(given.origins), rather)
 
 
 def _kinds(spec: OpSpec) -> Kinds:

@@ -10,11 +10,15 @@ from typing import NamedTuple
 
 from scaffold.derive.forward import Forward, grad_name
 from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.costs import Costs
 from scaffold.derive.vjp.emission import Emission, emitted
+from scaffold.derive.vjp.forward_names import named_apart
 from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.derive.vjp.lower import Lowered, lower
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.naming import Namer
+from scaffold.derive.vjp.plan import to_save
 from scaffold.derive.vjp.present import assumed
 from scaffold.derive.vjp.reverse import Reverse, Reversed
 from scaffold.derive.vjp.rules import built_in
@@ -29,6 +33,8 @@ class Derived(NamedTuple):
 
     statements: tuple[Statement, ...] = ()
     notes: tuple[str, ...] = ()
+    forward: Forward | None = None  # with names for more of its values
+    kept: frozenset[str] | None = None  # the locals to save, where that was planned
 
 
 def derived(
@@ -87,10 +93,39 @@ def _differentiated(
         for item in spec.differentiable
         if item.name in found.gradients
     }
+    names, kept = _planned(spec, applier, lowered, held, roots, taken)
+    if names:
+        forward = named_apart(program.graph, forward, lowered.places, names)
+        held, taken = held | names, {*taken, *names.values()}
     return Derived(
         _emitted(spec, applier, lowered, held, cotangents, roots, found, taken),
         _notes(found),
+        forward,
+        kept,
     )
+
+
+def _planned(
+    spec: OpSpec,
+    applier: Applier,
+    lowered: Lowered,
+    held: dict[Op, str],
+    roots: dict[str, Op],
+    taken: Collection[str],
+) -> tuple[dict[Op, str], frozenset[str] | None]:
+    """New names for values to save, and the names of all of them."""
+    if spec.save_policy != "balanced" or spec.once_differentiable is False:
+        return {}, None
+    costs = Costs(applier.table)
+    saved = to_save(
+        costs,
+        lowered.results,
+        roots.values(),
+        lambda op: (op in held or op in lowered.places) and not costs.is_view(op),
+    )
+    namer = Namer({*taken, *held.values()}, held, {})
+    names = {op: namer.name(op) for op in saved if op not in held}
+    return names, frozenset((held | names)[op] for op in saved)
 
 
 def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
