@@ -162,7 +162,13 @@ class Algebra:
         return result
 
     def _factored(self, rule: str, a: Op, b: Op) -> Op | None:
-        """`g * x + g * y` as `g * (x + y)`."""
+        """`g * x + g * y` as `g * (x + y)`, `x / n - y / n` as `(x - y) / n`."""
+        for outer_rule, at in (("div", 1), ("mul", 0)):
+            both = self.is_(a, outer_rule) and self.is_(b, outer_rule)
+            if both and a.args[at] is b.args[at] and a.args[at].kind == "static":
+                inner = self.make(rule, a.args[1 - at], b.args[1 - at])
+                pair = (inner, a.args[at]) if at else (a.args[at], inner)
+                return self.make(outer_rule, *pair)
         left, right = self.factors(a), self.factors(b)
         common = []
         for factor in left.copy():

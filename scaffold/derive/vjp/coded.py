@@ -10,7 +10,7 @@ from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.ir import Kind, Op, literal
 from scaffold.derive.vjp.make import Maker
-from scaffold.derive.vjp.shapes import SCALAR
+from scaffold.derive.vjp.shapes import SCALAR, Shape, is_lead
 
 Pairs = list[tuple[Op, Op]]
 Coded = Callable[[Maker, Op, Op], Pairs | None]
@@ -58,7 +58,10 @@ def _contracted(make: Maker, x: Op, g: Op) -> Op:
     shape = None
     if x.shape.trailing and g.shape.trailing and x.shape.dims and g.shape.dims:
         shape = SCALAR._replace(dims=(x.shape.dims[-1], g.shape.dims[-1]))
-    dims = program.op("lead_dims", (), g.shape)
+    lead = g.shape
+    if lead.dims is not None:  # as many dims, whatever their sizes
+        lead = Shape(tuple(dim if is_lead(dim) else 1 for dim in lead.dims))
+    dims = program.op("lead_dims", (), lead)
     return program.op("contracted", (x, g, dims, dims), None, kind=kind, shape=shape)
 
 

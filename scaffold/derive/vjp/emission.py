@@ -202,7 +202,7 @@ class _Writer:
             part = waiting.pop()
             if part in self.names or part.rule in ("input", "cotangent"):
                 continue
-            if part.rule not in TRIVIAL:
+            if part.rule not in TRIVIAL and part.rule != "zeros":
                 found.append(part)
             if part.rule != "cond":
                 waiting += part.args

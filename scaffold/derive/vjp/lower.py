@@ -88,16 +88,11 @@ class Lowering(Expressions):
         """The names that only one branch assigns."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
-            if (
-                op.rule == "cond"
-                and op.args[1].rule == "const"
-                and op.args[0].is_tensor
-            ):
-                if (
-                    op.args[0].rule not in ("input", "const")
-                    and self.writes.get(name) == 1
-                ):
-                    found[op.args[0]] = name
+            branch = op.args[0] if op.rule == "cond" else op
+            only = op.rule == "cond" and op.args[1].rule == "const"
+            made = branch.is_tensor and branch.rule != "input"
+            if only and made and self.writes.get(name) == 1:
+                found[branch] = name
         return found
 
     def check(self, statements: tuple[Statement, ...]) -> None:

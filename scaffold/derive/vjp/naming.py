@@ -9,9 +9,11 @@ from collections.abc import Mapping
 
 from scaffold.derive.names import fresh
 from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.rewrites import is_one_hot
 
 ROLES = {
     "add": "total",
+    "lead_dims": "leading",
     "sub": "difference",
     "mul": "product",
     "div": "quotient",
@@ -106,8 +108,8 @@ class Namer:
     def _role(self, op: Op) -> str:
         if op.rule in MASKS:
             return "mask"
-        if op.rule == "vjp":
-            return "gradients"
+        if is_one_hot(op):
+            return "onehot"
         return ROLES.get(op.rule, op.rule.lower())
 
     def _qualified(self, op: Op) -> list[str]:

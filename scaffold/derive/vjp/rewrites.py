@@ -151,8 +151,26 @@ class Rewrites:
         if self.algebra.is_(a, "div") and a.args[1].kind == "static":
             return self("div", self("sum", a.args[0], *rest), a.args[1])
         if keepdim is not None and literal(keepdim) is True and dim is not None:
+            if is_one_hot(a) and dims_of(dim) == dims_of(a.args[1]):
+                return self.const(1)
             return self._constant_factor_out(a, dim, keepdim)
         return None
+
+    def _scatter_add(self, a: Op, dim: Op, index: Op, source: Op) -> Op | None:
+        """One value a line goes to where a one-hot is 1."""
+        at = shapes.position(index.shape, dim_of(dim))
+        if a.rule != "zeros" or at is None or a.shape.dims is None:
+            return None
+        line = list(a.shape.dims)
+        line[at : at + 1] = [1]
+        if index.shape.dims != tuple(line) or source.shape != index.shape:
+            return None
+        inputs = (op for op in self.program.ops if op.rule == "input")
+        like = next((op for op in inputs if op.shape == a.shape), a.args[0])
+        zeros = self.program.op("zeros", (like,), a.shape, kind=a.kind, shape=a.shape)
+        args = (zeros, dim, index, self.const(1))
+        one_hot = self.program.op("scatter", args, kind=a.kind, shape=a.shape)
+        return self("mul", source, one_hot)
 
     def _constant_factor_out(self, a: Op, dim: Op, keepdim: Op) -> Op | None:
         """`sum(x * m)` as `m * sum(x)` where `m` is the same along the dims."""
@@ -167,7 +185,7 @@ class Rewrites:
         if not outer or rest is None or rest.shape != a.shape:
             return None
         found = self.algebra.product([*outer, self("sum", rest, dim, keepdim)])
-        return found
+        return None if found is None else self.expanded(found, left)
 
     def _squeeze(self, a: Op, dim: Op) -> Op | None:
         """`sum(keepdim=True)` squeezed is a sum without."""
@@ -222,3 +240,9 @@ class Rewrites:
 
     def _flip(self, a: Op, dims: Op) -> Op | None:
         return a.args[0] if a.rule == "flip" and a.args[1] is dims else None
+
+
+def is_one_hot(op: Op) -> bool:
+    """Whether it is zeros with a 1 in each line."""
+    ones = op.rule == "scatter" and is_number(op.args[3], 1)
+    return ones and op.args[0].rule == "zeros"
