@@ -19,7 +19,8 @@ from scaffold.derive.metadata import reads
 from scaffold.derive.names import apart_from, hidden_builtins, outer_renamed
 from scaffold.derive.program import free_reads, read_names
 from scaffold.derive.unfold import Unfolder
-from scaffold.derive.vjp.engine import Derived, derived
+from scaffold.derive.vjp.engine import derived
+from scaffold.derive.vjp.policy import Derived
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Assign,
@@ -46,6 +47,7 @@ class Given(NamedTuple):
     origins: dict[str, str]  # name in the backward -> the output that it is
     notes: tuple[str, ...] = ()  # of what was derived
     kept: frozenset[str] | None = None  # the locals to save, where that was planned
+    once: bool = False  # the program cannot be differentiated
 
 
 def take_apart(spec: OpSpec) -> Given:
@@ -64,7 +66,7 @@ def take_apart(spec: OpSpec) -> Given:
     if kept is not None:
         kept |= frozenset(read.name for read, _ in free_reads(program))
     forward = found.forward or forward
-    return Given(graph, place, forward, lines, origins, found.notes, kept)
+    return Given(graph, place, forward, lines, origins, found.notes, kept, found.once)
 
 
 def _derived(

@@ -55,7 +55,10 @@ def plan(forward: Locals, wanted: frozenset[str], rather: frozenset[str]) -> Pla
 
 
 def _walk(
-    forward: Locals, wanted: frozenset[str], first: frozenset[str], rather: frozenset[str]
+    forward: Locals,
+    wanted: frozenset[str],
+    first: frozenset[str],
+    rather: frozenset[str],
 ) -> Plan:
     statements = forward.statements
     locals_ = _written(statements)

@@ -73,7 +73,9 @@ def _precedence(node: Node) -> int:
         return PRECEDENCE[node.label]
     if node.kind == "unary":
         return PRECEDENCE["not"] if node.label == "not" else UNARY
-    return {"conditional": CONDITIONAL, "lambda": CONDITIONAL, "compare": COMPARE}.get(node.kind, ATOM)
+    return {"conditional": CONDITIONAL, "lambda": CONDITIONAL, "compare": COMPARE}.get(
+        node.kind, ATOM
+    )
 
 
 def _within(node: Node, least: int) -> str:

@@ -130,6 +130,9 @@ class Builders:
         return self.make.zeros(g, x.shape)
 
     def cast_as(self, g: Op, x: Op) -> Op:
+        precision = self.make.precision
+        if precision is not None and precision(g) == precision(x):
+            return g
         return self.program.op(
             "cast", (g, x), None, kind=x.kind, shape=g.shape, active=g.active
         )

@@ -32,6 +32,7 @@ TYPES = {
     "domain": "a table: domain.x = '...'",
     "samples": STRINGS,
     "linear": "true or false",
+    "once": "true or false",
     "complex": 'true, false or "only"',
 }
 

@@ -51,7 +51,6 @@ class Composer:
                     return Composition(rule, self._with_defaults(rule, bound))
         return None
 
-
     def _with_defaults(self, rule: Rule, bound: Bound) -> Bound:
         """What stands for parameters; one that the formulas do not read may be missing."""
         defaults = {
@@ -80,9 +79,11 @@ def matches(pattern: Term, term: Term, bound: Bound) -> Iterator[Bound]:
         known = bound.get(pattern.label)
         if term.op is not None and known in (None, term.op):
             yield {**bound, pattern.label: term.op}
-    elif pattern.kind != term.kind or pattern.label != term.label:
-        return
-    elif not close(pattern.value, term.value):
+    elif (
+        pattern.kind != term.kind
+        or pattern.label != term.label
+        or not close(pattern.value, term.value)
+    ):
         return
     elif pattern.kind == "call":
         yield from _in_order(pattern.args, term.args, bound)
@@ -116,5 +117,3 @@ def _in_any_order(patterns: Terms, terms: Terms, bound: Bound) -> Iterator[Bound
         rest = terms[:position] + terms[position + 1 :]
         for found in matches(ordered[0], term, bound):
             yield from _in_any_order(tuple(ordered[1:]), rest, found)
-
-

@@ -6,6 +6,7 @@ in every run; an edge of capacity `NEVER` is not cut if that can be avoided.
 
 from collections import deque
 from collections.abc import Hashable
+from itertools import pairwise
 
 NEVER = 10**12
 
@@ -45,7 +46,7 @@ class Flow:
         return before
 
     def _push(self, path: list[Hashable]) -> None:
-        edges = list(zip(path, path[1:], strict=False))
+        edges = list(pairwise(path))
         most = min(self.rest[one][two] for one, two in edges)
         for one, two in edges:
             self.rest[one][two] -= most

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.holders import Holders
+from scaffold.derive.vjp.in_place import InPlace, kept
 from scaffold.derive.vjp.ir import Op, Program, tensors
 from scaffold.derive.vjp.naming import Namer
+from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
 from scaffold.derive.vjp.schedule import TRIVIAL, Region, Safety, Schedule, scheduled
 from scaffold.derive.vjp.shapes import Shape
@@ -33,6 +35,9 @@ class Emission(NamedTuple):
     of: Mapping[Op, Op]
     optional: Collection[Op]
     taken: set[str]
+    asked: set[Op]  # values without a name that only a shape is read of
+    precision: Precision | None  # to write over temporaries
+    over: set[Op]  # what is written over one
 
     @property
     def guarded(self) -> frozenset[str]:
@@ -95,8 +100,20 @@ class _Writer:
         for op in self.program.ops:
             if op.is_tensor and op.rule not in OF_A_SHAPE and safe(op):
                 owners.setdefault(op.shape, op)
-        self.printer = Printer(emission.applier, emission.holders, self.names, owners)
+        self.printer = Printer(
+            emission.applier, emission.holders, self.names, owners, emission.asked
+        )
         self.long: list[tuple[Op, int]] = []
+        emission.over.clear()
+        if emission.precision is not None:
+            single = {op for op in self.plan.named if self.plan.uses[op] == 1}
+            self.printer.in_place = InPlace(
+                self.graph,
+                self.printer.node,
+                kept(self.names, single),
+                emission.precision,
+                emission.over,
+            )
 
     def _name_pulled(self, op: Op) -> None:
         """Names for all that autograd of one call gives."""

@@ -6,35 +6,21 @@ guessed.
 """
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from scaffold.derive.forward import Forward, grad_name
 from scaffold.derive.vjp.apply import Applier
-from scaffold.derive.vjp.costs import Costs
-from scaffold.derive.vjp.emission import Emission, emitted
-from scaffold.derive.vjp.forward_names import named_apart
-from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.derive.vjp.lower import Lowered, lower
 from scaffold.derive.vjp.make import Maker
-from scaffold.derive.vjp.naming import Namer
-from scaffold.derive.vjp.plan import to_save
+from scaffold.derive.vjp.policy import Backward, Derived, settled
+from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.present import assumed
 from scaffold.derive.vjp.reverse import Reverse, Reversed
 from scaffold.derive.vjp.rules import built_in
 from scaffold.derive.vjp.whole import as_a_whole
 from scaffold.derive.vjp.written import UnsupportedError, dotted
-from scaffold.formula import Graph, Node, Statement
+from scaffold.formula import Graph, Node
 from scaffold.spec import OpSpec
-
-
-class Derived(NamedTuple):
-    """Statements of the backward, and what the user should know of them."""
-
-    statements: tuple[Statement, ...] = ()
-    notes: tuple[str, ...] = ()
-    forward: Forward | None = None  # with names for more of its values
-    kept: frozenset[str] | None = None  # the locals to save, where that was planned
 
 
 def derived(
@@ -69,7 +55,7 @@ def _differentiated(
     program = applier.program
     held = _held(spec, forward, lowered)
     make = Maker(applier, lambda op: op in held and op.rule not in ("input", "static"))
-    cotangents: list[Op] = []
+    results: dict[Op, Op] = {}
     seeds: dict[Op, list[Op]] = {}
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if not output.differentiable or not result.is_tensor:
@@ -81,8 +67,9 @@ def _differentiated(
             kind=result.kind,
             shape=result.shape,
         )
-        cotangents.append(cotangent)
+        results[cotangent] = result
         seeds.setdefault(result, []).append(cotangent)
+    make.precision = Precision(results)
     found = Reverse(make, spec.save_policy == "balanced").run(seeds, lowered.inputs)
     roots = {
         item.name: (
@@ -93,39 +80,10 @@ def _differentiated(
         for item in spec.differentiable
         if item.name in found.gradients
     }
-    names, kept = _planned(spec, applier, lowered, held, roots, taken)
-    if names:
-        forward = named_apart(program.graph, forward, lowered.places, names)
-        held, taken = held | names, {*taken, *names.values()}
-    return Derived(
-        _emitted(spec, applier, lowered, held, cotangents, roots, found, taken),
-        _notes(found),
-        forward,
-        kept,
+    backward = Backward(
+        spec, applier, forward, lowered, held, results, roots, found.of, taken
     )
-
-
-def _planned(
-    spec: OpSpec,
-    applier: Applier,
-    lowered: Lowered,
-    held: dict[Op, str],
-    roots: dict[str, Op],
-    taken: Collection[str],
-) -> tuple[dict[Op, str], frozenset[str] | None]:
-    """New names for values to save, and the names of all of them."""
-    if spec.save_policy != "balanced" or spec.once_differentiable is False:
-        return {}, None
-    costs = Costs(applier.table)
-    saved = to_save(
-        costs,
-        lowered.results,
-        roots.values(),
-        lambda op: (op in held or op in lowered.places) and not costs.is_view(op),
-    )
-    namer = Namer({*taken, *held.values()}, held, {})
-    names = {op: namer.name(op) for op in saved if op not in held}
-    return names, frozenset((held | names)[op] for op in saved)
+    return settled(backward)._replace(notes=_notes(found))
 
 
 def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
@@ -135,35 +93,6 @@ def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
         if result.is_tensor:
             held.setdefault(result, output.name)
     return held
-
-
-def _emitted(
-    spec: OpSpec,
-    applier: Applier,
-    lowered: Lowered,
-    held: dict[Op, str],
-    cotangents: list[Op],
-    roots: dict[str, Op],
-    found: Reversed,
-    taken: Collection[str],
-) -> tuple[Statement, ...]:
-    optional = [lowered.inputs[item.name] for item in spec.tensors if item.optional]
-    sure = [
-        lowered.inputs[item.name]
-        for item in spec.tensors
-        if not item.optional and not item.variadic
-    ]
-    holders = Holders(applier.program, (*cotangents, *sure), optional, held)
-    inside = lowered.held_in_branches
-    emission = Emission(
-        applier,
-        holders,
-        {**inside, **held},
-        found.of,
-        (*optional, *(op for op in inside if op not in held)),
-        set(taken),
-    )
-    return emitted(emission, roots)
 
 
 def _notes(found: Reversed) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ assignment for each. Invariant: same results; a value is computed where it was, 
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from scaffold.derive.forward import Forward
@@ -39,15 +40,15 @@ def named_apart(
             change |= dict.fromkeys(here, names[op])
         if position < len(forward.statements):
             item = forward.statements[position]
-            lines += rewritten(graph, (item,), lambda node, c=change: _name(graph, node, c))
+            lines += rewritten(graph, (item,), partial(_name, graph, change))
         else:
             results = tuple(_changed(graph, node, change) for node in results)
     return forward._replace(statements=tuple(lines), results=results)
 
 
 def _changed(graph: Graph, node: Node, change: Mapping[Node, str]) -> Node:
-    return graph.rewrite(node, lambda inner: _name(graph, inner, change))
+    return graph.rewrite(node, partial(_name, graph, change))
 
 
-def _name(graph: Graph, node: Node, change: Mapping[Node, str]) -> Node | None:
+def _name(graph: Graph, change: Mapping[Node, str], node: Node) -> Node | None:
     return graph.name(change[node]) if node in change else None

@@ -6,6 +6,7 @@ spelled as its rule says, without the arguments that are defaults.
 
 from collections.abc import Callable
 
+from scaffold.derive.vjp.in_place import InPlace
 from scaffold.derive.vjp.ir import Op, is_number, literal
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.spelling import Parameter, Spelling
@@ -19,6 +20,8 @@ POSITIONAL = frozenset({"dim", "dims", "dim0", "dim1", "alpha", "shape"})
 class Printer(StaticPrinter):
     """Writes ops down."""
 
+    in_place: InPlace | None = None
+
     def node(self, op: Op) -> Node:
         """The expression of an op: its name if it has one."""
         if op in self.names:
@@ -27,6 +30,8 @@ class Printer(StaticPrinter):
 
     def expression(self, op: Op) -> Node:
         """The expression, name or not."""
+        if self.in_place is not None and (over := self.in_place(op)) is not None:
+            return over
         own: Callable[[Op], Node] | None = getattr(self, f"_{op.rule}", None)
         if own is not None:
             return own(op)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from scaffold.derive.vjp.builders import Builders
-from scaffold.derive.vjp.compositions import Composer
 from scaffold.derive.vjp.coded import CODED
+from scaffold.derive.vjp.compositions import Composer
 from scaffold.derive.vjp.formulas import Evaluator
 from scaffold.derive.vjp.ir import Op, is_number, tensors
 from scaffold.derive.vjp.make import Maker

@@ -52,6 +52,7 @@ class Rule(NamedTuple):
         None  # a test of what is fixed for a call: the rule is for calls where it holds
     )
     code: str | None = None  # the function of the engine that has the gradients
+    once: bool = False  # autograd does not differentiate it
     fused: Mapping[str, str] = {}  # parameter -> its gradient in one call of ATen's
 
     @property
@@ -155,7 +156,12 @@ class Table:
         """What rules compute, written with other primitives, over their parameters."""
         if self._compositions is None:
             own = tuple(
-                (self.rule(name), self._parsed(text, Scope(self.scope(self.rule(name))), self.rule(name)))
+                (
+                    self.rule(name),
+                    self._parsed(
+                        text, Scope(self.scope(self.rule(name))), self.rule(name)
+                    ),
+                )
                 for name, texts in self.composed.items()
                 for text in texts
             )
@@ -200,6 +206,7 @@ def read_rule(name: str, raw: Raw, graph: Graph) -> Rule:
         raw.get("complex", True),
         raw.get("when"),
         raw.get("code"),
+        raw.get("once", False),
         raw.get("fused", {}),
     )
 

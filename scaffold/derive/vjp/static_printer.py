@@ -23,10 +23,12 @@ class StaticPrinter:
         holders: Holders,
         names: Mapping[Op, str],
         owners: Mapping[Shape, Op],
+        asked: set[Op],
     ) -> None:
         self.applier, self.program = applier, applier.program
         self.graph: Graph = self.program.graph
         self.holders, self.names, self.owners = holders, names, owners
+        self.asked = asked
 
     def node(self, op: Op) -> Node:
         """The expression of an op: its name if it has one."""
@@ -69,7 +71,10 @@ class StaticPrinter:
     def _owner(self, shape: Shape) -> Node:
         if shape not in self.owners:
             raise UnsupportedError("a shape that no value has")
-        return self.node(self.owners[shape])
+        owner = self.owners[shape]
+        if owner not in self.names:
+            self.asked.add(owner)
+        return self.node(owner)
 
     def _size(self, op: Op) -> Node:
         if isinstance(op.data, Shape):
@@ -87,7 +92,10 @@ class StaticPrinter:
         return self._of_tensor(op, "ndim")
 
     def _dtype(self, op: Op) -> Node:
-        return self._attribute(self.node(op.args[0]), "dtype")
+        (value,) = op.args
+        if value not in self.names:
+            self.asked.add(value)
+        return self._attribute(self.node(value), "dtype")
 
     def _count(self, op: Op) -> Node:
         return self._of_tensor(op, "numel")

@@ -1,0 +1,99 @@
+"""Arithmetic of the backward in the memory of its own temporaries: `(grad_output * x).mul_(y)`.
+
+In: an op whose arguments are being written down. Out: an expression that changes one of them in place, or None. Invariant:
+only what the expression itself has made changes, of the result's shape and precision, and nothing reads it afterwards.
+"""
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.precision import Precision
+from scaffold.derive.vjp.shapes import SCALAR
+from scaffold.formula import Graph, Node
+
+# Primitives whose result is always memory of its own.
+FRESH = frozenset(
+    {"add", "sub", "mul", "div", "neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt"}
+    | {"sigmoid", "tanh", "abs", "sgn", "where", "pow_exponent", "sin", "cos", "erf"}
+    | {"matmul", "contracted", "einsum", "softmax", "log_softmax", "reciprocal"}
+    | {"sigmoid_backward", "tanh_backward", "silu_backward", "mish_backward"}
+    | {"gelu_backward", "softmax_backward", "log_softmax_backward"}
+)
+UNARY = frozenset(
+    {"neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sigmoid", "tanh", "abs"}
+    | {"sin", "cos", "erf", "reciprocal"}
+)
+METHODS = {"add": "add_", "sub": "sub_", "mul": "mul_", "div": "div_"}
+
+
+class InPlace(NamedTuple):
+    """What decides whether an op may take an argument's memory."""
+
+    graph: Graph
+    node: Callable[[Op], Node]
+    kept: Callable[[Op], bool]  # whether others read a value, or another call does
+    precision: Precision
+    found: set[Op]  # what was written so
+
+    def __call__(self, op: Op) -> Node | None:
+        """The expression, if memory can be taken over."""
+        written = self._written(op) if op.kind == "real" else None
+        if written is not None:
+            self.found.add(op)
+        return written
+
+    def _written(self, op: Op) -> Node | None:
+        if op.rule in UNARY:
+            (value,) = op.args
+            return self._on(value, f"{op.rule}_") if self._free(op, value) else None
+        if op.rule not in METHODS:
+            return self._masked(op)
+        first, second = op.args
+        if self._free(op, first):
+            return self._combined(op.rule, first, second)
+        if op.rule in ("add", "mul") and self._free(op, second):
+            return self._combined(op.rule, second, first)
+        return None
+
+    def _free(self, op: Op, value: Op) -> bool:
+        """Whether a value's memory may become the op's."""
+        return (
+            value.rule in FRESH
+            and value.kind == "real"
+            and value.shape == op.shape != SCALAR
+            and not self.kept(value)
+            and self.precision(value) >= self.precision(op)
+        )
+
+    def _combined(self, rule: str, own: Op, other: Op) -> Node:
+        if rule in ("add", "sub") and other.rule == "mul" and not self.kept(other):
+            factor, value = other.args
+            if factor.kind == "static" and value.kind == "real":
+                return self._on(own, METHODS[rule], value, alpha=factor)
+            if rule == "add" and factor.kind == value.kind == "real":
+                return self._on(own, "addcmul_", factor, value)
+        return self._on(own, METHODS[rule], other)
+
+    def _masked(self, op: Op) -> Node | None:
+        """`where(mask, 0, value)`."""
+        if op.rule != "where":
+            return None
+        mask, number, value = op.args
+        if number.rule == "const" and self._free(op, value):
+            return self._on(value, "masked_fill_", mask, number)
+        return None
+
+    def _on(self, own: Op, method: str, *args: Op, alpha: Op | None = None) -> Node:
+        callee = self.graph.node("attribute", method, (self.node(own),))
+        nodes = tuple(map(self.node, args))
+        if alpha is None:
+            return self.graph.node("call", "", (callee, *nodes))
+        return self.graph.node(
+            "call", "", (callee, *nodes, self.node(alpha)), ("alpha",)
+        )
+
+
+def kept(named: Collection[Op], single: Collection[Op]) -> Callable[[Op], bool]:
+    """Whether a value outlives its use: it has a name, and more than one place reads it."""
+    return lambda op: op in named and op not in single
