@@ -210,7 +210,7 @@ def test_every_key_has_a_case_and_an_option() -> None:
 @pytest.mark.parametrize(
     ("switch", "toml"),
     [
-        ("--derive", "derive = false"),
+        ("--no-derive", "derive = true"),
         ("--no-once-differentiable", "once-differentiable = true"),
         ("--transforms", "transforms = false"),
         ("--materialize-grads", "materialize-grads = false"),

@@ -18,7 +18,15 @@ Coded = Callable[[Maker, Op, Op], Pairs | None]
 
 def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
     x, y = op.args
+    if any(map(_may_be_vector, (x, y))):
+        return None
     return _of_product(make, x, y, g)
+
+
+def _may_be_vector(op: Op) -> bool:
+    """Whether a dim was taken from a tensor of unknown rank; one that nothing is known of is taken for a matrix."""
+    shape = op.shape
+    return shape.dims is None and shape.key[:1] in (("drop",), ("squeezed",))
 
 
 def _of_product(make: Maker, x: Op, y: Op, g: Op) -> Pairs:

@@ -26,6 +26,13 @@ def holds(node: Node, args: Args) -> bool | None:
         case Node("unary", "not", (inner,)):
             found = holds(inner, args)
             return None if found is None else not found
+        case Node("compare", "in" | "not in" as label, (left, Node("tuple", _, items))):
+            equal = [
+                _compared("==", _value(left, args), _value(item, args))
+                for item in items
+            ]
+            found = _several(equal, True)
+            return found if found is None or label == "in" else not found
         case Node("compare", label, (left, right)) if label in COMPARE:
             return _compared(label, _value(left, args), _value(right, args))
     value = _value(node, args)

@@ -4,10 +4,9 @@ In: the arguments of a rule by parameter. Out: a shape, or None for one that is 
 every call that PyTorch accepts.
 """
 
-import re
 from collections.abc import Callable, Mapping
 
-from scaffold.derive.vjp import shapes
+from scaffold.derive.vjp import joint_shapes, shapes
 from scaffold.derive.vjp.ir import Op, Program, literal, tensors
 from scaffold.derive.vjp.shapes import SCALAR, Dim, Shape
 
@@ -131,8 +130,12 @@ def _expanded(program: Program, args: Args) -> Shape | None:
 
 
 def _matmul(program: Program, args: Args) -> Shape | None:
-    left, right = tensors(args.values())
-    return shapes.multiplied(left.shape, right.shape)
+    left, right = (item.shape for item in tensors(args.values()))
+    found = shapes.multiplied(left, right)
+    vectors = any(item.key[:1] in (("drop",), ("squeezed",)) for item in (left, right))
+    if found is None and vectors:  # so it may be one, too
+        return shapes.unknown("drop", "matmul", left, right)
+    return found
 
 
 def _linear(program: Program, args: Args) -> Shape | None:
@@ -181,19 +184,6 @@ def _solved(program: Program, args: Args) -> Shape | None:
     return None
 
 
-def _stacked(program: Program, args: Args) -> Shape | None:
-    parts = list(tensors(args.values()))
-    dims = _ints(args, "dim")
-    if not parts or not dims:
-        return None
-    first = parts[0].shape
-    wide = shapes.unsqueezed(first, dims[0])
-    at = shapes.position(wide, dims[0])
-    if wide.dims is None or at is None:
-        return shapes.unknown("unsqueezed", first, dims[0])
-    return Shape((*wide.dims[:at], len(parts), *wide.dims[at + 1 :]))
-
-
 def _indexed(program: Program, args: Args) -> Shape | None:
     """`index_select`: one dim becomes as long as the index."""
     dims, x, index = _ints(args, "dim"), args["x"].shape, args["index"].shape
@@ -201,89 +191,6 @@ def _indexed(program: Program, args: Args) -> Shape | None:
     if at is None or x.dims is None or index.dims is None or index.rank != 1:
         return None
     return Shape((*x.dims[:at], index.dims[0], *x.dims[at + 1 :]))
-
-
-def _joined(program: Program, args: Args) -> Shape | None:
-    """`cat`: two slices that make up a dim are that dim."""
-    parts, dims = list(tensors(args.values())), _ints(args, "dim")
-    if len(parts) != 2 or not dims:
-        return None
-    one, two = (part.shape for part in parts)
-    at = shapes.position(one, dims[0])
-    if (
-        at is None
-        or one.dims is None
-        or two.dims is None
-        or len(one.dims) != len(two.dims)
-    ):
-        return None
-    if one.dims[:at] != two.dims[:at] or one.dims[at + 1 :] != two.dims[at + 1 :]:
-        return None
-    whole = _whole(str(one.dims[at]), str(two.dims[at]))
-    return Shape((*one.dims[:at], whole, *one.dims[at + 1 :])) if whole else None
-
-
-def _whole(one: str, two: str) -> str | None:
-    """The size that `?D[1:2:1]` and `?D[2:1:1]` make up, where op 1 is None."""
-    found = [re.fullmatch(r"\?(.+)\[(\d+):(\d+):(\d+)\]", item) for item in (one, two)]
-    if found[0] is None or found[1] is None or found[0][1] != found[1][1]:
-        return None
-    (a, b, step), (c, d, other) = found[0].groups()[1:], found[1].groups()[1:]
-    none = step
-    halves = a == none == d and b == c or c == none == b and d == a
-    return found[0][1] if halves and step == other else None
-
-
-def _einsum(program: Program, args: Args) -> Shape | None:
-    """Sizes by letter, where each has one."""
-    equation, operands = literal(args["equation"]), args["operands"]
-    if not isinstance(equation, str) or "->" not in equation:
-        return None
-    left, result = equation.replace(" ", "").split("->")
-    sizes: dict[str, Dim] = {}
-    leads: list[Shape] = []
-    for letters, operand in zip(left.split(","), tensors((operands,)), strict=False):
-        lead = _letter_sizes(letters, operand.shape, sizes)
-        if lead is None:
-            return None
-        leads.append(lead)
-    leading = shapes.broadcast(*leads)
-    before, dots, after = result.partition("...")
-    if leading.dims is None or leading.dims and not dots:
-        return None
-    ends = [tuple(sizes[item] for item in part) for part in (before, after)]
-    return Shape((*ends[0], *leading.dims, *ends[1]))
-
-
-def _letter_sizes(letters: str, shape: Shape, sizes: dict[str, Dim]) -> Shape | None:
-    """Note the size of each letter of an operand; what its dots stand for, or None where that is not known."""
-    before, dots, after = letters.partition("...")
-    count = len(before) + len(after)
-    if (
-        shape.dims is None
-        or count > len(shape.dims)
-        or not dots
-        and count < len(shape.dims)
-    ):
-        return None
-    end = len(shape.dims) - len(after)
-    first, last = shape.dims[: len(before)], shape.dims[end:]
-    for letter, dim in zip(before + after, first + last, strict=True):
-        if shapes.is_lead(dim) or dim == 1 or sizes.setdefault(letter, dim) != dim:
-            return None
-    return Shape(shape.dims[len(before) : end])
-
-
-def _diagonal(program: Program, args: Args) -> Shape | None:
-    """The main diagonal of a square matrix."""
-    dims = args["x"].shape.dims
-    plain = literal(args["offset"]) == 0 and literal(args["dim1"]) in (0, -2)
-    square = dims is not None and len(dims) == 2 and dims[0] == dims[1]
-    return (
-        Shape(dims[:1])
-        if dims and square and plain and args["x"].shape.lead is None
-        else None
-    )
 
 
 SHAPES: dict[str, Infer] = {
@@ -326,10 +233,10 @@ SHAPES: dict[str, Infer] = {
     "inv": _of("x"),
     "cholesky": _of("x"),
     "solve": _solved,
-    "stack": _stacked,
-    "diagonal": _diagonal,
-    "cat": _joined,
-    "einsum": _einsum,
+    "stack": joint_shapes.stacked,
+    "diagonal": joint_shapes.diagonal,
+    "cat": joint_shapes.joined,
+    "einsum": joint_shapes.einsum,
     "index_select": _indexed,
     "masked_select": lambda program, args: None,
 }

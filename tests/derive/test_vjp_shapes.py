@@ -1,0 +1,126 @@
+"""What is known of shapes: broadcasts, reductions, products, and what fits what."""
+
+import pytest
+
+from scaffold.derive.vjp import shapes
+from scaffold.derive.vjp.shapes import SCALAR, Shape, unknown
+
+
+def of(text: str) -> Shape:
+    """`...x C 1` as a shape; `?` is one that is not known."""
+    if text.startswith("?"):
+        return unknown("input", text)
+    words = text.split()
+    return Shape(tuple(int(word) if word.isdigit() else word for word in words))
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"),
+    [
+        (("N C", "C"), "N C"),
+        (("N C", "1"), "N C"),
+        (("N 1", "1 C"), "N C"),
+        (("...x D", "D"), "...x D"),
+        (("...x 1", "D"), "...x D"),
+        (("...x D", "...x 1"), "...x D"),
+        (("", "...x D"), "...x D"),
+        (("?x", ""), "?x"),
+        (("?x", "?x"), "?x"),
+    ],
+)
+def test_a_broadcast_that_is_known(parts: tuple[str, ...], whole: str) -> None:
+    assert shapes.broadcast(*map(of, parts)) == of(whole)
+    assert shapes.broadcast(*map(of, reversed(parts))) == of(whole)
+
+
+@pytest.mark.parametrize(
+    "parts", [("N C", "M C"), ("...x D", "...y D"), ("?x", "?y"), ("...x D", "N S D")]
+)
+def test_a_broadcast_that_is_not_known(parts: tuple[str, ...]) -> None:
+    found = shapes.broadcast(*map(of, parts))
+    assert found.dims is None
+    assert all(shapes.fits(of(part), found) for part in parts)
+    assert found == shapes.broadcast(*map(of, reversed(parts)))
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "fit"),
+    [
+        ("C", "N C", True),
+        ("1 C", "N C", True),
+        ("N", "N C", False),
+        ("...x D", "...x D", True),
+        ("1 D", "...x D", False),  # the leading dims may be none
+        ("D", "...x D", True),
+        ("...x D", "D", False),
+        ("", "?x", True),
+        ("?x", "?y", False),
+    ],
+)
+def test_what_fits(small: str, large: str, fit: bool) -> None:
+    assert shapes.fits(of(small), of(large)) is fit
+
+
+def test_a_reduction_broadcasts_back_to_what_it_was_of() -> None:
+    kept = shapes.reduced(of("?x"), (-1,), True)
+    gone = shapes.reduced(of("?x"), (-1,), False)
+    assert shapes.fits(kept, of("?x")) and not shapes.fits(gone, of("?x"))
+    assert shapes.unsqueezed(gone, -1) == kept
+    assert shapes.unsqueezed(gone, -2) != kept
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims", "keepdim", "result"),
+    [
+        ("N C L", (-1,), True, "N C 1"),
+        ("N C L", (0, 2), False, "C"),
+        ("...x D", (-1,), False, "...x"),
+        ("N C", None, False, ""),
+        ("", (-1,), True, ""),
+    ],
+)
+def test_a_reduction(
+    shape: str, dims: tuple[int, ...] | None, keepdim: bool, result: str
+) -> None:
+    assert shapes.reduced(of(shape), dims, keepdim) == of(result)
+
+
+def test_a_first_dim_behind_leading_ones_is_not_known() -> None:
+    assert shapes.reduced(of("...x D"), (0,), False).dims is None
+    assert shapes.position(of("...x D"), 0) is None
+    assert shapes.position(of("...x D"), -1) == 1
+    assert shapes.position(of("...x D"), -2) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "result"),
+    [
+        ("N K", "K M", "N M"),
+        ("...x K", "K M", "...x M"),
+        ("B S D", "B D T", "B S T"),
+        ("N K", "K", "N"),
+        ("K", "K M", "M"),
+        ("K", "K", ""),
+        ("1 S D", "B D T", "B S T"),
+    ],
+)
+def test_a_product(left: str, right: str, result: str) -> None:
+    assert shapes.multiplied(of(left), of(right)) == of(result)
+
+
+def test_a_product_that_is_not_known() -> None:
+    assert shapes.multiplied(of("?x"), of("K M")) is None
+    assert shapes.multiplied(of("...x D"), of("...y D")) is None
+
+
+def test_two_transposes_are_none() -> None:
+    once = shapes.transposed(of("?x"), -2, -1)
+    assert once != of("?x")
+    assert shapes.transposed(once, -1, -2) == of("?x")
+    assert shapes.transposed(of("...x S D"), -2, -1) == of("...x D S")
+
+
+def test_the_least_rank() -> None:
+    assert of("...x S D").least == 2 and of("...x S D").rank is None
+    assert SCALAR.rank == 0
+    assert unknown("transposed", of("?x"), frozenset((0, 1))).rank is None

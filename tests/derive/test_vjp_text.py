@@ -1,0 +1,164 @@
+"""What derived backwards read like: text in, text out."""
+
+import pytest
+
+from scaffold.derive import derive
+from scaffold.formula import emit_lines
+from tests.derive.building import spec_of, text_of
+
+
+def backward(inputs: str, forward: str) -> list[str]:
+    """The lines of the backward, before they are laid out."""
+    derivation = derive(spec_of(inputs, forward=forward, derive=True))
+    assert not derivation.notes
+    return [
+        line for block in derivation.blocks for line in emit_lines(block.statements)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "lines"),
+    [
+        ("x", "-x", ["grad_x = -grad_output"]),
+        ("x", "x * 1", ["grad_x = grad_output"]),
+        ("x", "2 * x * 3", ["grad_x = 6 * grad_output"]),
+        ("x", "(x / 2) / 4", ["grad_x = grad_output / 8"]),
+        ("x", "x - (-x)", ["grad_x = 2 * grad_output"]),
+        ("x", "x ** 2", ["grad_x = 2 * (grad_output * x)"]),
+        ("x", "x * x", ["grad_x = 2 * (grad_output * x)"]),
+        ("x", "1 - x", ["grad_x = -grad_output"]),
+        ("x, a: float", "a * x", ["grad_x = ctx.a * grad_output"]),
+        (
+            "x, a: float",
+            "a * torch.sin(x / a)",
+            ["grad_x = grad_output * torch.cos(x / ctx.a)"],
+        ),
+        ("x", "torch.exp(x)", ["grad_x = grad_output * output"]),
+        ("x", "torch.sigmoid(x)", ["grad_x = grad_output * ((1 - output) * output)"]),
+        (
+            "x",
+            "x * torch.sigmoid(x)",
+            [
+                "sigmoid = torch.sigmoid(x)",
+                "grad_x = grad_output * sigmoid * (1 + x * (1 - sigmoid))",
+            ],
+        ),
+        (
+            "x[N, C]",
+            "x.sum(-1)",
+            ["grad_x = grad_output.unsqueeze(-1).expand(ctx.x_shape)"],
+        ),
+        (
+            "x[N, C]",
+            "x.mean(0, keepdim=True) + x",
+            ["grad_x = grad_output + grad_output.mean(-2, keepdim=True)"],
+        ),
+        (
+            "x[..., C]",
+            "x - x.mean(-1, keepdim=True)",
+            ["grad_x = grad_output - grad_output.mean(-1, keepdim=True)"],
+        ),
+        ("x[N, C], b[C; const]", "x + b", ["grad_x = grad_output"]),
+        ("x[N, C; const], b[C]", "x + b", ["grad_b = grad_output.sum(0)"]),
+        (
+            "x[N, C; const], b[N, 1]",
+            "x + b",
+            ["grad_b = grad_output.sum(-1, keepdim=True)"],
+        ),
+        (
+            "x[N, C, L; const], b[C]",
+            "x + b[:, None]",
+            ["grad_b = grad_output.sum((0, 2))"],
+        ),
+        ("x[N, K], w[K, M; const]", "x @ w", ["grad_x = grad_output @ w.mT"]),
+        ("x[N, K], w[M, K; const]", "x @ w.t()", ["grad_x = grad_output @ w"]),
+        ("x[N, K; const], w[M, K]", "x @ w.t()", ["grad_w = grad_output.mT @ x"]),
+        (
+            "x",
+            "torch.where(x > 0, 3 * x, 0.0)",
+            ["grad_x = torch.where(x > 0, 3 * grad_output, 0)"],
+        ),
+        ("x[N, C]", "x.transpose(0, 1)", ["grad_x = grad_output.transpose(0, 1)"]),
+        ("x[N, C]", "x.unsqueeze(0).squeeze(0)", ["grad_x = grad_output"]),
+        (
+            "z[...; complex]",
+            "z * z.conj()",
+            ["grad_z = grad_output * z + (grad_output * z.conj()).conj()"],
+        ),
+    ],
+)
+def test_a_small_backward(inputs: str, forward: str, lines: list[str]) -> None:
+    assert backward(inputs, forward) == lines
+
+
+def test_cross_entropy_is_probs_minus_onehot() -> None:
+    forward = "-torch.log_softmax(z, -1).gather(-1, y.unsqueeze(-1)).squeeze(-1).mean()"
+    lines = backward("z[N, C], y[N; index(C)]", forward)
+    assert lines == [
+        "onehot = torch.zeros_like(z).scatter(-1, y.unsqueeze(-1), 1)",
+        "grad_z = grad_output * (torch.softmax(z, -1) - onehot) / y.numel()",
+    ]
+
+
+def test_halves_are_put_together_again() -> None:
+    forward = "d = x.shape[-1] // 2\na = x[..., :d]\nb = x[..., d:]\nreturn torch.cat([-b, a], -1)"
+    lines = backward("x[..., D]", forward)
+    assert "slice_scatter" not in "\n".join(lines)
+    assert "saved_tensors" not in text_of(
+        spec_of("x[..., D]", forward=forward, derive=True)
+    )
+
+
+def test_a_choice_stands_in_the_backward_as_in_the_forward() -> None:
+    lines = backward(
+        "x, reduction: str = 'mean'",
+        "x.mean() if reduction == 'mean' else x.sum() if reduction == 'sum' else x * 1",
+    )
+    assert lines == [
+        "if ctx.reduction == 'mean':",
+        "    grad_x = (grad_output / ctx.x_shape.numel()).expand(ctx.x_shape)",
+        "elif ctx.reduction == 'sum':",
+        "    grad_x = grad_output.expand(ctx.x_shape)",
+        "else:",
+        "    grad_x = grad_output",
+    ]
+
+
+def test_an_optional_that_is_absent_is_not_touched() -> None:
+    spec = spec_of(
+        "x, w?", forward="torch.exp(x * w) if w is not None else x * 2", derive=True
+    )
+    assert "if w is not None:" in text_of(spec)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "note"),
+    [
+        ("x", "torch.special.bessel_j0(x) * x", "torch.special.bessel_j0 has no rule"),
+        ("x, y", "x * y if x.sum() > 0 else x", "depends on the data"),
+        ("x", "F.gelu(x * torch.rand_like(x))", "random numbers"),
+    ],
+)
+def test_what_cannot_be_derived_is_said(inputs: str, forward: str, note: str) -> None:
+    derivation = derive(spec_of(inputs, forward=forward, derive=True))
+    assert any(note in item for item in derivation.notes)
+
+
+def test_a_random_mask_is_saved() -> None:
+    forward = "mask = torch.rand_like(x) > p\nreturn x * mask / (1 - p)"
+    derivation = derive(spec_of("x, p: float = 0.5", forward=forward, derive=True))
+    assert [item.name for item in derivation.saved] == ["mask"]
+    assert not derivation.once_differentiable
+
+
+def test_an_explicit_formula_wins() -> None:
+    spec = spec_of("x, w", forward="x * w", derive=True, grad={"x": "7 * grad_output"})
+    text = text_of(spec)
+    assert "7 * grad_output" in text and "grad_w = (grad_output * x)" in text
+
+
+def test_rules_are_taken_only_under_their_tests() -> None:
+    exact = "\n".join(backward("x", "F.gelu(x)"))
+    curve = "\n".join(backward("x", "F.gelu(x, approximate='tanh')"))
+    assert "erf" in exact and "tanh" not in exact
+    assert "tanh" in curve and "erf" not in curve
