@@ -110,6 +110,7 @@ class _Writer:
             self.printer.in_place = InPlace(
                 self.graph,
                 self.printer.node,
+                self.printer.by_rule,
                 kept(self.names, single),
                 emission.precision,
                 emission.over,

@@ -70,7 +70,8 @@ def _differentiated(
         results[cotangent] = result
         seeds.setdefault(result, []).append(cotangent)
     make.precision = Precision(results)
-    found = Reverse(make, spec.save_policy == "balanced").run(seeds, lowered.inputs)
+    make.saves = spec.save_policy == "balanced"
+    found = Reverse(make, make.saves).run(seeds, lowered.inputs)
     roots = {
         item.name: (
             assumed(make, found.gradients[item.name], item.name, held)

@@ -18,12 +18,14 @@ FRESH = frozenset(
     | {"sigmoid", "tanh", "abs", "sgn", "where", "pow_exponent", "sin", "cos", "erf"}
     | {"matmul", "contracted", "einsum", "softmax", "log_softmax", "reciprocal"}
     | {"sigmoid_backward", "tanh_backward", "silu_backward", "mish_backward"}
-    | {"gelu_backward", "softmax_backward", "log_softmax_backward"}
+    | {"gelu_backward", "softmax_backward", "zeros", "scatter", "scatter_add"}
 )
 UNARY = frozenset(
     {"neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sigmoid", "tanh", "abs"}
     | {"sin", "cos", "erf", "reciprocal"}
 )
+# Methods that have a namesake with an underscore.
+WRITERS = frozenset({"scatter", "scatter_add", "index_add", "index_put", "masked_fill"})
 METHODS = {"add": "add_", "sub": "sub_", "mul": "mul_", "div": "div_"}
 
 
@@ -32,6 +34,7 @@ class InPlace(NamedTuple):
 
     graph: Graph
     node: Callable[[Op], Node]
+    spelled: Callable[[Op], Node]  # as its rule says
     kept: Callable[[Op], bool]  # whether others read a value, or another call does
     precision: Precision
     found: set[Op]  # what was written so
@@ -47,6 +50,8 @@ class InPlace(NamedTuple):
         if op.rule in UNARY:
             (value,) = op.args
             return self._on(value, f"{op.rule}_") if self._free(op, value) else None
+        if op.rule in WRITERS and self._free(op, op.args[0]):
+            return self._named_underscore(op)
         if op.rule not in METHODS:
             return self._masked(op)
         first, second = op.args
@@ -65,6 +70,13 @@ class InPlace(NamedTuple):
             and not self.kept(value)
             and self.precision(value) >= self.precision(op)
         )
+
+    def _named_underscore(self, op: Op) -> Node:
+        """`zeros.scatter_(dim, index, 1)`."""
+        written = self.spelled(op)
+        callee, *args = written.args
+        method = self.graph.node("attribute", f"{callee.label}_", callee.args)
+        return self.graph.node("call", "", (method, *args), written.keywords)
 
     def _combined(self, rule: str, own: Op, other: Op) -> Node:
         if rule in ("add", "sub") and other.rule == "mul" and not self.kept(other):

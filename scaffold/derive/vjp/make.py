@@ -30,6 +30,7 @@ class Maker(Rewrites):
         self.algebra = Algebra(self, opaque)
         self.algebra.one = self.program.const  # type: ignore[method-assign]
         self.precision: Precision | None = None
+        self.saves = False
         self.count: Callable[[Op, Op], Op | None] = lambda x, dim: None
 
     def __call__(self, name: str, *args: Op) -> Op:

@@ -14,7 +14,18 @@ PROMOTING = frozenset(
     | {"sigmoid", "tanh", "abs", "sgn", "where", "pow_exponent", "sin", "cos", "erf"}
     | {"softmax", "log_softmax", "reciprocal", "sigmoid_backward", "tanh_backward"}
     | {"silu_backward", "mish_backward", "gelu_backward", "softmax_backward"}
-    | {"log_softmax_backward", "sum", "mean", "amax", "amin", "unsqueeze", "squeeze"}
+    | {
+        "scatter",
+        "scatter_add",
+        "index_add",
+        "index_put",
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "unsqueeze",
+        "squeeze",
+    }
     | {"mT", "expanded", "reshaped"}
     | {"summed_to", "slice", "select", "softplus", "logsigmoid", "detach", "clamp"}
     | {"vector_norm", "norm", "cat", "masked_fill", "gather", "zeros", "permute"}

@@ -35,8 +35,11 @@ class Printer(StaticPrinter):
         own: Callable[[Op], Node] | None = getattr(self, f"_{op.rule}", None)
         if own is not None:
             return own(op)
-        rule = self.applier.table.rule(op.rule)
-        return self.spelled(rule.spelled, op.args)
+        return self.by_rule(op)
+
+    def by_rule(self, op: Op) -> Node:
+        """The expression as the op's rule spells it."""
+        return self.spelled(self.applier.table.rule(op.rule).spelled, op.args)
 
     def _expanded(self, op: Op) -> Node:
         assert isinstance(op.data, Shape)
