@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.holders import Holders
-from scaffold.derive.vjp.in_place import InPlace, kept
+from scaffold.derive.vjp.in_place import InPlace
 from scaffold.derive.vjp.ir import Op, Program, tensors
 from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.precision import Precision
@@ -111,7 +111,8 @@ class _Writer:
                 self.graph,
                 self.printer.node,
                 self.printer.by_rule,
-                kept(self.names, single),
+                self.names,
+                single,
                 emission.precision,
                 emission.over,
             )

@@ -35,7 +35,8 @@ class InPlace(NamedTuple):
     graph: Graph
     node: Callable[[Op], Node]
     spelled: Callable[[Op], Node]  # as its rule says
-    kept: Callable[[Op], bool]  # whether others read a value, or another call does
+    named: Collection[Op]  # values with a statement of their own
+    single: Collection[Op]  # those of them that one place reads
     precision: Precision
     found: set[Op]  # what was written so
 
@@ -67,7 +68,7 @@ class InPlace(NamedTuple):
             value.rule in FRESH
             and value.kind == "real"
             and value.shape == op.shape != SCALAR
-            and not self.kept(value)
+            and (value not in self.named or value in self.single)
             and self.precision(value) >= self.precision(op)
         )
 
@@ -79,7 +80,7 @@ class InPlace(NamedTuple):
         return self.graph.node("call", "", (method, *args), written.keywords)
 
     def _combined(self, rule: str, own: Op, other: Op) -> Node:
-        if rule in ("add", "sub") and other.rule == "mul" and not self.kept(other):
+        if rule in ("add", "sub") and other.rule == "mul" and other not in self.named:
             factor, value = other.args
             if factor.kind == "static" and value.kind == "real":
                 return self._on(own, METHODS[rule], value, alpha=factor)
@@ -104,8 +105,3 @@ class InPlace(NamedTuple):
         return self.graph.node(
             "call", "", (callee, *nodes, self.node(alpha)), ("alpha",)
         )
-
-
-def kept(named: Collection[Op], single: Collection[Op]) -> Callable[[Op], bool]:
-    """Whether a value outlives its use: it has a name, and more than one place reads it."""
-    return lambda op: op in named and op not in single
