@@ -13,6 +13,7 @@ from scaffold.derive.vjp.infer import infer
 from scaffold.derive.vjp.ir import Op, Program, tensors
 from scaffold.derive.vjp.rules import Found, Rule, Table
 from scaffold.derive.vjp.spelling import Spelling, bind
+from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
 WITHOUT_GRADIENT = "constant"
@@ -128,7 +129,8 @@ class Applier:
         rule = self.table.rule(name)
         bound = bind(rule.spelled, positional, {}, self._collected)
         whole = None if bound is None else self.completed(rule, bound)
-        assert whole is not None, f"{name} takes other arguments"
+        if whole is None:
+            raise UnsupportedError(f"{name} takes other arguments")
         return self.apply(rule, whole)
 
 

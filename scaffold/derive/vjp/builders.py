@@ -169,6 +169,24 @@ class Builders:
             total = self.make("mul", total, self.size(x, self.make.const(at)))
         return total
 
+    def trailing(self, sizes: Op) -> Op:
+        if sizes.rule != "list":
+            raise UnsupportedError("sizes that are not written out")
+        return self.make.const(tuple(range(-len(sizes.args), 0)))
+
+    def leading(self, x: Op) -> Op:
+        return self.make.const(tuple(range(self._rank(x) - 1)))
+
+    def channels(self, weight: Op, x: Op) -> Op:
+        for _ in range(self._rank(x) - 2):
+            weight = self.make("unsqueeze", weight, self.make.const(-1))
+        return weight
+
+    def _rank(self, x: Op) -> int:
+        if x.shape.rank is None:
+            raise UnsupportedError("dims of a tensor of unknown rank")
+        return x.shape.rank
+
     def padding(self, x: Op, dim: Op, before: Op, after: Op) -> Op:
         at, rank = literal(dim), x.shape.rank
         if not isinstance(at, int) or at >= 0 and rank is None:

@@ -159,7 +159,7 @@ class _Writer:
         if op.rule == "cond" and self._takes_statements(op, region):
             assert isinstance(op.data, Node)
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
-            return [If(op.data, body, orelse)]
+            return [If(self.printer.test(op.data), body, orelse)]
         value = self.printer.expression(op)
         self._measure(name, value, op)
         return [Assign(target, value)]

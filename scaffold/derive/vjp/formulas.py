@@ -150,7 +150,10 @@ class Evaluator:
         if callee.kind != "name":
             return self._of_math(node)
         if callee.label in BUILDERS:
-            op: Op = getattr(self.builders, callee.label)(*values)
+            builder = getattr(self.builders, callee.label, None)
+            if builder is None:
+                raise UnsupportedError(f"{callee.label} in a formula")
+            op: Op = builder(*values)
             return op
         if callee.label in ("min", "max"):
             nodes = tuple(static_node(self.program, value) for value in values)

@@ -100,7 +100,8 @@ def _shape(program: Program, rule: Rule, args: Args) -> Shape | None:
         return loss_shape(program, args)
     if rule.category in ("elementwise", "backward"):
         return shapes.broadcast(*(item.shape for item in tensors(args.values())))
-    if rule.category == "reduction" or "keepdim" in args:
+    along = rule.category == "constant" and "dim" in args and "keepdim" in args
+    if rule.category == "reduction" or along:
         return reduced_shape(x, args)
     if rule.category == "same_shape":
         return x.shape

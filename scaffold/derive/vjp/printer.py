@@ -94,7 +94,7 @@ class Printer(StaticPrinter):
     def _cond(self, op: Op) -> Node:
         assert isinstance(op.data, Node)
         body, orelse = map(self.node, op.args)
-        return self.graph.node("conditional", "", (op.data, body, orelse))
+        return self.graph.node("conditional", "", (self.test(op.data), body, orelse))
 
     def _lead_dims(self, op: Op) -> Node:
         """All dims but the last."""
@@ -208,7 +208,8 @@ class Printer(StaticPrinter):
         if spelling.kind == "method":
             callee = self._attribute(self.node(args[0]), spelling.name)
             return self._called(callee, pairs[1:])
-        return self._called(self.function(spelling.name).args[0], pairs)
+        callee = self.function(spelling.name).args[0]
+        return self._called(callee, pairs, spelling.name.startswith("torch.linalg."))
 
     def _signed(self, label: str, value: Node) -> Node:
         """A sign at the first factor of a product, where it needs no parentheses."""
@@ -219,7 +220,10 @@ class Printer(StaticPrinter):
             )
         return self.graph.node("unary", label, (value,))
 
-    def _called(self, callee: Node, pairs: list[tuple[Parameter, Op]]) -> Node:
+    def _called(
+        self, callee: Node, pairs: list[tuple[Parameter, Op]], by_name: bool = False
+    ) -> Node:
+        """A call without the arguments that are defaults; with `by_name` options have their names."""
         args, named, skipped = list[Node](), list[tuple[str, Node]](), False
         for parameter, op in pairs:
             if parameter.starred and op.rule == "list":
@@ -230,8 +234,12 @@ class Printer(StaticPrinter):
                 skipped = True
             elif (
                 skipped
+                or named
                 or isinstance(literal(op), bool)
-                or (parameter.default is not None and parameter.name not in POSITIONAL)
+                or (
+                    parameter.default is not None
+                    and (by_name or parameter.name not in POSITIONAL)
+                )
             ):
                 named.append((parameter.name, self.node(op)))
             else:

@@ -48,6 +48,10 @@ class StaticPrinter:
         assert isinstance(op.data, Node)
         return self.graph.rewrite(op.data, self._placeholder)
 
+    def test(self, node: Node) -> Node:
+        """A test as it stands in the backward."""
+        return self.graph.rewrite(node, self._placeholder)
+
     def _placeholder(self, node: Node) -> Node | None:
         """What stands for a size in a Python expression of the engine's."""
         if node.kind == "name" and node.label.startswith("<"):

@@ -34,6 +34,8 @@ def fold(program: Program, rule: str, args: tuple[Op, ...], write: Write) -> Op 
     if rule in ("conj", "real") and len(args) == 1:
         return args[0]
     values = [number(arg) for arg in args]
+    if rule == "sigmoid" and values == [0]:
+        return program.const(0.5)
     if rule == "neg":
         return _negated(program, args[0], write)
     if rule in OPERATORS and len(args) == 2:

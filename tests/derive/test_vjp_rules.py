@@ -1,0 +1,145 @@
+"""Every rule of the table through the whole engine: an op of one call, generated and run on the rule's samples."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaffold.derive import derive
+from scaffold.derive.vjp.rules import Rule, built_in
+from scaffold.derive.vjp.samples import read_sample
+from tests.derive.building import load, spec_of, text_of
+from tests.derive.checking import check_needs
+from tests.derive.rule_samples import drawn_values
+
+TABLE = built_in()
+RULES = [
+    rule
+    for rule in map(TABLE.rule, TABLE.names())
+    if rule.category not in ("constant", "backward")
+    and rule.spelled.kind != "subscript"
+    and rule.name
+    not in ("cross", "dropout_eval")  # a sample that torch does not take; random
+]
+TENSOR = re.compile(r"(?<![\w.'])([A-Za-z]\w*)\[([\d, ]*|\(\))\]")
+ONCE = {"hardsigmoid", "cdist"}  # PyTorch itself has no second derivative
+MATRICES = {"matmul"}  # what is not declared is taken for a matrix
+TRAITS = {torch.int64: "int", torch.bool: "bool", torch.cdouble: "complex"}
+
+
+class Op(NamedTuple):
+    """An op of one call, and inputs for it."""
+
+    inputs: str
+    forward: str
+    outputs: str
+    values: list[Any]
+
+
+def call_of(rule: Rule, text: str) -> str:
+    """A sample as the user would write it."""
+    spelled = rule.spelled
+    args = TENSOR.sub(lambda match: match[1], text)
+    if spelled.kind == "function":
+        return f"{spelled.name}({args})"
+    first, _, rest = args.partition(", ")
+    if spelled.kind == "operator":
+        return f"{first} {spelled.name} {rest}" if rest else f"{spelled.name}{first}"
+    return f"{first}.{spelled.name}" + (f"({rest})" if spelled.kind == "method" else "")
+
+
+def ops(rule: Rule, dtype: torch.dtype, typed: bool) -> Iterator[Op]:
+    for text in rule.samples:
+        sample = read_sample(text, rule.spelled, TABLE.graph)
+        assert sample is not None
+        values = drawn_values(TABLE, rule, sample, dtype)
+        found = {name: value for name, value in flat(rule, values, text)}
+        if not found or typed and any(0 in value.shape for value in found.values()):
+            continue
+        names = ", ".join(
+            entry(rule, name, value, typed) for name, value in found.items()
+        )
+        results = eager(call_of(rule, text), found)
+        several = [f"part_{at}" for at in range(len(results))]
+        if len(several) == 1:
+            yield Op(names, call_of(rule, text), "output", list(found.values()))
+            continue
+        traits = [TRAITS.get(item.dtype, "") for item in results]
+        outputs = [
+            f"{name}[...; {trait}]" if trait else name
+            for name, trait in zip(several, traits, strict=True)
+        ]
+        forward = (
+            f"{', '.join(several)} = {call_of(rule, text)}\nreturn {', '.join(several)}"
+        )
+        yield Op(names, forward, ", ".join(outputs), list(found.values()))
+
+
+def flat(rule: Rule, values: dict[str, Any], text: str) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a sample by the names that they have in its text."""
+    named = [match[1] for match in TENSOR.finditer(text)]
+    tensors = [
+        item
+        for value in values.values()
+        for item in (value if isinstance(value, tuple) else (value,))
+        if isinstance(item, Tensor)
+    ]
+    yield from zip(named, tensors, strict=True)
+
+
+def entry(rule: Rule, name: str, value: Tensor, typed: bool) -> str:
+    trait = TRAITS.get(value.dtype, "const" if name in rule.nondiff else "")
+    dims = ", ".join(map(str, value.shape)) if typed else "..."
+    if not trait and not typed:
+        return name
+    return f"{name}[{dims}; {trait}]" if trait else f"{name}[{dims}]"
+
+
+def eager(call: str, values: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    scope = {"torch": torch, "math": math, "F": torch.nn.functional, **values}
+    result = eval(call, scope)
+    return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+
+def check(op: Op, once: bool) -> None:
+    options: dict[str, Any] = {"forward": op.forward, "outputs": op.outputs}
+    spec = spec_of(op.inputs, derive=True, **options)
+    derivation = derive(spec)
+    assert not derivation.missing, derivation.notes
+    module = load(text_of(spec, derivation))
+    plain = getattr(load(text_of(spec_of(op.inputs, **options))), spec.function_name)
+    wanted = {item.name for item in spec.differentiable}
+    can = [item.name in wanted for item in spec.inputs]
+    alone = [tuple(at == only for at in range(len(can))) for only in range(len(can))]
+    for needs in {tuple(can), *(item for item in alone if can[item.index(True)])}:
+        if any(needs):
+            function, wrapper = getattr(module, spec.function_name), getattr(
+                module, spec.name
+            )
+            check_needs(function, wrapper, plain.forward, op.values, needs, once, False)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        pytest.param(True, id="declared"),
+        pytest.param(False, id="undeclared", marks=pytest.mark.exhaustive),
+    ],
+)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.name))
+def test_an_op_of_one_call(rule: Rule, typed: bool) -> None:
+    if rule.complex != "only" and (typed or rule.name not in MATRICES):
+        for op in ops(rule, torch.double, typed):
+            check(op, rule.name in ONCE)
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule.complex], ids=lambda rule: str(rule.name)
+)
+def test_an_op_of_one_call_on_complex_values(rule: Rule) -> None:
+    for op in ops(rule, torch.cdouble, True):
+        check(op, rule.name in ONCE)
