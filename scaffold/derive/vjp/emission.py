@@ -14,6 +14,7 @@ from scaffold.derive.vjp.ir import Op, Program, tensors
 from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
+from scaffold.derive.vjp.rewrites import is_one_hot
 from scaffold.derive.vjp.schedule import TRIVIAL, Region, Safety, Schedule, scheduled
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.formula import Assign, If, Node, Statement, emit
@@ -221,6 +222,8 @@ class _Writer:
             part = waiting.pop()
             if part in self.names or part.rule in ("input", "cotangent"):
                 continue
+            if self.printer.in_place is not None and is_one_hot(part):
+                continue  # it may stand there as an index only
             if part.rule not in TRIVIAL and part.rule != "zeros":
                 found.append(part)
             if part.rule != "cond":

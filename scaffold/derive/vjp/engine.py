@@ -17,6 +17,7 @@ from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.present import assumed
 from scaffold.derive.vjp.reverse import Reverse, Reversed
 from scaffold.derive.vjp.rules import built_in
+from scaffold.derive.vjp.scalars import Scalars
 from scaffold.derive.vjp.whole import as_a_whole
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import Graph, Node
@@ -81,8 +82,11 @@ def _differentiated(
         for item in spec.differentiable
         if item.name in found.gradients
     }
+    regrouped = Scalars(make, roots, lambda op: op in held)
+    roots = {name: regrouped(root) for name, root in roots.items()}
+    of = {regrouped.known.get(op, op): primal for op, primal in found.of.items()}
     backward = Backward(
-        spec, applier, forward, lowered, held, results, roots, found.of, taken
+        spec, applier, forward, lowered, held, results, roots, of, taken
     )
     return settled(backward)._replace(notes=_notes(found))
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp.ir import Op
 from scaffold.derive.vjp.precision import Precision
+from scaffold.derive.vjp.rewrites import is_one_hot
 from scaffold.derive.vjp.shapes import SCALAR
 from scaffold.formula import Graph, Node
 
@@ -80,6 +81,8 @@ class InPlace(NamedTuple):
         return self.graph.node("call", "", (method, *args), written.keywords)
 
     def _combined(self, rule: str, own: Op, other: Op) -> Node:
+        if rule in ("add", "sub") and is_one_hot(other) and other not in self.named:
+            return self._added_to_one(rule, own, other)
         if rule in ("add", "sub") and other.rule == "mul" and other not in self.named:
             factor, value = other.args
             if factor.kind == "static" and value.kind == "real":
@@ -87,6 +90,16 @@ class InPlace(NamedTuple):
             if rule == "add" and factor.kind == value.kind == "real":
                 return self._on(own, "addcmul_", factor, value)
         return self._on(own, METHODS[rule], other)
+
+    def _added_to_one(self, rule: str, own: Op, onehot: Op) -> Node:
+        """`probs - onehot` without a tensor for the zeros."""
+        _, dim, index, _ = onehot.args
+        callee = self.graph.node("attribute", "scatter_", (self.node(own),))
+        one = self.graph.constant("1")
+        value = self.graph.node("unary", "-", (one,)) if rule == "sub" else one
+        add = self.graph.constant('"add"')
+        args = (callee, self.node(dim), self.node(index), value, add)
+        return self.graph.node("call", "", args, ("reduce",))
 
     def _masked(self, op: Op) -> Node | None:
         """`where(mask, 0, value)`."""
