@@ -4,6 +4,8 @@ In: an `OpSpec`. Out: forward and backward as they will stand, what is saved, wh
 Invariant: pure; a gradient that nobody gave is `missing`, never guessed.
 """
 
+from dataclasses import replace
+
 from scaffold.derive.activity import is_random, leaves_torch
 from scaffold.derive.context import ContextNames
 from scaffold.derive.elements import element_lines
@@ -27,6 +29,14 @@ LEFT_OUT = "something to save where no branch assigns it"
 
 def derive(spec: OpSpec) -> Derivation:
     """What forward and backward of the op are."""
+    if spec.style_is_free and spec.derive:
+        found = _derived(replace(spec, style="combined"))
+        if found.once_differentiable and not found.missing:
+            return found
+    return _derived(spec)
+
+
+def _derived(spec: OpSpec) -> Derivation:
     given = take_apart(spec)
     reuse = plan_reuse(spec, given)
     program = (*reuse.plan.repeated, *given.program)
@@ -78,6 +88,7 @@ def _derivation(
         kept=(*kept, *_kept_for(filled, kept)),
         filled=filled,
         watched=watched,
+        style=spec.style,
         once_differentiable=once,
         opaque=opaque,
         random=random,

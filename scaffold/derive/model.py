@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scaffold.formula import Node, Statement
+from scaffold.spec import Style
 
 Source = Literal["input", "output", "intermediate"]
 
@@ -71,6 +72,7 @@ class Derivation:
     kept: tuple[Kept, ...] = ()
     filled: tuple[Filled, ...] = ()
     watched: tuple[str, ...] = ()  # output gradients without which there is no gradient
+    style: Style = "setup-context"
     once_differentiable: bool = False
     opaque: bool = False  # leaves PyTorch: NumPy, or a kernel of the user's
     random: bool = False  # the forward draws random numbers

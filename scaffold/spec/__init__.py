@@ -12,6 +12,7 @@ from scaffold.spec.model import (
     OpSpec,
     Output,
     Samples,
+    Style,
     Surrogate,
     TensorInput,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "OpSpec",
     "Output",
     "Samples",
+    "Style",
     "Surrogate",
     "TensorInput",
     "build",

@@ -15,7 +15,7 @@ from scaffold.spec.config import Configuration
 from scaffold.spec.conventions import Shapes, conventional_shapes
 from scaffold.spec.keys import check_keys
 from scaffold.spec.maths import Maths, read_maths
-from scaffold.spec.model import Attribute, ModuleSpec, OpSpec, Style
+from scaffold.spec.model import Attribute, ModuleSpec, OpSpec
 from scaffold.spec.module import read_module
 from scaffold.spec.names import check_class_name, op_names
 from scaffold.spec.problems import Locate, Problems
@@ -93,7 +93,8 @@ def _spec(
         transforms=raw.get("transforms"),
         materialize_grads=raw.get("materialize-grads", True),
         derive=raw.get("derive", False),
-        style=_style(raw, configuration.style),
+        style=raw.get("style", configuration.style),
+        style_is_free="style" not in raw and raw.get("save-policy") == "balanced",
         save_policy=raw.get("save-policy", "recompute"),
         tolerance=tuple(
             (key, repr(value)) for key, value in raw.get("tolerance", {}).items()
@@ -105,13 +106,6 @@ def _spec(
         conventional=shapes,
     )
     return _with_module_attributes(spec)
-
-
-def _style(raw: Mapping[str, Any], usual: Style) -> Style:
-    """What is asked for; else `combined` where values inside the forward may be saved."""
-    balanced: Style = "combined" if raw.get("save-policy") == "balanced" else usual
-    style: Style = raw.get("style", balanced)
-    return style
 
 
 def _with_module_attributes(spec: OpSpec) -> OpSpec:

@@ -135,6 +135,7 @@ class OpSpec:
     materialize_grads: bool = True
     derive: bool = False  # derive the gradients that no formula states
     style: Style = "setup-context"
+    style_is_free: bool = False  # `combined` may be taken where that spares time
     save_policy: SavePolicy = "recompute"
     tolerance: tuple[
         tuple[str, str], ...

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from scaffold.derive import derive
-from tests.derive.building import load, op_text, spec_of, text_of
+from tests.derive.building import load, spec_of, text_of
 from tests.derive.checking import check_needs
 from tests.derive.test_cases import (
     BY_NAME,

@@ -150,7 +150,7 @@ def _of_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldEr
 
 
 def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
-    for key in ("grad", "domain"):
+    for key in ("grad", "domain", "fused"):
         for name in entry.raw.get(key, {}):
             if name not in names:
                 yield _unknown_parameter(entry, name, names, key, name)
@@ -211,6 +211,8 @@ def _of_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     )
     for name, several in rule.formulas.items():
         texts += [(text, ("grad", name)) for text in several]
+    texts += [(text, ("fused", name)) for name, text in rule.fused.items()]
+    texts += [(text, ("composed",)) for text in entry.raw.get("composed", ())]
     for text, path in texts:
         place = entry.places(path)
         try:
