@@ -6,11 +6,10 @@ Invariant: an unknown key or a value of another kind is an error, never ignored.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from keyword import iskeyword
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.grammar import Entry, parse_dims
@@ -32,8 +31,7 @@ SHORTEST = 40  # a line that still holds a signature
 PARAMETERS = ("weight", "weights", "bias", "gamma", "beta", "alpha", "scale")
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(NamedTuple):
     """Where files go and what is taken for granted. Directories count from `root`."""
 
     root: str = "."  # the directory of the pyproject.toml that said so
@@ -76,7 +74,7 @@ def load_configuration(start: Path) -> Configuration:
                 if found is not None:
                     return found
             if nearest is None:
-                nearest = replace(_surroundings(text, str(directory)), root=".")
+                nearest = _surroundings(text, str(directory))._replace(root=".")
     return nearest or Configuration()
 
 
@@ -162,8 +160,7 @@ class _Reader:
                 hint = did_you_mean(key, KEYS) or f"the keys: {', '.join(KEYS)}"
                 message = f"unknown key '{key}' in [tool.scaffold]"
                 self.problems.at_key((key,), message, hint)
-        found = replace(
-            known,
+        found = known._replace(
             source=self._directory("source") or known.source,
             tests=self._directory("tests"),
             package=self._package(),

@@ -151,7 +151,7 @@ class Builders:
     def rank(self, x: Op) -> Op:
         if x.shape.rank is not None:
             return self.make.const(x.shape.rank)
-        return self.program.op("rank", (), x.shape)
+        raise UnsupportedError("the number of dims is not known")
 
     def dtype(self, x: Op) -> Op:
         return self.program.op("dtype", (x,))
@@ -211,3 +211,6 @@ class Builders:
         if isinstance(value, int):
             return self.make.const(-value)
         return self.make("neg", numbers)
+
+    def sum_repeats(self, g: Op, x: Op, repeats: Op) -> Op:
+        raise UnsupportedError("the sum over what was repeated")

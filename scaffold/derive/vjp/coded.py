@@ -18,18 +18,20 @@ Coded = Callable[[Maker, Op, Op], Pairs | None]
 
 def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
     x, y = op.args
-    if any(map(_may_be_vector, (x, y))):
-        return None
-    return _of_product(make, x, y, g)
+    of_x = g if y.shape.rank == 2 else _grown(make, g, x, -2)
+    of_y = g if x.shape.rank == 2 else _grown(make, g, y, -1)
+    return _of_product(make, x, y, of_x, of_y)
 
 
-def _may_be_vector(op: Op) -> bool:
-    """Whether a dim was taken from a tensor of unknown rank; one that nothing is known of is taken for a matrix."""
-    shape = op.shape
-    return shape.dims is None and shape.key[:1] in (("drop",), ("squeezed",))
+def _grown(make: Maker, g: Op, operand: Op, dim: int) -> Op:
+    """The cotangent of a product with a dim for the operand's, where that may be a vector."""
+    if operand.shape.rank is not None or operand.shape.least > 1:
+        return g
+    ndim = make.program.op("rank", (), operand.shape)
+    return make.program.op("grown", (g, ndim), dim, kind=g.kind, shape=None)
 
 
-def _of_product(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
+def _of_product(make: Maker, x: Op, y: Op, g: Op, of_y: Op) -> Pairs:
     minus = make.const(-1)
     if y.shape.rank == 1 and x.shape.rank == 1:
         return [
@@ -55,8 +57,8 @@ def _of_product(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
         return [(x, of_x), (y, make("mul", column, row))]
     left = make("matmul", g, make("mH", y))
     if y.shape.rank == 2 and x.shape.rank != 2:
-        return [(x, left), (y, _contracted(make, make("conj", x), g))]
-    return [(x, left), (y, make("matmul", make("mH", x), g))]
+        return [(x, left), (y, _contracted(make, make("conj", x), of_y))]
+    return [(x, left), (y, make("matmul", make("mH", x), of_y))]
 
 
 def _contracted(make: Maker, x: Op, g: Op) -> Op:

@@ -108,6 +108,14 @@ class Printer(StaticPrinter):
         dims = self.graph.node("call", "", (self.graph.name("range"), last))
         return self.graph.node("call", "", (self.graph.name("list"), dims))
 
+    def _grown(self, op: Op) -> Node:
+        """`g.unsqueeze(-2) if x.ndim == 1 else g`."""
+        g, ndim = map(self.node, op.args)
+        assert isinstance(op.data, int)
+        test = self.graph.node("compare", "==", (ndim, self.graph.constant("1")))
+        wide = self.method(g, "unsqueeze", self.graph.constant(str(op.data)))
+        return self.graph.node("conditional", "", (test, wide, g))
+
     def _contracted(self, op: Op) -> Node:
         left, right, *dims = map(self.node, op.args)
         pair = self.graph.node("tuple", "", tuple(dims))
@@ -225,6 +233,8 @@ class Printer(StaticPrinter):
     ) -> Node:
         """A call without the arguments that are defaults; with `by_name` options have their names."""
         args, named, skipped = list[Node](), list[tuple[str, Node]](), False
+        owner = callee.args[0].label if callee.args else ""
+        usual = frozenset[str]() if owner == "linalg" else POSITIONAL
         for parameter, op in pairs:
             if parameter.starred and op.rule == "list":
                 args += map(self.node, op.args)
@@ -235,10 +245,11 @@ class Printer(StaticPrinter):
             elif (
                 skipped
                 or named
+                or parameter.keyword
                 or isinstance(literal(op), bool)
                 or (
                     parameter.default is not None
-                    and (by_name or parameter.name not in POSITIONAL)
+                    and (by_name or parameter.name not in usual)
                 )
             ):
                 named.append((parameter.name, self.node(op)))

@@ -204,6 +204,8 @@ class Reverse:
         if rule.results[0].startswith("*"):
             env = {f"grad_{rule.results[0][1:]}": self._all_parts(op, arrived)}
         else:
+            if op.rule == "eigh" and len(arrived) < 2:
+                raise UnsupportedError("one of the results of eigh is not used")
             env = {
                 f"grad_{name}": arrived.get(position, self.make.const(0))
                 for position, name in enumerate(rule.results)
