@@ -13,6 +13,7 @@ import typer
 
 from scaffold import __version__
 from scaffold.cli.new_op import new_op
+from scaffold.cli.verify import verify
 from scaffold.errors import ScaffoldError
 
 app = typer.Typer(
@@ -45,6 +46,7 @@ def scaffold(
 
 
 app.command("new-op")(new_op)
+app.command("verify")(verify)
 
 
 def main() -> None:

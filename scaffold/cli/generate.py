@@ -12,6 +12,7 @@ from scaffold.cli.places import Places, find_places
 from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.formula import assigned
 from scaffold.render import render
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
@@ -30,6 +31,10 @@ class Generated(NamedTuple):
     root: Path
     notes: tuple[str, ...]
     missing: tuple[str, ...]  # what is left for the user to write
+    spec: OpSpec
+    derivation: Derivation
+    derived: frozenset[str]  # inputs whose gradients follow from the forward
+    source: str  # the op's directory below `root`
 
 
 def generate(
@@ -64,7 +69,16 @@ def _generated(spec: OpSpec, where: Places) -> Generated:
     derivation = derive(spec)
     files = render(spec, derivation, where.directories)
     missing = _missing(spec, derivation)
-    return Generated(files, where.root, _notes(spec, derivation, missing), missing)
+    return Generated(
+        files=files,
+        root=where.root,
+        notes=_notes(spec, derivation, missing),
+        missing=missing,
+        spec=spec,
+        derivation=derivation,
+        derived=derived_gradients(spec, derivation),
+        source=where.directories.source,
+    )
 
 
 def _specification(
@@ -120,3 +134,11 @@ def _notes(
     if missing:
         notes.append(f"left for you to write: {', '.join(missing)}")
     return tuple(notes)
+
+
+def derived_gradients(spec: OpSpec, derivation: Derivation) -> frozenset[str]:
+    """The inputs whose gradients follow from the forward: there is one, and the user has stated none."""
+    named = assigned(spec.backward) if spec.backward else frozenset[str]()
+    stated = {*dict(spec.gradients), *(name.removeprefix("grad_") for name in named)}
+    inputs = {item.name for item in spec.differentiable}
+    return frozenset(inputs - stated - derivation.missing)

@@ -5,9 +5,10 @@ from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_file
 from scaffold.render.reference import reference_lines
 from scaffold.render.testfile import suite_file
+from scaffold.render.verification import Verification, verification
 from scaffold.spec import OpSpec
 
-__all__ = ["Directories", "render"]
+__all__ = ["Directories", "Verification", "render", "verification"]
 
 
 def render(
