@@ -1,25 +1,26 @@
 """What derived ops save and take, against autograd of the same forward.
 
-In: `python benchmarks/derive.py [OP ...] [--rounds N] [--no-compile] [--rival PYTHON]`, with torch beside scaffold.
-Out: for each op, and as geometric means, the bytes that wait for the backward and the time of forward and backward, over
-those of eager autograd: of both policies, and of torch.compile of the forward. One thread; everything takes turns. Exit 1
-where a target is missed, with the ops that miss it.
+In: `python -m benchmarks.derive [OP ...] [--rounds N] [--no-compile]`, with torch beside scaffold, and tangent-ad if it is to
+be measured too. Out: for each op, and as geometric means, the CPU time of forward and backward and the bytes that wait
+between them, over those of eager autograd: of both policies, of torch.compile of the forward, and of tangent-ad on the
+ops that it takes. One thread; everything takes turns. Exit 1 where a target is missed, with the ops that miss it most.
 """
 
 import argparse
-import math
 import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from derive_ops import OPS, Args, Op
 from torch import Tensor
 
+from benchmarks.derive_ops import OPS, Args, Op
+from benchmarks.derive_report import Row, averaged, cell, figures, line, missed, notes
+from benchmarks.derive_rival import Step, is_there, rival
 from scaffold.derive import derive
 from scaffold.errors import Location
 from scaffold.formula import emit, emit_lines
@@ -29,21 +30,9 @@ from scaffold.spec import OpSpec, build
 
 Call = Callable[..., Tensor]
 POLICIES = ("recompute", "balanced")
-# geometric means over eager's: time, bytes
-TARGETS = {"recompute": (1.25, 0.65), "balanced": (1.00, 0.80)}
+ROUNDING = 1.01  # a number for each row is no more
 WARM_UP = 2  # rounds that do not count
 REPEAT = 2  # calls in a row
-
-
-class Row(NamedTuple):
-    """One op, measured: each candidate's figures over eager's."""
-
-    name: str
-    milliseconds: float  # of eager
-    kilobytes: float
-    times: Mapping[str, float]
-    saved: Mapping[str, float]
-    frozen: tuple[str, ...]  # where more is saved than the native op saves
 
 
 def spec_of(op: Op, **options: object) -> OpSpec:
@@ -68,8 +57,8 @@ def generated(op: Op, policy: str) -> Call:
     return function
 
 
-def plain(op: Op) -> Call:
-    """The forward as a plain function, for autograd to differentiate."""
+def plain_text(op: Op) -> str:
+    """The forward as a plain function."""
     spec = spec_of(op, derive=False)
     derivation = derive(spec)
     assert derivation.forward is not None
@@ -78,8 +67,12 @@ def plain(op: Op) -> Call:
     names = ", ".join(item.name for item in spec.inputs)
     body = "\n".join(f"    {line}" for line in lines)
     header = "import math\nimport torch\nimport torch.nn.functional as F\n"
-    text = f"{header}def {op.name}({names}):\n{body}\n"
-    function: Call = loaded(text, op.name)[op.name]
+    return f"{header}def {op.name}({names}):\n{body}\n"
+
+
+def plain(op: Op) -> Call:
+    """That function, for autograd to differentiate."""
+    function: Call = loaded(plain_text(op), op.name)[op.name]
     return function
 
 
@@ -109,20 +102,21 @@ def saved_bytes(function: Call, arguments: Args) -> int:
     return sum(storages.values())
 
 
+def stepped(function: Call, arguments: Args, leaves: Sequence[Tensor]) -> Step:
+    """Forward and backward of a function."""
+    return lambda grad: torch.autograd.grad(function(*arguments), leaves, grad)
+
+
 def timed(
-    functions: Mapping[str, Call],
-    arguments: Args,
-    leaves: Sequence[Tensor],
-    rounds: int,
+    steps: Mapping[str, Step], grad: Tensor, rounds: int
 ) -> tuple[dict[str, float], float]:
-    """Each function's time over that of eager, and eager's in milliseconds; they take turns."""
-    grad = torch.randn_like(functions["eager"](*arguments))
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    """Each one's time over that of eager, and eager's in milliseconds; they take turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds + WARM_UP):
-        for name, function in functions.items():
+        for name, step in steps.items():
             begin = time.process_time()
             for _ in range(REPEAT):
-                torch.autograd.grad(function(*arguments), leaves, grad)
+                step(grad)
             seconds[name].append(time.process_time() - begin)
     base = seconds["eager"][WARM_UP:]
     ratios = {
@@ -154,7 +148,7 @@ def more_than_native(
         native = saved_bytes(op.native, arguments)
         for policy in POLICIES:
             own = saved_bytes(functions[policy], arguments)
-            if own > native:
+            if own > native * ROUNDING:
                 ratio = f"x{own / native:.2f}" if native else f"{own} bytes to none"
                 found.append(f"{policy} without {name}: {ratio}")
         leaf.requires_grad_(True)
@@ -169,7 +163,13 @@ def measured(op: Op, rounds: int, compiled: bool) -> Row:
     _compare(op, functions, arguments, leaves)
     if compiled:
         functions["compiled"] = torch.compile(plain(op))
-    times, milliseconds = timed(functions, arguments, leaves, rounds)
+    steps = {
+        name: stepped(function, arguments, leaves)
+        for name, function in functions.items()
+    }
+    refused = _add_rival(op, steps, arguments, leaves)
+    grad = torch.randn_like(functions["eager"](*arguments))
+    times, milliseconds = timed(steps, grad, rounds)
     saved = {name: saved_bytes(call, arguments) for name, call in functions.items()}
     return Row(
         op.name,
@@ -178,7 +178,26 @@ def measured(op: Op, rounds: int, compiled: bool) -> Row:
         times,
         {name: value / max(1, saved["eager"]) for name, value in saved.items()},
         more_than_native(op, functions, arguments, leaves),
+        refused,
     )
+
+
+def _add_rival(
+    op: Op, steps: dict[str, Step], arguments: Args, leaves: Sequence[Tensor]
+) -> str:
+    """Let tangent-ad take part where it can; else why it does not."""
+    if not is_there():
+        return ""
+    wanted = [
+        position
+        for position, value in enumerate(arguments)
+        if any(value is leaf for leaf in leaves)
+    ]
+    found = rival(plain_text(op), op.name, arguments, wanted, steps["eager"])
+    if isinstance(found, str):
+        return found
+    steps["tangent-ad"] = found
+    return ""
 
 
 def _compare(
@@ -194,47 +213,6 @@ def _compare(
             torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
-def mean(values: Sequence[float]) -> float:
-    """The geometric mean."""
-    return math.exp(sum(math.log(max(value, 1e-3)) for value in values) / len(values))
-
-
-def line(name: str, first: str, figures: Mapping[str, tuple[float, float]]) -> str:
-    """One line of the table."""
-    cells = (f"{time_:6.2f} {size:6.2f}" for time_, size in figures.values())
-    return f"{name:18s} {first:>18s} | " + " | ".join(cells)
-
-
-def figures(row: Row) -> dict[str, tuple[float, float]]:
-    """Time and bytes of each candidate over eager's."""
-    names = [name for name in row.times if name != "eager"]
-    return {name: (row.times[name], row.saved[name]) for name in names}
-
-
-def report(rows: Sequence[Row]) -> list[str]:
-    """Print the means, and return what misses its target."""
-    parts = [figures(row) for row in rows]
-    means = {
-        name: (mean([p[name][0] for p in parts]), mean([p[name][1] for p in parts]))
-        for name in parts[0]
-    }
-    print(line("geometric mean", "", means))
-    missed = []
-    for policy, targets in TARGETS.items():
-        for at, what in enumerate(("time", "bytes")):
-            found, target = means[policy][at], targets[at]
-            if found > target:
-                worst = sorted(rows, key=lambda row: -figures(row)[policy][at])[:3]
-                names = ", ".join(
-                    f"{row.name} {figures(row)[policy][at]:.2f}" for row in worst
-                )
-                missed.append(
-                    f"{policy} {what}: {found:.2f} > {target:.2f} ({names}, ...)"
-                )
-    missed += [f"{row.name}, {item} of native" for row in rows for item in row.frozen]
-    return missed
-
-
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -245,19 +223,23 @@ def main() -> int:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     chosen = [op for op in OPS if not options.ops or op.name in options.ops]
-    names = (*POLICIES, *(() if options.no_compile else ("compiled",)))
-    print("time and bytes over those of eager autograd")
-    print(f"{'':18s} {'eager: ms, KiB':>18s} | {' | '.join(f'{n:13s}' for n in names)}")
+    names = [*POLICIES]
+    names += [] if options.no_compile else ["compiled"]
+    names += ["tangent-ad"] if is_there() else []
+    print("CPU time and bytes over those of eager autograd")
+    print(line("", "eager: ms, KiB", [f"{name:13s}" for name in names]))
     rows = []
     for op in chosen:
         row = measured(op, options.rounds, not options.no_compile)
         first = f"{row.milliseconds:.2f} {row.kilobytes:9.0f}"
-        print(line(row.name, first, figures(row)), flush=True)
+        print(line(row.name, first, [cell(figures(row, n)) for n in names]), flush=True)
         rows.append(row)
-    missed = report(rows)
-    for item in missed:
+    print(line("geometric mean", "", [cell(averaged(rows, name)) for name in names]))
+    for item in notes(rows):
+        print(f"note: {item}")
+    for item in missed(rows):
         print(f"missed: {item}")
-    return 1 if missed else 0
+    return 1 if missed(rows) else 0
 
 
 if __name__ == "__main__":
