@@ -1,7 +1,8 @@
 """Arithmetic of the backward in the memory of its own temporaries: `(grad_output * x).mul_(y)`.
 
 In: an op whose arguments are being written down. Out: an expression that changes one of them in place, or None. Invariant:
-only what the expression itself has made changes, of the result's shape and precision, and nothing reads it afterwards.
+only what the expression itself has made changes, of the result's shape and precision, and nothing reads it afterwards; where
+gradients come in batches, it holds a batch.
 """
 
 from collections.abc import Callable, Collection
@@ -71,6 +72,7 @@ class InPlace(NamedTuple):
             and value.shape == op.shape != SCALAR
             and (value not in self.named or value in self.single)
             and self.precision(value) >= self.precision(op)
+            and self.precision.of_gradient(value) == self.precision.of_gradient(op)
         )
 
     def _named_underscore(self, op: Op) -> Node:

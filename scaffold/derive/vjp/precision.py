@@ -47,6 +47,7 @@ class Precision:
     def __init__(self, results: Mapping[Op, Op]) -> None:
         self.results = results  # a cotangent -> the result that it has the dtype of
         self.known: dict[Op, Sources] = {}
+        self.known_gradients: dict[Op, bool] = {}
         self.alike: dict[Op, Op] = {}  # what a contraction takes has one dtype
         for result in results.values():
             for op in result.walk():
@@ -67,6 +68,13 @@ class Precision:
     def __call__(self, op: Op) -> Sources:
         """The tensors, one of those that are alike."""
         return frozenset(map(self._found, self._of(op)))
+
+    def of_gradient(self, op: Op) -> bool:
+        """Whether it depends on a gradient that comes in."""
+        if op not in self.known_gradients:
+            inner = any(map(self.of_gradient, op.args))
+            self.known_gradients[op] = op.rule == "cotangent" or inner
+        return self.known_gradients[op]
 
     def _of(self, op: Op) -> Sources:
         if op not in self.known:
