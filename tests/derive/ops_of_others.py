@@ -102,7 +102,10 @@ return value * F.gelu(gate, approximate='tanh')
         "swiglu_ffn",
         "x[..., D], w1[H, D], w2[D, H], w3[H, D]",
         "F.linear(F.silu(F.linear(x, w1)) * F.linear(x, w3), w2)",
-        lambda: [(r(2, 3, 4), r(5, 4), r(4, 5), r(5, 4)), (r(3, 4), r(5, 4), r(4, 5), r(5, 4))],
+        lambda: [
+            (r(2, 3, 4), r(5, 4), r(4, 5), r(5, 4)),
+            (r(3, 4), r(5, 4), r(4, 5), r(5, 4)),
+        ],
     ),
     Case(
         "hard_mish",
@@ -1467,7 +1470,10 @@ row0 = torch.stack([cz * cy, cz * sy * sx - sz * cx, cz * sy * cx + sz * sx], 1)
 row1 = torch.stack([sz * cy, sz * sy * sx + cz * cx, sz * sy * cx - cz * sx], 1)
 row2 = torch.stack([-sy, cy * sx, cy * cx], 1)
 return torch.stack([row0, row1, row2], 1)
-""".replace("cz, cy, cx = c.T\nsz, sy, sx = s.T", "cz, cy, cx = c.unbind(1)\nsz, sy, sx = s.unbind(1)"),
+""".replace(
+            "cz, cy, cx = c.T\nsz, sy, sx = s.T",
+            "cz, cy, cx = c.unbind(1)\nsz, sy, sx = s.unbind(1)",
+        ),
         lambda: [(r(4, 3),)],
     ),
     Case(
@@ -2030,7 +2036,12 @@ else:
     y = x
 return y.sum()
 """,
-        lambda: [(r(3, 4), "exp", 2), (r(3, 4), "sine", 2), (r(3, 4), "z", 3), (r(3, 4), "linear", 3)],
+        lambda: [
+            (r(3, 4), "exp", 2),
+            (r(3, 4), "sine", 2),
+            (r(3, 4), "z", 3),
+            (r(3, 4), "linear", 3),
+        ],
     ),
     Case(
         "flag_and_dim",
@@ -2039,7 +2050,11 @@ return y.sum()
 n = (x * x).sum(dim=dim, keepdim=keepdim)
 return n if squared else torch.sqrt(n)
 """,
-        lambda: [(r(3, 4), -1, False, False), (r(3, 4), 0, True, True), (r(3, 4), 0, True, False)],
+        lambda: [
+            (r(3, 4), -1, False, False),
+            (r(3, 4), 0, True, True),
+            (r(3, 4), 0, True, False),
+        ],
     ),
     Case(
         "einsum_kinds",

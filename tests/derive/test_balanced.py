@@ -12,6 +12,7 @@ from torch.autograd import gradcheck
 from scaffold.derive import derive
 from tests.derive.building import load, spec_of, text_of
 from tests.derive.checking import check_needs
+from tests.derive.random_forwards import drawn
 from tests.derive.test_cases import (
     BY_NAME,
     NAMES,
@@ -116,3 +117,43 @@ def backward(output: Tensor, leaves: list[Tensor], grad: Tensor) -> list[Tensor]
         output, leaves, grad, retain_graph=True, allow_unused=True
     )
     return [torch.zeros(()) if item is None else item.clone() for item in found]
+
+
+@pytest.mark.parametrize("first", range(0, 100, 25))
+def test_random_programs(first: int) -> None:
+    for seed in range(first, first + 25):
+        check_random(seed)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("first", range(100, 2000, 25))
+def test_many_random_programs(first: int) -> None:
+    for seed in range(first, first + 25):
+        check_random(seed)
+
+
+def check_random(seed: int) -> None:
+    program = drawn(seed)
+    options: dict[str, Any] = {"forward": program.forward}
+    spec = spec_of(
+        program.inputs, derive=True, save_policy="balanced", style="combined", **options
+    )
+    derivation = derive(spec)
+    module = load(text_of(spec, derivation))
+    skeleton = load(text_of(spec_of(program.inputs, derive=False, **options)))
+    count = len(program.values)
+    alone = [tuple(at == only for at in range(count)) for only in range(count)]
+    try:
+        for needs in {(True,) * count, *alone}:
+            check_needs(
+                getattr(module, spec.function_name),
+                getattr(module, spec.name),
+                getattr(skeleton, spec.function_name).forward,
+                program.values,
+                needs,
+                derivation.once_differentiable,
+                False,
+            )
+    except Exception as error:
+        error.add_note(f"seed {seed}: {program.inputs}\n{program.forward}")
+        raise

@@ -162,3 +162,57 @@ def test_a_value_of_a_branch_is_not_saved_by_another_name() -> None:
     assert not derivation.missing
     (grad,) = torch.autograd.grad(op(x, None).sum(), x)
     torch.testing.assert_close(grad, 1 - torch.tanh(x) ** 2)
+
+
+def test_what_has_a_statement_of_its_own_is_not_computed_twice() -> None:
+    """A product with a name must not be taken apart where it is added."""
+    forward = """
+a = torch.tanh(x) + torch.log1p(x ** 2)
+b = torch.erf(a / (2 + a ** 2))
+return -b * 2
+"""
+    _, text = balanced("x", forward)
+    plain = load(text_of(spec_of("x", forward=forward, derive=False)))
+    x = torch.randn(5, 2, dtype=torch.double)
+    ours = gradients(load(text).some_op, x)
+    torch.testing.assert_close(ours, gradients(plain.SomeOpFunction.forward, x))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "torch.erf(x) * torch.exp(-x) + x ** 3",
+        "torch.log_softmax(x, -1).gather(-1, x.argmax(-1, keepdim=True)).mean()",
+        "(torch.sigmoid(x) * torch.sin(x)).mean()",
+    ],
+)
+def test_gradients_come_in_batches(forward: str) -> None:
+    """`is_grads_batched`, as `jacobian(vectorize=True)` has it."""
+    _, text = balanced("x[N, D]", forward)
+    op = load(text).some_op
+    plain = load(text_of(spec_of("x[N, D]", forward=forward, derive=False)))
+    x = torch.randn(3, 4, dtype=torch.double)
+    ours, theirs = (
+        torch.autograd.functional.jacobian(  # type: ignore[no-untyped-call]
+            call, x, vectorize=True
+        )
+        for call in (op, plain.SomeOpFunction.forward)
+    )
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_the_style_follows_from_what_is_gained() -> None:
+    gains, _ = balanced("x", "torch.tanh(x) * torch.erf(x)")
+    assert gains.style == "combined"
+    plain, _ = balanced("x, y", "x * y")
+    assert plain.style == "setup-context"
+    asked, _ = balanced("x", "torch.tanh(x) * torch.erf(x)", style="setup-context")
+    assert asked.style == "setup-context"
+
+
+def test_a_forward_that_falls_back_whole_does_so() -> None:
+    derivation, text = balanced("x", "x * 2 if x.mean() > 0 else torch.exp(x)")
+    assert derivation.notes
+    x = torch.randn(4, dtype=torch.double)
+    reference = gradients(lambda x: x * 2 if x.mean() > 0 else torch.exp(x), x)
+    torch.testing.assert_close(gradients(load(text).some_op, x), reference)
