@@ -26,7 +26,7 @@ ALLOWED = {
     "lint": {"errors", "formula", "spec", "inspect"},
     "workspace": {"errors"},
     "verify": {"errors"},
-    CHILD: {"verify"},
+    CHILD: {"verify", "derive", "spec", "formula"},
     "__main__": {"cli"},
     "__init__": set[str](),
 }

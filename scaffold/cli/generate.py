@@ -12,7 +12,6 @@ from scaffold.cli.places import Places, find_places
 from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
-from scaffold.formula import assigned
 from scaffold.render import render
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
@@ -41,6 +40,13 @@ def generate(
     name: str, values: Values, settings: Values, found: list[ScaffoldError]
 ) -> Generated:
     """The files of an op; `found` are problems that the caller knows of."""
+    return _generated(*specified(name, values, settings, found))
+
+
+def specified(
+    name: str, values: Values, settings: Values, found: list[ScaffoldError]
+) -> tuple[OpSpec, Places]:
+    """The op that the options and the configuration say, and where it goes."""
     given = read_options(values)
     problems = Problems(given.locate)
     for problem in (*found, *given.problems):
@@ -54,7 +60,7 @@ def generate(
     )
     problems.raise_found()
     assert spec is not None and where is not None  # or else there was a problem
-    return _generated(spec, where)
+    return spec, where
 
 
 def _here() -> Path:
@@ -72,11 +78,11 @@ def _generated(spec: OpSpec, where: Places) -> Generated:
     return Generated(
         files=files,
         root=where.root,
-        notes=_notes(spec, derivation, missing),
+        notes=notes_of(spec, derivation),
         missing=missing,
         spec=spec,
         derivation=derivation,
-        derived=derived_gradients(spec, derivation),
+        derived=derivation.derived,
         source=where.directories.source,
     )
 
@@ -120,10 +126,9 @@ def _missing(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     return (*forward, *(f"grad_{name}" for name in named))
 
 
-def _notes(
-    spec: OpSpec, derivation: Derivation, missing: tuple[str, ...]
-) -> tuple[str, ...]:
+def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     """What was taken for granted, what was decided, what is left to write."""
+    missing = _missing(spec, derivation)
     notes = []
     if spec.conventional:
         shapes = (
@@ -134,11 +139,3 @@ def _notes(
     if missing:
         notes.append(f"left for you to write: {', '.join(missing)}")
     return tuple(notes)
-
-
-def derived_gradients(spec: OpSpec, derivation: Derivation) -> frozenset[str]:
-    """The inputs whose gradients follow from the forward: there is one, and the user has stated none."""
-    named = assigned(spec.backward) if spec.backward else frozenset[str]()
-    stated = {*dict(spec.gradients), *(name.removeprefix("grad_") for name in named)}
-    inputs = {item.name for item in spec.differentiable}
-    return frozenset(inputs - stated - derivation.missing)

@@ -126,18 +126,40 @@ SETTINGS = (
 Values = dict[str, Any]
 
 
+OF_THE_FUNCTION = tuple(
+    option
+    for option in SPECIFICATION
+    if option.name
+    not in ("module", "params", "buffers", "update", "init", "test", "samples")
+    and option.name not in ("tolerance", "require")
+)
+DERIVE = (
+    *OF_THE_FUNCTION,
+    Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
+    Option("--explain", "Show the steps before the Function.", bool),
+    Option(
+        "--sizes", "For the bytes of --explain: 'N=32, D=512, ...=8'.", metavar="SIZES"
+    ),
+    Option("--format", "text or json.", metavar="FORMAT"),
+)
+
+
+def split_settings(given: Values) -> tuple[Values, Values]:
+    """The keys of the specification, and what is about the run."""
+    keys = {option.name for option in SPECIFICATION}
+    return (
+        {key: value for key, value in given.items() if key in keys},
+        {key: value for key, value in given.items() if key not in keys},
+    )
+
+
 def command(
     run: Callable[[str, Values, Values], None], help_text: str
 ) -> Callable[..., None]:
     """A Typer command `NAME [options]` that hands what was given to `run`, by key."""
-    settings = {option.name for option in SETTINGS}
 
     def split(name: str, given: Values) -> None:
-        run(
-            name,
-            {key: value for key, value in given.items() if key not in settings},
-            {key: value for key, value in given.items() if key in settings},
-        )
+        run(name, *split_settings(given))
 
     return make_command(split, help_text, NAME, (*SPECIFICATION, *SETTINGS))
 

@@ -10,12 +10,7 @@ from typing import NamedTuple
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.comments import comments_above
 from scaffold.formula.effects import written
-from scaffold.formula.expression import (
-    BINARY,
-    ExpressionParser,
-    Guarded,
-    may_be_none,
-)
+from scaffold.formula.expression import BINARY, ExpressionParser, Guarded, may_be_none
 from scaffold.formula.graph import (
     Assign,
     Formula,
@@ -25,6 +20,7 @@ from scaffold.formula.graph import (
     Statement,
     expressions,
 )
+from scaffold.formula.returns import with_one_return
 from scaffold.formula.text import Text, dedented, parse_source, with_plain_newlines
 
 RESERVED = frozenset(
@@ -69,6 +65,8 @@ class _Body:
 
     def formula(self) -> Formula:
         body = list(self.module.body)
+        if self.wants_result:
+            body = with_one_return(body, self.scope.names)
         if not body:
             raise ScaffoldError("the formula is empty", self.text.location)
         self.comments = comments_above(self.text.value, body)

@@ -1,6 +1,7 @@
 """OpSpec + Derivation -> {path: text}. Pure: the same bytes for the same input, templates and version."""
 
 from scaffold.derive import Derivation
+from scaffold.render.domains import with_domains
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_file
 from scaffold.render.reference import reference_lines
@@ -18,6 +19,7 @@ def render(
     places = layout(spec.name, directories)
     files = {places.op_path: op_file(spec, derivation, places)}
     if spec.test:
+        spec = with_domains(spec, derivation)
         reference = reference_lines(spec, derivation)
         files[places.test_path] = suite_file(spec, derivation, places, reference)
     return files

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive import Derivation
+from scaffold.render.domains import with_domains
 from scaffold.render.environment import render_template
 from scaffold.render.layout import Layout
 from scaffold.render.opfile import op_file
@@ -57,6 +58,9 @@ def verification(
     spec: OpSpec, derivation: Derivation, derived: frozenset[str] = frozenset()
 ) -> Verification:
     """The texts for an op with nothing left to write; `derived` are the inputs whose gradient follows from the forward."""
+    if any(item.name not in derived for item in spec.differentiable):
+        derived = frozenset()  # a formula of the user's may count on equal shapes
+    spec = with_domains(spec, derivation)
     place = Layout(OP_MODULE, f"{OP_MODULE}.py", f"test_{OP_MODULE}.py")
     reference = reference_lines(spec, derivation)
     draft = view(spec, derivation, place, reference)
@@ -153,8 +157,7 @@ def _arguments(sizes: dict[str, int]) -> str:
 def _leading(spec: OpSpec, derived: frozenset[str]) -> dict[int, int]:
     """Inputs whose leading dims may be fewer, or 1: at least two have some.
 
-    A shape that is not declared has leading dims only for a gradient that was derived: one that the user
-    wrote may count on equal shapes.
+    A shape that is not declared has leading dims only where all gradients were derived.
     """
     if spec.samples is not None or any(item.variadic for item in spec.tensors):
         return {}

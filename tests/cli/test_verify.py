@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from scaffold.cli import generate, proof
+from scaffold.cli import proof
 from scaffold.verify import Failure, Verdict
 from tests.cli.running import Outcome, environment, listing, new_op, run, scaffold
 from tests.verify.written import KILLED, RELU, VALUES
@@ -17,6 +17,7 @@ from tests.verify.written import KILLED, RELU, VALUES
 PRODUCT = ("--inputs", "x, y", "--forward", "x * y", "--grad", "x=grad_output * y")
 RIGHT = (*PRODUCT, "--grad", "y=grad_output * x", "--no-module")
 WRONG = (*PRODUCT, "--grad", "y=2 * grad_output * x", "--no-module")
+DERIVED = (*PRODUCT[:4], "--no-module")
 MESSAGE = [
     "--grad:1:3: grad_y: factor 2; nothing was written",
     "hint: write it all the same with --no-verify",
@@ -67,17 +68,14 @@ def test_what_the_user_states_is_not_verified_unasked(
 
 
 def test_what_is_derived_is_verified_unasked(tmp_path: Path) -> None:
-    derived = patch.object(
-        generate, "derived_gradients", return_value=frozenset({"x", "y"})
-    )
     wrong = Failure("grad_y", "sign", case="base")
-    with derived, patch.object(proof, "verify", return_value=Verdict(1, wrong)):
-        outcome = new_op(tmp_path, *RIGHT)
+    with patch.object(proof, "verify", return_value=Verdict(1, wrong)):
+        outcome = new_op(tmp_path, *DERIVED)
         assert outcome.code == 1
         assert "grad_y: sign; nothing was written" in outcome.err
-        assert new_op(tmp_path, *RIGHT, "--no-verify").code == 0
-    with derived, patch.object(proof, "has_torch", return_value=False):
-        unverified = new_op(tmp_path, *RIGHT)
+        assert new_op(tmp_path, *DERIVED, "--no-verify").code == 0
+    with patch.object(proof, "has_torch", return_value=False):
+        unverified = new_op(tmp_path, *DERIVED)
     assert unverified.code == 0
     assert unverified.err == "note: not verified, as there is no torch\n"
 
@@ -88,9 +86,15 @@ def test_a_formula_for_each_gradient_leaves_nothing_derived() -> None:
 
     grad = {"x": "grad_output * y"}
     whole = "grad_x = grad_output * y; grad_y = grad_output * x"
-    for raw in ({"grad": grad}, {"backward": whole}, {}):
+    for raw, names in (
+        ({"grad": grad}, {"y"}),
+        ({"grad": grad, "derive": False}, set()),
+        ({"backward": whole}, set()),
+        ({}, {"x", "y"}),
+        ({"surrogate": True}, set()),
+    ):
         spec = spec_of("x, y", forward="x * y", **raw)
-        assert not generate.derived_gradients(spec, derive(spec))
+        assert derive(spec).derived == names
 
 
 def test_a_skeleton_is_not_verified(tmp_path: Path) -> None:

@@ -1769,7 +1769,7 @@ return torch.relu(out if bias is None else out + bias)
     ),
     Case(
         "gat_edge_scores",
-        "h[N, D], edges[2, E; index(N)], a[F]",
+        "h[N, D], edges[2, E; index(N)], a[W]",
         """
 src, dst = edges[0], edges[1]
 cat = torch.cat([h[src], h[dst]], dim=1)
@@ -2113,7 +2113,7 @@ return w.real * z.abs() + torch.angle(w) + (w * w.conj()).real
     ),
     Case(
         "linalg_mix",
-        "a[N, N], b[N, K]",
+        "a[N, M], b[N, K]",
         """
 m = a @ a.mT + 3 * torch.eye(a.shape[0], dtype=a.dtype, device=a.device)
 L = torch.linalg.cholesky(m)
@@ -2373,4 +2373,11 @@ return k * (F.relu(x) if act == 'relu' else torch.tanh(x)) * min(1.0, 2 * k)
 OPS: tuple[Case, ...] = (
     *(*ACTIVATIONS, *NORMS, *LOSSES, *ATTENTION, *GEOMETRY),
     *(*SCANS, *GATHERS, *QUANTISATION, *SYNTAX),
+)
+
+# Their gradients are deliberately not their derivatives.
+SURROGATES = frozenset(
+    {"gumbel_softmax_hard", "spectral_norm_power", "vq_straight_through", "fake_quant"}
+    | {"lsq", "binary_ste", "absmean_ternary", "surrogate_spike", "lif_step", "pact"}
+    | {"gradient_reversal_scale", "supcon", "attention_dropout"}
 )

@@ -5,9 +5,9 @@ import torch
 
 from scaffold.derive.vjp.rules import Rule, built_in
 from scaffold.formula import Node
+from scaffold.verify.child.rule_samples import drawn_values
+from scaffold.verify.child.rule_values import Interpreter, called, defaults
 from tests.derive.building import backward_of, op_text
-from tests.derive.rule_samples import drawn_values
-from tests.derive.rule_values import Interpreter, called, defaults
 from tests.derive.test_rules import samples
 
 TABLE = built_in()

@@ -249,6 +249,12 @@ def test_a_case_that_the_forward_refuses_is_skipped() -> None:
     assert found.skipped == ("D=0",)
 
 
+def test_an_output_may_depend_on_some_inputs_only() -> None:
+    forward = "x * y, torch.tanh(x)"
+    found = verdict(inputs="x[N], y[N]", outputs="a, b", forward=forward)
+    assert found.failure is None
+
+
 def test_without_a_reference_differences_decide() -> None:
     raw: dict[str, Any] = {
         "inputs": "x[N], y[N]",

@@ -184,6 +184,8 @@ class Algebra:
                 else None
             )
         one, two = self.product(left), self.product(right)
+        if any(item is not None and item.kind == "bool" for item in (one, two)):
+            return None  # PyTorch does not subtract masks, and adds them as `or`
         whole = shapes.broadcast(a.shape, b.shape)
         inner = self.make(rule, one or self.one(1), two or self.one(1))
         if shapes.broadcast(outer.shape, inner.shape) != whole:

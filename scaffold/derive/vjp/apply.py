@@ -110,6 +110,16 @@ class Applier:
                 return None
         return whole if bound.keys() <= whole.keys() else None
 
+    def takes_none(self, op: Op, arg: Op) -> bool:
+        """Whether an op takes None for an argument: `F.linear` for its bias."""
+        if arg.rule != "input" or op.rule not in self.table:
+            return False
+        parameters = self.table.rule(op.rule).parameters
+        return any(
+            value is arg and item.default is not None and item.default.label == "None"
+            for value, item in zip(op.args, parameters, strict=False)
+        )
+
     def default(self, node: Node) -> Op:
         """A default of the table as a value."""
         return constant(self.program, node) or self.program.static(node)

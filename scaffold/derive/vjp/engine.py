@@ -8,20 +8,26 @@ guessed.
 from collections.abc import Collection
 
 from scaffold.derive.forward import Forward, grad_name
+from scaffold.derive.model import Derived
+from scaffold.derive.underived import NOT_DERIVED
+from scaffold.derive.vjp.advice import advice
 from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.domains import domains
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.derive.vjp.lower import Lowered, lower
 from scaffold.derive.vjp.make import Maker
-from scaffold.derive.vjp.policy import Backward, Derived, settled
+from scaffold.derive.vjp.policy import Backward, settled
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.present import assumed
 from scaffold.derive.vjp.reverse import Reverse, Reversed
-from scaffold.derive.vjp.rules import built_in
 from scaffold.derive.vjp.scalars import Scalars
+from scaffold.derive.vjp.tables import table_of
 from scaffold.derive.vjp.whole import as_a_whole
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import Graph, Node
 from scaffold.spec import OpSpec
+
+A_WHOLE = "autograd differentiates the forward as a whole"
 
 
 def derived(
@@ -33,17 +39,18 @@ def derived(
 ) -> Derived:
     """The gradients of the wanted inputs."""
     program = Program(graph)
-    applier = Applier(program, built_in())
+    applier = Applier(program, table_of(spec))
+    advised: tuple[str, ...] = ()
     try:
         lowered = lower(spec, forward, applier, frozenset(wanted))
-        return _differentiated(spec, applier, forward, lowered, taken)
-    except UnsupportedError as error:
+        advised = advice(lowered.results)
+        found = _differentiated(spec, applier, forward, lowered, taken)
+        within = domains(applier.table, lowered.results)
+        return found._replace(notes=(*found.notes, *advised), domains=within)
+    except (UnsupportedError, RecursionError) as error:
         whole = as_a_whole(spec, graph, forward, tuple(wanted), taken)
-        if whole is None:
-            return Derived((), (f"the backward is not derived: {error}",))
-        return Derived(
-            whole, (f"autograd differentiates the forward as a whole: {error}",)
-        )
+        words = NOT_DERIVED if whole is None else A_WHOLE
+        return Derived(whole or (), (f"{words}: {error}", *advised))
 
 
 def _differentiated(
@@ -72,7 +79,8 @@ def _differentiated(
         seeds.setdefault(result, []).append(cotangent)
     make.precision = Precision(results)
     make.saves = spec.save_policy == "balanced"
-    found = Reverse(make, make.saves).run(seeds, lowered.inputs)
+    absent = {lowered.inputs[item.name] for item in spec.tensors if item.optional}
+    found = Reverse(make, absent, make.saves).run(seeds, lowered.inputs)
     roots = {
         item.name: (
             assumed(make, found.gradients[item.name], item.name, held)

@@ -8,7 +8,7 @@ import keyword
 from collections.abc import Mapping
 
 from scaffold.derive.names import fresh
-from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.ir import Op, pulled_args
 from scaffold.derive.vjp.rewrites import is_one_hot
 
 ROLES = {
@@ -92,10 +92,9 @@ class Namer:
         return name not in self.taken and not reserved
 
     def _stems(self, op: Op) -> list[str]:
-        if op.rule == "item" and isinstance(op.args[0].data, Op):
-            call = op.args[0].data
-            words = [self._word(arg) for arg in call.args if arg.active]
-            return [f"pulled_{words[int(str(op.data))] or 'back'}"]
+        if op.rule == "item" and op.args[0].rule == "vjp":
+            word = self._word(pulled_args(op.args[0])[int(str(op.data))])
+            return [f"pulled_{word or 'back'}"]
         if op in self.of:
             primal = self.of[op]
             known = self.held.get(primal)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.forward import Forward
+from scaffold.derive.model import Derived
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.costs import Costs
 from scaffold.derive.vjp.emission import Emission, emitted
@@ -18,20 +19,10 @@ from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.plan import to_save
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.rules import Table
-from scaffold.formula import Statement
+from scaffold.formula import Node, Statement
 from scaffold.spec import OpSpec
 
 WORTH = 2  # temporaries written over, for which a second derivative is given up
-
-
-class Derived(NamedTuple):
-    """Statements of the backward, and what the user should know of them."""
-
-    statements: tuple[Statement, ...] = ()
-    notes: tuple[str, ...] = ()
-    forward: Forward | None = None  # with names for more of its values
-    kept: frozenset[str] | None = None  # the locals to save, where that was planned
-    once: bool = False  # the statements cannot be differentiated
 
 
 class Backward(NamedTuple):
@@ -68,10 +59,9 @@ def settled(backward: Backward) -> Derived:
         statements, _, over = _attempt(backward, names.new, False)
     return Derived(
         statements,
-        (),
-        names.forward(),
-        frozenset(names.all[op] for op in saved) if backward.saves else None,
-        once or over > 0,
+        forward=names.forward(),
+        kept=frozenset(names.all[op] for op in saved) if backward.saves else None,
+        once=once or over > 0,
     )
 
 
@@ -122,15 +112,16 @@ class _Names:
             self.new[op] = self.namer.name(op)
         return bool(more)
 
-    def forward(self) -> Forward:
-        """The forward with all the new names."""
-        forward, lowered = self.backward.forward, self.backward.lowered
-        graph = self.backward.applier.program.graph
-        return (
-            named_apart(graph, forward, lowered.places, self.new)
-            if self.new
-            else forward
+    def forward(self) -> tuple[tuple[Statement, ...], tuple[Node, ...]] | None:
+        """The statements and results of the forward with the new names, if there are any."""
+        if not self.new:
+            return None
+        places, graph = (
+            self.backward.lowered.places,
+            self.backward.applier.program.graph,
         )
+        named = named_apart(graph, self.backward.forward, places, self.new)
+        return named.statements, named.results
 
 
 def _attempt(

@@ -6,7 +6,6 @@ spelled as its rule says, without the arguments that are defaults.
 
 from collections.abc import Callable
 
-from scaffold.derive.vjp.in_place import InPlace
 from scaffold.derive.vjp.ir import Op, is_number, literal
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.spelling import Parameter, Spelling
@@ -19,8 +18,6 @@ POSITIONAL = frozenset({"dim", "dims", "dim0", "dim1", "alpha", "shape"})
 
 class Printer(StaticPrinter):
     """Writes ops down."""
-
-    in_place: InPlace | None = None
 
     def node(self, op: Op) -> Node:
         """The expression of an op: its name if it has one."""
@@ -61,6 +58,19 @@ class Printer(StaticPrinter):
             self.node(op.args[0]), "sum_to_size", self.shape(shape, like)
         )
 
+    def _shaped_like(self, op: Op) -> Node:
+        g, like = op.args
+        shape = self._attribute(self._anew(like), "shape")
+        return self.method(self.node(g), "reshape", shape)
+
+    def _indices(self, op: Op) -> Node:
+        """A list of indices as a tensor."""
+        values, like = op.args
+        device = self._attribute(self._named_like(like), "device")
+        return self.function(
+            "torch.tensor", self.node(values), device, keywords=("device",)
+        )
+
     def _zeros(self, op: Op) -> Node:
         assert isinstance(op.data, Shape)
         shape = self.shape(op.data)
@@ -78,6 +88,9 @@ class Printer(StaticPrinter):
                 return self.node(other)
         return self.node(op)
 
+    def _starred(self, op: Op) -> Node:
+        return self.graph.node("starred", "", (self.node(op.args[0]),))
+
     def _same(self, op: Op) -> Node:
         return self.node(op.args[0])
 
@@ -94,7 +107,7 @@ class Printer(StaticPrinter):
     def _cond(self, op: Op) -> Node:
         assert isinstance(op.data, Node)
         body, orelse = map(self.node, op.args)
-        return self.graph.node("conditional", "", (self.test(op.data), body, orelse))
+        return self.graph.node("conditional", "", (self.placed(op.data), body, orelse))
 
     def _lead_dims(self, op: Op) -> Node:
         """All dims but the last."""
@@ -234,7 +247,7 @@ class Printer(StaticPrinter):
         """A call without the arguments that are defaults; with `by_name` options have their names."""
         args, named, skipped = list[Node](), list[tuple[str, Node]](), False
         owner = callee.args[0].label if callee.args else ""
-        usual = frozenset[str]() if owner == "linalg" else POSITIONAL
+        by_name = by_name or owner == "linalg"
         for parameter, op in pairs:
             if parameter.starred and op.rule == "list":
                 args += map(self.node, op.args)
@@ -249,7 +262,7 @@ class Printer(StaticPrinter):
                 or isinstance(literal(op), bool)
                 or (
                     parameter.default is not None
-                    and (by_name or parameter.name not in usual)
+                    and (by_name or parameter.name not in POSITIONAL)
                 )
             ):
                 named.append((parameter.name, self.node(op)))

@@ -55,8 +55,18 @@ def expected_gradients(
     outputs = checks.REFERENCE(*inputs)
     if not any(output.requires_grad for output in as_tuple(outputs)):
         return {name: torch.zeros_like(value) for name, value in needed}
+    if isinstance(outputs, tuple):
+        outputs = tuple(map(_as_end, outputs))
     found = checks.gradients(outputs, tuple(inputs))
     return {name: grad.detach() for (name, _), grad in zip(needed, found, strict=True)}
+
+
+def _as_end(output: Tensor) -> Tensor:
+    """An output that gradients can begin at, though it may depend on no input that needs one."""
+    plain = output.is_floating_point() or output.is_complex()
+    if output.requires_grad or not plain:
+        return output
+    return output.detach().requires_grad_()
 
 
 def as_tuple(outputs: Any) -> tuple[Tensor, ...]:
