@@ -34,9 +34,10 @@ LIBRARIES = {
     "cli": {"typer"},
     "render": {"black", "jinja2"},
     "derive": {"networkx"},
+    "lint": {"libcst"},
     CHILD: {"pytest", "torch", "verified_op"},
 }
-PURE = {"formula", "spec", "derive", "render"}
+PURE = {"formula", "spec", "derive", "render", "inspect", "lint"}
 
 IMPURE = {"time", "datetime", "random", "secrets", "uuid", "torch"}
 STARTERS = {"subprocess", "multiprocessing", "concurrent", "pty", "threading"}

@@ -12,9 +12,13 @@ from typing import Annotated
 import typer
 
 from scaffold import __version__
+from scaffold.cli.adopt import adopt
 from scaffold.cli.derive import derive
+from scaffold.cli.lint import lint
 from scaffold.cli.new_op import new_op
 from scaffold.cli.rules import rules
+from scaffold.cli.stats import stats
+from scaffold.cli.test_stub import test_stub
 from scaffold.cli.verify import verify
 from scaffold.errors import ScaffoldError
 
@@ -49,6 +53,10 @@ def scaffold(
 
 app.command("new-op")(new_op)
 app.command("derive")(derive)
+app.command("lint")(lint)
+app.command("stats")(stats)
+app.command("test-stub")(test_stub)
+app.command("adopt")(adopt)
 app.command("verify")(verify)
 app.add_typer(rules, name="rules")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scaffold.derive import Derivation
     from scaffold.spec import OpSpec
 
-HELP = """Print the Function of an op, its backward derived; write nothing.
+HELP = """Print the Function of an op, its backward derived.
 
 With --explain it is preceded by the steps: the forward as primitives, the rules that were used, what is saved and
 why, and the bytes of it beside those that plain autograd keeps.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from scaffold.cli.generate import Generated
     from scaffold.cli.settle import Settled
 
-HELP = """Write an op: its autograd.Function, wrapper, nn.Module and tests.
+HELP = """Write an op: its Function, wrapper, Module and tests.
 
 Without --forward and --grad the bodies are left for you to write, and the tests say so.
 

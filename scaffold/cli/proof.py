@@ -34,7 +34,9 @@ def prove(generated: Generated) -> tuple[str, ...]:
     if verdict.failure is not None:
         raise _error(spec, verdict.failure)
     if not verdict.cases:
-        return ("not verified, as the forward takes no shape that was tried",)
+        return (
+            "not verified, as the forward takes none of the inputs that were tried",
+        )
     return verdict.notes
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, get_args
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.grammar import Entry, parse_dims
+from scaffold.spec.lint import NOTHING_SAID, LintConfiguration, read_lint
 from scaffold.spec.model import Dim, RuleFile, Style
 from scaffold.spec.names import check_name, is_identifier
 from scaffold.spec.problems import Locate, Problems
@@ -47,6 +48,7 @@ class Configuration(NamedTuple):
     parameter_names: tuple[str, ...] = PARAMETERS
     conventions: tuple[Convention, ...] = (LINEAR,)
     rules: tuple[RuleFile, ...] = ()  # tables of the team's own
+    lint: LintConfiguration = NOTHING_SAID
 
 
 KEYS = (
@@ -58,6 +60,7 @@ KEYS = (
     "parameter-names",
     "conventions",
     "rules",
+    "lint",
 )
 
 
@@ -175,6 +178,7 @@ class _Reader:
             rules=read_rule_files(
                 self.table.get("rules"), known.root, self.shown, self.problems
             ),
+            lint=read_lint(self.table.get("lint"), self.problems),
         )
         self.problems.raise_found()
         return found

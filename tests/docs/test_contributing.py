@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.docs.readme import ROOT, read_code
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-PATHS = r"(?:scaffold|templates|tests|benchmarks|generated_examples|\.ci)/[\w./-]*"
+PATHS = r"(?:scaffold|templates|tests|benchmarks|generated_examples|docs|\.ci)/[\w./-]*"
 
 
 def test_files_that_are_named_exist() -> None:
@@ -23,7 +23,9 @@ def test_definitions_that_are_named_exist() -> None:
     named = re.findall(rf"`(\w+)` in\s+`({PATHS}\.py)`", TEXT)
     assert len(named) >= 3
     for name, path in named:
-        assert re.search(rf"^(def )?{name}\b", (ROOT / path).read_text(), re.MULTILINE)
+        assert re.search(
+            rf"^(def |class )?{name}\b", (ROOT / path).read_text(), re.MULTILINE
+        )
 
 
 def test_packages_of_the_table_exist() -> None:

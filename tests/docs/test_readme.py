@@ -112,8 +112,12 @@ def test_every_comment_belongs_to_a_block() -> None:
 
 @pytest.fixture(scope="module")
 def help_text(environment: dict[str, str]) -> str:
-    commands = ("scaffold new-op --help", "scaffold verify --help")
-    return "".join(run(line, ROOT, environment).stdout for line in commands)
+    commands = (
+        *("new-op", "derive", "rules check", "verify"),
+        *("lint", "stats", "test-stub", "adopt"),
+    )
+    asked = (f"scaffold {command} --help" for command in commands)
+    return "".join(run(command, ROOT, environment).stdout for command in asked)
 
 
 NAMED = sorted(
@@ -201,6 +205,7 @@ def test_toml_loads_and_every_key_of_the_configuration_is_shown(tmp_path: Path) 
     assert sorted(shown) == sorted(CONFIGURATION_KEYS)
     (block,) = (b for b in BLOCKS if b.text.startswith("[tool.scaffold]"))
     (tmp_path / "pyproject.toml").write_text(block.text)
+    (tmp_path / "rules.toml").write_text("")
     configuration = load_configuration(tmp_path)
     assert configuration.source == shown["source"]
     assert configuration.parameter_names == tuple(shown["parameter-names"])

@@ -6,6 +6,7 @@ Invariant: of a single element, which any factor explains, only a simple one is 
 
 from collections.abc import Callable
 from fractions import Fraction
+from math import isfinite
 
 from torch import Tensor
 
@@ -21,7 +22,7 @@ def name_ratio(
     if not largest:
         return ""
     ratio = actual.flatten()[place].item() / largest
-    if not ratio or not close(actual, expected * ratio):
+    if not isfinite(abs(ratio)) or not ratio or not close(actual, expected * ratio):
         return ""
     if isinstance(ratio, complex) and abs(ratio.imag) < 1e-9 * abs(ratio):
         ratio = ratio.real

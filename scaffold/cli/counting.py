@@ -1,0 +1,93 @@
+"""The statistics of a tree: files, processes, and the table as text or JSON.
+
+In: paths. Out: a `Tally`, and its text.
+Invariant: a file that cannot be read or parsed is named and counts nothing.
+"""
+
+import json
+from functools import partial
+from typing import NamedTuple
+
+from scaffold.cli.scanning import each, look_through
+from scaffold.cli.sources import read_source
+from scaffold.errors import ScaffoldError
+from scaffold.inspect import inspect_text
+from scaffold.inspect.statistics import (
+    ROWS,
+    Counted,
+    count,
+    describe,
+    is_test,
+    words_of,
+)
+
+JSON_VERSION = 1
+
+
+class Tally(NamedTuple):
+    """What was counted, and of how many files."""
+
+    files: int
+    counted: tuple[Counted, ...]
+    unread: tuple[ScaffoldError, ...]
+
+
+def count_below(paths: tuple[str, ...]) -> Tally:
+    """Count everything at or below the paths."""
+    tree = look_through(paths)
+    results = each(partial(_count_file, tree.known), tree)
+    rest = set(tree.paths) - set(tree.relevant)
+    tests = [Counted(mentioned=_words(path)) for path in sorted(rest) if is_test(path)]
+    unread = [item for item in results if isinstance(item, ScaffoldError)]
+    counted = [item for item in results if isinstance(item, Counted)]
+    return Tally(len(tree.paths), (*counted, *tests), (*tree.unread, *unread))
+
+
+def _words(path: str) -> frozenset[str]:
+    try:
+        return words_of(read_source(path), path)
+    except ScaffoldError:
+        return frozenset()
+
+
+def _count_file(known: frozenset[str], path: str) -> Counted | ScaffoldError:
+    """One file; runs in any process."""
+    try:
+        return describe(inspect_text(read_source(path), path, known))
+    except ScaffoldError as error:
+        return error
+
+
+def as_text(tally: Tally) -> str:
+    """The table for people: a number and its share of all Functions."""
+    totals = count(tally.counted)
+    every = totals["functions"]
+    lines = [
+        f"{totals['functions']:6}  Functions in {tally.files} file{'s' * (tally.files != 1)}"
+    ]
+    for key, title in list(ROWS.items())[1:]:
+        share = f"{100 * totals[key] / every:4.0f}%" if every else ""
+        share = "" if key == "custom_ops" else share
+        lines.append(f"{totals[key]:6}  {title:32}{share}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def as_json(tally: Tally) -> str:
+    """The table for programs, with each Function."""
+    functions = [
+        {
+            "path": item.path,
+            "line": item.line,
+            "name": item.name,
+            "traits": sorted(item.traits),
+        }
+        for file in tally.counted
+        for item in file.functions
+    ]
+    data = {
+        "version": JSON_VERSION,
+        "files": tally.files,
+        "totals": count(tally.counted),
+        "functions": functions,
+    }
+    return json.dumps(data, indent=2) + "\n"

@@ -1,0 +1,121 @@
+"""Functions that a user points at, and what commands that write for them share.
+
+In: `PATH[::CLASS]` as typed. Out: files with the Functions that are meant; texts written, or shown.
+Invariant: what is pointed at and is not there is an error with a place; nothing is written before all is found.
+"""
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+
+from scaffold.cli.scanning import look_through
+from scaffold.cli.sources import read_source
+from scaffold.errors import (
+    ConflictError,
+    Location,
+    ScaffoldError,
+    did_you_mean,
+    raise_all,
+)
+from scaffold.inspect import Function, Module, NotReadable, inspect_text
+from scaffold.workspace import POLICIES
+
+
+class Meant(NamedTuple):
+    """A file, and those of its Functions that were asked for."""
+
+    path: str
+    module: Module
+    functions: tuple[Function, ...]
+
+
+class Found(NamedTuple):
+    """All that was pointed at, and the files that were passed over."""
+
+    meant: tuple[Meant, ...]
+    notes: tuple[str, ...]
+
+
+def find_functions(targets: tuple[str, ...]) -> Found:
+    """The Functions that the targets name; those of a directory are all that it holds."""
+    problems: list[ScaffoldError] = []
+    meant: list[Meant] = []
+    notes: list[str] = []
+    for target in targets:
+        path, _, name = target.partition("::")
+        try:
+            found = _in(path, name, notes)
+        except ScaffoldError as error:
+            problems.append(error)
+            continue
+        if not found:
+            message = "holds no autograd.Function"
+            problems.append(ScaffoldError(message, Location(path)))
+        meant += found
+    raise_all(problems)
+    return Found(tuple(meant), tuple(notes))
+
+
+def _in(path: str, name: str, notes: list[str]) -> list[Meant]:
+    tree = look_through([path])
+    if not Path(path).is_dir():
+        raise_all(list(tree.unread))
+    found = []
+    for source in tree.relevant:
+        try:
+            module = inspect_text(read_source(source), source, tree.known)
+        except NotReadable as error:
+            if not Path(path).is_dir():
+                raise
+            notes.append(f"passed over: {error}")
+            continue
+        functions = _named(module, name) if name else module.functions
+        if functions:
+            found.append(Meant(source, module, functions))
+    return found
+
+
+def _named(module: Module, name: str) -> tuple[Function, ...]:
+    chosen = tuple(f for f in module.functions if name in (f.name, f.qualname))
+    if not chosen:
+        known = [function.name for function in module.functions]
+        hint = did_you_mean(name, known) or f"its Functions: {', '.join(known)}"
+        message = f"no Function '{name}' in the file"
+        raise ScaffoldError(message, Location(module.path), hint)
+    return chosen
+
+
+def check_policy(policy: str) -> None:
+    """Refuse a value of --on-conflict that is none."""
+    if policy not in POLICIES:
+        hint = did_you_mean(policy, POLICIES) or f"one of: {', '.join(POLICIES)}"
+        message = f"unknown value '{policy}'"
+        raise ScaffoldError(message, Location("--on-conflict"), hint)
+
+
+def put(
+    files: dict[str, str],
+    root: Path,
+    policy: str,
+    *,
+    dry_run: bool,
+    diff: bool,
+    stdout: bool,
+) -> None:
+    """Write the files, or show them, or what would become of them."""
+    from scaffold.cli.report import show_diff, show_notes, show_plan
+    from scaffold.cli.settle import look, write
+
+    if stdout:
+        typer.echo("\n".join(files.values()).encode(errors="surrogateescape"), nl=False)
+        return
+    settle = look if dry_run or diff else write
+    settled = settle(files, root, policy)  # type: ignore[arg-type]
+    show_notes(settled.notes)
+    if settled.refusal:
+        raise settled.refusal
+    (show_diff if diff else show_plan)(settled.plan)
+    if settled.plan.conflicts:
+        sys.exit(ConflictError.exit_code)

@@ -1,0 +1,118 @@
+"""`scaffold lint`: what is wrong with the Functions of a code base, and with --fix the mended files."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
+
+if TYPE_CHECKING:
+    from scaffold.lint import Finding
+
+PATHS = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PATH...", help="Files and directories (default: here)."),
+]
+SELECT = Annotated[
+    list[str] | None,
+    typer.Option("--select", help="Only these rules: AF01,AF02 or ALL.", metavar="IDS"),
+]
+IGNORE = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", help="All rules but these.", metavar="IDS"),
+]
+FIX = Annotated[
+    bool, typer.Option("--fix", help="Mend what can be mended (needs libcst).")
+]
+DIFF = Annotated[
+    bool, typer.Option("--diff", help="Show what --fix would do, and write nothing.")
+]
+STRICT = Annotated[bool, typer.Option("--strict", help="Advice fails too.")]
+EXPLAIN = Annotated[
+    str | None, typer.Option("--explain", help="Explain one rule.", metavar="ID")
+]
+FORMAT = Annotated[
+    str, typer.Option("--format", help="text, json, github or sarif.", metavar="FORMAT")
+]
+BASELINE = Annotated[
+    str | None,
+    typer.Option("--baseline", help="Leave the findings in it alone.", metavar="FILE"),
+]
+WRITE_BASELINE = Annotated[
+    str | None,
+    typer.Option(
+        "--write-baseline", help="Write today's findings to it.", metavar="FILE"
+    ),
+]
+
+
+def lint(
+    paths: PATHS = None,
+    select: SELECT = None,
+    ignore: IGNORE = None,
+    fix: FIX = False,
+    diff: DIFF = False,
+    strict: STRICT = False,
+    explain: EXPLAIN = None,
+    format_: FORMAT = "text",
+    baseline: BASELINE = None,
+    write_baseline: WRITE_BASELINE = None,
+) -> None:
+    """Find mistakes in hand-written autograd.Functions.
+
+    Errors are certain; advice is worth a look, and fails only with --strict.
+
+    Example: scaffold lint src --ignore AF19
+    """
+    from scaffold.cli import linting
+
+    if explain is not None:
+        typer.echo(_explanation(explain), nl=False)
+        return
+    _check_format(format_)
+    run = linting.run(tuple(paths or ["."]), tuple(select or ()), tuple(ignore or ()))
+    for error in run.unread:
+        typer.echo(f"note: {error.path}:{error.line}: {error.reason}", err=True)
+    if write_baseline is not None:
+        linting.keep_baseline(run, write_baseline)
+        return
+    if baseline is not None:
+        run = linting.without_baseline(run, baseline)
+    if fix or diff:
+        run = linting.mend(run, write=not diff)
+        if diff:
+            return
+    _show(format_, run)
+    _exit(run.findings, strict)
+
+
+def _explanation(code: str) -> str:
+    from scaffold.lint.formats import explain
+    from scaffold.lint.registry import RULES
+
+    rule = RULES.get(code.upper())
+    if rule is None:
+        hint = did_you_mean(code.upper(), RULES) or "the rules: AF01 to AF35"
+        raise ScaffoldError(f"unknown rule '{code}'", Location("--explain"), hint)
+    return explain(rule)
+
+
+def _check_format(name: str) -> None:
+    from scaffold.lint.formats import FORMATS
+
+    if name not in FORMATS:
+        hint = did_you_mean(name, FORMATS) or f"one of: {', '.join(FORMATS)}"
+        raise ScaffoldError(f"unknown value '{name}'", Location("--format"), hint)
+
+
+def _show(name: str, run: Any) -> None:
+    from scaffold.lint.formats import FORMATS
+
+    text = FORMATS[name](run.findings, run.unread)
+    typer.echo(text.encode(errors="surrogateescape"), nl=False)
+
+
+def _exit(findings: "tuple[Finding, ...]", strict: bool) -> None:
+    if any(strict or finding.level == "error" for finding in findings):
+        sys.exit(ConflictError.exit_code)

@@ -1,0 +1,67 @@
+"""The stubs of a run: where they go, how they import what they test, and what they lack.
+
+In: what the user pointed at, and a directory. Out: texts by path, and notes.
+Invariant: no two files of a run have one name; the text is formatted and parses.
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from scaffold.cli.existing import Meant, find_functions
+from scaffold.inspect.stubs import Source, write_stub
+from scaffold.render.environment import format_source
+
+
+class Stubs(NamedTuple):
+    """What is to be written."""
+
+    files: dict[str, str]
+    root: Path
+    notes: tuple[str, ...]
+
+
+def stubs_for(targets: tuple[str, ...], out_dir: str | None) -> Stubs:
+    """The test files for all that the targets name."""
+    found = find_functions(targets)
+    root = Path(os.path.abspath(out_dir or "."))
+    base = root
+    while not base.is_dir():
+        base = base.parent
+    below = root.relative_to(base)
+    files: dict[str, str] = {}
+    notes = list(found.notes)
+    ready = waiting = 0
+    for meant in found.meant:
+        module, start = _dotted(meant.path)
+        search = os.path.relpath(start, root)
+        stub = write_stub(meant.module, meant.functions, Source(module, search))
+        name = _free(meant, module, files, below)
+        files[name] = format_source(stub.text)
+        ready, waiting = ready + len(stub.ready), waiting + len(stub.waiting)
+        notes += [f"{function} needs {needs}" for function, needs in stub.waiting]
+    notes.append(f"{ready} can run as they are, {waiting} are skipped until filled in")
+    return Stubs(files, base, tuple(notes))
+
+
+def _dotted(path: str) -> tuple[str, Path]:
+    """The name by which a file is imported, and the directory that the import starts from."""
+    place = Path(os.path.abspath(path))
+    parts = [] if place.stem == "__init__" else [place.stem]
+    directory = place.parent
+    while (directory / "__init__.py").is_file() and directory.parent != directory:
+        parts.insert(0, directory.name)
+        directory = directory.parent
+    return ".".join(parts), directory
+
+
+def _free(meant: Meant, module: str, files: dict[str, str], below: Path) -> str:
+    """A name for the test file: of the module, with as much of its package as it takes."""
+    parts = module.replace("-", "_").split(".")
+    for count in range(1, len(parts) + 1):
+        name = f"test_{'_'.join(parts[-count:])}_gradients.py"
+        path = (below / name).as_posix()
+        if path not in files:
+            return path
+    number = len(files)
+    return (below / f"test_{'_'.join(parts)}_{number}_gradients.py").as_posix()

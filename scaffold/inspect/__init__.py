@@ -1,0 +1,91 @@
+"""Reads existing autograd.Functions by syntax alone; user code is never imported.
+
+In: the text of a file. Out: a `Module`: its Functions and custom operators, and questions that can be asked of them.
+Invariant: no file makes it fail; one that cannot be parsed is a `NotReadable` with the place.
+"""
+
+import ast
+import re
+import warnings
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.inspect.classes import find_functions, scan
+from scaffold.inspect.model import Function, Method, Module, Operator, Parameter
+from scaffold.inspect.names import Names
+from scaffold.inspect.operators import find_operators
+from scaffold.inspect.values import Values
+
+__all__ = [
+    "Function",
+    "Method",
+    "Module",
+    "NotReadable",
+    "Operator",
+    "Parameter",
+    "Values",
+    "function_names",
+    "inspect_text",
+    "may_matter",
+]
+
+HINTS = (
+    *("autograd", "save_for_backward", "saved_tensors", "setup_context", "(ctx"),
+    *("custom_op", "gradcheck"),
+)
+BASE = re.compile(r"(?<!sympy\.)\b(?:Inplace)?Function\b")
+NAME = re.compile(r"\w+")
+CLASS = re.compile(r"^[ \t]*class\s+(\w+)\s*\(([^()]*)\)", re.MULTILINE)
+
+
+class NotReadable(ScaffoldError):
+    """A file that this interpreter cannot parse; it is reported, and no failure."""
+
+
+def may_matter(text: str, known: frozenset[str] = frozenset()) -> bool:
+    """Whether a text can hold anything of interest: cheap, and never wrongly no."""
+    if any(hint in text for hint in HINTS):
+        return True
+    if "Tensor(" in text and "Parameter(" in text:
+        return True
+    if not known or "class " not in text:
+        return False
+    return any(
+        not known.isdisjoint(NAME.findall(found[2])) for found in CLASS.finditer(text)
+    )
+
+
+def function_names(text: str) -> set[str]:
+    """Names of classes with a base called Function: classes of other files may inherit from them."""
+    if "Function" not in text:
+        return set()
+    return {found[1] for found in CLASS.finditer(text) if BASE.search(found[2])}
+
+
+def inspect_text(text: str, path: str, known: frozenset[str] = frozenset()) -> Module:
+    """What a file holds."""
+    tree = _parsed(text, path)
+    found = scan(tree)
+    names = Names(tree, found.imports)
+    functions = find_functions(found, names, known)
+    return Module(
+        path,
+        text,
+        tree,
+        names,
+        functions,
+        find_operators(found, names),
+        tuple(call for call, _ in found.calls),
+        tuple(node for node, _ in (*found.classes, *found.functions)),
+    )
+
+
+def _parsed(text: str, path: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except SyntaxError as error:
+        place = Location(path, error.lineno or 1, error.offset or 1)
+        raise NotReadable(f"cannot be parsed: {error.msg}", place) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise NotReadable(f"cannot be parsed: {error}", Location(path)) from None

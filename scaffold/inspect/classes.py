@@ -1,0 +1,296 @@
+"""Finds the Functions of a file: by their bases, through aliases, inheritance, factories.
+
+In: the tree of a file, and the names of Functions that other files of the tree define. Out: `Function`s.
+Invariant: a class is a Function only where a base says so, or where its methods are those of no other kind of class.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from scaffold.inspect.model import Application, Binding, Function, Method, Parameter
+from scaffold.inspect.names import Names, decorators
+
+BASES = {
+    f"torch.autograd.{name}"
+    for name in (
+        *("Function", "function.Function", "InplaceFunction"),
+        *("function.InplaceFunction", "function.NestedIOFunction", "NestedIOFunction"),
+        *("function._SingleLevelFunction", "function.BackwardCFunction"),
+    )
+}
+METHODS = {"forward", "backward", "setup_context", "jvp", "vjp", "vmap", "symbolic"}
+CTX = {"ctx", "context", "_ctx", "fctx"}
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Scan(NamedTuple):
+    """Nodes of a file by what they are, from one walk, with the definitions around each."""
+
+    classes: list[tuple[ast.ClassDef, tuple[ast.AST, ...]]]
+    calls: list[tuple[ast.Call, tuple[ast.AST, ...]]]
+    assignments: list[tuple[ast.Assign, tuple[ast.AST, ...]]]
+    functions: list[tuple[ast.FunctionDef, tuple[ast.AST, ...]]]
+    imports: list[ast.AST]
+
+
+def scan(tree: ast.Module) -> Scan:
+    """Every class, call, assignment, function and import of a file, in the order in which they stand."""
+    found = Scan([], [], [], [], [])
+    pending: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(tree, ())]
+    while pending:
+        node, within = pending.pop()
+        if isinstance(node, ast.ClassDef):
+            found.classes.append((node, within))
+            within = (*within, node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if isinstance(node, ast.FunctionDef):
+                found.functions.append((node, within))
+            within = (*within, node)
+        elif isinstance(node, ast.Call):
+            found.calls.append((node, within))
+        elif isinstance(node, ast.Assign):
+            found.assignments.append((node, within))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.imports.append(node)
+        children = [(child, within) for child in ast.iter_child_nodes(node)]
+        pending.extend(reversed(children))
+    return found
+
+
+def find_functions(
+    found: Scan, names: Names, known: Iterable[str] = ()
+) -> tuple[Function, ...]:
+    """Every Function of a file; `known` are those of other files, by their last name."""
+    return _Finder(found, names, frozenset(known)).functions()
+
+
+class _Finder:
+    """Classes become Functions base first."""
+
+    def __init__(self, found: Scan, names: Names, known: frozenset[str]) -> None:
+        self.scan, self.names, self.known = found, names, known
+        self.counts = Counter(node.name for node, _ in found.classes)
+        self.by_name: dict[str, list[ast.ClassDef]] = {}
+        self.within = {id(node): within for node, within in found.classes}
+        for node, _ in found.classes:
+            self.by_name.setdefault(node.name, []).append(node)
+        self.made: dict[int, Function | None] = {}
+        self.applied = _applications(found, names)
+        self.aliased = _aliases(found)
+        self.local = _local_names(found, names)
+
+    def functions(self) -> tuple[Function, ...]:
+        every = (self._function(node) for node, _ in self.scan.classes)
+        return tuple(function for function in every if function is not None)
+
+    def _function(self, node: ast.ClassDef) -> Function | None:
+        if id(node) not in self.made:
+            self.made[id(node)] = None  # a class that is its own base is none
+            self.made[id(node)] = self._make(node)
+        return self.made[id(node)]
+
+    def _make(self, node: ast.ClassDef) -> Function | None:
+        bases = [_base(base) for base in node.bases]
+        dotted = [
+            self.local.get(name := self.names.resolve(base), name) for base in bases
+        ]
+        parents = [self._parent(base, node) for base in bases]
+        direct = [self._is_torch(name) for name in dotted]
+        remote = [
+            not (parent or torch or name.startswith("torch."))
+            and name.split(".")[-1] in self.known
+            for name, parent, torch in zip(dotted, parents, direct, strict=True)
+        ]
+        based = any(direct) or any(parents) or any(remote)
+        if not based and not self._looks_like_one(node, dotted):
+            return None
+        resolved = zip(direct, parents, dotted, strict=True)
+        return self._built(
+            node,
+            tuple(dotted),
+            tuple(parent for parent in parents if parent is not None),
+            all(
+                torch or parent or name == "object" for torch, parent, name in resolved
+            ),
+        )
+
+    def _parent(self, base: ast.expr, node: ast.ClassDef) -> Function | None:
+        """The Function of this file that a base is, the nearest above where there are several."""
+        if isinstance(base, ast.Name):
+            candidates = [
+                c for c in self.by_name.get(base.id, ()) if c.lineno < node.lineno
+            ]
+            if candidates:
+                return self._function(candidates[-1])
+        return None
+
+    def _is_torch(self, name: str) -> bool:
+        if name in BASES:
+            return True
+        if name == "Function":  # what `from torch.autograd import *` brings
+            return any("autograd" in source for source in self.names.starred)
+        parts = name.split(".")
+        last = parts[-1] in ("Function", "InplaceFunction")
+        return last and "autograd" in parts[:-1]
+
+    def _looks_like_one(self, node: ast.ClassDef, bases: list[str]) -> bool:
+        """A base that is not in this file, and a static backward over a context."""
+        outside = [b for b in bases if b and b.split(".")[0] not in self.by_name]
+        if not outside or any("Module" in base for base in outside):
+            return False
+        named = any(base.split(".")[-1].endswith("Function") for base in outside)
+        for item in node.body:
+            if isinstance(item, ast.FunctionDef) and item.name in METHODS:
+                method = read_method(item, self.names)
+                telling = named or item.name in ("backward", "setup_context")
+                if telling and method.binding != "plain" and method.ctx in CTX:
+                    return True
+        return False
+
+    def _built(
+        self,
+        node: ast.ClassDef,
+        bases: tuple[str, ...],
+        parents: tuple[Function, ...],
+        complete: bool,
+    ) -> Function:
+        styled = any(
+            _defines(c, "setup_context") for c in (node, *(p.node for p in parents))
+        )
+        methods = {
+            item.name: read_method(item, self.names, styled)
+            for item in node.body
+            if isinstance(item, ast.FunctionDef)
+        }
+        within = self.within[id(node)]
+        names = [n.name for n in within if isinstance(n, Definition)]
+        applied = [(n, a) for n, a in self.applied.get(node.name, ()) if n == node.name]
+        return Function(
+            name=node.name,
+            qualname=".".join([*names, node.name]),
+            node=node,
+            bases=bases,
+            methods=methods,
+            parents=parents,
+            complete=complete and not node.keywords and not node.decorator_list,
+            generate_vmap_rule=_flag(node, "generate_vmap_rule")
+            or any(parent.generate_vmap_rule for parent in parents),
+            applications=tuple(application for _, application in applied),
+            aliases=tuple(self.aliased.get(node.name, ())),
+            nested=any(not isinstance(n, ast.ClassDef) for n in within),
+            unique=self.counts[node.name] == 1,
+        )
+
+
+def _base(node: ast.expr) -> ast.expr:
+    """A base without its subscript or its call."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
+
+
+def _defines(node: ast.ClassDef, name: str) -> bool:
+    return any(isinstance(i, ast.FunctionDef) and i.name == name for i in node.body)
+
+
+def read_method(node: ast.FunctionDef, names: Names, separate: bool = False) -> Method:
+    """A method; with `separate`, setup_context has the context and forward has none."""
+    found = tuple(decorators(node, names))
+    binding: Binding = "plain"
+    if "staticmethod" in found:
+        binding = "static"
+    elif "classmethod" in found:
+        binding = "class"
+    parameters = list(_parameters(node))
+    if binding == "class" and parameters and parameters[0].passing == "positional":
+        del parameters[0]
+    ctx = None
+    without = (separate and node.name == "forward") or node.name == "vmap"
+    if not without and parameters and parameters[0].passing == "positional":
+        ctx = parameters.pop(0).name
+    return Method(node, binding, ctx, tuple(parameters), found)
+
+
+def _parameters(node: ast.FunctionDef) -> Iterator[Parameter]:
+    arguments = node.args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    missing = len(plain) - len(arguments.defaults)
+    defaults = [*([None] * missing), *arguments.defaults]
+    for item, default in zip(plain, defaults, strict=True):
+        yield Parameter(item.arg, "positional", default, item.annotation)
+    if arguments.vararg:
+        item = arguments.vararg
+        yield Parameter(item.arg, "variadic", None, item.annotation)
+    for item, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield Parameter(item.arg, "keyword", value, item.annotation)
+    if arguments.kwarg:
+        item = arguments.kwarg
+        yield Parameter(item.arg, "keywords", None, item.annotation)
+
+
+def parameters_of(node: ast.FunctionDef) -> tuple[Parameter, ...]:
+    """The parameters of a function as they stand."""
+    return tuple(_parameters(node))
+
+
+def _flag(node: ast.ClassDef, name: str) -> bool:
+    for item in node.body:
+        if isinstance(item, ast.Assign | ast.AnnAssign):
+            targets = item.targets if isinstance(item, ast.Assign) else [item.target]
+            if any(isinstance(t, ast.Name) and t.id == name for t in targets):
+                return isinstance(item.value, ast.Constant) and item.value.value is True
+    return False
+
+
+def _applications(
+    found: Scan, names: Names
+) -> dict[str, list[tuple[str, Application]]]:
+    """Calls of `Name.apply(...)`, and of names that are bound to `Name.apply`."""
+    aliases = {
+        target.id: node.value.value.id
+        for node, _ in found.assignments
+        if isinstance(node.value, ast.Attribute)
+        and node.value.attr == "apply"
+        and isinstance(node.value.value, ast.Name)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    calls: dict[str, list[tuple[str, Application]]] = {}
+    for call, within in found.calls:
+        function = call.func
+        name = ""
+        if isinstance(function, ast.Attribute) and function.attr == "apply":
+            if isinstance(function.value, ast.Name):
+                name = function.value.id
+        elif isinstance(function, ast.Name):
+            name = aliases.get(function.id, "")
+        if name:
+            calls.setdefault(name, []).append((name, Application(call, within)))
+    return calls
+
+
+def _aliases(found: Scan) -> dict[str, list[str]]:
+    """The module's names for `Name.apply`."""
+    aliases: dict[str, list[str]] = {}
+    for node, within in found.assignments:
+        value = node.value
+        if within or not isinstance(value, ast.Attribute) or value.attr != "apply":
+            continue
+        if isinstance(value.value, ast.Name):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    aliases.setdefault(value.value.id, []).append(target.id)
+    return aliases
+
+
+def _local_names(found: Scan, names: Names) -> dict[str, str]:
+    """`Base = torch.autograd.Function` at the top of a file."""
+    return {
+        target.id: names.resolve(node.value)
+        for node, within in found.assignments
+        if not within and isinstance(node.value, ast.Attribute | ast.Name)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }

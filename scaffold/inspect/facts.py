@@ -1,0 +1,261 @@
+"""What follows from a Function's text: its outputs, its gradients, what is saved, what is on ctx.
+
+In: a `Function` and the `Module` that it stands in. Out: `Facts`, each worked out once, when it is asked for.
+Invariant: a fact holds on every run; where the text does not settle it, it is None or not listed.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from scaffold.inspect.changes import Change, changes
+from scaffold.inspect.flow import Step
+from scaffold.inspect.lengths import count as how_many
+from scaffold.inspect.model import Function, Method, Module, Parameter
+from scaffold.inspect.names import Names
+from scaffold.inspect.values import Values
+
+
+class Kept(NamedTuple):
+    """`ctx.name = value`."""
+
+    name: str
+    value: ast.expr
+    target: ast.Attribute
+    step: Step
+
+
+class ContextCall(NamedTuple):
+    """`ctx.method(...)`."""
+
+    call: ast.Call
+    step: Step
+
+    @property
+    def starred(self) -> bool:
+        return any(isinstance(item, ast.Starred) for item in self.call.args)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(a.id for a in self.call.args if isinstance(a, ast.Name))
+
+
+class Returned(NamedTuple):
+    """A return, one branch of it where it is a conditional expression."""
+
+    step: Step
+    values: (
+        tuple[ast.expr, ...] | None
+    )  # None: how many is not known, or an empty return
+    length: int | None
+    node: ast.expr | None
+
+
+class Facts:
+    """Everything that rules, stubs and statistics ask about one Function."""
+
+    def __init__(self, function: Function, module: Module) -> None:
+        self.function, self.module = function, module
+        self.names: Names = module.names
+        self._values: dict[int, Values] = {}
+        self._changes: dict[int, tuple[Change, ...]] = {}
+
+    def values(self, method: Method) -> Values:
+        """The questions that can be asked of a method's expressions."""
+        if id(method) not in self._values:
+            tensors = frozenset(self._tensors(method))
+            values = Values(method.flow, self.names, method.ctx, tensors)
+            self._values[id(method)] = values
+        return self._values[id(method)]
+
+    def _tensors(self, method: Method) -> Iterator[str]:
+        """What the engine hands over: output gradients to backward, to forward the inputs that get one."""
+        if method is self.function.backward:
+            yield from (item.name for item in method.positional)
+        elif method is self.function.forward:
+            for item in method.positional:
+                if self.has_gradient(item.name):
+                    yield item.name
+
+    def changes(self, method: Method) -> tuple[Change, ...]:
+        """What a method changes in place."""
+        if id(method) not in self._changes:
+            self._changes[id(method)] = tuple(changes(self.values(method)))
+        return self._changes[id(method)]
+
+    def context_calls(self, method: Method, name: str) -> tuple[ContextCall, ...]:
+        """The calls of a method of ctx."""
+        return tuple(
+            ContextCall(node, step)
+            for step in method.flow.steps
+            for node in step.expressions()
+            if isinstance(node, ast.Call)
+            and self.values(method).is_ctx(node.func, name)
+        )
+
+    def kept(self, method: Method) -> tuple[Kept, ...]:
+        """What a method puts on ctx."""
+        return tuple(self._kept(method))
+
+    def _kept(self, method: Method) -> Iterator[Kept]:
+        for step in method.flow.steps:
+            statement = step.statement
+            if isinstance(statement, ast.Assign):
+                for target in statement.targets:
+                    yield from self._pairs(method, target, statement.value, step)
+
+    def _pairs(
+        self, method: Method, target: ast.expr, value: ast.expr, step: Step
+    ) -> Iterator[Kept]:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            if len(target.elts) == len(value.elts):
+                for one, item in zip(target.elts, value.elts, strict=True):
+                    yield from self._pairs(method, one, item, step)
+        elif isinstance(target, ast.Attribute):
+            owner = target.value
+            if isinstance(owner, ast.Name) and owner.id == method.ctx:
+                yield Kept(target.attr, value, target, step)
+
+    def returned(self, method: Method) -> tuple[Returned, ...]:
+        """What a method returns."""
+        found = []
+        for step in method.flow.returns:
+            assert isinstance(step.statement, ast.Return)
+            for node in _branches(step.statement.value):
+                found.append(self._one_return(method, step, node))
+        return tuple(found)
+
+    def _one_return(
+        self, method: Method, step: Step, node: ast.expr | None
+    ) -> Returned:
+        values = self.values(method)
+        count = how_many(values, node, step)
+        shown = node
+        while isinstance(shown, ast.Name):
+            bound = method.flow.definite(shown.id, step)
+            if bound is None or bound.value is None or bound.element is not None:
+                break
+            if not isinstance(bound.value, ast.Tuple | ast.Name) or count is None:
+                break
+            step_of = method.flow.steps[bound.order]
+            if isinstance(bound.value, ast.Name) and bound.value.id == shown.id:
+                break
+            shown, step = bound.value, step_of
+        if isinstance(shown, ast.Tuple):
+            stars = any(isinstance(item, ast.Starred) for item in shown.elts)
+            return Returned(step, None if stars else tuple(shown.elts), count, node)
+        single = shown is not None and count == 1
+        return Returned(step, (shown,) if single and shown else None, count, node)
+
+    @cached_property
+    def gradients(self) -> tuple[Returned, ...]:
+        """The returns of backward."""
+        backward = self.function.backward
+        return self.returned(backward) if backward else ()
+
+    @cached_property
+    def outputs(self) -> tuple[Returned, ...]:
+        """The returns of forward."""
+        forward = self.function.forward
+        return self.returned(forward) if forward else ()
+
+    @cached_property
+    def output_count(self) -> int | None:
+        """How many outputs every return of forward has."""
+        counts = {item.length for item in self.outputs}
+        return counts.pop() if len(counts) == 1 else None
+
+    @cached_property
+    def is_trivial(self) -> bool:
+        """Whether backward gives no gradient: it raises, or all it returns is None."""
+        if self.function.backward is None:
+            return True
+        return not any(
+            item.node is not None and not _all_none(item.node)
+            for item in self.gradients
+        )
+
+    def gradient_of(self, name: str) -> tuple[ast.expr, ...] | None:
+        """The expressions that are returned for an input; None where one is not known."""
+        forward = self.function.forward
+        if forward is None:
+            return None
+        order = [item.name for item in forward.positional]
+        if name not in order:
+            return None
+        position, found = order.index(name), []
+        for item in self.gradients:
+            if item.values is None or position >= len(item.values):
+                return None
+            found.append(item.values[position])
+        return tuple(found)
+
+    def has_gradient(self, name: str) -> bool | None:
+        """Whether an input gets a gradient on some path; None where that is not known."""
+        found = self.gradient_of(name)
+        if found is None:
+            return None
+        return any(not is_none(node) for node in found)
+
+    def marked(self, name: str) -> frozenset[str] | None:
+        """The names given to mark_dirty or the like; None if they cannot be told."""
+        found: set[str] = set()
+        for method in (self.function.forward, self.function.setup_context):
+            if method is None or method.ctx is None:
+                continue
+            for item in self.context_calls(method, name):
+                if item.starred or len(item.names) < len(item.call.args):
+                    return None
+                found |= item.names
+        return frozenset(found)
+
+    @property
+    def inputs(self) -> tuple[Parameter, ...]:
+        return self.function.inputs()
+
+    def required_gradients(self) -> int | None:
+        """The fewest gradients that any call wants; None without a forward."""
+        forward = self.function.forward
+        return forward.required if forward else None
+
+    @cached_property
+    def materializes(self) -> bool:
+        """Whether output gradients that are absent arrive as zeros."""
+        for method in (self.function.forward, self.function.setup_context):
+            if method is None or method.ctx is None:
+                continue
+            for item in self.context_calls(method, "set_materialize_grads"):
+                first = item.call.args[0] if item.call.args else None
+                first = first or next((k.value for k in item.call.keywords), None)
+                if isinstance(first, ast.Constant) and first.value is False:
+                    return False
+        return True
+
+
+def _branches(node: ast.expr | None) -> Iterator[ast.expr | None]:
+    if isinstance(node, ast.IfExp):
+        yield from _branches(node.body)
+        yield from _branches(node.orelse)
+    else:
+        yield node
+
+
+def is_none(node: ast.AST | None) -> bool:
+    """Whether an expression is None, or zeros in its place."""
+    return node is None or (isinstance(node, ast.Constant) and node.value is None)
+
+
+def _all_none(node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple | ast.List):
+        return all(_all_none(item) for item in node.elts)
+    if isinstance(node, ast.Starred):
+        return _all_none(node.value)
+    if isinstance(node, ast.BinOp):
+        sides = (node.left, node.right)
+        return any(_all_none(s) for s in sides) and all(
+            _all_none(s) or isinstance(node.op, ast.Mult) for s in sides
+        )
+    if isinstance(node, ast.ListComp):
+        return _all_none(node.elt)
+    return is_none(node)

@@ -1,0 +1,240 @@
+"""The body of a function as a list of statements, each with the branches it stands under, and what names are bound to.
+
+In: a function's node. Out: a `Flow`: steps in order, the bindings that can reach a place.
+Invariant: where a name may have more than one meaning all of them are given; a definite answer is one of one.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+
+class Guard(NamedTuple):
+    """A branch of a statement: of an if, a loop's body, a handler."""
+
+    node: ast.AST
+    branch: str
+
+    def excludes(self, other: "Guard") -> bool:
+        both = isinstance(self.node, ast.If | ast.Match)
+        return both and self.node is other.node and self.branch != other.branch
+
+
+Guards = tuple[Guard, ...]
+
+
+class Step(NamedTuple):
+    """A statement, without the statements inside of it."""
+
+    order: int
+    statement: ast.stmt
+    guards: Guards
+
+    def expressions(self) -> Iterator[ast.AST]:
+        """Every node of the statement itself, lambdas and comprehensions included."""
+        for child in ast.iter_child_nodes(self.statement):
+            if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+                yield from ast.walk(child)
+
+
+class Bound(NamedTuple):
+    """A name gets a value; None where it is not an expression of the text."""
+
+    order: int
+    value: ast.expr | None
+    guards: Guards
+    element: int | None = None  # the position in an unpacked value
+    starred: bool = False  # an unpacking that another star makes unsure
+
+
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+EXITS = (ast.Return, ast.Raise)  # a break reaches what follows the loop
+
+
+class Flow:
+    """One function's statements and bindings."""
+
+    def __init__(self, node: ast.FunctionDef, parameters: Sequence[str]) -> None:
+        self.node = node
+        self.parameters = frozenset(parameters)
+        self.steps: list[Step] = []
+        self.bindings: dict[str, list[Bound]] = {}
+        self.outer: set[str] = set()  # names that a nested function may bind
+        self._exits: dict[tuple[int, str], bool] = {}
+        self._add(node.body, ())
+
+    @property
+    def returns(self) -> tuple[Step, ...]:
+        return tuple(s for s in self.steps if isinstance(s.statement, ast.Return))
+
+    def _add(self, body: Sequence[ast.stmt], guards: Guards) -> None:
+        for statement in body:
+            step = Step(len(self.steps), statement, guards)
+            self.steps.append(step)
+            self._bind(step)
+            if isinstance(statement, ast.With | ast.AsyncWith):
+                self._add(statement.body, guards)  # runs whenever the with does
+                continue
+            for branch, inner in blocks(statement):
+                guard = Guard(statement, branch)
+                self._exits[id(statement), branch] = always_exits(inner)
+                self._add(inner, (*guards, guard))
+
+    def _bind(self, step: Step) -> None:
+        statement = step.statement
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                self._target(step, target, statement.value)
+        elif isinstance(statement, ast.AnnAssign) and statement.value:
+            self._target(step, statement.target, statement.value)
+        elif isinstance(statement, ast.For | ast.AsyncFor):
+            self._target(step, statement.target, None)
+        elif isinstance(statement, ast.With | ast.AsyncWith):
+            for item in statement.items:
+                if item.optional_vars:
+                    self._target(step, item.optional_vars, None)
+        elif isinstance(statement, DEFINITIONS):
+            self._name(step, statement.name, None)
+            self._outer(statement)
+            return
+        elif isinstance(statement, ast.Delete):
+            for target in statement.targets:
+                self._target(step, target, None)
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            for alias in statement.names:
+                self._name(step, (alias.asname or alias.name).split(".")[0], None)
+        elif isinstance(statement, ast.Try):
+            for handler in statement.handlers:
+                if handler.name:
+                    self._name(step, handler.name, None)
+        for node in step.expressions():
+            if isinstance(node, ast.NamedExpr):
+                self._name(step, node.target.id, None)
+            elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
+                self._name(step, node.name, None)
+
+    def _outer(self, node: ast.AST) -> None:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Nonlocal | ast.Global):
+                self.outer.update(inner.names)
+
+    def _target(self, step: Step, target: ast.expr, value: ast.expr | None) -> None:
+        if isinstance(target, ast.Name):
+            self._name(step, target.id, value)
+        elif isinstance(target, ast.Starred):
+            self._target(step, target.value, None)
+        elif isinstance(target, ast.Tuple | ast.List):
+            self._unpack(step, target.elts, value)
+
+    def _unpack(
+        self, step: Step, targets: list[ast.expr], value: ast.expr | None
+    ) -> None:
+        plain = not any(isinstance(t, ast.Starred) for t in targets)
+        if isinstance(value, ast.Tuple | ast.List) and plain:
+            stars = any(isinstance(v, ast.Starred) for v in value.elts)
+            if len(value.elts) == len(targets) and not stars:
+                for target, one in zip(targets, value.elts, strict=True):
+                    self._target(step, target, one)
+                return
+        for position, target in enumerate(targets):
+            if isinstance(target, ast.Name):
+                bound = Bound(step.order, value, step.guards, position, not plain)
+                self.bindings.setdefault(target.id, []).append(bound)
+            else:
+                self._target(step, target, None)
+
+    def _name(self, step: Step, name: str, value: ast.expr | None) -> None:
+        bound = Bound(step.order, value, step.guards)
+        self.bindings.setdefault(name, []).append(bound)
+
+    def reaching(self, name: str, at: Step) -> list[Bound | None]:
+        """What a name can be bound to before a step; None stands for the parameter or an outer name."""
+        found: list[Bound | None] = [
+            later
+            for later in self.bindings.get(name, ())
+            if self._loops_back(later, at)
+        ]
+        before = [b for b in self.bindings.get(name, ()) if b.order < at.order]
+        for bound in reversed(before):
+            if self._cannot_reach(bound, at):
+                continue
+            found.append(bound)
+            if bound.guards == at.guards[: len(bound.guards)]:
+                return found
+        return [*found, None]
+
+    def _loops_back(self, bound: Bound, at: Step) -> bool:
+        """Whether a binding that stands later is reached by going round a loop."""
+        if bound.order < at.order:
+            return False
+        shared = set(_loops(bound.guards)) & set(_loops(at.guards))
+        return bool(shared)
+
+    def _cannot_reach(self, bound: Bound, at: Step) -> bool:
+        for mine, other in zip(bound.guards, at.guards, strict=False):
+            if mine.excludes(other):
+                return True
+            if mine != other:
+                break
+        common = sum(1 for _ in _common(bound.guards, at.guards))
+        left = bound.guards[common:]
+        return any(self._exits[id(guard.node), guard.branch] for guard in left)
+
+    def may_follow(self, first: Step, second: Step) -> bool:
+        """Whether the second step surely runs on some path after the first did."""
+        if first.order >= second.order or self._cannot_reach(
+            Bound(first.order, None, first.guards), second
+        ):
+            return False
+        shorter = min(len(first.guards), len(second.guards))
+        return first.guards[:shorter] == second.guards[:shorter]
+
+    def definite(self, name: str, at: Step) -> Bound | None:
+        """The one binding that reaches a step, if it is one."""
+        found = self.reaching(name, at)
+        return found[0] if len(found) == 1 and name not in self.outer else None
+
+    def is_parameter(self, name: str, at: Step) -> bool:
+        """Whether a name is for sure still the parameter of the function."""
+        known = name in self.parameters and name not in self.outer
+        return known and self.reaching(name, at) == [None]
+
+
+def _common(first: Guards, second: Guards) -> Iterator[Guard]:
+    for mine, other in zip(first, second, strict=False):
+        if mine != other:
+            return
+        yield mine
+
+
+def _loops(guards: Guards) -> Iterator[ast.AST]:
+    return (guard.node for guard in guards if isinstance(guard.node, LOOPS))
+
+
+def blocks(statement: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
+    """The blocks of statements in a statement; those of a definition are another scope."""
+    if isinstance(statement, DEFINITIONS):
+        return
+    for name in ("body", "orelse", "finalbody"):
+        inner = getattr(statement, name, None)
+        if inner:
+            yield name, inner
+    for number, handler in enumerate(getattr(statement, "handlers", ())):
+        yield f"handler {number}", handler.body
+    for number, case in enumerate(getattr(statement, "cases", ())):
+        yield f"case {number}", case.body
+
+
+def always_exits(body: Sequence[ast.stmt]) -> bool:
+    """Whether a block never reaches the statement after it."""
+    for statement in body:
+        if isinstance(statement, EXITS):
+            return True
+        if isinstance(statement, ast.If) and all(
+            always_exits(branch) for branch in (statement.body, statement.orelse)
+        ):
+            return True
+        if isinstance(statement, ast.With) and always_exits(statement.body):
+            return True
+    return False

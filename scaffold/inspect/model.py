@@ -1,0 +1,160 @@
+"""What was found in a file: `Function`s, their methods, and the calls of them.
+
+In: `inspect.classes` and its siblings fill it. Out: the rules of `lint`, test stubs and statistics read it.
+Invariant: every field is a fact of the syntax; what the syntax does not tell is None or absent, never assumed.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from scaffold.inspect.flow import Flow
+from scaffold.inspect.names import Names
+
+Binding = Literal["static", "class", "plain"]  # how a method is decorated
+Passing = Literal["positional", "variadic", "keyword", "keywords"]
+
+
+class Parameter(NamedTuple):
+    """One parameter of a method, without ctx."""
+
+    name: str
+    passing: Passing
+    default: ast.expr | None
+    annotation: ast.expr | None
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of a Function; `ctx` is the name of its first parameter where that is the context."""
+
+    node: ast.FunctionDef
+    binding: Binding
+    ctx: str | None
+    parameters: tuple[Parameter, ...]
+    decorators: tuple[str, ...]
+
+    @property
+    def positional(self) -> tuple[Parameter, ...]:
+        return tuple(item for item in self.parameters if item.passing == "positional")
+
+    @property
+    def variadic(self) -> Parameter | None:
+        for item in self.parameters:
+            if item.passing == "variadic":
+                return item
+        return None
+
+    @property
+    def required(self) -> int:
+        """How many positional arguments a call cannot leave out."""
+        return sum(item.default is None for item in self.positional)
+
+    @cached_property
+    def flow(self) -> Flow:
+        every = [item.name for item in self.parameters]
+        return Flow(self.node, (*every, self.ctx) if self.ctx else tuple(every))
+
+    def has(self, decorator: str) -> bool:
+        """Whether a decorator of that name, from wherever, is on it."""
+        return any(name.split(".")[-1] == decorator for name in self.decorators)
+
+
+class Application(NamedTuple):
+    """A call `Name.apply(...)`, and the function or method that it stands in."""
+
+    call: ast.Call
+    within: tuple[ast.AST, ...]  # definitions around it, outermost first
+
+
+@dataclass(frozen=True)
+class Function:
+    """A subclass of torch.autograd.Function."""
+
+    name: str
+    qualname: str
+    node: ast.ClassDef
+    bases: tuple[str, ...]
+    methods: dict[str, Method]  # its own
+    parents: tuple["Function", ...]  # those of the same file
+    complete: bool  # all bases but torch's are in this file
+    generate_vmap_rule: bool
+    applications: tuple[Application, ...]
+    aliases: tuple[str, ...]  # names bound to `Name.apply`
+    nested: bool  # within a function: not importable
+    unique: bool  # no other class of the file has its name
+
+    def method(self, name: str) -> Method | None:
+        """A method, its own or that of a parent in the file."""
+        if name in self.methods:
+            return self.methods[name]
+        for parent in self.parents:
+            found = parent.method(name)
+            if found is not None:
+                return found
+        return None
+
+    @property
+    def forward(self) -> Method | None:
+        return self.method("forward")
+
+    @property
+    def backward(self) -> Method | None:
+        return self.method("backward") or self.method("vjp")
+
+    @property
+    def setup_context(self) -> Method | None:
+        return self.method("setup_context")
+
+    @property
+    def style(self) -> Literal["combined", "setup-context"]:
+        return "combined" if self.setup_context is None else "setup-context"
+
+    @property
+    def once_differentiable(self) -> bool:
+        backward = self.backward
+        return backward is not None and backward.has("once_differentiable")
+
+    @property
+    def saver(self) -> Method | None:
+        """The method that has both ctx and the inputs: setup_context or the combined forward."""
+        return self.setup_context or self.forward
+
+    @property
+    def own(self) -> tuple[Method, ...]:
+        return tuple(self.methods.values())
+
+    def inputs(self) -> tuple[Parameter, ...]:
+        """What `apply` takes."""
+        return self.forward.parameters if self.forward else ()
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A function under torch.library.custom_op."""
+
+    name: str
+    node: ast.FunctionDef
+    parameters: tuple[Parameter, ...]
+    mutates: ast.expr | None
+    autograd: ast.Call | None  # the call of register_autograd
+    backward: ast.FunctionDef | None
+
+
+@dataclass(frozen=True)
+class Module:
+    """A file: its Functions and custom operators, in the order in which they stand."""
+
+    path: str
+    text: str
+    tree: ast.Module
+    names: Names
+    functions: tuple[Function, ...]
+    operators: tuple[Operator, ...]
+    calls: tuple[ast.Call, ...]  # every call in the file
+    scopes: tuple[ast.AST, ...]  # every class, and function, in the file
+
+    def walk(self) -> Iterator[Function]:
+        yield from self.functions

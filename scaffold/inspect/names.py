@@ -1,0 +1,78 @@
+"""What the names of a file stand for, by its imports.
+
+In: the tree of a file. Out: `Names`, which gives an expression its dotted name: `F.relu` is `torch.nn.functional.relu`.
+Invariant: a name that the file binds to anything but an import is itself; nothing is guessed.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.vocabulary import NAMESPACES
+
+
+class Names:
+    """The imports of a file, wherever in it they stand."""
+
+    def __init__(self, tree: ast.Module, found: list[ast.AST] | None = None) -> None:
+        self.imported: dict[str, str] = {}
+        self.starred: list[str] = []
+        self.sources: dict[str, str] = {}  # a name -> the module it was imported from
+        for node in found if found is not None else ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    whole = alias.name if alias.asname else alias.name.split(".")[0]
+                    self.imported[alias.asname or whole] = whole
+            elif isinstance(node, ast.ImportFrom):
+                self._from(node)
+
+    def _from(self, node: ast.ImportFrom) -> None:
+        module = "." * node.level + (node.module or "")
+        for alias in node.names:
+            if alias.name == "*":
+                self.starred.append(module)
+                continue
+            dot = "" if module.endswith(".") or not module else "."
+            self.imported[alias.asname or alias.name] = f"{module}{dot}{alias.name}"
+
+    def resolve(self, node: ast.AST | None) -> str:
+        """The dotted name of an expression; '' if it is none."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ""
+        first = self.imported.get(node.id, node.id)
+        return ".".join([first, *reversed(parts)])
+
+
+def decorators(
+    node: ast.FunctionDef | ast.AsyncFunctionDef, names: Names
+) -> Iterator[str]:
+    """The dotted name of each decorator, called or not."""
+    for decorator in node.decorator_list:
+        target = decorator.func if isinstance(decorator, ast.Call) else decorator
+        yield names.resolve(target)
+
+
+def torch_call(node: ast.AST, names: Names) -> str:
+    """`exp` for a call of torch.exp, F.exp or the like, else ''."""
+    if isinstance(node, ast.Call):
+        dotted = names.resolve(node.func)
+        for namespace in NAMESPACES:
+            rest = dotted.removeprefix(namespace)
+            if rest != dotted and "." not in rest:
+                return rest
+    return ""
+
+
+def method_call(node: ast.AST, names: Names) -> str:
+    """`exp` for a call of x.exp(), else ''; a call of a module's function is none."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        first = node.func.value
+        while isinstance(first, ast.Attribute):
+            first = first.value
+        if isinstance(first, ast.Name) and first.id in names.imported:
+            return ""
+        return node.func.attr
+    return ""

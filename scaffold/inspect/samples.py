@@ -1,0 +1,169 @@
+"""What a test can call a Function with, as far as its text tells.
+
+In: the facts of a Function. Out: an `Argument` for each parameter: a tensor, a value as it stands in code, or what is
+missing.
+Invariant: a value is one that the code itself states, as a default, in a call or for a name whose meaning is fixed;
+what is not stated is missing, never made up.
+"""
+
+import ast
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from scaffold.inspect.facts import Facts, is_none
+from scaffold.inspect.model import Parameter
+from scaffold.inspect.names import method_call, torch_call
+from scaffold.inspect.vocabulary import (
+    COMPARISONS,
+    CONVERSIONS,
+    POINTWISE,
+    REDUCTIONS,
+    SHAPELY,
+)
+
+Kind = Literal["tensor", "optional", "value", "missing"]
+# Parameters that mean the same wherever they stand.
+NAMED = {
+    "eps": "1e-5",
+    "epsilon": "1e-5",
+    "inplace": "False",
+    "training": "True",
+    "dim": "-1",
+    "axis": "-1",
+    "keepdim": "False",
+}
+ROUGH = {"sign", "round", "floor", "ceil", "trunc", "heaviside", "argmax", "argmin"}
+SIMPLE = {"float", "int", "bool", "len", "isinstance", "range", "tuple", "max", "min"}
+# Of one tensor in any shape; with several tensors their shapes have to fit.
+ALONE = POINTWISE | COMPARISONS | REDUCTIONS | CONVERSIONS | {"clone", "detach", "flip"}
+
+
+class Argument(NamedTuple):
+    """One parameter in a call."""
+
+    name: str
+    kind: Kind
+    text: str = ""  # the value as it stands in code, or what is missing
+
+
+def arguments(facts: Facts) -> tuple[Argument, ...]:
+    """The arguments of a call, in the order of forward."""
+    return tuple(
+        _argument(facts, item)
+        for item in facts.inputs
+        if item.passing != "keyword" or item.default is None
+    )
+
+
+def _argument(facts: Facts, item: Parameter) -> Argument:
+    if item.passing != "positional":
+        star = {"variadic": "*", "keywords": "**", "keyword": "keyword "}
+        return Argument(item.name, "missing", f"{star[item.passing]}{item.name}")
+    gradient = facts.has_gradient(item.name)
+    optional = item.default is not None and is_none(item.default)
+    if gradient:
+        return Argument(item.name, "optional" if optional else "tensor")
+    if item.default is not None and not optional:
+        return Argument(item.name, "value", ast.unparse(item.default))
+    stated = next(_stated(facts, item.name), None)
+    if stated is not None:
+        return Argument(item.name, "value", stated)
+    if optional:
+        return Argument(item.name, "value", "None")
+    if item.name in NAMED and not _is_tensor(facts, item.name):
+        return Argument(item.name, "value", NAMED[item.name])
+    return Argument(item.name, "missing", _missing(facts, item))
+
+
+def _is_tensor(facts: Facts, name: str) -> bool:
+    forward = facts.function.forward
+    return forward is not None and name in facts.values(forward).evident
+
+
+def _missing(facts: Facts, item: Parameter) -> str:
+    if item.annotation is not None:
+        return f"a value of {item.name} ({ast.unparse(item.annotation)})"
+    if _is_tensor(facts, item.name):
+        return f"shape and dtype of {item.name}"
+    return f"a value of {item.name}"
+
+
+def _stated(facts: Facts, name: str) -> Iterator[str]:
+    """Constants that calls in the file pass, or that their functions have as defaults."""
+    forward = facts.function.forward
+    order = [item.name for item in forward.positional] if forward else []
+    position = order.index(name) if name in order else -1
+    for item in facts.function.applications if facts.function.unique else ():
+        given = item.call.args
+        if position < 0 or any(isinstance(a, ast.Starred) for a in given):
+            continue
+        if position < len(given):
+            value = given[position]
+            if isinstance(value, ast.Name):
+                yield from _default(value.id, item.within)
+            elif _is_literal(value):
+                yield ast.unparse(value)
+
+
+def _default(name: str, within: tuple[ast.AST, ...]) -> Iterator[str]:
+    """The default of a parameter of the functions around a call, innermost first."""
+    for node in reversed(within):
+        if isinstance(node, ast.FunctionDef):
+            arguments_ = [*node.args.posonlyargs, *node.args.args]
+            defaults = node.args.defaults
+            pairs = zip(
+                arguments_[len(arguments_) - len(defaults) :], defaults, strict=True
+            )
+            for item, default in pairs:
+                if item.arg == name and _is_literal(default):
+                    yield ast.unparse(default)
+
+
+def _is_literal(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    return isinstance(node, ast.Constant) and isinstance(
+        node.value, bool | int | float | str
+    )
+
+
+def is_plain(facts: Facts) -> bool:
+    """Whether forward is torch of one tensor in any shape, or of several in one shape, by its words alone."""
+    forward, setup = facts.function.forward, facts.function.setup_context
+    tensors = [a for a in arguments(facts) if a.kind in ("tensor", "optional")]
+    if forward is None or not tensors:
+        return False
+    nodes = list(ast.walk(forward.node))
+    contexts = {m.ctx for m in (forward, setup) if m is not None}
+    if any(isinstance(n, ast.MatMult | ast.With | ast.Lambda) for n in nodes):
+        return False
+    if len(tensors) > 1 and any(isinstance(n, ast.Subscript) for n in nodes):
+        return False
+    calls = [n for n in nodes if isinstance(n, ast.Call)]
+    return all(_is_simple(call, facts, contexts) for call in calls)
+
+
+def _is_simple(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
+    if isinstance(call.func, ast.Name) and call.func.id in SIMPLE:
+        return True
+    function = call.func
+    owner = function.value if isinstance(function, ast.Attribute) else None
+    if isinstance(owner, ast.Name) and owner.id in contexts:
+        return True
+    name = torch_call(call, facts.names) or method_call(call, facts.names)
+    like = name.endswith("_like") or name in ("size", "dim", "numel", "tensor")
+    return name in ALONE or like or name in SHAPELY
+
+
+def is_rough(facts: Facts) -> bool:
+    """Whether what forward returns is piecewise constant: its gradient is a surrogate, by intention."""
+    forward = facts.function.forward
+    if forward is None:
+        return False
+    return any(
+        isinstance(node, ast.Compare)
+        and not any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in node.ops)
+        or torch_call(node, facts.names) in ROUGH | COMPARISONS
+        or method_call(node, facts.names) in ROUGH | COMPARISONS
+        for node in ast.walk(forward.node)
+    )

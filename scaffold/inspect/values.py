@@ -1,0 +1,237 @@
+"""What an expression in a method is: whose memory it has, how many values, whether it is a tensor.
+
+In: a `Flow`, an expression and the step it stands in. Out: a `Root`, a count, a kind; None where the text does not tell.
+Invariant: an answer holds for every run that reaches the step.
+"""
+
+import ast
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from scaffold.inspect.evidence import evident_tensors
+from scaffold.inspect.flow import Bound, Flow, Step
+from scaffold.inspect.names import Names, method_call, torch_call
+from scaffold.inspect.vocabulary import (
+    CHANGES,
+    FRESH,
+    ONE_TENSOR,
+    SHAPELY,
+    VIEWS,
+)
+
+Origin = Literal["parameter", "saved", "fresh"]
+DEPTH = 20  # a chain of names longer than this is not followed
+
+
+class Root(NamedTuple):
+    """Whose memory a tensor has."""
+
+    origin: Origin
+    name: str = ""  # of the parameter, or the position among the saved tensors
+    element: int = -1
+    detached: bool = False  # through .data: autograd does not see a change
+    viewed: bool = False
+
+
+class Values:
+    """Questions about the expressions of one method."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        names: Names,
+        ctx: str | None,
+        tensors: Iterable[str] = (),
+    ) -> None:
+        self.flow, self.names, self.ctx = flow, names, ctx
+        self.tensors = frozenset(tensors)  # parameters that are known to be tensors
+        self._tensor: dict[tuple[int, int], bool] = {}
+
+    def root(self, node: ast.expr, at: Step, depth: int = DEPTH) -> Root | None:
+        """Whose memory an expression has."""
+        if depth == 0:
+            return None
+        if isinstance(node, ast.Name):
+            return self._named(node.id, at, depth)
+        if isinstance(node, ast.Attribute):
+            if node.attr in ("data", "T", "mT", "H"):
+                found = self.root(node.value, at, depth - 1)
+                return found and self._through(found, node.attr == "data")
+            return None
+        if isinstance(node, ast.BinOp | ast.Compare | ast.UnaryOp):
+            return Root("fresh") if self.is_tensor(node, at) else None
+        if isinstance(node, ast.Subscript):
+            return self._subscript(node, at, depth)
+        if isinstance(node, ast.Call):
+            return self._call(node, at, depth)
+        return None
+
+    def _named(self, name: str, at: Step, depth: int) -> Root | None:
+        if self.flow.is_parameter(name, at):
+            return Root("parameter", name)
+        bound = self.flow.definite(name, at)
+        if bound is None or bound.value is None:
+            return None
+        step = self.flow.steps[bound.order]
+        if bound.element is None:
+            return self.root(bound.value, step, depth - 1)
+        if self.is_saved(bound.value, step) and not bound.starred:
+            return Root("saved", element=bound.element)
+        return None
+
+    def _subscript(self, node: ast.Subscript, at: Step, depth: int) -> Root | None:
+        if self.is_saved(node.value, at):
+            index = node.slice
+            if isinstance(index, ast.Constant) and isinstance(index.value, int):
+                return Root("saved", element=index.value)
+            return None
+        if not _is_basic(node.slice):
+            return None
+        found = self.root(node.value, at, depth - 1)
+        if found is None or found.origin != "fresh":
+            known = found is not None and self.is_tensor(node.value, at)
+            return self._through(found, False) if known and found else None
+        return found
+
+    def _call(self, node: ast.Call, at: Step, depth: int) -> Root | None:
+        name = torch_call(node, self.names)
+        if name in FRESH and not _has_out(node):
+            return Root("fresh")
+        if name in VIEWS and node.args:
+            found = self.root(node.args[0], at, depth - 1)
+            return found and self._through(found, False)
+        name = method_call(node, self.names)
+        assert name == "" or isinstance(node.func, ast.Attribute)
+        if not name:
+            return None
+        base = node.func.value  # type: ignore[attr-defined]
+        if name in VIEWS:
+            found = self.root(base, at, depth - 1)
+            return found and self._through(found, False)
+        if name in CHANGES or name == "requires_grad_":
+            return self.root(base, at, depth - 1)
+        if name in FRESH and self.is_tensor(node, at):
+            return Root("fresh")
+        return None
+
+    @staticmethod
+    def _through(found: Root, data: bool) -> Root:
+        return found._replace(detached=found.detached or data, viewed=True)
+
+    def is_saved(self, node: ast.expr, at: Step, depth: int = DEPTH) -> bool:
+        """Whether an expression is `ctx.saved_tensors`."""
+        if isinstance(node, ast.Name) and depth:
+            bound = self.flow.definite(node.id, at)
+            if bound and bound.value is not None and bound.element is None:
+                step = self.flow.steps[bound.order]
+                return self.is_saved(bound.value, step, depth - 1)
+            return False
+        return self.is_ctx(node, "saved_tensors") or self.is_ctx(
+            node, "saved_variables"
+        )
+
+    def is_ctx(self, node: ast.AST, attribute: str) -> bool:
+        """Whether a node is that attribute of the context."""
+        return (
+            isinstance(node, ast.Attribute)
+            and node.attr == attribute
+            and isinstance(node.value, ast.Name)
+            and node.value.id == self.ctx
+        )
+
+    def is_tensor(self, node: ast.expr, at: Step, depth: int = DEPTH) -> bool:
+        """Whether an expression is one tensor for sure."""
+        key = (id(node), at.order)
+        if key not in self._tensor:
+            self._tensor[key] = False  # a name that is made of itself is not known
+            self._tensor[key] = depth > 0 and self._is_tensor(node, at, depth)
+        return self._tensor[key]
+
+    def _is_tensor(self, node: ast.expr, at: Step, depth: int) -> bool:
+        if isinstance(node, ast.Call):
+            return self._makes_tensor(node, at, depth)
+        if isinstance(node, ast.BinOp):
+            return any(
+                self.is_tensor(side, at, depth - 1) for side in (node.left, node.right)
+            )
+        if isinstance(node, ast.Compare):
+            sides = (node.left, *node.comparators)
+            ordered = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+            return all(isinstance(op, ordered) for op in node.ops) and any(
+                self.is_tensor(side, at, depth - 1) for side in sides
+            )
+        if isinstance(node, ast.UnaryOp):
+            inverts = not isinstance(node.op, ast.Not)
+            return inverts and self.is_tensor(node.operand, at, depth - 1)
+        if isinstance(node, ast.Subscript):
+            if self.is_saved(node.value, at):
+                return isinstance(node.slice, ast.Constant)
+            return self.is_tensor(node.value, at, depth - 1)
+        if isinstance(node, ast.Attribute):
+            known = node.attr in ("data", "T", "mT", "grad", "real", "imag")
+            return known and self.is_tensor(node.value, at, depth - 1)
+        if isinstance(node, ast.IfExp):
+            both = (node.body, node.orelse)
+            return all(self.is_tensor(side, at, depth - 1) for side in both)
+        return isinstance(node, ast.Name) and self._tensor_name(node.id, at, depth)
+
+    def _makes_tensor(self, node: ast.Call, at: Step, depth: int) -> bool:
+        if torch_call(node, self.names) in ONE_TENSOR:
+            return True
+        name = method_call(node, self.names)
+        if not name:
+            return False
+        base = node.func.value  # type: ignore[attr-defined]
+        if name in CHANGES or name in ("new_empty", "new_zeros", "new_ones"):
+            return True
+        return name in ONE_TENSOR and self.is_tensor(base, at, depth - 1)
+
+    def _tensor_name(self, name: str, at: Step, depth: int) -> bool:
+        found = self.flow.reaching(name, at)
+        if name in self.flow.outer:
+            return False
+        return bool(found) and all(
+            self._tensor_bound(name, bound, depth) for bound in found
+        )
+
+    def _tensor_bound(self, name: str, bound: Bound | None, depth: int) -> bool:
+        if bound is None:
+            return name in self.evident
+        if bound.value is None:
+            return False
+        step = self.flow.steps[bound.order]
+        if bound.element is None:
+            return self.is_tensor(bound.value, step, depth - 1)
+        return self.is_saved(bound.value, step)
+
+    @cached_property
+    def evident(self) -> frozenset[str]:
+        """Parameters that are known to be tensors, are used as only tensors are, or annotated as one."""
+        return self.tensors.union(evident_tensors(self.flow, self.names))
+
+
+def _has_out(node: ast.Call) -> bool:
+    return any(keyword.arg in ("out", "inplace") for keyword in node.keywords)
+
+
+def _is_basic(node: ast.expr) -> bool:
+    """Whether an index gives a view: slices, numbers, None, `...`."""
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    for part in parts:
+        if isinstance(part, ast.Slice):
+            continue
+        if isinstance(part, ast.UnaryOp) and isinstance(part.operand, ast.Constant):
+            continue
+        if not isinstance(part, ast.Constant):
+            return False
+    return True
+
+
+def is_shapely(node: ast.AST) -> bool:
+    """Whether an expression is a size or the like of a tensor."""
+    if isinstance(node, ast.Subscript):
+        return is_shapely(node.value)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and node.func.attr in SHAPELY
+    return isinstance(node, ast.Attribute) and node.attr in SHAPELY

@@ -1,0 +1,94 @@
+"""Questions that several rules ask.
+
+In: facts, calls, guards. Out: answers, and the edit that adds once_differentiable.
+Invariant: a question that the text does not settle is answered with no.
+"""
+
+import ast
+
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.flow import Flow, Guards
+from scaffold.inspect.names import Names
+from scaffold.lint.model import Edit, span
+
+ONCE = "from torch.autograd.function import once_differentiable"
+COMPILED = ("_C", "_ext", "_cuda", "_kernels", "_backend", "_triton")
+
+
+def never_differentiable(facts: Facts) -> bool:
+    """Whether every output is marked as non-differentiable: backward never runs."""
+    marked = facts.marked("mark_non_differentiable")
+    if not marked:
+        return False
+    return all(
+        item.values is not None
+        and all(isinstance(v, ast.Name) and v.id in marked for v in item.values)
+        for item in facts.outputs
+    )
+
+
+def once(facts: Facts) -> tuple[Edit, ...]:
+    """The decorator, and its import where the file has none."""
+    backward = facts.function.backward
+    if backward is None or backward.binding != "static":
+        return ()
+    name = "once_differentiable"
+    for bound, dotted in facts.names.imported.items():
+        if dotted.startswith("torch.") and dotted.endswith(f".{name}"):
+            return (Edit("decorate", span(backward.node), bound),)
+    return (
+        Edit("decorate", span(backward.node), name),
+        Edit("import", (1, 0, 1, 0), ONCE),
+    )
+
+
+def is_kernel(node: ast.Call, names: Names) -> bool:
+    """Whether a call starts compiled code: a launch of triton's, or a function of an extension."""
+    function = node.func
+    if isinstance(function, ast.Subscript):
+        # kernel[grid](...): a Name by itself, not an element of a list of functions
+        return isinstance(function.value, ast.Name) and (
+            "kernel" in function.value.id.lower()
+            or "grid" in ast.unparse(function.slice)
+        )
+    dotted = names.resolve(function)
+    if dotted.startswith("torch.ops.") and not dotted.startswith("torch.ops.aten."):
+        return True
+    owners = dotted.split(".")[-2:-1]  # that of the function itself
+    return any(owner.endswith(COMPILED) for owner in owners)
+
+
+def asked_alone(flow: Flow, guards: Guards, ctx: str | None) -> int | None:
+    """The one input whose need the innermost branch of its kind asks for, and nothing else."""
+    found: set[int] = set()
+    for guard in guards:
+        if not isinstance(guard.node, ast.If):
+            continue
+        index = _needed(guard.node.test, ctx)
+        if index is None:
+            if any(
+                isinstance(n, ast.Attribute) and n.attr == "needs_input_grad"
+                for n in ast.walk(guard.node.test)
+            ):
+                return None
+            continue
+        if guard.branch != "body":
+            return None
+        found.add(index)
+    return found.pop() if len(found) == 1 else None
+
+
+def _needed(test: ast.expr, ctx: str | None) -> int | None:
+    """`ctx.needs_input_grad[i]`, alone or as part of an `and`."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        indices = [_needed(value, ctx) for value in test.values]
+        known = [index for index in indices if index is not None]
+        return known[0] if len(known) == 1 else None
+    if not isinstance(test, ast.Subscript) or not isinstance(test.value, ast.Attribute):
+        return None
+    owner, index = test.value, test.slice
+    if owner.attr != "needs_input_grad" or not isinstance(owner.value, ast.Name):
+        return None
+    if owner.value.id != ctx or not isinstance(index, ast.Constant):
+        return None
+    return index.value if type(index.value) is int and index.value >= 0 else None

@@ -1,0 +1,145 @@
+"""Findings as text: for people, for programs, for GitHub, as SARIF.
+
+In: findings and files that were not linted. Out: the text that goes to stdout.
+Invariant: the same findings give the same bytes.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scaffold.lint.model import Finding, Rule, Unreadable
+from scaffold.lint.registry import RULES
+
+JSON_VERSION = 1
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def as_text(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
+    """One line a finding, as ruff has them, and what they come to."""
+    lines = [
+        f"{item.path}:{item.line}:{item.column}: {item.rule} "
+        f"{'' if item.level == 'error' else '(advice) '}{item.message}"
+        for item in findings
+    ]
+    counts = Counter(item.level for item in findings)
+    errors, advice = counts["error"], counts["advice"]
+    if not findings:
+        return "All checks passed.\n"
+    total = f"Found {errors} error{'s' * (errors != 1)}, {advice} of advice."
+    fixable = sum(bool(item.edits) for item in findings)
+    hint = f" {fixable} can be fixed with --fix." if fixable else ""
+    return "\n".join([*lines, total + hint]) + "\n"
+
+
+def as_json(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
+    """One object of a stable form."""
+    data = {
+        "version": JSON_VERSION,
+        "findings": [
+            {
+                "path": item.path,
+                "line": item.line,
+                "column": item.column,
+                "rule": item.rule,
+                "level": item.level,
+                "message": item.message,
+                "function": item.function,
+                "fixable": bool(item.edits),
+            }
+            for item in findings
+        ],
+        "unread": [item._asdict() for item in unread],
+    }
+    return json.dumps(data, indent=2) + "\n"
+
+
+def as_github(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
+    """Workflow commands, which GitHub shows beside the lines of a pull request."""
+    return "".join(
+        f"::{'error' if item.level == 'error' else 'notice'} "
+        f"file={_property(item.path)},line={item.line},col={item.column},"
+        f"title={item.rule}::{_escaped(item.message)}\n"
+        for item in findings
+    )
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def as_sarif(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
+    """SARIF 2.1.0: what code-scanning services read."""
+    used = sorted({item.rule for item in findings})
+    run = {
+        "tool": {
+            "driver": {
+                "name": "scaffold",
+                "rules": [_described(RULES[rule]) for rule in used],
+            }
+        },
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(item, used.index(item.rule)) for item in findings],
+    }
+    return (
+        json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+        + "\n"
+    )
+
+
+def _described(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": rule.why},
+        "defaultConfiguration": {"level": _sarif_level(rule.level)},
+    }
+
+
+def _result(item: Finding, index: int) -> dict[str, Any]:
+    region = {"startLine": item.line, "startColumn": item.column}
+    place = {"artifactLocation": {"uri": item.path}, "region": region}
+    return {
+        "ruleId": item.rule,
+        "ruleIndex": index,
+        "level": _sarif_level(item.level),
+        "message": {"text": item.message},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+def _sarif_level(level: str) -> str:
+    return "error" if level == "error" else "note"
+
+
+def explain(rule: Rule) -> str:
+    """What a rule finds, why it matters, a bad and a good example."""
+    kind = "error" if rule.level == "error" else "advice"
+    notes = [kind]
+    if rule.fixes:
+        notes.append("some are fixed by --fix")
+    if not rule.default:
+        notes.append("off unless it is selected")
+    return (
+        f"{rule.id}: {rule.title} ({', '.join(notes)})\n\n{rule.why}\n\n"
+        f"Bad:\n\n{_indented(rule.bad)}\nGood:\n\n{_indented(rule.good)}"
+    )
+
+
+def _indented(code: str) -> str:
+    return "".join(
+        f"    {line}\n" if line else "\n" for line in code.rstrip("\n").split("\n")
+    )
+
+
+FORMATS: dict[str, Callable[[Sequence[Finding], Sequence[Unreadable]], str]] = {
+    "text": as_text,
+    "json": as_json,
+    "github": as_github,
+    "sarif": as_sarif,
+}

@@ -1,0 +1,170 @@
+"""Tensors on ctx: which of what is kept is an output, which another tensor, and how to save it instead.
+
+In: the facts of a Function. Out: the assignments, and edits.
+Invariant: an edit is offered only where every read of the attribute is in sight, in the one backward of the class.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts, Kept
+from scaffold.inspect.flow import Step
+from scaffold.inspect.model import Method
+from scaffold.inspect.vocabulary import COMPARISONS
+from scaffold.lint.model import Edit, span
+
+WHOLE = {"argmax", "argmin", "argsort", "long", "int", "bool", "short", "nonzero"}
+
+
+def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
+    """Outputs that are kept: the very tensor that is returned, with a gradient."""
+    saver = facts.function.saver
+    marked = facts.marked("mark_non_differentiable")
+    if saver is None or saver not in facts.function.own or marked is None:
+        return
+    if facts.is_trivial:
+        return
+    for kept in facts.kept(saver):
+        if not isinstance(kept.value, ast.Name) or kept.value.id in marked:
+            continue
+        if _is_output(facts, saver, kept) and not _let_go(facts, kept.name):
+            yield kept
+
+
+def _is_output(facts: Facts, saver: Method, kept: Kept) -> bool:
+    assert isinstance(kept.value, ast.Name)
+    name, flow = kept.value.id, saver.flow
+    if saver is facts.function.setup_context:
+        outputs = [item.name for item in saver.positional][1:2]
+        same = name in outputs and flow.is_parameter(name, kept.step)
+        return same and facts.output_count == 1
+    for item in facts.outputs:
+        if item.step.order < kept.step.order:
+            continue
+        sole = isinstance(item.node, ast.Name) and item.node.id == name
+        among = [n.id for n in item.values or () if isinstance(n, ast.Name)]
+        if not sole and name not in among:
+            continue
+        bound = flow.reaching(name, kept.step)
+        if len(bound) != 1 or flow.reaching(name, item.step) != bound:
+            continue
+        if _changed_between(flow.steps, name, kept.step, item.step):
+            continue
+        value = bound[0].value if bound[0] is not None else None
+        if bound[0] is None or _is_whole(value):
+            continue
+        plain = isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Dict)
+        if sole and item.values is None:
+            return not plain
+        if facts.values(saver).is_tensor(kept.value, kept.step):
+            return True
+    return False
+
+
+def _is_whole(node: ast.expr | None) -> bool:
+    """Whether a tensor is of integers or booleans: it has no graph, hence no cycle."""
+    if isinstance(node, ast.Compare):
+        return True
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in WHOLE | COMPARISONS or _is_whole(node.func.value)
+    return False
+
+
+def _changed_between(steps: list[Step], name: str, first: Step, last: Step) -> bool:
+    """Whether a statement between the two binds the name anew."""
+    for step in steps[first.order + 1 : last.order]:
+        statement = step.statement
+        targets = getattr(statement, "targets", None) or [
+            getattr(statement, "target", None)
+        ]
+        for target in targets:
+            for node in ast.walk(target) if target is not None else ():
+                if isinstance(node, ast.Name) and node.id == name:
+                    return isinstance(node.ctx, ast.Store) and not isinstance(
+                        statement, ast.AugAssign
+                    )
+    return False
+
+
+def _let_go(facts: Facts, attribute: str) -> bool:
+    """Whether backward deletes the attribute or sets it to something else: the cycle is broken."""
+    backward = facts.function.backward
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == attribute
+        and isinstance(node.ctx, ast.Store | ast.Del)
+        for node in (ast.walk(backward.node) if backward else ())
+    )
+
+
+def tensors_on_ctx(facts: Facts) -> Iterator[Kept]:
+    """Inputs and intermediates that are kept and are tensors by how they are made or used."""
+    saver = facts.function.saver
+    if saver is None or saver not in facts.function.own or facts.is_trivial:
+        return
+    outputs = {kept.target for kept in outputs_on_ctx(facts)}
+    values = facts.values(saver)
+    for kept in facts.kept(saver):
+        if kept.target in outputs or not isinstance(kept.value, ast.Name):
+            continue
+        if values.is_tensor(kept.value, kept.step):
+            yield kept
+
+
+def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
+    """save_for_backward in place of the attribute, where nothing is saved yet."""
+    saver, backward = facts.function.saver, facts.function.backward
+    if saver is None or backward is None or not isinstance(kept.value, ast.Name):
+        return ()
+    name = kept.value.id
+    reads = [n for n in ast.walk(backward.node) if _reads(n, backward.ctx, kept.name)]
+    if not _is_alone(facts, saver, kept) or not _is_free(backward, name) or not reads:
+        return ()
+    if _let_go(facts, kept.name):
+        return ()
+    first = backward.node.body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    unpacked = f"({name},) = {backward.ctx}.saved_tensors"
+    saved = f"{saver.ctx}.save_for_backward({name})"
+    return (
+        Edit("replace", span(kept.step.statement), saved),
+        Edit("after" if documented else "before", span(first), unpacked),
+        *(Edit("replace", span(node), name) for node in reads),
+    )
+
+
+def _is_alone(facts: Facts, saver: Method, kept: Kept) -> bool:
+    """Whether the attribute is the one tensor that is kept, by a statement of its own, and nothing is saved."""
+    known = {"forward", "backward", "setup_context", "symbolic"}
+    if set(facts.function.methods) - known or kept.step.guards:
+        return False
+    statement = kept.step.statement
+    if not isinstance(statement, ast.Assign) or statement.targets != [kept.target]:
+        return False
+    attributes = [item for item in facts.kept(saver) if _is_candidate(facts, item)]
+    return len(attributes) == 1 and not facts.context_calls(saver, "save_for_backward")
+
+
+def _is_free(backward: Method, name: str) -> bool:
+    """Whether a backward that unpacks nothing has another use for a name."""
+    nodes = list(ast.walk(backward.node))
+    bound = {node.id for node in nodes if isinstance(node, ast.Name)}
+    parameters = {item.name for item in backward.parameters}
+    unpacks = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return name not in bound | parameters and "saved_tensors" not in unpacks
+
+
+def _is_candidate(facts: Facts, kept: Kept) -> bool:
+    """Whether an attribute holds a tensor: two of them would be saved in an order of their own."""
+    saver = facts.function.saver
+    assert saver is not None
+    return facts.values(saver).is_tensor(kept.value, kept.step)
+
+
+def _reads(node: ast.AST, ctx: str | None, attribute: str) -> bool:
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == attribute
+        and isinstance(node.value, ast.Name)
+        and node.value.id == ctx
+    )

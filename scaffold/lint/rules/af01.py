@@ -1,0 +1,53 @@
+"""AF01: an output is kept on ctx."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.lint.keeping import outputs_on_ctx, saved_instead
+from scaffold.lint.model import Found, Rule
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Names that are kept on ctx and returned."""
+    for kept in outputs_on_ctx(facts):
+        message = f"output '{ast.unparse(kept.value)}' is kept as ctx.{kept.name}: a reference cycle; use save_for_backward"
+        yield Found(kept.step.statement, message, saved_instead(facts, kept))
+
+
+RULE = Rule(
+    id="AF01",
+    title="an output is kept on ctx",
+    why=(
+        "ctx belongs to the node that made the output, so the two refer to each other: "
+        "the memory is held until the garbage collector runs (pytorch#25340). "
+        "save_for_backward knows outputs and does not."
+    ),
+    bad="""\
+class Exp(Function):
+    @staticmethod
+    def forward(ctx, x):
+        output = torch.exp(x)
+        ctx.output = output
+        return output
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.output
+""",
+    good="""\
+class Exp(Function):
+    @staticmethod
+    def forward(ctx, x):
+        output = torch.exp(x)
+        ctx.save_for_backward(output)
+        return output
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (output,) = ctx.saved_tensors
+        return grad_output * output
+""",
+    each=find,
+    fixes=True,
+)

@@ -1,0 +1,52 @@
+"""AF02: an input or an intermediate tensor is kept on ctx."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.lint.keeping import saved_instead, tensors_on_ctx
+from scaffold.lint.model import Found, Rule
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Tensors that are kept on ctx and are no outputs."""
+    for kept in tensors_on_ctx(facts):
+        message = f"tensor '{ast.unparse(kept.value)}' is kept as ctx.{kept.name}: it escapes the version check; use save_for_backward"
+        yield Found(kept.step.statement, message, saved_instead(facts, kept))
+
+
+RULE = Rule(
+    id="AF02",
+    title="an input or an intermediate tensor is kept on ctx",
+    why=(
+        "It escapes the version check, so a later change in place gives a silently "
+        "wrong gradient, and the hooks for saved tensors, so that checkpointing and "
+        "offloading do not see it."
+    ),
+    bad="""\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.x = x
+        return torch.mul(x, weight)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return None, grad_output * ctx.x
+""",
+    good="""\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x)
+        return torch.mul(x, weight)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return None, grad_output * x
+""",
+    level="advice",
+    each=find,
+    fixes=True,
+)

@@ -1,0 +1,111 @@
+"""AF03: backward returns too few gradients."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts, is_none
+from scaffold.lint.asking import never_differentiable
+from scaffold.lint.model import Edit, Found, Rule, span
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Returns whose length is known and is less than the number of inputs."""
+    function = facts.function
+    forward, backward = function.forward, function.backward
+    if forward is None or backward is None:
+        return
+    if not any(method in function.own for method in (forward, backward)):
+        return  # it is the parent's to report
+    wanted, source = _wanted(facts)
+    for item in facts.gradients:
+        if item.length is None or item.length >= wanted or item.step.statement is None:
+            continue
+        if item.node is None or never_differentiable(facts):
+            continue
+        given = f"{item.length} gradient{'s' * (item.length != 1)}"
+        message = f"backward returns {given}, but {source}: RuntimeError"
+        empty = isinstance(item.node, ast.Constant) or _says_nothing(item.values)
+        whole = getattr(item.step.statement, "value", None) is item.node
+        shown = isinstance(item.node, ast.Tuple) or item.values == (item.node,)
+        missing = wanted - item.length
+        edits = _with_none(facts, item.node, missing) if whole and shown else ()
+        yield Found(item.node, message, edits, "advice" if empty else None)
+
+
+def _says_nothing(values: tuple[ast.expr, ...] | None) -> bool:
+    return values is not None and all(is_none(value) for value in values)
+
+
+def _wanted(facts: Facts) -> tuple[int, str]:
+    """How many gradients some call wants, and which."""
+    function = facts.function
+    assert function.forward is not None
+    required = function.forward.required
+    source = f"forward has {required} input{'s' * (required != 1)}"
+    for item in function.applications if function.unique else ():
+        arguments = item.call.args
+        if any(isinstance(argument, ast.Starred) for argument in arguments):
+            continue
+        positional = len(function.forward.positional)
+        fits = function.forward.variadic or len(arguments) <= positional
+        if len(arguments) > required and fits:
+            required = len(arguments)
+            source = f"line {item.call.lineno} calls it with {required}"
+    return required, source
+
+
+def _with_none(facts: Facts, node: ast.expr, missing: int) -> tuple[Edit, ...]:
+    """None for the inputs that have no gradient; only what reads as that many values is an edit."""
+    text = ast.get_source_segment(facts.module.text, node)
+    wanted = missing + (len(node.elts) if isinstance(node, ast.Tuple) else 1)
+    more = ", ".join(["None"] * missing)
+    if text is None or "#" in text:
+        return ()
+    inner = text[:-1].rstrip().rstrip(",")
+    for candidate in (f"{inner}, {more})", f"{text.rstrip().rstrip(',')}, {more}"):
+        if _length(candidate) == wanted:
+            return (Edit("replace", span(node), candidate),)
+    return ()
+
+
+def _length(text: str) -> int:
+    """How many elements a text has as a tuple."""
+    try:
+        parsed = ast.parse(f"({text})", mode="eval").body
+    except SyntaxError:
+        return 0
+    return len(parsed.elts) if isinstance(parsed, ast.Tuple) else 0
+
+
+RULE = Rule(
+    id="AF03",
+    title="backward returns too few gradients",
+    why=(
+        "One for each argument of apply, None where there is none; fewer is a "
+        "RuntimeError when backward runs. More is legal as long as they are None."
+    ),
+    bad="""\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.factor
+""",
+    good="""\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.factor, None
+""",
+    each=find,
+    fixes=True,
+)

@@ -1,0 +1,83 @@
+"""AF05: save_for_backward is called twice on one path."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import ContextCall, Facts
+from scaffold.lint.model import Edit, Found, Rule, span
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """A call after another one that saves something else."""
+    saver = facts.function.saver
+    if saver is None or saver not in facts.function.own:
+        return
+    calls = facts.context_calls(saver, "save_for_backward")
+    for number, later in enumerate(calls):
+        for first in calls[:number]:
+            if not saver.flow.may_follow(first.step, later.step):
+                continue
+            lost = _texts(first.call) - _texts(later.call) - {"None"}
+            if lost:
+                gone = ", ".join(sorted(lost))
+                line = first.call.lineno
+                message = f"a second save_for_backward: what line {line} saved is lost ({gone})"
+                yield Found(later.call, message, _merged(calls))
+                break
+
+
+def _texts(call: ast.Call) -> set[str]:
+    return {ast.unparse(item) for item in call.args}
+
+
+def _merged(calls: tuple[ContextCall, ...]) -> tuple[Edit, ...]:
+    """One call for two that stand in one block; order is that of the text."""
+    if len(calls) != 2 or calls[0].step.guards != calls[1].step.guards:
+        return ()
+    first, second = calls
+    alone = all(
+        isinstance(c.step.statement, ast.Expr) and not c.call.keywords for c in calls
+    )
+    if not alone or not first.call.args:
+        return ()
+    items = [*first.call.args, *second.call.args]
+    text = ", ".join(ast.unparse(item) for item in items)
+    whole = f"{ast.unparse(first.call.func)}({text})"
+    return (
+        Edit("remove", span(first.step.statement)),
+        Edit("replace", span(second.call), whole),
+    )
+
+
+RULE = Rule(
+    id="AF05",
+    title="save_for_backward is called twice on one path",
+    why=("The last call wins: what the first one saved is gone."),
+    bad="""\
+class Mul(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x)
+        ctx.save_for_backward(y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, y = ctx.saved_tensors
+        return grad_output * y, grad_output * x
+""",
+    good="""\
+class Mul(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, y = ctx.saved_tensors
+        return grad_output * y, grad_output * x
+""",
+    each=find,
+    fixes=True,
+)

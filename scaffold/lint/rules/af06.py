@@ -1,0 +1,94 @@
+"""AF06: what save_for_backward gets is no tensor."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import ContextCall, Facts
+from scaffold.inspect.values import is_shapely
+from scaffold.lint.model import Found, Rule
+
+PLAIN = {
+    "int",
+    "float",
+    "bool",
+    "str",
+    "bytes",
+    "torch.dtype",
+    "torch.device",
+    "torch.Size",
+}
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Arguments of save_for_backward that are numbers, sizes, strings."""
+    saver = facts.function.saver
+    if saver is None or saver not in facts.function.own:
+        return
+    for item in facts.context_calls(saver, "save_for_backward"):
+        for argument in item.call.args:
+            if _is_plain(facts, argument, item):
+                text = ast.unparse(argument)
+                yield Found(
+                    argument,
+                    f"'{text}' is no tensor: save_for_backward raises a TypeError; keep it on ctx",
+                )
+
+
+def _is_plain(facts: Facts, node: ast.expr, item: ContextCall) -> bool:
+    if isinstance(node, ast.Constant):
+        return node.value is not None
+    if isinstance(node, ast.Tuple | ast.List | ast.Dict | ast.JoinedStr):
+        return True
+    if is_shapely(node):
+        return True
+    if not isinstance(node, ast.Name):
+        return False
+    saver = facts.function.saver
+    assert saver is not None
+    flow = saver.flow
+    if flow.is_parameter(node.id, item.step):
+        for parameter in saver.parameters:
+            if parameter.name == node.id:
+                return facts.names.resolve(parameter.annotation) in PLAIN
+        return False
+    bound = flow.definite(node.id, item.step)
+    if bound is None or bound.value is None or bound.element is not None:
+        return False
+    if isinstance(bound.value, ast.Constant):
+        return bound.value.value is not None
+    return is_shapely(bound.value)
+
+
+RULE = Rule(
+    id="AF06",
+    title="what save_for_backward gets is no tensor",
+    why=(
+        "It takes tensors and None; anything else is a TypeError. Numbers, sizes and "
+        "flags are attributes of ctx."
+    ),
+    bad="""\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, factor: float):
+        ctx.save_for_backward(x, factor)
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, factor = ctx.saved_tensors
+        return grad_output * factor, None
+""",
+    good="""\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, factor: float):
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.factor, None
+""",
+    level="advice",
+    each=find,
+)

@@ -1,0 +1,107 @@
+"""AF08: an input is changed in place without mark_dirty."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.flow import Step
+from scaffold.lint.model import Edit, Found, Rule, span
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Inputs with a gradient that are changed and not marked."""
+    function = facts.function
+    forward, dirty = function.forward, facts.marked("mark_dirty")
+    if (
+        forward is None
+        or dirty is None
+        or facts.is_trivial
+        or forward not in function.own
+    ):
+        return
+    inputs, values, seen = (
+        {item.name for item in forward.positional},
+        facts.values(forward),
+        set(),
+    )
+    marked = {*dirty, *_aliases(facts, dirty)}
+    for change in facts.changes(forward):
+        root = values.root(change.target, change.step)
+        if (
+            root is None
+            or root.origin != "parameter"
+            or root.detached
+            or not change.sure
+        ):
+            continue
+        if root.name not in inputs or root.name in marked or root.name in seen:
+            continue
+        gradient = facts.has_gradient(root.name)
+        if gradient is False:
+            continue  # a buffer: marking it would force it to be an output
+        seen.add(root.name)
+        message = f"input '{root.name}' is changed in place ({change.how}) without ctx.mark_dirty"
+        edits = _marking(facts, root.name, change.step) if gradient else ()
+        yield Found(change.node, message, edits, None if gradient else "advice")
+
+
+def _aliases(facts: Facts, dirty: frozenset[str]) -> Iterator[str]:
+    """The inputs that the marked names are other names of."""
+    for method in (facts.function.forward, facts.function.setup_context):
+        if method is None or method.ctx is None:
+            continue
+        for item in facts.context_calls(method, "mark_dirty"):
+            for argument in item.call.args:
+                root = facts.values(method).root(argument, item.step)
+                if root is not None and root.origin == "parameter":
+                    yield root.name
+
+
+def _marking(facts: Facts, name: str, step: Step) -> tuple[Edit, ...]:
+    """mark_dirty behind the change, where the input itself is the one output."""
+    forward = facts.function.forward
+    if forward is None or forward.ctx is None or step.guards:
+        return ()
+    for item in facts.outputs:
+        if item.node is None or not isinstance(item.node, ast.Name):
+            return ()
+        root = facts.values(forward).root(item.node, item.step)
+        if root is None or root.viewed or root.name != name:
+            return ()
+    return (Edit("after", span(step.statement), f"{forward.ctx}.mark_dirty({name})"),)
+
+
+RULE = Rule(
+    id="AF08",
+    title="an input is changed in place without mark_dirty",
+    why=(
+        "Without it autograd does not know that the input has another value: the check "
+        "that saves from wrong gradients does not see the change, and the input keeps "
+        "its old history."
+    ),
+    bad="""\
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(2)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * 2
+""",
+    good="""\
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * 2
+""",
+    each=find,
+    fixes=True,
+)

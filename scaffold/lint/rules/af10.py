@@ -1,0 +1,53 @@
+"""AF10: an input is marked dirty and there are several outputs."""
+
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.lint.model import Found, Rule
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """mark_dirty in a Function of several outputs."""
+    for method in (facts.function.forward, facts.function.setup_context):
+        if method is None or method.ctx is None or method not in facts.function.own:
+            continue
+        for item in facts.context_calls(method, "mark_dirty"):
+            several = facts.output_count is not None and facts.output_count > 1
+            if several and item.call.args and not facts.is_trivial:
+                message = f"an input is changed in place and there are {facts.output_count} outputs: RuntimeError where the input is a view"
+                yield Found(item.call, message)
+
+
+RULE = Rule(
+    id="AF10",
+    title="an input is marked dirty and there are several outputs",
+    why=(
+        "Where the input is a view of another tensor, apply raises: a Function that "
+        "changes a view in place must return that one tensor."
+    ),
+    bad="""\
+class Pair(Function):
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        return x, x.sum()
+
+    @staticmethod
+    def backward(ctx, grad_output, grad_sum):
+        return (grad_output + grad_sum) * 2
+""",
+    good="""\
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * 2
+""",
+    each=find,
+)

@@ -1,0 +1,76 @@
+"""AF11: an output gradient is changed in place."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect import Method
+from scaffold.inspect.facts import Facts
+from scaffold.lint.model import Edit, Found, Rule, span
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Changes of what backward was given, under whatever name."""
+    backward = facts.function.backward
+    if backward is None or backward not in facts.function.own:
+        return
+    gradients, values, seen = (
+        {item.name for item in backward.positional},
+        facts.values(backward),
+        set(),
+    )
+    for change in facts.changes(backward):
+        root = values.root(change.target, change.step)
+        if root is None or root.origin != "parameter" or root.name not in gradients:
+            continue
+        if root.name in seen:
+            continue
+        seen.add(root.name)
+        message = f"'{root.name}' is changed in place ({change.how}): it is the caller's tensor; clone it first"
+        yield Found(change.node, message, _cloned(backward, root.name))
+
+
+def _cloned(backward: Method, name: str) -> tuple[Edit, ...]:
+    first = backward.node.body[0]
+    text = f"{name} = {name}.clone()"
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        return (Edit("after", span(first), text),)
+    return (Edit("before", span(first), text),)
+
+
+RULE = Rule(
+    id="AF11",
+    title="an output gradient is changed in place",
+    why=(
+        "The tensor is the caller's: another branch of the graph, or the user, reads it "
+        "afterwards and gets the changed values (pytorch#81417)."
+    ),
+    bad="""\
+class Relu(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        grad_output[x < 0] = 0
+        return grad_output
+""",
+    good="""\
+class Relu(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        grad_input = grad_output.clone()
+        grad_input[x < 0] = 0
+        return grad_input
+""",
+    each=find,
+    fixes=True,
+)

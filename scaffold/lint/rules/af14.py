@@ -1,0 +1,113 @@
+"""AF14: an output is a mask, and is not marked."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect import Method
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.flow import Step
+from scaffold.inspect.names import method_call, torch_call
+from scaffold.inspect.vocabulary import COMPARISONS
+from scaffold.lint.model import Edit, Found, Rule, span
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Outputs that are comparisons cast to float and whose gradient backward does not read."""
+    function = facts.function
+    forward, backward, marked = (
+        function.forward,
+        function.backward,
+        facts.marked("mark_non_differentiable"),
+    )
+    if (
+        forward is None
+        or backward is None
+        or marked is None
+        or forward not in function.own
+    ):
+        return
+    read = {node.id for node in ast.walk(backward.node) if isinstance(node, ast.Name)}
+    for item in facts.outputs:
+        for position, node in enumerate(item.values or ()):
+            if (
+                position >= len(backward.positional)
+                or backward.positional[position].name in read
+            ):
+                continue
+            name = node.id if isinstance(node, ast.Name) else ""
+            if name in marked or not _is_mask(facts, node, item.step):
+                continue
+            text = ast.unparse(node)
+            message = f"output '{text}' is a mask that will require grad: ctx.mark_non_differentiable"
+            yield Found(node, message, _marking(forward, name, item.step))
+
+
+def _is_mask(facts: Facts, node: ast.expr, at: Step) -> bool:
+    """A comparison under a cast to a floating type."""
+    forward = facts.function.forward
+    assert forward is not None
+    if isinstance(node, ast.Name):
+        bound = forward.flow.definite(node.id, at)
+        if bound is None or bound.value is None or bound.element is not None:
+            return False
+        return _is_mask(facts, bound.value, forward.flow.steps[bound.order])
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    cast = node.func.attr in ("float", "double", "half", "to", "type", "type_as")
+    value = node.func.value
+    compares = (
+        isinstance(value, ast.Compare) or torch_call(value, facts.names) in COMPARISONS
+    )
+    return cast and (compares or method_call(value, facts.names) in COMPARISONS)
+
+
+def _marking(forward: Method, name: str, at: Step) -> tuple[Edit, ...]:
+    if not name or forward.ctx is None:
+        return ()
+    return (
+        Edit(
+            "before",
+            span(at.statement),
+            f"{forward.ctx}.mark_non_differentiable({name})",
+        ),
+    )
+
+
+RULE = Rule(
+    id="AF14",
+    title="an output is a mask, and is not marked",
+    why=(
+        "Cast to a float it requires grad, and everything computed from it is recorded "
+        "for nothing."
+    ),
+    bad="""\
+class Keep(Function):
+    @staticmethod
+    def forward(ctx, x):
+        mask = (x > 0).float()
+        ctx.save_for_backward(mask)
+        return x * mask, mask
+
+    @staticmethod
+    def backward(ctx, grad_output, grad_mask):
+        (mask,) = ctx.saved_tensors
+        return grad_output * mask
+""",
+    good="""\
+class Keep(Function):
+    @staticmethod
+    def forward(ctx, x):
+        mask = (x > 0).float()
+        ctx.save_for_backward(mask)
+        ctx.mark_non_differentiable(mask)
+        return x * mask, mask
+
+    @staticmethod
+    def backward(ctx, grad_output, grad_mask):
+        (mask,) = ctx.saved_tensors
+        return grad_output * mask
+""",
+    level="advice",
+    each=find,
+    fixes=True,
+)

@@ -1,0 +1,106 @@
+"""AF15: gradients are not materialized, and None is not looked for."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts, is_none
+from scaffold.lint.model import Edit, Found, Rule, span
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Output gradients that are used as tensors and never compared with None."""
+    backward = facts.function.backward
+    if backward is None or facts.materializes or backward not in facts.function.own:
+        return
+    nodes = list(ast.walk(backward.node))
+    if any(isinstance(node, ast.comprehension | ast.For) for node in nodes) and _asks(
+        nodes, None
+    ):
+        return  # it looks at all of them in a loop
+    several = facts.output_count is not None and facts.output_count > 1
+    for item in backward.positional:
+        if _asks(nodes, item.name):
+            continue
+        used = [node for node in nodes if _uses(node, item.name)]
+        if used:
+            message = (
+                f"'{item.name}' may be None (set_materialize_grads is False): guard it"
+            )
+            edits = () if several else _guard(facts, item.name)
+            yield Found(used[0], message, edits, None if several else "advice")
+
+
+def _asks(nodes: list[ast.AST], name: str | None) -> bool:
+    """Whether a name, or any, is compared with None or tested."""
+    for node in nodes:
+        if isinstance(node, ast.Compare) and any(map(is_none, node.comparators)):
+            left = node.left.id if isinstance(node.left, ast.Name) else ""
+            if name is None or left == name:
+                return True
+        test = getattr(node, "test", None)
+        for inner in ast.walk(test) if test is not None and name else ():
+            if isinstance(inner, ast.Name) and inner.id == name:
+                return True
+    return False
+
+
+def _uses(node: ast.AST, name: str) -> bool:
+    """Whether a node fails for None."""
+    if isinstance(node, ast.BinOp):
+        sides: list[ast.expr] = [node.left, node.right]
+    elif isinstance(node, ast.Attribute | ast.Subscript):
+        sides = [node.value]
+    else:
+        return False
+    return any(isinstance(side, ast.Name) and side.id == name for side in sides)
+
+
+def _guard(facts: Facts, name: str) -> tuple[Edit, ...]:
+    """No gradient comes in, none goes out."""
+    backward, wanted = facts.function.backward, len(facts.inputs)
+    if backward is None or any(item.passing != "positional" for item in facts.inputs):
+        return ()
+    first = backward.node.body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        return ()
+    nothing = ", ".join(["None"] * max(wanted, 1))
+    return (Edit("before", span(first), f"if {name} is None:\n    return {nothing}"),)
+
+
+RULE = Rule(
+    id="AF15",
+    title="gradients are not materialized, and None is not looked for",
+    why=(
+        "With set_materialize_grads(False) the gradient of an output that nobody used "
+        "arrives as None: arithmetic on it is a TypeError."
+    ),
+    bad="""\
+class Both(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, grad_double, grad_triple):
+        return grad_double * 2 + grad_triple * 3
+""",
+    good="""\
+class Both(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, grad_double, grad_triple):
+        grad_x = None
+        if grad_double is not None:
+            grad_x = grad_double * 2
+        if grad_triple is not None:
+            grad_x = grad_triple * 3 if grad_x is None else grad_x + grad_triple * 3
+        return grad_x
+""",
+    each=find,
+    fixes=True,
+)

@@ -1,0 +1,85 @@
+"""AF16: a list, tuple or dict of tensors is an argument."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.names import torch_call
+from scaffold.lint.model import Found, Rule
+
+CONTAINERS = {
+    "list",
+    "List",
+    "tuple",
+    "Tuple",
+    "Sequence",
+    "Iterable",
+    "dict",
+    "Dict",
+    "Mapping",
+}
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Parameters that are annotated as containers of tensors, or given to torch.stack or torch.cat."""
+    forward = facts.function.forward
+    if forward is None or forward not in facts.function.own or facts.is_trivial:
+        return
+    joined = {
+        node.args[0].id
+        for node in ast.walk(forward.node)
+        if isinstance(node, ast.Call)
+        and torch_call(node, facts.names)
+        in ("stack", "cat", "concat", "hstack", "vstack")
+        and node.args
+        and isinstance(node.args[0], ast.Name)
+    }
+    for item in forward.positional:
+        rebound = item.name in forward.flow.bindings
+        if _contains(facts, item.annotation) or (item.name in joined and not rebound):
+            message = f"the tensors in '{item.name}' are not tracked by autograd: pass them as *{item.name}"
+            yield Found(forward.node, message)
+
+
+def _contains(facts: Facts, node: ast.expr | None) -> bool:
+    if not isinstance(node, ast.Subscript):
+        return False
+    if facts.names.resolve(node.value).split(".")[-1] not in CONTAINERS:
+        return False
+    return any(
+        facts.names.resolve(inner).split(".")[-1] == "Tensor"
+        for inner in ast.walk(node.slice)
+    )
+
+
+RULE = Rule(
+    id="AF16",
+    title="a list, tuple or dict of tensors is an argument",
+    why=(
+        "apply looks for tensors among its arguments, not inside of them: those in a "
+        "container are not tracked and get no gradient (pytorch#55509)."
+    ),
+    bad="""\
+class Total(Function):
+    @staticmethod
+    def forward(ctx, tensors: list[torch.Tensor]):
+        return torch.stack(tensors).sum(0)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output
+""",
+    good="""\
+class Total(Function):
+    @staticmethod
+    def forward(ctx, *tensors: torch.Tensor):
+        ctx.count = len(tensors)
+        return torch.stack(tensors).sum(0)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return (grad_output,) * ctx.count
+""",
+    level="advice",
+    each=find,
+)

@@ -1,0 +1,77 @@
+"""AF17: forward returns a list or a dict."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.lint.model import Edit, Found, Rule, span
+
+LISTS = (ast.List, ast.ListComp)
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Returns that are a list or a dict for sure."""
+    forward = facts.function.forward
+    if forward is None or facts.is_trivial or forward not in facts.function.own:
+        return
+    for item in facts.outputs:
+        value = item.node
+        if isinstance(value, ast.Name):
+            bound = forward.flow.definite(value.id, item.step)
+            whole = bound is not None and bound.element is None
+            value = bound.value if bound is not None and whole else None
+        kind = _kind(value)
+        if kind and item.node is not None:
+            edits = _as_tuple(facts, item.node) if kind == "list" else ()
+            yield Found(
+                item.node,
+                f"forward returns a {kind}: the tensors in it do not require grad; return a tuple",
+                edits,
+            )
+
+
+def _kind(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id if node.func.id in ("list", "dict") else ""
+    if isinstance(node, ast.Dict | ast.DictComp):
+        return "dict"
+    return "list" if isinstance(node, LISTS) else ""
+
+
+def _as_tuple(facts: Facts, node: ast.expr) -> tuple[Edit, ...]:
+    text = ast.get_source_segment(facts.module.text, node) or ast.unparse(node)
+    if isinstance(node, ast.List) and len(node.elts) > 1:
+        return (Edit("replace", span(node), f"({text[1:-1]})"),)
+    return (Edit("replace", span(node), f"tuple({text})"),)
+
+
+RULE = Rule(
+    id="AF17",
+    title="forward returns a list or a dict",
+    why=(
+        "Only a tensor, or a tuple of them, is looked at: tensors in a list or a dict "
+        "do not require grad, so no gradient ever arrives (pytorch#87713)."
+    ),
+    bad="""\
+class Split(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return [x * 2, x * 3]
+
+    @staticmethod
+    def backward(ctx, grad_double, grad_triple):
+        return grad_double * 2 + grad_triple * 3
+""",
+    good="""\
+class Split(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, grad_double, grad_triple):
+        return grad_double * 2 + grad_triple * 3
+""",
+    each=find,
+    fixes=True,
+)

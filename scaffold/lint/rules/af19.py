@@ -1,0 +1,66 @@
+"""AF19: gradients are computed whether they are needed or not."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts, is_none
+from scaffold.lint.model import Found, Rule
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Functions of several gradients that never ask which are needed; one finding each."""
+    backward = facts.function.backward
+    if backward is None or facts.is_trivial or backward not in facts.function.own:
+        return
+    if any(
+        isinstance(node, ast.Attribute) and node.attr == "needs_input_grad"
+        for node in ast.walk(backward.node)
+    ):
+        return
+    for item in facts.gradients:
+        given = [value for value in item.values or () if not is_none(value)]
+        if len(given) > 1:
+            message = f"{len(given)} gradients are computed without asking ctx.needs_input_grad"
+            yield Found(backward.node, message)
+            return
+
+
+RULE = Rule(
+    id="AF19",
+    title="gradients are computed whether they are needed or not",
+    why=(
+        "With a frozen weight its gradient is work for nothing; ctx.needs_input_grad[i] "
+        "says which are wanted."
+    ),
+    bad="""\
+class Matmul(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        return grad_output @ weight.t(), x.t() @ grad_output
+""",
+    good="""\
+class Matmul(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        grad_x = grad_weight = None
+        if ctx.needs_input_grad[0]:
+            grad_x = grad_output @ weight.t()
+        if ctx.needs_input_grad[1]:
+            grad_weight = x.t() @ grad_output
+        return grad_x, grad_weight
+""",
+    level="advice",
+    each=find,
+)

@@ -1,0 +1,64 @@
+"""AF23: save_for_backward and save_for_forward save different tensors."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.lint.model import Edit, Found, Rule, span
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """The two calls in one block, over different arguments."""
+    saver = facts.function.saver
+    if saver is None or saver not in facts.function.own:
+        return
+    backward = facts.context_calls(saver, "save_for_backward")
+    forward = facts.context_calls(saver, "save_for_forward")
+    if len(backward) != 1 or len(forward) != 1:
+        return
+    first, second = backward[0], forward[0]
+    if first.step.guards != second.step.guards or first.starred or second.starred:
+        return
+    saved = [ast.unparse(item) for item in first.call.args]
+    if set(saved) != {ast.unparse(item) for item in second.call.args}:
+        whole = f"{ast.unparse(second.call.func)}({', '.join(saved)})"
+        superset = set(saved) > {ast.unparse(item) for item in second.call.args}
+        edits = (Edit("replace", span(second.call), whole),) if superset else ()
+        yield Found(
+            second.call,
+            "save_for_forward saves other tensors than save_for_backward: grad of vmap crashes",
+            edits,
+        )
+
+
+RULE = Rule(
+    id="AF23",
+    title="save_for_backward and save_for_forward save different tensors",
+    why=("grad of vmap wants the two to be the same, and crashes where they are not."),
+    bad="""\
+class Mul(Function):
+    @staticmethod
+    def forward(x, y):
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, y = inputs
+        ctx.save_for_backward(x, y)
+        ctx.save_for_forward(x)
+""",
+    good="""\
+class Mul(Function):
+    @staticmethod
+    def forward(x, y):
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, y = inputs
+        ctx.save_for_backward(x, y)
+        ctx.save_for_forward(x, y)
+""",
+    each=find,
+    fixes=True,
+)

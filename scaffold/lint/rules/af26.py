@@ -1,0 +1,94 @@
+"""AF26: setup_context takes the tuple of inputs for the input."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.evidence import evident_tensors
+from scaffold.inspect.facts import Facts
+from scaffold.lint.model import Edit, Found, Rule, span
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """`x = inputs` where x is then used as a tensor."""
+    setup, forward = facts.function.setup_context, facts.function.forward
+    if (
+        setup is None
+        or forward is None
+        or len(setup.positional) < 2
+        or setup not in facts.function.own
+    ):
+        return
+    given = setup.positional[0].name
+    saved = {
+        name
+        for call in facts.context_calls(setup, "save_for_backward")
+        for name in call.names
+    }
+    tensors = saved | set(evident_tensors(setup.flow, facts.names))
+    for step in setup.flow.steps:
+        statement = step.statement
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            continue
+        target, value = statement.targets[0], statement.value
+        if not isinstance(target, ast.Name) or target.id not in tensors:
+            continue
+        if (
+            isinstance(value, ast.Name)
+            and value.id == given
+            and setup.flow.is_parameter(given, step)
+        ):
+            text = f"({target.id},)"
+            edits = (
+                (Edit("replace", span(target), text),)
+                if len(forward.positional) == 1
+                else ()
+            )
+            yield Found(
+                statement,
+                f"'{given}' is a tuple: write ({target.id},) = {given}",
+                edits,
+            )
+
+
+RULE = Rule(
+    id="AF26",
+    title="setup_context takes the tuple of inputs for the input",
+    why=(
+        "inputs is a tuple even where forward has one parameter: `x = inputs` is that "
+        "tuple, and saving it a TypeError."
+    ),
+    bad="""\
+class Square(Function):
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad_output
+""",
+    good="""\
+class Square(Function):
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        (x,) = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad_output
+""",
+    each=find,
+    fixes=True,
+)

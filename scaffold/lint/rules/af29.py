@@ -1,0 +1,53 @@
+"""AF29: a custom operator returns an input or a view of one."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect import Module, Values
+from scaffold.inspect.flow import Flow
+from scaffold.lint.model import Edit, Found, Rule, span
+
+
+def find(module: Module) -> Iterator[Found]:
+    """Returns that have a parameter's memory."""
+    for operator in module.operators:
+        flow = Flow(operator.node, [item.name for item in operator.parameters])
+        values = Values(flow, module.names, None)
+        for step in flow.returns:
+            assert isinstance(step.statement, ast.Return)
+            node = step.statement.value
+            parts = node.elts if isinstance(node, ast.Tuple) else [node] if node else []
+            for part in parts:
+                root = values.root(part, step)
+                if root is not None and root.origin == "parameter":
+                    text = ast.unparse(part)
+                    edit = Edit("replace", span(part), f"{text}.clone()")
+                    yield Found(
+                        part,
+                        f"'{text}' shares memory with an input: RuntimeError; clone it",
+                        (edit,),
+                        function=operator.name,
+                    )
+
+
+RULE = Rule(
+    id="AF29",
+    title="a custom operator returns an input or a view of one",
+    why=(
+        "What an operator returns must not share memory with what it was given: "
+        "RuntimeError (pytorch#134278)."
+    ),
+    bad="""\
+@torch.library.custom_op("lib::same", mutates_args=())
+def same(x: Tensor) -> Tensor:
+    return x
+""",
+    good="""\
+@torch.library.custom_op("lib::same", mutates_args=())
+def same(x: Tensor) -> Tensor:
+    return x.clone()
+""",
+    level="advice",
+    whole=find,
+    fixes=True,
+)

@@ -1,0 +1,105 @@
+"""AF30: gradcheck in single precision."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect import Module
+from scaffold.inspect.flow import Flow, Step
+from scaffold.inspect.names import torch_call
+from scaffold.lint.model import Edit, Found, Rule, span
+
+RANDOM = {"randn", "rand", "ones", "zeros", "tensor", "full", "linspace"}
+
+
+def find(module: Module) -> Iterator[Found]:
+    """Inputs of gradcheck that are made without a dtype in the same function."""
+    if "set_default_dtype" in module.text or "set_default_tensor_type" in module.text:
+        return
+    for scope in module.scopes:
+        if isinstance(scope, ast.FunctionDef):
+            yield from _in_function(module, scope)
+
+
+def _in_function(module: Module, scope: ast.FunctionDef) -> Iterator[Found]:
+    flow = Flow(scope, [])
+    for step in flow.steps:
+        for node in step.expressions():
+            if not isinstance(node, ast.Call) or len(node.args) < 2:
+                continue
+            name = module.names.resolve(node.func)
+            if name.startswith("torch.") and name.split(".")[-1] in (
+                "gradcheck",
+                "gradgradcheck",
+            ):
+                yield from _single(module, flow, step, node)
+
+
+def _single(module: Module, flow: Flow, step: Step, call: ast.Call) -> Iterator[Found]:
+    given = call.args[1]
+    for item in given.elts if isinstance(given, ast.Tuple | ast.List) else [given]:
+        made: ast.expr | None = item
+        if isinstance(item, ast.Name):
+            bound = flow.definite(item.id, step)
+            made = bound.value if bound and bound.element is None else None
+        if (
+            not isinstance(made, ast.Call)
+            or torch_call(made, module.names) not in RANDOM
+        ):
+            continue
+        words = {keyword.arg: keyword.value for keyword in made.keywords}
+        if (
+            "dtype" in words
+            or None in words
+            or torch_call(made, module.names) == "tensor"
+            and "requires_grad" not in words
+        ):
+            continue
+        text = ast.get_source_segment(module.text, made)
+        edits = (
+            (
+                Edit(
+                    "replace",
+                    span(made),
+                    f"{text[:-1].rstrip().rstrip(',')}, dtype=torch.double)",
+                ),
+            )
+            if text
+            else ()
+        )
+        edits = (
+            edits
+            if "torch" in module.names.imported and "#" not in (text or "")
+            else ()
+        )
+        yield Found(
+            made, "gradcheck of a float32 tensor: its tolerances assume double", edits
+        )
+
+
+RULE = Rule(
+    id="AF30",
+    title="gradcheck in single precision",
+    why=(
+        "The tolerances of gradcheck assume double precision: in float32 a right "
+        "gradient fails, or they were widened until a wrong one passes."
+    ),
+    bad="""\
+def test_double():
+    x = torch.randn(3, requires_grad=True)
+    assert gradcheck(torch.exp, (x,))
+
+
+from torch.autograd import gradcheck
+""",
+    good="""\
+def test_double():
+    x = torch.randn(3, dtype=torch.double, requires_grad=True)
+    assert gradcheck(torch.exp, (x,))
+
+
+from torch.autograd import gradcheck
+""",
+    level="advice",
+    whole=find,
+    fixes=True,
+)

@@ -1,0 +1,59 @@
+"""AF32: backward waits for gradients of outputs that do not exist."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.lint.model import Found, Rule
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Parameters behind the output gradients that backward reads."""
+    backward, outputs = facts.function.backward, facts.output_count
+    if (
+        backward is None
+        or outputs is None
+        or facts.is_trivial
+        or backward not in facts.function.own
+    ):
+        return
+    read = {node.id for node in ast.walk(backward.node) if isinstance(node, ast.Name)}
+    for item in backward.positional[outputs:]:
+        if item.default is not None and item.name in read:
+            returns = f"{outputs} value{'s' * (outputs != 1)}"
+            yield Found(
+                backward.node,
+                f"'{item.name}' is never filled: forward returns {returns}",
+            )
+
+
+RULE = Rule(
+    id="AF32",
+    title="backward waits for gradients of outputs that do not exist",
+    why=(
+        "backward gets one gradient for each output of forward; a further parameter "
+        "with a default keeps the default, so what it should contribute is silently "
+        "missing."
+    ),
+    bad="""\
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad_output, grad_other=0):
+        return grad_output * 2 + grad_other
+""",
+    good="""\
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * 2
+""",
+    each=find,
+)

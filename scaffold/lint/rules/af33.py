@@ -1,0 +1,81 @@
+"""AF33: a gradient is computed under the branch of another input."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts, is_none
+from scaffold.lint.asking import asked_alone
+from scaffold.lint.model import Found, Rule
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Names that are bound under one input's branch alone and returned for another."""
+    backward = facts.function.backward
+    if backward is None or backward not in facts.function.own:
+        return
+    final = [item for item in facts.gradients if item.values is not None]
+    if len(final) != 1 or len(facts.gradients) != 1 or final[0].step.guards:
+        return
+    positions: dict[str, list[int]] = {}
+    for position, value in enumerate(final[0].values or ()):
+        if isinstance(value, ast.Name):
+            positions.setdefault(value.id, []).append(position)
+    wrong: dict[int, list[tuple[str, ast.stmt]]] = {}
+    for name, (position, *others) in positions.items():
+        bounds = backward.flow.bindings.get(name, ())
+        bounds = [bound for bound in bounds if not is_none(bound.value)]
+        if others or not bounds or name in backward.flow.parameters:
+            continue
+        asked = [asked_alone(backward.flow, b.guards, backward.ctx) for b in bounds]
+        if asked[0] is not None and all(a is not None and a != position for a in asked):
+            statement = backward.flow.steps[bounds[0].order].statement
+            wrong.setdefault(asked[0], []).append((name, statement))
+    for branch, found in wrong.items():
+        named = ", ".join(f"'{name}'" for name, _ in found)
+        message = (
+            f"{named} computed under needs_input_grad[{branch}], the branch of another "
+            "input: None where only its own input needs a gradient"
+        )
+        yield Found(found[0][1], message)
+
+
+RULE = Rule(
+    id="AF33",
+    title="a gradient is computed under the branch of another input",
+    why=("Where only this input needs a gradient it stays None, and nothing says so."),
+    bad="""\
+class Mul(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, y = ctx.saved_tensors
+        grad_x = grad_y = None
+        if ctx.needs_input_grad[0]:
+            grad_x = grad_output * y
+        if ctx.needs_input_grad[0]:
+            grad_y = grad_output * x
+        return grad_x, grad_y
+""",
+    good="""\
+class Mul(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, y = ctx.saved_tensors
+        grad_x = grad_y = None
+        if ctx.needs_input_grad[0]:
+            grad_x = grad_output * y
+        if ctx.needs_input_grad[1]:
+            grad_y = grad_output * x
+        return grad_x, grad_y
+""",
+    each=find,
+)

@@ -1,0 +1,111 @@
+"""AF34: a tensor is saved for a gradient that may not be needed."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect import Method
+from scaffold.inspect.facts import Facts, is_none
+from scaffold.lint.asking import asked_alone
+from scaffold.lint.model import Edit, Found, Rule, span
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Saved names whose every use in backward stands under the branch of one input."""
+    saver, backward = facts.function.saver, facts.function.backward
+    if saver is None or backward is None or saver not in facts.function.own:
+        return
+    calls = facts.context_calls(saver, "save_for_backward")
+    if len(calls) != 1 or calls[0].starred:
+        return
+    gradients = max(
+        (sum(not is_none(v) for v in r.values or ()) for r in facts.gradients),
+        default=0,
+    )
+    if gradients < 2:
+        return  # backward runs only where the one gradient is needed
+    for position, argument in enumerate(calls[0].call.args):
+        if not isinstance(argument, ast.Name):
+            continue
+        index = _only_reader(facts, backward, position)
+        if index is not None:
+            text = f"{argument.id} if {saver.ctx}.needs_input_grad[{index}] else None"
+            message = f"'{argument.id}' is only read for the gradient of input {index}: save it if that is needed"
+            yield Found(argument, message, (Edit("replace", span(argument), text),))
+
+
+def _only_reader(facts: Facts, backward: Method, position: int) -> int | None:
+    """The one input under whose branch a saved tensor is read."""
+    flow, values = backward.flow, facts.values(backward)
+    for name, bounds in flow.bindings.items():
+        bound = bounds[0]
+        if (
+            len(bounds) != 1
+            or bound.element != position
+            or bound.guards
+            or bound.starred
+        ):
+            continue
+        step = flow.steps[bound.order]
+        if bound.value is None or not values.is_saved(bound.value, step):
+            continue
+        asked = {
+            asked_alone(flow, other.guards, backward.ctx)
+            for other in flow.steps
+            for node in other.expressions()
+            if isinstance(node, ast.Name)
+            and node.id == name
+            and other.order != bound.order
+        }
+        nested = any(isinstance(s.statement, ast.FunctionDef) for s in flow.steps)
+        return asked.pop() if len(asked) == 1 and not nested else None
+    return None
+
+
+RULE = Rule(
+    id="AF34",
+    title="a tensor is saved for a gradient that may not be needed",
+    why=(
+        "Its only reader is behind a needs_input_grad branch: with that input frozen "
+        "the memory is held for nothing. Save `x if ctx.needs_input_grad[i] else None`."
+    ),
+    bad="""\
+class Matmul(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        grad_x = grad_weight = None
+        if ctx.needs_input_grad[0]:
+            grad_x = grad_output @ weight.t()
+        if ctx.needs_input_grad[1]:
+            grad_weight = x.t() @ grad_output
+        return grad_x, grad_weight
+""",
+    good="""\
+class Matmul(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(
+            x if ctx.needs_input_grad[1] else None,
+            weight if ctx.needs_input_grad[0] else None,
+        )
+        return x @ weight
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        grad_x = grad_weight = None
+        if ctx.needs_input_grad[0]:
+            grad_x = grad_output @ weight.t()
+        if ctx.needs_input_grad[1]:
+            grad_weight = x.t() @ grad_output
+        return grad_x, grad_weight
+""",
+    level="advice",
+    each=find,
+    fixes=True,
+)

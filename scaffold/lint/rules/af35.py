@@ -1,0 +1,82 @@
+"""AF35: torch.autograd.Variable, or a parameter from uninitialised memory."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect import Module
+from scaffold.lint.model import Edit, Found, Rule, span
+
+
+def find(module: Module) -> Iterator[Found]:
+    """Calls of Variable; parameters made of torch.Tensor(sizes)."""
+    for call in module.calls:
+        name = module.names.resolve(call.func)
+        if name in ("torch.autograd.Variable", "torch.autograd.variable.Variable"):
+            edits = ()
+            yield Found(
+                call, "torch.autograd.Variable is deprecated: a Tensor does", edits
+            )
+        elif name == "torch.nn.Parameter" or name == "torch.nn.parameter.Parameter":
+            made = call.args[0] if call.args else None
+            if (
+                isinstance(made, ast.Call)
+                and module.names.resolve(made.func) in TYPES
+                and _is_sizes(made)
+            ):
+                yield Found(
+                    made,
+                    "torch.Tensor(sizes) is uninitialised memory: use torch.empty and an initialiser",
+                    _empty(module, made),
+                )
+
+
+TYPES = {"torch.Tensor", "torch.FloatTensor"}
+
+
+def _is_sizes(call: ast.Call) -> bool:
+    """Sizes rather than data: numbers and names, no list."""
+    data = (ast.List, ast.Tuple, ast.ListComp)
+    return (
+        bool(call.args)
+        and not call.keywords
+        and not any(isinstance(a, data) for a in call.args)
+    )
+
+
+def _empty(module: Module, call: ast.Call) -> tuple[Edit, ...]:
+    plain = ast.unparse(call.func) == "torch.Tensor" and len(call.args) > 1
+    return (Edit("replace", span(call.func), "torch.empty"),) if plain else ()
+
+
+RULE = Rule(
+    id="AF35",
+    title="torch.autograd.Variable, or a parameter from uninitialised memory",
+    why=(
+        "Variable is a Tensor since torch 0.4 and deprecated; torch.Tensor(sizes) is "
+        "memory as it was, so a parameter that is not initialised afterwards is "
+        "garbage."
+    ),
+    bad="""\
+import torch
+from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.Tensor(features))
+""",
+    good="""\
+import torch
+from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(features))
+""",
+    level="advice",
+    whole=find,
+    fixes=True,
+)

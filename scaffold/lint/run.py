@@ -1,0 +1,68 @@
+"""Lints one file: every selected rule over everything that was found in it.
+
+In: the text of a file and the rules. Out: findings in the order of their places; or why the file was not linted.
+Invariant: no text makes it fail: what a rule cannot deal with is no finding.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from scaffold.inspect import Module, NotReadable, inspect_text, may_matter
+from scaffold.inspect.facts import Facts
+from scaffold.lint.model import Finding, Found, Rule, Unreadable, span
+from scaffold.lint.noqa import is_off, read_noqa
+
+
+def lint_text(
+    text: str, path: str, rules: Iterable[Rule], known: frozenset[str] = frozenset()
+) -> tuple[Finding, ...] | Unreadable:
+    """The findings of a file; `known` are names of Functions that other files define."""
+    if not may_matter(text, known):
+        return ()
+    try:
+        module = inspect_text(text, path, known)
+        found = sorted(set(_findings(module, tuple(rules))))
+    except NotReadable as error:
+        place = error.location
+        assert place is not None
+        return Unreadable(
+            path, place.line, place.column, f"not linted: {error.message}"
+        )
+    except RecursionError:
+        return Unreadable(path, 1, 1, "not linted: it is nested too deeply")
+    off = read_noqa(text) if found else {}
+    return tuple(
+        finding
+        for finding in found
+        if not any(
+            is_off(finding.rule, line, off) for line in {finding.line, finding.end_line}
+        )
+    )
+
+
+def _findings(module: Module, rules: tuple[Rule, ...]) -> Iterator[Finding]:
+    for rule in rules:
+        if rule.whole is not None:
+            for found in rule.whole(module):
+                yield _finding(module.path, rule, found, found.function)
+    each = [(rule, rule.each) for rule in rules if rule.each is not None]
+    for function in module.functions:
+        facts = Facts(function, module)
+        for rule, check in each:
+            for found in check(facts):
+                yield _finding(module.path, rule, found, function.qualname)
+
+
+def _finding(path: str, rule: Rule, found: Found, function: str) -> Finding:
+    line, column, end, _ = span(found.node)
+    statement_end = getattr(found.node, "body", None)
+    return Finding(
+        path,
+        line,
+        column + 1,
+        rule.id,
+        found.level or rule.level,
+        found.message,
+        function,
+        line if statement_end else end,  # of a definition, its first line
+        found.edits,
+    )

@@ -1,0 +1,64 @@
+"""The table `[tool.scaffold.lint]`: which rules run where.
+
+In: the table. Out: a `LintConfiguration`.
+Invariant: an unknown key or a value of another kind is a problem at its place.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from scaffold.errors import did_you_mean
+from scaffold.spec.problems import Problems
+
+KEYS = ("select", "ignore", "per-file-ignores")
+
+
+class LintConfiguration(NamedTuple):
+    """What a project says of the rules; codes are as they stand."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    per_file: tuple[tuple[str, tuple[str, ...]], ...] = ()  # pattern -> codes
+
+
+NOTHING_SAID = LintConfiguration()
+
+
+def read_lint(value: Any, problems: Problems) -> LintConfiguration:
+    """The configuration in the value of the key `lint`."""
+    if value is None:
+        return LintConfiguration()
+    if not isinstance(value, dict):
+        hint = "write: [tool.scaffold.lint]"
+        problems.at(("lint",), "'lint' must be a table", hint)
+        return LintConfiguration()
+    for key in value:
+        if key not in KEYS:
+            hint = did_you_mean(key, KEYS) or f"the keys: {', '.join(KEYS)}"
+            message = f"unknown key '{key}' in [tool.scaffold.lint]"
+            problems.at_key(("lint", key), message, hint)
+    per_file = value.get("per-file-ignores", {})
+    if not isinstance(per_file, dict):
+        hint = "write: per-file-ignores = { 'tests/*' = ['AF30'] }"
+        problems.at(
+            ("lint", "per-file-ignores"), "'per-file-ignores' must be a table", hint
+        )
+        per_file = {}
+    return LintConfiguration(
+        _codes(value, ("lint", "select"), problems),
+        _codes(value, ("lint", "ignore"), problems),
+        tuple(
+            (p, _codes(per_file, ("lint", "per-file-ignores", p), problems))
+            for p in per_file
+        ),
+    )
+
+
+def _codes(
+    table: Mapping[str, Any], path: tuple[str, ...], problems: Problems
+) -> tuple[str, ...]:
+    value = table.get(path[-1], [])
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(item.upper() for item in value)
+    problems.at(path, f"'{path[-1]}' must be a list of rules", "write: ['AF08']")
+    return ()

@@ -1,0 +1,40 @@
+"""Work that is spread over processes: one function over many items.
+
+In: a function of a module, its items, how many processes. Out: the results, in the order of the items.
+Invariant: with one process nothing is started; an interrupt ends all of them.
+"""
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+WORTHWHILE = (
+    40  # items for one more process: to start it costs as much as a few of them
+)
+
+
+def processes_for(items: int) -> int:
+    """How many processes that much work is worth."""
+    available = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 0
+    return max(1, min(available or os.cpu_count() or 1, items // WORTHWHILE))
+
+
+def over(
+    function: Callable[[Item], Result], items: Sequence[Item], processes: int
+) -> Iterator[Result]:
+    """The function of each item, computed in that many processes."""
+    if processes <= 1:
+        yield from map(function, items)
+        return
+    method = "fork" if sys.platform == "linux" else "spawn"
+    context = multiprocessing.get_context(method)
+    pool = ProcessPoolExecutor(processes, mp_context=context)
+    try:
+        yield from pool.map(function, items, chunksize=8)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

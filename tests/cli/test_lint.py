@@ -1,0 +1,313 @@
+"""`scaffold lint` and `scaffold stats` as a user runs them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from scaffold.cli.scanning import Progress, look_through
+from scaffold.lint.model import Finding
+from scaffold.verify.pool import over, processes_for
+from tests.cli.running import listing, run, scaffold
+
+CLEAN = """\
+from torch.autograd import Function
+
+
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.factor, None
+"""
+SHORT = CLEAN.replace("ctx.factor, None", "ctx.factor")
+ADVICE = CLEAN.replace("return grad_output", "return grad_output.data")
+FOUND = "ops.py:12:16: AF03 backward returns 1 gradient, but forward has 2 inputs: RuntimeError\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "ops.py").write_text(SHORT)
+    return tmp_path
+
+
+def test_an_error_fails(project: Path) -> None:
+    outcome = scaffold(project, "lint")
+    assert outcome.code == 1 and outcome.err == ""
+    total = "Found 1 error, 0 of advice. 1 can be fixed with --fix.\n"
+    assert outcome.out == FOUND + total
+
+
+def test_clean_code_passes(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(CLEAN)
+    outcome = scaffold(tmp_path, "lint", "ops.py")
+    assert (outcome.code, outcome.out) == (0, "All checks passed.\n")
+
+
+def test_advice_is_shown_and_fails_only_when_strict(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(ADVICE)
+    relaxed, strict = scaffold(tmp_path, "lint"), scaffold(tmp_path, "lint", "--strict")
+    assert "AF18 (advice) .data" in relaxed.out
+    assert (relaxed.code, strict.code) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--select", "AF03"], 1),
+        (["--select", "AF0"], 1),
+        (["--select", "AF01,af03"], 1),
+        (["--select", "AF01"], 0),
+        (["--select", "ALL", "--ignore", "AF03,AF20"], 0),
+        (["--ignore", "AF"], 0),
+        (["--select", "AF20"], 1),
+    ],
+)
+def test_rules_are_selected_and_ignored(
+    project: Path, arguments: list[str], code: int
+) -> None:
+    assert scaffold(project, "lint", *arguments).code == code
+
+
+@pytest.mark.parametrize(
+    ("comment", "code"),
+    [
+        ("# noqa", 0),
+        ("# noqa: AF03", 0),
+        ("#noqa:AF01,AF03", 0),
+        ("# noqa: E501, AF03 - on purpose", 0),
+        ("# noqa: AF01", 1),
+        ("# noqa: E501", 1),
+    ],
+)
+def test_a_comment_switches_a_rule_off(project: Path, comment: str, code: int) -> None:
+    marked = SHORT.replace("ctx.factor\n\n    @", "ctx.factor  # keep\n\n    @")
+    lines = marked.rstrip("\n").split("\n")
+    lines[-1] += f"  {comment}"
+    (project / "ops.py").write_text("\n".join(lines) + "\n")
+    assert scaffold(project, "lint").code == code
+
+
+def test_the_configuration_selects_by_path(project: Path) -> None:
+    (project / "old").mkdir()
+    (project / "old" / "ops.py").write_text(SHORT)
+    (project / "pyproject.toml").write_text(
+        "[tool.scaffold.lint]\nignore = ['AF19']\n"
+        "per-file-ignores = { 'old/*' = ['AF03'] }\n"
+    )
+    outcome = scaffold(project, "lint")
+    assert FOUND in outcome.out and "old" not in outcome.out
+
+
+def test_json_is_of_a_stable_form(project: Path) -> None:
+    outcome = scaffold(project, "lint", "--format", "json")
+    assert json.loads(outcome.out) == {
+        "version": 1,
+        "findings": [
+            {
+                "path": "ops.py",
+                "line": 12,
+                "column": 16,
+                "rule": "AF03",
+                "level": "error",
+                "message": "backward returns 1 gradient, but forward has 2 inputs: RuntimeError",
+                "function": "Scale",
+                "fixable": True,
+            }
+        ],
+        "unread": [],
+    }
+
+
+def test_github_shows_it_beside_the_line(project: Path) -> None:
+    outcome = scaffold(project, "lint", "--format", "github")
+    assert outcome.out == (
+        "::error file=ops.py,line=12,col=16,title=AF03::backward returns 1 gradient, "
+        "but forward has 2 inputs: RuntimeError\n"
+    )
+
+
+def test_sarif_has_what_a_service_needs(project: Path) -> None:
+    data = json.loads(scaffold(project, "lint", "--format", "sarif").out)
+    (run_,) = data["runs"]
+    (result,) = run_["results"]
+    assert data["version"] == "2.1.0" and result["level"] == "error"
+    assert run_["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "AF03"
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "ops.py"
+    assert place["region"] == {"startLine": 12, "startColumn": 16}
+
+
+def test_a_fix_is_written(project: Path) -> None:
+    outcome = scaffold(project, "lint", "--fix")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == "update  ops.py\nAll checks passed.\n"
+    assert (project / "ops.py").read_text() == CLEAN
+
+
+def test_a_difference_is_shown_and_nothing_written(project: Path) -> None:
+    before = listing(project)
+    outcome = scaffold(project, "lint", "--diff")
+    assert "-        return grad_output * ctx.factor\n" in outcome.out
+    assert "+        return grad_output * ctx.factor, None\n" in outcome.out
+    assert listing(project) == before
+
+
+def test_what_cannot_be_fixed_is_still_shown(project: Path) -> None:
+    both = SHORT.replace("grad_output *", "grad_output.data *")
+    (project / "ops.py").write_text(
+        both.replace("    def backward", "    def backward")
+    )
+    outcome = scaffold(project, "lint", "--fix", "--select", "AF03,AF19")
+    assert outcome.code == 0
+    again = scaffold(project, "lint", "--fix", "--select", "AF18")
+    assert "update  ops.py" in again.out
+    assert "once_differentiable" in (project / "ops.py").read_text()
+
+
+def test_line_ends_are_kept(project: Path) -> None:
+    (project / "ops.py").write_bytes(SHORT.replace("\n", "\r\n").encode())
+    assert scaffold(project, "lint", "--fix").code == 0
+    assert (project / "ops.py").read_bytes() == CLEAN.replace("\n", "\r\n").encode()
+
+
+def test_another_encoding_is_read_and_not_rewritten(project: Path) -> None:
+    text = f"# -*- coding: latin-1 -*-\n# \xe4\n{SHORT}"
+    (project / "ops.py").write_bytes(text.encode("latin-1"))
+    outcome = scaffold(project, "lint", "--fix")
+    assert outcome.code == 1 and "not fixed" in outcome.err
+    assert (project / "ops.py").read_bytes() == text.encode("latin-1")
+
+
+def test_fixing_needs_libcst(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "libcst", None)
+    monkeypatch.delitem(sys.modules, "scaffold.lint.rewriting", raising=False)
+    outcome = scaffold(project, "lint", "--fix")
+    assert outcome.code == 2
+    assert outcome.err == (
+        "error: --fix needs libcst\nhint: pip install 'torch-scaffold[fix]'\n"
+    )
+    assert (project / "ops.py").read_text() == SHORT
+
+
+@pytest.mark.parametrize(
+    "content", [b"from torch.autograd import Function\nprint 'x'\n", b"\xff(ctx\n"]
+)
+def test_what_is_no_python_is_named_and_no_failure(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "old.py").write_bytes(content)
+    outcome = scaffold(tmp_path, "lint")
+    assert outcome.code == 0 and outcome.err.startswith("note: old.py:")
+    assert "not linted" in outcome.err
+
+
+def test_nothing_makes_it_fail(tmp_path: Path) -> None:
+    deep = "x = " + "(" * 3000 + ")" * 3000
+    (tmp_path / "deep.py").write_text(f"from torch.autograd import Function\n{deep}\n")
+    (tmp_path / "long.py").write_text(
+        "from torch.autograd import Function\nx = " + "1 + " * 5000 + "1\n"
+    )
+    (tmp_path / "nul.py").write_bytes(b"autograd\0")
+    (tmp_path / "dir.py").mkdir()
+    (tmp_path / "link.py").symlink_to("nowhere.py")
+    assert scaffold(tmp_path, "lint").code == 0
+
+
+def test_hidden_directories_and_environments_are_not_entered(tmp_path: Path) -> None:
+    for name in (".git", "venv", "__pycache__", "node_modules"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ops.py").write_text(SHORT)
+    (tmp_path / "venv" / "pyvenv.cfg").touch()
+    assert scaffold(tmp_path, "lint").code == 0
+
+
+def test_an_old_code_base_starts_clean(project: Path) -> None:
+    written = scaffold(project, "lint", "--write-baseline", "known.json")
+    assert (written.code, written.out) == (0, "1 findings are in known.json\n")
+    assert scaffold(project, "lint", "--baseline", "known.json").code == 0
+    moved = "# a line more\n" + (project / "ops.py").read_text()
+    (project / "ops.py").write_text(moved)
+    assert scaffold(project, "lint", "--baseline", "known.json").code == 0
+    other = SHORT.replace("Scale", "Other")
+    (project / "other.py").write_text(other)
+    outcome = scaffold(project, "lint", "--baseline", "known.json")
+    assert outcome.code == 1 and "other.py" in outcome.out
+    assert "ops.py:13" not in outcome.out
+
+
+def test_explain_needs_no_files(tmp_path: Path) -> None:
+    outcome = scaffold(tmp_path, "lint", "--explain", "af08")
+    assert outcome.code == 0 and outcome.out.startswith("AF08: an input is changed")
+
+
+def test_a_base_in_another_file_is_known(tmp_path: Path) -> None:
+    (tmp_path / "base.py").write_text(CLEAN.replace("Scale", "Base"))
+    (tmp_path / "ops.py").write_text(
+        "from base import Base\n\n\nclass Scale(Base):\n"
+        "    @staticmethod\n    def forward(c, x):\n        return [x * 2]\n\n"
+        "    @staticmethod\n    def backward(c, g):\n        return g * 2\n"
+    )
+    outcome = scaffold(tmp_path, "lint", "--select", "AF17")
+    assert outcome.code == 1 and "ops.py:7:16" in outcome.out
+
+
+def test_the_number_of_processes_makes_no_difference(tmp_path: Path) -> None:
+    for number in range(100):
+        (tmp_path / f"ops{number}.py").write_text(SHORT if number % 3 else CLEAN)
+    paths = look_through([str(tmp_path)]).relevant
+    assert len(paths) == 100
+    assert list(over(len, paths, 1)) == list(over(len, paths, 2))
+    assert processes_for(10) == 1
+    alone = run(tmp_path, "lint", "--format", "json")
+    assert len(json.loads(alone.out)["findings"]) == 66
+
+
+def test_progress_is_for_terminals(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Progress(32) as progress:
+        for done in range(1, 33):
+            progress.update(done)
+    assert capsys.readouterr().err == "\r16/32 files\r32/32 files\r\033[K"
+
+
+def test_findings_cross_processes() -> None:
+    import pickle
+
+    finding = Finding("a.py", 1, 1, "AF01", "error", "x", "F", 1)
+    assert pickle.loads(pickle.dumps(finding)) == finding
+
+
+def test_stats_count(project: Path) -> None:
+    (project / "test_ops.py").write_text("from ops import Scale\n\nScale.apply(1, 2)\n")
+    outcome = scaffold(project, "stats")
+    assert outcome.code == 0
+    lines = outcome.out.splitlines()
+    assert lines[0] == "     1  Functions in 2 files"
+    assert "     1  named by a test                  100%" in lines
+    assert "     0  once differentiable                0%" in lines
+
+
+def test_stats_for_programs(project: Path) -> None:
+    data = json.loads(scaffold(project, "stats", "--format", "json").out)
+    assert data["totals"]["functions"] == 1 and data["totals"]["tested"] == 0
+    (function,) = data["functions"]
+    assert function == {
+        "path": "ops.py",
+        "line": 4,
+        "name": "Scale",
+        "traits": ["combined"],
+    }
+
+
+def test_stats_name_what_they_cannot_read(tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_text("import torch.autograd\nprint 'x'\n")
+    outcome = scaffold(tmp_path, "stats")
+    assert outcome.code == 0 and "cannot be parsed" in outcome.err

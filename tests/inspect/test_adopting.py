@@ -1,0 +1,105 @@
+"""Adopting: the specification of what is there leads back to it, or there is a reason."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import ROOT, scaffold
+
+EXAMPLES = sorted(p.parent.name for p in ROOT.glob("generated_examples/*/command"))
+HEAD = "import torch\nfrom torch.autograd import Function\n\n\n"
+SCALE = """\
+class ScaleFunction(Function):
+    @staticmethod
+    def forward(ctx, x, weight, factor=2.0):
+        # a comment that stays
+        scaled = x * factor
+        ctx.save_for_backward(x, weight)
+        ctx.factor = factor
+        ctx.size = x.shape[0]
+        return scaled * weight
+
+    @staticmethod
+    def backward(ctx, g):
+        inp, weight = ctx.saved_tensors
+        grad_in = grad_w = None
+        if ctx.needs_input_grad[0]:
+            grad_in = g * weight * ctx.factor
+        if ctx.needs_input_grad[1]:
+            # per element
+            grad_w = g * inp * ctx.factor
+        return grad_in, grad_w, None
+"""
+TOML = """\
+[ops.scale]
+inputs = 'x, weight, factor: float = 2.0'
+forward = '''
+# a comment that stays
+scaled = x * factor
+return scaled * weight
+'''
+grad.x = 'grad_output * weight * factor'
+grad.weight = '''
+# per element
+return grad_output * x * factor
+'''
+style = 'combined'
+module = false
+"""
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_leads_back_to_its_file(name: str, tmp_path: Path) -> None:
+    source = ROOT / "generated_examples" / name / f"{name}.py"
+    shutil.copy(source, tmp_path)
+    adopted = scaffold(tmp_path, "adopt", f"{name}.py")
+    assert (adopted.code, adopted.err) == (0, "")
+    arguments = ("--spec", f"{name}.toml", "--no-test", "--on-conflict", "overwrite")
+    made = scaffold(tmp_path, "new-op", name, *arguments)
+    assert made.code == 0, made.err
+    assert made.out == f"identical  {name}.py\n"
+
+
+def test_what_is_saved_and_kept_becomes_names(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(HEAD + SCALE)
+    outcome = scaffold(tmp_path, "adopt", "ops.py::ScaleFunction", "--stdout")
+    assert outcome.out == TOML
+    assert "other code than what is there" in outcome.err
+    assert scaffold(tmp_path, "adopt", "ops.py").out == "create  scale.toml\n"
+    made = scaffold(tmp_path, "new-op", "scale", "--spec", "scale.toml", "--no-test")
+    assert made.code == 0, made.err
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "place", "reason"),
+    [
+        ("        scaled = x", "        x = x + 1\n        scaled = x", 7, "'x' has several values"),
+        ("save_for_backward(x, weight)", "save_for_backward(x + 1, weight)", 11, "without a name"),
+        ("factor=2.0", "*, factor", 5, "no positional parameter"),
+        ("g * inp * ctx.factor", "g * inp * ctx.other", 23, "ctx.other is not set in sight"),
+        ("return grad_in, grad_w, None", "return compute(grad_in)", 5, "cannot be told"),
+    ],
+)  # fmt: skip
+def test_what_has_no_words_is_a_reason(
+    tmp_path: Path, before: str, after: str, place: int, reason: str
+) -> None:
+    code = (HEAD + SCALE).replace(before, after)
+    assert code != HEAD + SCALE
+    (tmp_path / "ops.py").write_text(code)
+    outcome = scaffold(tmp_path, "adopt", "ops.py")
+    assert outcome.code == 1 and reason in outcome.err, outcome.err
+    assert not (tmp_path / "scale.toml").exists()
+
+
+def test_a_formula_of_a_docstring_is_not_believed(tmp_path: Path) -> None:
+    """Where it leads to other code, the statements are what counts."""
+    source = (ROOT / "generated_examples" / "sigmoid" / "sigmoid.py").read_text()
+    changed = source.replace("output: Tensor = 1 /", "output: Tensor = 2 /").replace(
+        "return 1 / (1 + torch.exp(-x))", "return 2 / (1 + torch.exp(-x))"
+    )
+    assert changed != source
+    (tmp_path / "sigmoid.py").write_text(changed)
+    outcome = scaffold(tmp_path, "adopt", "sigmoid.py", "--stdout")
+    assert "2 / (1 + torch.exp(-x))" in outcome.out
+    assert "'1 / (1 + torch.exp(-x))'" not in outcome.out

@@ -1,0 +1,95 @@
+"""What a name can be at a place: one thing for sure, or several."""
+
+import ast
+
+import pytest
+
+from scaffold.inspect import Values
+from scaffold.inspect.flow import Flow
+from scaffold.inspect.lengths import count
+from scaffold.inspect.names import Names
+
+
+def analysed(body: str) -> tuple[Flow, Values]:
+    code = "import torch\ndef f(x, y, n, flag):\n" + "".join(
+        f"    {line}\n" for line in body.split("\n")
+    )
+    tree = ast.parse(code)
+    node = tree.body[1]
+    assert isinstance(node, ast.FunctionDef)
+    flow = Flow(node, ["x", "y", "n", "flag"])
+    return flow, Values(flow, Names(tree), None, ("x", "y"))
+
+
+def root_of_return(body: str) -> str | None:
+    flow, values = analysed(body)
+    step = flow.returns[-1]
+    assert isinstance(step.statement, ast.Return) and step.statement.value is not None
+    root = values.root(step.statement.value, step)
+    return None if root is None else root.name or root.origin
+
+
+@pytest.mark.parametrize(
+    ("body", "root"),
+    [
+        ("return x", "x"),
+        ("z = x\nreturn z", "x"),
+        ("z = x.view(-1)\nreturn z[0]", "x"),
+        ("x = x.clone()\nreturn x", "fresh"),
+        ("z = x + y\nreturn z", "fresh"),
+        ("if flag:\n    x = y\nreturn x", None),
+        ("if flag:\n    x = y\n    return x\nreturn x", "x"),
+        ("if flag:\n    z = x\nelse:\n    z = x\nreturn z", None),
+        ("for i in n:\n    x = x * 2\nreturn x", None),
+        ("with torch.no_grad():\n    z = y\nreturn z", "y"),
+        ("x, y = y, x\nreturn x", "y"),
+        ("x, y = n\nreturn x", None),
+        ("try:\n    x = y\nexcept E:\n    pass\nreturn x", None),
+        ("x = x.contiguous()\nreturn x", None),
+        ("z = x.add_(1)\nreturn z", "x"),
+        ("def g():\n    nonlocal x\n    x = 1\nreturn x", None),
+        ("if (x := n):\n    pass\nreturn x", None),
+        ("return unknown(x)", None),
+        ("return x[y]", None),
+    ],
+)
+def test_whose_memory_it_is(body: str, root: str | None) -> None:
+    assert root_of_return(body) == root
+
+
+@pytest.mark.parametrize(
+    ("body", "length"),
+    [
+        ("return x, y", 2),
+        ("return x * 2", 1),
+        ("return (x,) + (None,) * 3", 4),
+        ("return (x, *(None, None))", 3),
+        ("g = (x, None)\nreturn g", 2),
+        ("return (x,) + (None,) * n", None),
+        ("g = [x]\ng.append(y)\nreturn (*g,)", None),
+        ("g = [x]\nreturn (*g, None)", 2),
+        ("return (x, *n)", None),
+        ("return compute(x)", None),
+        ("return n + flag", None),
+        ("g = n\nreturn g", None),
+        ("return torch.exp(n)", 1),
+        ("return [x, y]", None),
+        ("return None", 1),
+    ],
+)
+def test_how_many_values(body: str, length: int | None) -> None:
+    flow, values = analysed(body)
+    step = flow.returns[-1]
+    assert isinstance(step.statement, ast.Return)
+    assert count(values, step.statement.value, step) == length
+
+
+def test_a_long_chain_of_names_takes_no_longer_than_it_is() -> None:
+    lines = ["a0 = x"]
+    for number in range(1, 200):
+        lines += [f"if flag:\n        a{number} = a{number - 1} + a{number - 1}",
+                  f"else:\n        a{number} = a{number - 1} * a{number - 1}"]  # fmt: skip
+    flow, values = analysed("\n".join([*lines, "return a199"]))
+    step = flow.returns[-1]
+    assert isinstance(step.statement, ast.Return) and step.statement.value is not None
+    values.is_tensor(step.statement.value, step)

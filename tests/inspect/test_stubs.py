@@ -1,0 +1,208 @@
+"""Test stubs: what the text tells is called, what it does not tell is a reason to skip."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scaffold.inspect import inspect_text
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.samples import arguments
+from scaffold.inspect.stubs import Source, Stub, write_stub
+from tests.cli.running import listing, scaffold
+
+HEAD = "import torch\nfrom torch.autograd import Function\n\n\n"
+SCALE = """\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, factor=2.0):
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.factor, None
+"""
+WRONG = SCALE.replace("grad_output * ctx.factor", "grad_output * ctx.factor * 2")
+AFFINE = """\
+class Affine(Function):
+    @staticmethod
+    def forward(ctx, x, scale, shift=None):
+        ctx.save_for_backward(x, scale)
+        y = torch.mul(x, scale)
+        return y if shift is None else y + shift
+
+    @staticmethod
+    def backward(ctx, g):
+        x, scale = ctx.saved_tensors
+        return g * scale, g * x, g if ctx.needs_input_grad[2] else None
+"""
+LINEAR = """\
+class Linear(Function):
+    @staticmethod
+    def forward(ctx, x, weight, stride, target: torch.Tensor):
+        return x @ weight
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 1, g * 1, None, None
+"""
+SPIKE = """\
+class Spike(Function):
+    @staticmethod
+    def forward(ctx, x, slope):
+        ctx.save_for_backward(x)
+        ctx.slope = slope
+        return (x > 0.5).float()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g / (ctx.slope * x.abs() + 1.0) ** 2, None
+
+
+def spike(x, slope=25.0):
+    return Spike.apply(x, slope)
+"""
+ONCE = """\
+class Once(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * y
+
+
+once = Once.apply
+"""
+
+
+def stub(code: str) -> Stub:
+    module = inspect_text(HEAD + code, "ops.py")
+    return write_stub(module, module.functions, Source("ops", "."))
+
+
+def given(code: str) -> list[tuple[str, str]]:
+    module = inspect_text(HEAD + code, "ops.py")
+    function, *_ = module.functions
+    return [(a.kind, a.text) for a in arguments(Facts(function, module))]
+
+
+def test_arguments_come_from_gradients_defaults_and_calls() -> None:
+    assert given(SCALE) == [("tensor", ""), ("value", "2.0")]
+    assert given(AFFINE) == [("tensor", ""), ("tensor", ""), ("optional", "")]
+    assert given(SPIKE) == [("tensor", ""), ("value", "25.0")]
+    assert given(LINEAR)[2:] == [
+        ("missing", "a value of stride"),
+        ("missing", "a value of target (torch.Tensor)"),
+    ]
+
+
+def test_what_is_called_is_what_the_code_base_calls() -> None:
+    assert 'load("spike")' in stub(SPIKE).text.replace("'", '"')
+    assert "load('once')" in stub(ONCE).text
+    assert "load('Scale').apply" in stub(SCALE).text
+
+
+def test_a_stub_says_what_it_needs() -> None:
+    made = stub(LINEAR)
+    assert made.ready == ()
+    needs = "shapes of x, weight; a value of stride; a value of target (torch.Tensor)"
+    assert made.waiting == (("Linear", needs),)
+    assert f"reason='needs {needs}'" in made.text
+
+
+def test_once_differentiable_has_no_second_gradient() -> None:
+    assert "gradgradcheck" not in stub(ONCE).text
+    assert "gradgradcheck" in stub(SCALE).text
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (
+            "def make():\n" + "".join(f"    {x}\n" for x in SCALE.split("\n")),
+            "inside make",
+        ),
+        (SCALE.replace("grad_output * ctx.factor, None", "None, None"), "gives none"),
+        (SCALE.replace("factor=2.0", "*factors"), "*factors"),
+        (SCALE.replace("factor=2.0", "*, factor"), "keyword factor"),
+        (
+            "from a import Base\n"
+            + SCALE.replace("(Function)", "(Base)").replace("forward", "run"),
+            "inherited from another file",
+        ),
+    ],
+)
+def test_what_cannot_be_called_is_skipped(code: str, reason: str) -> None:
+    made = stub(code)
+    ((_, needs),) = made.waiting
+    assert reason in needs
+    ast.parse(made.text)
+
+
+def pytest_says(directory: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip().splitlines()[-1].split(" in ")[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [
+        (SCALE + "\n\n" + AFFINE + "\n\n" + ONCE, "12 passed, 1 skipped"),
+        (WRONG, "1 failed, 1 passed"),
+        (SPIKE, "1 passed"),
+        (LINEAR, "4 skipped"),
+    ],
+    ids=["right", "wrong", "surrogate", "open"],
+)
+def test_the_stub_runs(tmp_path: Path, code: str, result: str) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "ops.py").write_text(HEAD + code)
+    outcome = scaffold(tmp_path, "test-stub", "src/ops.py", "--out-dir", "tests")
+    assert outcome.code == 0, outcome.err
+    assert outcome.out == "create  tests/test_ops_gradients.py\n"
+    assert pytest_says(tmp_path) == result
+
+
+def test_one_function_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(f"{HEAD}{SCALE}\n\n{AFFINE}")
+    outcome = scaffold(tmp_path, "test-stub", "ops.py::Scale", "--stdout")
+    assert "def test_scale_gradients" in outcome.out and "affine" not in outcome.out
+    assert list(listing(tmp_path)) == ["ops.py"]
+
+
+def test_files_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "pkg" / name).mkdir(parents=True)
+        (tmp_path / "pkg" / name / "__init__.py").touch()
+        (tmp_path / "pkg" / name / "ops.py").write_text(HEAD + SCALE)
+    (tmp_path / "pkg" / "__init__.py").touch()
+    outcome = scaffold(tmp_path, "test-stub", "pkg")
+    assert outcome.out == (
+        "create  test_ops_gradients.py\ncreate  test_b_ops_gradients.py\n"
+    )
+    text = (tmp_path / "test_b_ops_gradients.py").read_text()
+    assert '"pkg.b.ops"' in text
+
+
+def test_a_stub_that_was_filled_in_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(HEAD + SCALE)
+    (tmp_path / "test_ops_gradients.py").write_text("# mine\n")
+    outcome = scaffold(tmp_path, "test-stub", "ops.py", "--on-conflict", "abort")
+    assert outcome.code == 1
+    assert (tmp_path / "test_ops_gradients.py").read_text() == "# mine\n"

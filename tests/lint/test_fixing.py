@@ -1,0 +1,124 @@
+"""Fixes: the finding is gone, the file parses, and what no edit names is the same, comments included."""
+
+import ast
+import difflib
+import re
+
+import pytest
+
+from scaffold.lint import RULES, Finding, Unreadable, lint_text
+from scaffold.lint.fixing import fix_text
+from scaffold.lint.model import Edit
+from tests.lint.cases import Case, cases
+
+BAD = [case for case in cases() if case.kind == "bad" and RULES[case.rule].fixes]
+
+
+def found(text: str, rule: str) -> tuple[Finding, ...]:
+    findings = lint_text(text, "case.py", [RULES[rule]])
+    assert not isinstance(findings, Unreadable)
+    return findings
+
+
+def fixed(text: str, rule: str) -> str:
+    return fix_text(text, [f.edits for f in found(text, rule) if f.edits])
+
+
+def commented(text: str) -> str:
+    """The text with a comment of its own behind each line that can have one."""
+    lines = text.split("\n")
+    return "\n".join(
+        f"{line}  # line {number}" if line.strip() else line
+        for number, line in enumerate(lines)
+    )
+
+
+def added_and_removed(before: str, after: str) -> tuple[list[str], list[str]]:
+    lines = list(difflib.ndiff(before.split("\n"), after.split("\n")))
+    return (
+        [line[2:] for line in lines if line.startswith("+ ")],
+        [line[2:] for line in lines if line.startswith("- ")],
+    )
+
+
+@pytest.mark.parametrize("case", BAD, ids=str)
+def test_what_is_fixed_is_found_no_more(case: Case) -> None:
+    findings = found(case.text, case.rule)
+    after = fixed(case.text, case.rule)
+    ast.parse(after)
+    left = {finding.message for finding in found(after, case.rule)}
+    assert not left & {f.message for f in findings if f.edits}
+
+
+@pytest.mark.parametrize("case", BAD, ids=str)
+def test_only_lines_of_an_edit_change(case: Case) -> None:
+    findings = found(case.text, case.rule)
+    _, removed = added_and_removed(case.text, fixed(case.text, case.rule))
+    lines = case.text.split("\n")
+    named = {
+        lines[number - 1]
+        for finding in findings
+        for edit in finding.edits
+        if edit.kind in ("replace", "remove")
+        for number in range(edit.span[0], edit.span[2] + 1)
+    }
+    assert set(removed) <= named
+
+
+@pytest.mark.parametrize("case", BAD, ids=str)
+def test_no_comment_is_lost(case: Case) -> None:
+    text = commented(case.text)
+    after = fixed(text, case.rule)
+    assert re.findall(r"# line \d+", after) == re.findall(r"# line \d+", text)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.fixes])
+def test_a_rule_that_says_so_fixes_some_of_its_cases(rule: object) -> None:
+    name = next(r.id for r in RULES.values() if r is rule)
+    edits = [f for case in BAD if case.rule == name for f in found(case.text, name)]
+    assert any(finding.edits for finding in edits)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if not rule.fixes])
+def test_a_rule_that_does_not_say_so_fixes_nothing(rule: object) -> None:
+    name = next(r.id for r in RULES.values() if r is rule)
+    texts = [c.text for c in cases() if c.rule == name and c.kind == "bad"]
+    assert not any(f.edits for text in texts for f in found(text, name))
+
+
+def test_the_edits_of_a_finding_are_applied_together_or_not_at_all() -> None:
+    text = "a = 1\nb = 2; c = 3\n"
+    whole = Edit("replace", (1, 4, 1, 5), "7")
+    shared = Edit("before", (2, 7, 2, 12), "x = 0")  # it shares its line
+    assert fix_text(text, [(whole, shared)]) == text
+    assert fix_text(text, [(whole,)]) == "a = 7\nb = 2; c = 3\n"
+
+
+def test_two_findings_never_edit_one_place() -> None:
+    text = "a = f(x)\n"
+    first = (Edit("replace", (1, 4, 1, 8), "g(x)"),)
+    second = (Edit("replace", (1, 6, 1, 7), "y"),)
+    assert fix_text(text, [first, second]) == "a = g(x)\n"
+    assert fix_text(text, [second, first]) == "a = f(y)\n"
+
+
+def test_columns_are_counted_as_ast_does() -> None:
+    text = "a = 'äöü', x\n"
+    node = ast.parse(text).body[0]
+    assert isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
+    last = node.value.elts[1]
+    span = (1, last.col_offset, 1, last.end_col_offset or 0)
+    assert fix_text(text, [(Edit("replace", span, "y"),)]) == "a = 'äöü', y\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"""Doc."""\nx = 1\n', '"""Doc."""\nimport y\nx = 1\n'),
+        ("import a\nimport b\nx = 1\n", "import a\nimport b\nimport y\nx = 1\n"),
+        ("x = 1\n", "import y\nx = 1\n"),
+    ],
+)
+def test_an_import_goes_behind_the_others(text: str, expected: str) -> None:
+    edit = Edit("import", (1, 0, 1, 0), "import y")
+    assert fix_text(text, [(edit,), (edit,)]) == expected

@@ -1,0 +1,55 @@
+"""Each rule finds its bad cases, and finds nothing in its good ones."""
+
+import ast
+from collections import Counter
+
+import pytest
+
+from scaffold.lint import RULES, Finding, Unreadable, lint_text
+from scaffold.lint.formats import explain
+from tests.lint.cases import Case, cases
+
+ALL = cases()
+
+
+def findings(case: Case) -> tuple[Finding, ...]:
+    found = lint_text(case.text, "case.py", [RULES[case.rule]])
+    assert not isinstance(found, Unreadable), found
+    return found
+
+
+@pytest.mark.parametrize("case", ALL, ids=str)
+def test_a_bad_case_is_found_and_a_good_one_is_not(case: Case) -> None:
+    ast.parse(case.text)
+    assert bool(findings(case)) == (case.kind == "bad"), findings(case)
+
+
+def test_every_rule_has_its_cases() -> None:
+    counts = Counter((case.rule, case.kind) for case in ALL)
+    for rule in RULES:
+        assert counts[rule, "bad"] >= 4 and counts[rule, "good"] >= 4, rule
+
+
+@pytest.mark.parametrize("case", [c for c in ALL if c.kind == "good"], ids=str)
+def test_a_good_case_is_no_error_of_another_rule(case: Case) -> None:
+    """What the syntax tells for sure is not in a file that was written to be right in one respect."""
+    rule = RULES[case.rule]
+    others = [RULES[name] for name in ("AF21", "AF24", "AF25", "AF27", "AF28")]
+    found = lint_text(
+        case.text, "case.py", [other for other in others if other != rule]
+    )
+    assert found == ()
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: str(rule.id))
+def test_a_rule_explains_itself(rule: object) -> None:
+    assert rule in RULES.values()
+    known = next(r for r in RULES.values() if r is rule)
+    text = explain(known)
+    assert known.id in text and known.why in text
+    assert "Bad:" in text and "Good:" in text
+    assert not known.title.endswith(".") and known.why.endswith(".")
+
+
+def test_the_ids_are_in_order_and_the_file_names_are_theirs() -> None:
+    assert list(RULES) == [f"AF{number:02}" for number in range(1, 36)]
