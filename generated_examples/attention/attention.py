@@ -41,7 +41,7 @@ class AttentionFunction(Function):
         if ctx.needs_input_grad[0]:
             grad_query = (ctx.scale * (grad_product @ key)).sum_to_size(query.shape)
         if ctx.needs_input_grad[1]:
-            grad_key = (ctx.scale * (query.mT @ grad_product).mT).sum_to_size(key.shape)
+            grad_key = (ctx.scale * (grad_product.mT @ query)).sum_to_size(key.shape)
         if ctx.needs_input_grad[2]:
             grad_value = (probs.mT @ grad_output).sum_to_size(ctx.value_shape)
         return grad_query, grad_key, grad_value, None
