@@ -28,7 +28,7 @@ class CrossEntropyFunction(Function):
         logits, target = ctx.saved_tensors
         log_probs = torch.log_softmax(logits, dim=-1)
         onehot = torch.zeros_like(logits).scatter(-1, target.unsqueeze(-1), 1)
-        return grad_output * (torch.exp(log_probs) - onehot) / target.numel(), None
+        return grad_output / target.numel() * (torch.exp(log_probs) - onehot), None
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:

@@ -33,14 +33,14 @@ class FocalLossFunction(Function):
         weight = torch.sigmoid(-margin) ** ctx.gamma
         sigmoid = torch.sigmoid(-margin)
         product = grad_output * F.logsigmoid(margin)
-        quotient = grad_output * weight * sigmoid / margin.numel()
         if ctx.gamma == 0:
             grad_sigmoid = grad_output.new_zeros(margin.shape)
         else:
             grad_sigmoid = (
                 -ctx.gamma * (product * sigmoid ** (ctx.gamma - 1)) / margin.numel()
             )
-        total = quotient + grad_sigmoid * ((1 - sigmoid) * sigmoid)
+        product_output = grad_output / margin.numel() * (weight * sigmoid)
+        total = product_output + grad_sigmoid * ((1 - sigmoid) * sigmoid)
         selected = torch.where(target, 0, total)
         summed = torch.where(target, total, 0).sum_to_size(logits.shape)
         return selected.sum_to_size(logits.shape) - summed, None, None

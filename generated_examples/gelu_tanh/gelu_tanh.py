@@ -29,11 +29,9 @@ class GELUTanhFunction(Function):
     def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
         (x,) = ctx.saved_tensors
         tanh = torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
-        product = 0.0670725 * math.sqrt(2 / math.pi) * x**2
-        total = 0.5 * math.sqrt(2 / math.pi) + product
-        grad_x: Tensor = grad_output * (
-            x * (1 - tanh * tanh) * total + 0.5 * (1 + tanh)
-        )
+        product = x * (1 - tanh**2) * (1 + 0.134145 * (x * x))
+        product_x = 0.5 * math.sqrt(2 / math.pi) * product
+        grad_x: Tensor = grad_output * (0.5 * (1 + tanh) + product_x)
         return grad_x
 
 

@@ -4,6 +4,8 @@ In: an `OpSpec`. Out: forward and backward as they will stand, what is saved, wh
 Invariant: pure; a gradient that nobody gave is `missing`, never guessed.
 """
 
+from dataclasses import replace
+
 from scaffold.derive.activity import is_random, leaves_torch
 from scaffold.derive.context import ContextNames
 from scaffold.derive.elements import element_lines
@@ -27,13 +29,21 @@ LEFT_OUT = "something to save where no branch assigns it"
 
 def derive(spec: OpSpec) -> Derivation:
     """What forward and backward of the op are."""
+    if spec.style_is_free and spec.derive:
+        found = _derived(replace(spec, style="combined"))
+        if found.once_differentiable and not found.missing:
+            return found
+    return _derived(spec)
+
+
+def _derived(spec: OpSpec) -> Derivation:
     given = take_apart(spec)
     reuse = plan_reuse(spec, given)
     program = (*reuse.plan.repeated, *given.program)
     once = _once_differentiable(spec, given, reuse, program)
     wanted = [item.name for item in spec.differentiable]
     lines = lines_of(_live(given.graph, program, wanted), wanted)
-    origins = Origins(given.origins, reuse.plan.saved)
+    origins = Origins(given.origins, reuse.plan.saved, reuse.described)
     names = ContextNames(spec)
     handed = transfer(spec, given.graph, lines, origins, names, given.place)
     return _derivation(spec, given, reuse, handed, names, once)
@@ -64,7 +74,7 @@ def _derivation(
     )
     watched = () if spec.materialize_grads else _watched(spec, handed.lines, missing)
     filled = _filled(spec, watched, names) if not missing else ()
-    statements, results, extra = _forward(spec, given, reuse.forward, saved)
+    statements, results, extra = _forward(spec, given, reuse, saved)
     return Derivation(
         forward=statements,
         results=results,
@@ -80,6 +90,7 @@ def _derivation(
         kept=(*kept, *_kept_for(filled, kept)),
         filled=filled,
         watched=watched,
+        style=spec.style,
         once_differentiable=once,
         opaque=opaque,
         random=random,
@@ -90,18 +101,18 @@ def _derivation(
 
 
 def _forward(
-    spec: OpSpec, given: Given, statements: Lines, saved: tuple[Saved, ...]
+    spec: OpSpec, given: Given, reuse: Reuse, saved: tuple[Saved, ...]
 ) -> tuple[Lines | None, tuple[Node, ...], tuple[Node, ...]]:
     """The forward, its results and what it returns beside them, as saving some of its locals asks."""
     if given.forward is None:
         return None, (), ()
-    graph, results = given.graph, given.forward.results
+    graph, results, statements = given.graph, given.forward.results, reuse.forward
     kept = tuple(item.origin for item in saved if item.source == "intermediate")
     begun = [
         Assign(graph.name(name), _nothing(spec, graph), "", (LEFT_OUT,))
         for name in unsure(statements, kept)
     ]
-    live = frozenset(kept).union(*(value.names() for value in results))
+    live = reuse.described.union(kept, *(value.names() for value in results))
     statements = without_dead(graph, statements, live, effects(spec))
     statements, extra = (*begun, *statements), tuple[Node, ...]()
     if spec.style == "setup-context":
@@ -124,7 +135,8 @@ def _once_differentiable(
 ) -> bool:
     """As the user says; else where a second derivative would be silently wrong or is impossible."""
     if spec.once_differentiable is None:
-        return bool(reuse.constant) or _leaves_torch(spec, program)
+        constant = bool(reuse.constant) or given.once
+        return constant or _leaves_torch(spec, program)
     if reuse.constant and not spec.once_differentiable:
         message = f"'{min(reuse.constant)}' cannot be computed again, so it is saved as a constant"
         hint = "the second derivative would be wrong: let the op be once-differentiable"

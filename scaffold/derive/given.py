@@ -50,6 +50,8 @@ class Given(NamedTuple):
     )  # inputs whose gradient follows from the forward
     notes: tuple[str, ...] = ()  # of what was derived, and what was not
     domains: tuple[tuple[str, Domain], ...] = ()
+    kept: frozenset[str] | None = None  # the locals to save, where that was planned
+    once: bool = False  # the program cannot be differentiated
 
 
 def take_apart(spec: OpSpec) -> Given:
@@ -68,7 +70,24 @@ def take_apart(spec: OpSpec) -> Given:
     own = frozenset(
         item.name for item in spec.differentiable if f"grad_{item.name}" in names
     )
-    return Given(graph, place, forward, lines, origins, own, *found[1:])
+    kept = found.kept
+    if kept is not None:
+        kept |= frozenset(read.name for read, _ in free_reads(program))
+    if forward is not None and found.forward is not None:
+        statements, results = found.forward
+        forward = forward._replace(statements=statements, results=results)
+    return Given(
+        graph,
+        place,
+        forward,
+        lines,
+        origins,
+        own,
+        found.notes,
+        found.domains,
+        kept,
+        found.once,
+    )
 
 
 def _derived(

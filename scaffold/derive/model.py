@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scaffold.formula import Node, Statement
-from scaffold.spec import Domain
+from scaffold.spec import Domain, Style
 
 Source = Literal["input", "output", "intermediate"]
 
@@ -53,6 +53,11 @@ class Derived(NamedTuple):
     statements: tuple[Statement, ...] = ()
     notes: tuple[str, ...] = ()
     domains: tuple[tuple[str, Domain], ...] = ()  # where test values of inputs lie
+    forward: tuple[tuple[Statement, ...], tuple[Node, ...]] | None = (
+        None  # statements and results, with names for more of the values in them
+    )
+    kept: frozenset[str] | None = None  # the locals to save, where that was planned
+    once: bool = False  # the statements cannot be differentiated
 
 
 class Block(NamedTuple):
@@ -84,6 +89,7 @@ class Derivation:
     kept: tuple[Kept, ...] = ()
     filled: tuple[Filled, ...] = ()
     watched: tuple[str, ...] = ()  # output gradients without which there is no gradient
+    style: Style = "setup-context"
     once_differentiable: bool = False
     opaque: bool = False  # leaves PyTorch: NumPy, or a kernel of the user's
     random: bool = False  # the forward draws random numbers

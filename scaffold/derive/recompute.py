@@ -38,23 +38,27 @@ class _SavedTooEarlyError(Exception):
     """A name would be saved that is assigned again later."""
 
 
-def plan(forward: Locals, wanted: frozenset[str], save_all: bool) -> Plan:
+def plan(forward: Locals, wanted: frozenset[str], rather: frozenset[str]) -> Plan:
     """Walk back from the wanted locals: repeat a statement if that is fair, else save what it assigns.
 
+    Of `rather` it is saved anyway.
     Where that would save a value which its name does not keep, the wanted locals are saved themselves.
     """
     attempts = [frozenset[str]()]
     attempts += [frozenset({name}) for name in sorted(wanted)]
     for first in (*attempts, wanted):
         try:
-            return _walk(forward, wanted, first, save_all)
+            return _walk(forward, wanted, first, rather)
         except _SavedTooEarlyError:
             continue
     raise AssertionError("every wanted local can be saved")
 
 
 def _walk(
-    forward: Locals, wanted: frozenset[str], first: frozenset[str], save_all: bool
+    forward: Locals,
+    wanted: frozenset[str],
+    first: frozenset[str],
+    rather: frozenset[str],
 ) -> Plan:
     statements = forward.statements
     locals_ = _written(statements)
@@ -67,8 +71,8 @@ def _walk(
             continue
         later = _written(statements[position + 1 :])
         spoils = written(item) & (saved | forward.results)
-        rather = save_all and not hit & later and _worth_saving(item, hit, forward)
-        if forward.repeatable(item) and not spoils and not rather:
+        saves = hit & rather and not hit & later and _worth_saving(item, hit, forward)
+        if forward.repeatable(item) and not spoils and not saves:
             repeated.append(item)
             there = forward.results - later  # an output is at hand
             live = (live - surely_written(item)) | (read_names(item) & locals_ - there)

@@ -15,7 +15,7 @@ from scaffold.derive.memory import Trace
 from scaffold.derive.metadata import reads
 from scaffold.derive.program import free_reads
 from scaffold.derive.prune import without_dead
-from scaffold.derive.recompute import Locals, Plan, active_locals, plan
+from scaffold.derive.recompute import Locals, Plan, active_locals, plan, unsure
 from scaffold.derive.versions import as_they_were, with_versions
 from scaffold.formula import Formula, Node, Statement, expressions, sharing, written
 from scaffold.spec import OpSpec
@@ -30,6 +30,7 @@ class Reuse(NamedTuple):
     plan: Plan
     forward: Lines  # with a name of its own for every value that is saved
     constant: frozenset[str]  # saved locals that carry a gradient
+    described: frozenset[str] = frozenset()  # locals of which shape or dtype is kept
 
 
 def plan_reuse(spec: OpSpec, given: Given) -> Reuse:
@@ -41,17 +42,19 @@ def plan_reuse(spec: OpSpec, given: Given) -> Reuse:
     inputs = frozenset(item.name for item in spec.inputs)
     taken = names | outer_names(spec, given.forward)
     statements, origin = with_versions(graph, written_, names - inputs, taken)
-    chosen = _plan(spec, given, statements)
+    chosen, described = _plan(spec, given, statements)
     forward = as_they_were(graph, statements, origin, chosen.saved)
     tensors = frozenset(item.name for item in spec.differentiable)
     constant = active_locals(statements, tensors) & set(chosen.saved)
-    return Reuse(chosen, forward, constant)
+    return Reuse(chosen, forward, constant, described)
 
 
-def _plan(spec: OpSpec, given: Given, statements: Lines) -> Plan:
+def _plan(spec: OpSpec, given: Given, statements: Lines) -> tuple[Plan, frozenset[str]]:
     inputs = {item.name for item in spec.inputs}
     locals_ = frozenset(name for item in statements for name in written(item)) - inputs
-    wanted = frozenset(read.name for read, _ in free_reads(given.program)) & locals_
+    found = [read for read, _ in free_reads(given.program) if read.name in locals_]
+    wanted = frozenset(read.name for read in found)
+    data = frozenset(read.name for read in found if not read.facets)
     balanced = spec.save_policy == "balanced" and spec.once_differentiable is not False
     forward = Locals(
         statements,
@@ -60,8 +63,21 @@ def _plan(spec: OpSpec, given: Given, statements: Lines) -> Plan:
         locals_ & frozenset(given.origins),
         given.place,
     )
-    save_all = bool(spec.once_differentiable) or balanced
-    return plan(forward, wanted - frozenset(given.origins), save_all)
+    rather = given.kept
+    if rather is None:
+        rather = wanted if spec.once_differentiable or balanced else frozenset()
+    outputs = frozenset(given.origins)
+    asked = wanted - data - outputs
+    if spec.style != "combined":
+        return plan(forward, wanted - outputs, rather), frozenset()
+    least = plan(forward, data - outputs, rather)
+    there = frozenset(least.saved).union(*(written(item) for item in least.repeated))
+    described = frozenset(
+        name
+        for name in asked - there
+        if forward.kinds.of_name(name) == "tensor" and not unsure(statements, (name,))
+    )
+    return plan(forward, wanted - outputs - described, rather), described
 
 
 def _kinds(spec: OpSpec) -> Kinds:

@@ -31,6 +31,7 @@ class Origins(NamedTuple):
 
     outputs: dict[str, str]  # name in the formulas -> output
     intermediates: tuple[str, ...]
+    described: frozenset[str] = frozenset()  # locals of which only metadata is read
 
 
 def transfer(
@@ -163,6 +164,8 @@ class _Rewriter:
             self._keep_of_output(read, output)
         elif read.name in self.inputs:
             self._keep(read, self.inputs[read.name])
+        elif read.name in self.origins.described:
+            self._keep_of_local(read)
         else:
             return None
         form = kept_form(self.graph, node, read, self.names.facet, self._beside())
@@ -204,6 +207,11 @@ class _Rewriter:
         for facet in read.facets:
             name = self.names.facet(read.name, facet)
             self.kept[name] = Kept(name, _expression(item, facet))
+
+    def _keep_of_local(self, read: Read) -> None:
+        for facet in read.facets:
+            name = self.names.facet(read.name, facet)
+            self.kept[name] = Kept(name, f"{read.name}.{facet}")
 
     def _keep_of_output(self, read: Read, output: Output) -> None:
         for facet in read.facets:

@@ -36,7 +36,7 @@ class FunctionView(NamedTuple):
 
 def function_view(spec: OpSpec, derivation: Derivation) -> FunctionView:
     """The Function as the template shows it."""
-    combined = spec.style == "combined"
+    combined = derivation.style == "combined"
     body = backward_lines(spec, derivation)
     typed = parameters(spec.inputs)
     return FunctionView(
@@ -80,7 +80,7 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
             spec.outputs[0].name,
         )
         values = [value]
-    if spec.style == "combined":
+    if derivation.style == "combined":
         named = _named_results(spec, derivation, values)
         pairs = zip(named, values, strict=True)
         lines += [f"{new} = {old}" for new, old in pairs if new != old]
@@ -98,7 +98,7 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
 def _unwritten_forward(spec: OpSpec, derivation: Derivation) -> list[str]:
     """What is to be done with ctx stands above the body; a comment holds what needs its outputs."""
     lines = [f'raise NotImplementedError("{spec.name}: write forward")']
-    if spec.style == "setup-context":
+    if derivation.style == "setup-context":
         return lines
     names = _output_names(spec)
     setup = _setup(spec, derivation, {name: name for name in names})
@@ -141,7 +141,7 @@ def _named_results(
 
 def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     """The body of `setup_context`."""
-    if spec.style == "combined":
+    if derivation.style == "combined":
         return []
     names = {name: name for name in _output_names(spec)}
     if _returns_one(spec, derivation):
@@ -222,7 +222,7 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
         for item in spec.outputs
         if _marked(spec, item)
     ]
-    if spec.style == "setup-context":
+    if derivation.style == "setup-context":
         constant += derivation.intermediates
     if constant:
         lines.append(f"ctx.mark_non_differentiable({', '.join(constant)})")

@@ -93,7 +93,9 @@ def view(
     names = {item.name: item.binding for item in op_imports(spec, layout.module)}
     making = plan_making(spec)
     gradients = bool(spec.differentiable)
-    transforms = gradients and derivation.transforms and spec.style == "setup-context"
+    transforms = (
+        gradients and derivation.transforms and derivation.style == "setup-context"
+    )
     random = derivation.random
     call = call_view(spec, names[spec.name], random)
     stated = reference_view(spec, reference, random) if reference is not None else None

@@ -48,7 +48,7 @@ class TransformsView(NamedTuple):
 def contract_view(spec: OpSpec, derivation: Derivation) -> ContractView:
     """The contract of backward."""
     variadic = any(item.variadic for item in spec.tensors)
-    extra = bool(derivation.intermediates) and spec.style == "setup-context"
+    extra = bool(derivation.intermediates) and derivation.style == "setup-context"
     outputs = "[0]" if is_single(spec) else f"[:{len(spec.outputs)}]"
     first = spec.index(spec.differentiable[0].name)
     return ContractView(

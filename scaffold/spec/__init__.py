@@ -14,6 +14,7 @@ from scaffold.spec.model import (
     Output,
     RuleFile,
     Samples,
+    Style,
     Surrogate,
     TensorInput,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "Output",
     "RuleFile",
     "Samples",
+    "Style",
     "Surrogate",
     "TensorInput",
     "build",

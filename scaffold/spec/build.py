@@ -95,6 +95,7 @@ def _spec(
         derive=raw.get("derive", True),
         rules=configuration.rules,
         style=raw.get("style", configuration.style),
+        style_is_free="style" not in raw and raw.get("save-policy") == "balanced",
         save_policy=raw.get("save-policy", "recompute"),
         tolerance=tuple(
             (key, repr(value)) for key, value in raw.get("tolerance", {}).items()

@@ -143,6 +143,7 @@ class OpSpec:
     derive: bool = True  # derive the gradients that no formula states
     rules: tuple[RuleFile, ...] = ()  # tables beside the built-in one
     style: Style = "setup-context"
+    style_is_free: bool = False  # `combined` may be taken where that spares time
     save_policy: SavePolicy = "recompute"
     tolerance: tuple[
         tuple[str, str], ...

@@ -43,7 +43,8 @@ def test_the_gradients_have_the_precision_of_the_arguments(rule: Rule) -> None:
         single = {torch.float64: torch.float32, torch.complex128: torch.complex64}
         for sample in samples(rule):
             given = drawn_values(TABLE, rule, sample, single[dtype])
-            for formula, got, wanted in Run(TABLE, rule, given).variants():
+            run = Run(TABLE, rule, given)
+            for formula, got, wanted in (*run.variants(), *run.fused()):
                 assert got.dtype == wanted.dtype, f"[{rule.name}] {formula}"
 
 
@@ -69,7 +70,7 @@ def test_the_gradients_are_those_of_autograd(rule: Rule) -> None:
     checked = set()
     for place, run in runs(rule):
         checked |= set(run.active)
-        for formula, got, wanted in run.variants():
+        for formula, got, wanted in (*run.variants(), *run.fused()):
             where = f"[{rule.name}] {formula}\non {place}"
             assert got.shape == wanted.shape, where
             assert got.dtype == wanted.dtype, where

@@ -142,6 +142,9 @@ class Builders:
         return self.make.zeros(g, x.shape)
 
     def cast_as(self, g: Op, x: Op) -> Op:
+        precision = self.make.precision
+        if precision is not None and precision(g) == precision(x):
+            return g
         return self.program.op(
             "cast", (g, x), None, kind=x.kind, shape=g.shape, active=g.active
         )
@@ -161,6 +164,9 @@ class Builders:
         if x.shape.rank is not None:
             return self.make.const(x.shape.rank)
         raise UnsupportedError("the number of dims is not known")
+
+    def dtype(self, x: Op) -> Op:
+        return self.program.op("dtype", (x,))
 
     def count(self, x: Op, dim: Op) -> Op:
         dims = dims_of(dim)

@@ -24,12 +24,15 @@ TYPES = {
     "category": STRING,
     "when": STRING,
     "grad": "a table: grad.x = '...'",
+    "fused": "a table: fused.x = '...'",
+    "composed": STRINGS,
     "code": STRING,
     "nondiff": STRINGS,
     "results": STRINGS,
     "domain": "a table: domain.x = '...'",
     "samples": STRINGS,
     "linear": "true or false",
+    "once": "true or false",
     "complex": 'true, false or "only"',
 }
 
@@ -70,7 +73,8 @@ def checked_table(text: str, path: str, base: Table | None = None) -> Table:
         else:
             entries.append(entry)
     heads = {item.name: _heads(item) for item in entries}
-    table = Table(heads, lambda name: data[name], base)
+    composed = {item.name: tuple(item.raw.get("composed", ())) for item in entries}
+    table = Table(heads, lambda name: data[name], base, composed)
     for entry in entries:
         problems += _of_rule(entry, table)
     raise_all(sorted(problems, key=lambda item: item.location or Location(path)))
@@ -110,7 +114,7 @@ def _has_type(key: str, value: Any) -> bool:
             isinstance(item, str) or (item and _are_strings(item))
             for item in value.values()
         )
-    if key == "domain":
+    if key in ("domain", "fused"):
         return isinstance(value, dict) and _are_strings(list(value.values()))
     return isinstance(value, bool)
 
@@ -146,7 +150,7 @@ def _of_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldEr
 
 
 def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
-    for key in ("grad", "domain"):
+    for key in ("grad", "domain", "fused"):
         for name in entry.raw.get(key, {}):
             if name not in names:
                 yield _unknown_parameter(entry, name, names, key, name)
@@ -207,6 +211,8 @@ def _of_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     )
     for name, several in rule.formulas.items():
         texts += [(text, ("grad", name)) for text in several]
+    texts += [(text, ("fused", name)) for name, text in rule.fused.items()]
+    texts += [(text, ("composed",)) for text in entry.raw.get("composed", ())]
     for text, path in texts:
         place = entry.places(path)
         try:

@@ -9,9 +9,12 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.holders import Holders
+from scaffold.derive.vjp.in_place import InPlace
 from scaffold.derive.vjp.ir import Op, Program, called, pulled_args
 from scaffold.derive.vjp.naming import Namer
+from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
+from scaffold.derive.vjp.rewrites import is_one_hot
 from scaffold.derive.vjp.schedule import TRIVIAL, Region, Safety, Schedule, scheduled
 from scaffold.derive.vjp.static_printer import Owners
 from scaffold.formula import Assign, If, Node, Statement, emit
@@ -35,6 +38,9 @@ class Emission(NamedTuple):
     of: Mapping[Op, Op]
     optional: Collection[Op]
     taken: set[str]
+    asked: set[Op]  # values without a name that only a shape is read of
+    precision: Precision | None  # to write over temporaries
+    over: set[Op]  # what is written over one
 
     @property
     def guarded(self) -> frozenset[str]:
@@ -92,8 +98,22 @@ class _Writer:
         for op in self.program.ops:
             if op.is_tensor and len(safe.needs(op)) < 2 and not _asks(op):
                 owners.setdefault(op.shape, []).append((op, safe.needs(op)))
-        self.printer = Printer(emission.applier, emission.holders, self.names, owners)
+        self.printer = Printer(
+            emission.applier, emission.holders, self.names, owners, emission.asked
+        )
         self.long: list[tuple[Op, int, str | None]] = []
+        emission.over.clear()
+        if emission.precision is not None:
+            single = {op for op in self.plan.named if self.plan.uses[op] == 1}
+            self.printer.in_place = InPlace(
+                self.graph,
+                self.printer.node,
+                self.printer.by_rule,
+                self.names,
+                single,
+                emission.precision,
+                emission.over,
+            )
 
     def _name_pulled(self, op: Op) -> None:
         """Names for all that autograd of one call gives."""
@@ -201,6 +221,8 @@ class _Writer:
             part = waiting.pop()
             if part in self.names or part.rule in ("input", "cotangent"):
                 continue
+            if self.printer.in_place is not None and is_one_hot(part):
+                continue  # it may stand there as an index only
             if part.rule not in TRIVIAL and part.rule != "zeros":
                 found.append(part)
             if part.rule != "cond":

@@ -13,17 +13,18 @@ from scaffold.derive.underived import NOT_DERIVED
 from scaffold.derive.vjp.advice import advice
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.domains import domains
-from scaffold.derive.vjp.emission import Emission, emitted
-from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.derive.vjp.lower import Lowered, lower
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.policy import Backward, settled
+from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.present import assumed
 from scaffold.derive.vjp.reverse import Reverse, Reversed
+from scaffold.derive.vjp.scalars import Scalars
 from scaffold.derive.vjp.tables import table_of
 from scaffold.derive.vjp.whole import as_a_whole
 from scaffold.derive.vjp.written import UnsupportedError, dotted
-from scaffold.formula import Graph, Node, Statement
+from scaffold.formula import Graph, Node
 from scaffold.spec import OpSpec
 
 A_WHOLE = "autograd differentiates the forward as a whole"
@@ -62,7 +63,7 @@ def _differentiated(
     program = applier.program
     held = _held(spec, forward, lowered)
     make = Maker(applier, lambda op: op in held and op.rule not in ("input", "static"))
-    cotangents: list[Op] = []
+    results: dict[Op, Op] = {}
     seeds: dict[Op, list[Op]] = {}
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if not output.differentiable or not result.is_tensor:
@@ -74,10 +75,12 @@ def _differentiated(
             kind=result.kind,
             shape=result.shape,
         )
-        cotangents.append(cotangent)
+        results[cotangent] = result
         seeds.setdefault(result, []).append(cotangent)
+    make.precision = Precision(results)
+    make.saves = spec.save_policy == "balanced"
     absent = {lowered.inputs[item.name] for item in spec.tensors if item.optional}
-    found = Reverse(make, absent).run(seeds, lowered.inputs)
+    found = Reverse(make, absent, make.saves).run(seeds, lowered.inputs)
     roots = {
         item.name: (
             assumed(make, found.gradients[item.name], item.name, held)
@@ -87,10 +90,13 @@ def _differentiated(
         for item in spec.differentiable
         if item.name in found.gradients
     }
-    return Derived(
-        _emitted(spec, applier, lowered, held, cotangents, roots, found, taken),
-        _notes(found),
+    regrouped = Scalars(make, roots, lambda op: op in held)
+    roots = {name: regrouped(root) for name, root in roots.items()}
+    of = {regrouped.known.get(op, op): primal for op, primal in found.of.items()}
+    backward = Backward(
+        spec, applier, forward, lowered, held, results, roots, of, taken
     )
+    return settled(backward)._replace(notes=_notes(found))
 
 
 def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
@@ -100,35 +106,6 @@ def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
         if result.is_tensor:
             held.setdefault(result, output.name)
     return held
-
-
-def _emitted(
-    spec: OpSpec,
-    applier: Applier,
-    lowered: Lowered,
-    held: dict[Op, str],
-    cotangents: list[Op],
-    roots: dict[str, Op],
-    found: Reversed,
-    taken: Collection[str],
-) -> tuple[Statement, ...]:
-    optional = [lowered.inputs[item.name] for item in spec.tensors if item.optional]
-    sure = [
-        lowered.inputs[item.name]
-        for item in spec.tensors
-        if not item.optional and not item.variadic
-    ]
-    holders = Holders(applier.program, (*cotangents, *sure), optional, held)
-    inside = lowered.held_in_branches
-    emission = Emission(
-        applier,
-        holders,
-        {**inside, **held},
-        found.of,
-        (*optional, *(op for op in inside if op not in held)),
-        set(taken),
-    )
-    return emitted(emission, roots)
 
 
 def _notes(found: Reversed) -> tuple[str, ...]:

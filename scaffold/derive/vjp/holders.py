@@ -40,6 +40,8 @@ class Holders:
                 return self._attribute(self._name(op), "shape")
         if shape.key[:1] == ("broadcast",):
             return self._broadcast(shape)
+        if shape.key[:1] == ("drop",) and shape.key[2] == (-1,):
+            return self._without_last(shape.key[1])
         if shape.dims is not None and shape.lead is None:
             try:
                 sizes = tuple(self.size(dim) for dim in shape.dims)
@@ -55,6 +57,13 @@ class Holders:
             "attribute", "broadcast_shapes", (self.graph.name("torch"),)
         )
         return self.graph.node("call", "", (function, *parts))
+
+    def _without_last(self, shape: Shape) -> Node:
+        """`x.shape[:-1]`."""
+        absent = self.graph.node("absent")
+        end = number_node(self.program, -1)
+        part = self.graph.node("slice", "", (absent, end, absent))
+        return self.graph.node("subscript", "", (self.shape(shape), part))
 
     def _by_any(self, shape: Shape) -> Node:
         raise UnknownShapeError(shape)
@@ -97,8 +106,8 @@ class Holders:
                 return (
                     self.graph.node("call", "", (found,)) if label == "numel" else found
                 )
-        if shape.key[:1] == ("broadcast",) and label == "numel":
-            numel = self.graph.node("attribute", "numel", (self._broadcast(shape),))
+        if shape.key[:1] in (("broadcast",), ("drop",)) and label == "numel":
+            numel = self.graph.node("attribute", "numel", (self.shape(shape),))
             return self.graph.node("call", "", (numel,))
         raise UnknownShapeError(shape)
 

@@ -121,7 +121,7 @@ def _shape(program: Program, rule: Rule, args: Args) -> Shape | None:
         return None
     if rule.category == "loss":
         return loss_shape(program, args)
-    if rule.category == "elementwise":
+    if rule.category in ("elementwise", "backward"):
         return shapes.broadcast(*(item.shape for item in tensors(args.values())))
     along = rule.category == "constant" and "dim" in args and "keepdim" in args
     if rule.category == "reduction" or along:

@@ -11,6 +11,7 @@ from scaffold.derive.forward import Forward
 from scaffold.derive.memory import Trace
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.expressions import Expressions
+from scaffold.derive.vjp.forward_names import Place
 from scaffold.derive.vjp.ir import Kind, Op
 from scaffold.derive.vjp.statics import is_int, may_be_none
 from scaffold.derive.vjp.written import UnsupportedError
@@ -33,6 +34,7 @@ class Lowered(NamedTuple):
     inputs: dict[str, Op]
     held: dict[Op, str]
     held_in_branches: dict[Op, str]  # where the test holds that guards them
+    places: dict[Op, list[Place]]  # where values are written that are always computed
 
 
 def lower(
@@ -41,15 +43,39 @@ def lower(
     """The graph of a forward; only the wanted inputs are active."""
     lowering = Lowering(spec, applier, wanted)
     lowering.check(forward.statements)
-    lowering.block(forward.statements)
+    for item in forward.statements:
+        lowering.block((item,))
+        lowering.position += 1
     results = tuple(lowering.value(node) for node in forward.results)
     return Lowered(
-        results, lowering.inputs, lowering.held(), lowering.held_in_branches()
+        results,
+        lowering.inputs,
+        lowering.held(),
+        lowering.held_in_branches(),
+        lowering.places,
     )
 
 
 class Lowering(Expressions):
     """Walks the statements."""
+
+    def __init__(self, spec: OpSpec, applier: Applier, wanted: frozenset[str]) -> None:
+        super().__init__(spec, applier, wanted)
+        self.position, self.choices = 0, 0
+        self.places: dict[Op, list[Place]] = {}
+
+    def value(self, node: Node) -> Op:
+        """The op of an expression, whose place is noted where it is always computed."""
+        op = super().value(node)
+        if op.is_tensor and node.kind != "name" and not self.choices:
+            self.places.setdefault(op, []).append(Place(self.position, node))
+        return op
+
+    def _conditional(self, node: Node) -> Op:
+        self.choices += 1
+        op = super()._conditional(node)
+        self.choices -= 1
+        return op
 
     def held(self) -> dict[Op, str]:
         """The names of values that can be read after the last statement; inputs go first."""
@@ -164,9 +190,11 @@ class Lowering(Expressions):
     def _choice(self, item: If) -> None:
         test = self.test(item.test)
         before = dict(self.env)
+        self.choices += 1
         self.block(item.body)
         after_body, self.env = self.env, before.copy()
         self.block(item.orelse)
+        self.choices -= 1
         for name in {**after_body, **self.env}:
             body, orelse = after_body.get(name), self.env.get(name)
             none = self.program.const(None)

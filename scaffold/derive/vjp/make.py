@@ -11,6 +11,7 @@ from scaffold.derive.vjp.algebra import Algebra
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.choices import choose
 from scaffold.derive.vjp.ir import Op, is_number, literal, tensors
+from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.rewrites import Rewrites
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.statics import fold
@@ -28,6 +29,8 @@ class Maker(Rewrites):
         self.opaque = opaque
         self.algebra = Algebra(self, opaque)
         self.algebra.one = self.program.const  # type: ignore[method-assign]
+        self.precision: Precision | None = None
+        self.saves = False
         self.count: Callable[[Op, Op], Op | None] = lambda x, dim: None
 
     def __call__(self, name: str, *args: Op) -> Op:

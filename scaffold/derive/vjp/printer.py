@@ -27,11 +27,16 @@ class Printer(StaticPrinter):
 
     def expression(self, op: Op) -> Node:
         """The expression, name or not."""
+        if self.in_place is not None and (over := self.in_place(op)) is not None:
+            return over
         own: Callable[[Op], Node] | None = getattr(self, f"_{op.rule}", None)
         if own is not None:
             return own(op)
-        rule = self.applier.table.rule(op.rule)
-        return self.spelled(rule.spelled, op.args)
+        return self.by_rule(op)
+
+    def by_rule(self, op: Op) -> Node:
+        """The expression as the op's rule spells it."""
+        return self.spelled(self.applier.table.rule(op.rule).spelled, op.args)
 
     def _expanded(self, op: Op) -> Node:
         assert isinstance(op.data, Shape)

@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.coded import CODED
+from scaffold.derive.vjp.compositions import Composer
 from scaffold.derive.vjp.formulas import Evaluator
 from scaffold.derive.vjp.ir import Op, is_number, tensors
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.rules import Rule
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
@@ -43,9 +45,12 @@ def _has_zero(g: Op) -> bool:
 class Reverse:
     """One walk back over the program."""
 
-    def __init__(self, make: Maker, optional: Collection[Op] = ()) -> None:
-        self.optional = optional
+    def __init__(
+        self, make: Maker, optional: Collection[Op] = (), fuse: bool = False
+    ) -> None:
         self.make, self.program = make, make.program
+        self.optional, self.fuse = optional, fuse
+        self.composed = Composer(make.applier)
         self.builders = Builders(make)
         self.waiting: dict[Op, list[Op]] = {}
         self.parts: dict[Op, dict[int, Op]] = {}
@@ -145,6 +150,9 @@ class Reverse:
             return self._of_choice(op, g)
         if op.rule == "call":
             return self._of_call(op, g)
+        if composition := self.composed(op):
+            env = {"grad": g, "result": op, **composition.args}
+            return self._of_formulas(op, composition.rule, env)
         if op.rule in CODED:
             pairs = CODED[op.rule](self.make, op, g)
             return self._of_call(op, g) if pairs is None else pairs
@@ -169,9 +177,14 @@ class Reverse:
     def _of_rule(self, op: Op, env: dict[str, Op]) -> list[tuple[Op, Op]]:
         rule = self.make.applier.table.rule(op.rule)
         names = [item.name for item in rule.parameters]
-        env |= dict(zip(names, op.args, strict=True))
+        return self._of_formulas(op, rule, env | dict(zip(names, op.args, strict=True)))
+
+    def _of_formulas(
+        self, op: Op, rule: Rule, env: dict[str, Op]
+    ) -> list[tuple[Op, Op]]:
         pairs = []
-        for name, arg in zip(names, op.args, strict=True):
+        for name in (item.name for item in rule.parameters if item.name in env):
+            arg = env[name]
             if not any(item.active for item in tensors((arg,))):
                 continue
             if name in rule.nondiff:
@@ -184,7 +197,7 @@ class Reverse:
                 )
             if arg.rule == "list":
                 raise UnsupportedError(f"the gradient of a list in {op.rule}")
-            formula = self.make.applier.table.gradients(rule, name)[0]
+            formula = self._formula(op, rule, name)
             try:
                 gradient = Evaluator(self.make, env).value(formula)
             except UnsupportedError:
@@ -195,6 +208,12 @@ class Reverse:
                 gradient = exactly(self.make, gradient, arg)
             pairs.append((arg, gradient))
         return pairs
+
+    def _formula(self, op: Op, rule: Rule, name: str) -> Node:
+        """The formula of an argument's gradient: one call where that is wanted and is known."""
+        table = self.make.applier.table
+        fused = table.fused(rule, name) if self.fuse and op.kind == "real" else None
+        return fused or table.gradients(rule, name)[0]
 
     def _refuse(self, op: Op) -> list[tuple[Op, Op]]:
         raise UnsupportedError(f"{op.rule} has no gradient here")

@@ -18,6 +18,7 @@ class Rewrites:
     program: Program
     algebra: Algebra
     opaque: Callable[[Op], bool]
+    saves: bool  # values inside the forward may be saved
     count: Callable[[Op, Op], Op | None]
 
     def __call__(self, name: str, *args: Op) -> Op:
@@ -123,7 +124,7 @@ class Rewrites:
 
     def _exp(self, a: Op) -> Op | None:
         """Of a log-softmax it is the softmax, which is computed as well as it can be."""
-        if a.rule == "log_softmax" and not self.opaque(a):
+        if a.rule == "log_softmax" and not self.opaque(a) and not self.saves:
             return self("softmax", *a.args)
         return None
 

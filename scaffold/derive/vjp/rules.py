@@ -31,6 +31,7 @@ Raw = Mapping[str, Any]
 
 _SECTION = re.compile(r"^\[(\w+)\]$", re.MULTILINE)
 _HEADS = re.compile(r"^(?:call|also) = (.*)$", re.MULTILINE)
+_COMPOSED = re.compile(r"^composed = (.*)$", re.MULTILINE)
 _STRING = re.compile(r'"([^"]*)"')
 
 
@@ -51,6 +52,8 @@ class Rule(NamedTuple):
         None  # a test of what is fixed for a call: the rule is for calls where it holds
     )
     code: str | None = None  # the function of the engine that has the gradients
+    once: bool = False  # autograd does not differentiate it
+    fused: Mapping[str, str] = {}  # parameter -> its gradient in one call of ATen's
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -84,11 +87,14 @@ class Table:
         heads: Mapping[str, tuple[str, ...]],
         raw: Callable[[str], Raw],
         base: "Table | None" = None,
+        composed: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.heads, self.raw, self.base = heads, raw, base
+        self.composed = composed or {}
         self.graph: Graph = base.graph if base else Graph()
         self._rules: dict[str, Rule] = {}
         self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
+        self._compositions: tuple[tuple[Rule, Node], ...] | None = None
         self._names: dict[Key, list[tuple[str, str]]] = {}
         for name, spelled in heads.items():
             for head in spelled:
@@ -136,6 +142,32 @@ class Table:
             )
         return self._gradients[key]
 
+    def fused(self, rule: Rule, parameter: str) -> Node | None:
+        """The formula of a parameter's gradient in one call, if there is one."""
+        key = (rule.name, f"{parameter} fused")
+        if parameter not in rule.fused:
+            return None
+        if key not in self._gradients:
+            text, scope = rule.fused[parameter], Scope(self.scope(rule))
+            self._gradients[key] = (self._parsed(text, scope, rule),)
+        return self._gradients[key][0]
+
+    def compositions(self) -> tuple[tuple[Rule, Node], ...]:
+        """What rules compute, written with other primitives, over their parameters."""
+        if self._compositions is None:
+            own = tuple(
+                (
+                    self.rule(name),
+                    self._parsed(
+                        text, Scope(self.scope(self.rule(name))), self.rule(name)
+                    ),
+                )
+                for name, texts in self.composed.items()
+                for text in texts
+            )
+            self._compositions = own + (self.base.compositions() if self.base else ())
+        return self._compositions
+
     def condition(self, rule: Rule) -> Node | None:
         """The test under which a rule holds, over its parameters."""
         if rule.when is None:
@@ -174,6 +206,8 @@ def read_rule(name: str, raw: Raw, graph: Graph) -> Rule:
         raw.get("complex", True),
         raw.get("when"),
         raw.get("code"),
+        raw.get("once", False),
+        raw.get("fused", {}),
     )
 
 
@@ -194,7 +228,12 @@ def plain_table(text: str) -> Table:
         name: tuple(word for line in _HEADS.findall(body) for word in _words(line))
         for name, body in bodies.items()
     }
-    return Table(heads, lambda name: tomllib.loads(bodies[name]))
+    composed = {
+        name: tuple(word for line in found for word in _words(line))
+        for name, body in bodies.items()
+        if (found := _COMPOSED.findall(body))
+    }
+    return Table(heads, lambda name: tomllib.loads(bodies[name]), composed=composed)
 
 
 def _words(line: str) -> list[str]:

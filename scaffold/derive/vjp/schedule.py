@@ -52,6 +52,7 @@ class Schedule(NamedTuple):
 
     named: dict[Op, Region]
     regions: dict[Op, set[Region]]
+    uses: dict[Op, int]
 
 
 def scheduled(
@@ -120,7 +121,7 @@ def _place(
             regions.setdefault(arg, set()).update(inner)
             again = op not in named and uses[op] > 1 and op.rule not in TRIVIAL
             uses[arg] = uses.get(arg, 0) + (2 if again else 1)
-    return Schedule(named, regions)
+    return Schedule(named, regions, uses)
 
 
 def _is_leaf(op: Op, held: Collection[Op]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.holders import Holders, UnknownShapeError
+from scaffold.derive.vjp.in_place import InPlace
 from scaffold.derive.vjp.ir import Op
 from scaffold.derive.vjp.shapes import Dim, Shape
 from scaffold.derive.vjp.written import UnsupportedError, number_node
@@ -20,16 +21,20 @@ Owners = dict[Shape, list[tuple[Op, frozenset[Op]]]]
 class StaticPrinter:
     """Writes down what is no tensor; `names` are those of locals of forward and backward."""
 
+    in_place: InPlace | None = None
+
     def __init__(
         self,
         applier: Applier,
         holders: Holders,
         names: Mapping[Op, str],
         owners: Owners,
+        asked: set[Op],
     ) -> None:
         self.applier, self.program = applier, applier.program
         self.graph: Graph = self.program.graph
         self.holders, self.names, self.owners = holders, names, owners
+        self.asked = asked
 
     def node(self, op: Op) -> Node:
         """The expression of an op: its name if it has one."""
@@ -82,10 +87,13 @@ class StaticPrinter:
     def _anew(self, op: Op) -> Node:
         """A value of the forward over the forward's names: those of the backward may come later."""
         names, self.names = self.names, self.holders.held
+        in_place, self.in_place = self.in_place, None
+        if op not in self.names:
+            self.asked.add(op)
         try:
             return self.node(op)
         finally:
-            self.names = names
+            self.names, self.in_place = names, in_place
 
     def _size(self, op: Op) -> Node:
         if isinstance(op.data, Shape):
@@ -101,6 +109,12 @@ class StaticPrinter:
 
     def _rank(self, op: Op) -> Node:
         return self._of_tensor(op, "ndim")
+
+    def _dtype(self, op: Op) -> Node:
+        (value,) = op.args
+        if value not in self.names:
+            self.asked.add(value)
+        return self._attribute(self.node(value), "dtype")
 
     def _count(self, op: Op) -> Node:
         return self._of_tensor(op, "numel")

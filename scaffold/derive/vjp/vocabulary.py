@@ -34,6 +34,7 @@ BUILDERS: dict[str, Builder] = {
     "count": _python("x dim", "how many elements a reduction over dim takes: an int"),
     "shape": _python("x", "x.shape"),
     "size": _python("x dim", "x.shape[dim]"),
+    "dtype": _python("x", "x.dtype"),
     "rank": _python("x", "x.ndim"),
     "sum_repeats": _tensor("g x repeats", "g of x.repeat(*repeats), summed to x"),
     "channels": _tensor("weight x", "weight[:, None, None] beside x[N, C, H, W]"),

@@ -50,7 +50,7 @@ def _of_rule(table: Any, rule: Any) -> Iterator[list[Problem]]:
 
     try:
         for place, run in runs(table, rule):
-            for formula, got, wanted in run.variants():
+            for formula, got, wanted in (*run.variants(), *run.fused()):
                 words = _difference(got, wanted)
                 about = {"rule": rule.name, "formula": formula, "sample": place}
                 yield [about | {"words": words}] if words else []

@@ -72,6 +72,14 @@ class Run:
                 got = _fitted(self.rule, self.interpret(node), self.given[name])
                 yield f"grad.{name} = {text}", got, wanted
 
+    def fused(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """The same of gradients in one call, which are not for complex arguments."""
+        for name, wanted in zip(self.active, self.wanted, strict=True):
+            node = self.table.fused(self.rule, name)
+            if node is not None and not wanted.is_complex():
+                got = _fitted(self.rule, self.interpret(node), self.given[name])
+                yield f"fused.{name} = {self.rule.fused[name]}", got, wanted
+
 
 def runs(table: Table, rule: Rule) -> Iterator[tuple[str, Run]]:
     """Every sample in every dtype that the rule is for."""

@@ -112,6 +112,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "count": lambda x, dim: math.prod(x.shape[item] for item in reduced(x, dim)),
     "shape": lambda x: x.shape,
     "size": lambda x, dim: x.shape[dim],
+    "dtype": lambda x: x.dtype,
     "rank": lambda x: x.ndim,
     "sum_repeats": sum_repeats,
     "channels": lambda weight, x: weight.reshape([-1] + [1] * (x.ndim - 2)),

@@ -1,0 +1,246 @@
+"""What derived ops save and take, against autograd of the same forward.
+
+In: `python -m benchmarks.derive [OP ...] [--rounds N] [--no-compile]`, with torch beside scaffold, and tangent-ad if it is to
+be measured too. Out: for each op, and as geometric means, the CPU time of forward and backward and the bytes that wait
+between them, over those of eager autograd: of both policies, of torch.compile of the forward, and of tangent-ad on the
+ops that it takes. One thread; everything takes turns. Exit 1 where a target is missed, with the ops that miss it most.
+"""
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.derive_ops import OPS, Args, Op
+from benchmarks.derive_report import Row, averaged, cell, figures, line, missed, notes
+from benchmarks.derive_rival import Step, is_there, rival
+from scaffold.derive import derive
+from scaffold.errors import Location
+from scaffold.formula import emit, emit_lines
+from scaffold.render.layout import Layout
+from scaffold.render.opfile import op_file
+from scaffold.spec import OpSpec, build
+
+Call = Callable[..., Tensor]
+POLICIES = ("recompute", "balanced")
+ROUNDING = 1.01  # a number for each row is no more
+WARM_UP = 2  # rounds that do not count
+REPEAT = 2  # calls in a row
+
+
+def spec_of(op: Op, **options: object) -> OpSpec:
+    """The op as a user declares it."""
+    table = {"inputs": op.inputs, "forward": op.forward, "derive": True, **options}
+    return build(op.name, table, lambda path, *, key=False: Location(op.name))
+
+
+def loaded(text: str, name: str) -> dict[str, Any]:
+    """What a module of that text defines."""
+    module = ModuleType(name)
+    exec(compile(text, f"<{name}>", "exec"), module.__dict__)  # noqa: S102
+    return module.__dict__
+
+
+def generated(op: Op, policy: str) -> Call:
+    """The wrapper of the generated Function."""
+    spec = spec_of(op, **{"save-policy": policy})
+    layout = Layout(op.name, f"{op.name}.py", f"test_{op.name}.py")
+    text = op_file(spec, derive(spec), layout)
+    function: Call = loaded(text, op.name)[op.name]
+    return function
+
+
+def plain_text(op: Op) -> str:
+    """The forward as a plain function."""
+    spec = spec_of(op, derive=False)
+    derivation = derive(spec)
+    assert derivation.forward is not None
+    lines = emit_lines(derivation.forward)
+    lines.append(f"return {emit(derivation.results[0])}")
+    names = ", ".join(item.name for item in spec.inputs)
+    body = "\n".join(f"    {line}" for line in lines)
+    header = "import math\nimport torch\nimport torch.nn.functional as F\n"
+    return f"{header}def {op.name}({names}):\n{body}\n"
+
+
+def plain(op: Op) -> Call:
+    """That function, for autograd to differentiate."""
+    function: Call = loaded(plain_text(op), op.name)[op.name]
+    return function
+
+
+def prepared(op: Op) -> tuple[Args, list[Tensor]]:
+    """Arguments, and those among them that want a gradient."""
+    torch.manual_seed(0)
+    arguments = op.arguments()
+    wanted = {item.name for item in spec_of(op).differentiable}
+    named = zip(spec_of(op).inputs, arguments, strict=True)
+    return arguments, [
+        value.requires_grad_() for item, value in named if item.name in wanted
+    ]
+
+
+def saved_bytes(function: Call, arguments: Args) -> int:
+    """The bytes of all storages that wait for the backward, each once."""
+    storages: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        kept = function(*arguments)  # alive, or two storages may have one address
+    del kept
+    return sum(storages.values())
+
+
+def stepped(function: Call, arguments: Args, leaves: Sequence[Tensor]) -> Step:
+    """Forward and backward of a function."""
+    return lambda grad: torch.autograd.grad(function(*arguments), leaves, grad)
+
+
+def timed(
+    steps: Mapping[str, Step], grad: Tensor, rounds: int
+) -> tuple[dict[str, float], float]:
+    """Each one's time over that of eager, and eager's in milliseconds; they take turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds + WARM_UP):
+        for name, step in steps.items():
+            begin = time.process_time()
+            for _ in range(REPEAT):
+                step(grad)
+            seconds[name].append(time.process_time() - begin)
+    base = seconds["eager"][WARM_UP:]
+    ratios = {
+        name: median(
+            own / other for own, other in zip(values[WARM_UP:], base, strict=True)
+        )
+        for name, values in seconds.items()
+    }
+    return ratios, min(base) / REPEAT * 1e3
+
+
+def more_than_native(
+    op: Op, functions: Mapping[str, Call], arguments: Args, leaves: Sequence[Tensor]
+) -> tuple[str, ...]:
+    """The policies and frozen inputs for which an op saves more than the native one."""
+    if op.native is None:
+        return ()
+    inputs = spec_of(op).inputs
+    named = [
+        item.name
+        for item, value in zip(inputs, arguments, strict=True)
+        if any(value is leaf for leaf in leaves)
+    ]
+    found = []
+    for name, leaf in zip(named, leaves, strict=True):
+        if len(leaves) == 1:
+            break
+        leaf.requires_grad_(False)
+        native = saved_bytes(op.native, arguments)
+        for policy in POLICIES:
+            own = saved_bytes(functions[policy], arguments)
+            if own > native * ROUNDING:
+                ratio = f"x{own / native:.2f}" if native else f"{own} bytes to none"
+                found.append(f"{policy} without {name}: {ratio}")
+        leaf.requires_grad_(True)
+    return tuple(found)
+
+
+def measured(op: Op, rounds: int, compiled: bool) -> Row:
+    """Bytes and times of an op."""
+    functions = {"eager": plain(op)}
+    functions |= {policy: generated(op, policy) for policy in POLICIES}
+    arguments, leaves = prepared(op)
+    _compare(op, functions, arguments, leaves)
+    if compiled:
+        functions["compiled"] = torch.compile(plain(op))
+    steps = {
+        name: stepped(function, arguments, leaves)
+        for name, function in functions.items()
+    }
+    refused = _add_rival(op, steps, arguments, leaves)
+    grad = torch.randn_like(functions["eager"](*arguments))
+    times, milliseconds = timed(steps, grad, rounds)
+    saved = {name: saved_bytes(call, arguments) for name, call in functions.items()}
+    return Row(
+        op.name,
+        milliseconds,
+        saved["eager"] / 1024,
+        times,
+        {name: value / max(1, saved["eager"]) for name, value in saved.items()},
+        more_than_native(op, functions, arguments, leaves),
+        refused,
+    )
+
+
+def _add_rival(
+    op: Op, steps: dict[str, Step], arguments: Args, leaves: Sequence[Tensor]
+) -> str:
+    """Let tangent-ad take part where it can; else why it does not."""
+    if not is_there():
+        return ""
+    wanted = [
+        position
+        for position, value in enumerate(arguments)
+        if any(value is leaf for leaf in leaves)
+    ]
+    found = rival(plain_text(op), op.name, arguments, wanted, steps["eager"])
+    if isinstance(found, str):
+        return found
+    steps["tangent-ad"] = found
+    return ""
+
+
+def _compare(
+    op: Op, functions: Mapping[str, Call], arguments: Args, leaves: Sequence[Tensor]
+) -> None:
+    """A figure of a wrong gradient means nothing."""
+    value = functions["eager"](*arguments)
+    grad = torch.randn_like(value)
+    right = torch.autograd.grad(value, leaves, grad)
+    for policy in POLICIES:
+        own = torch.autograd.grad(functions[policy](*arguments), leaves, grad)
+        for found, expected in zip(own, right, strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("ops", nargs="*", help="names of ops; all of them if none")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--no-compile", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    chosen = [op for op in OPS if not options.ops or op.name in options.ops]
+    names = [*POLICIES]
+    names += [] if options.no_compile else ["compiled"]
+    names += ["tangent-ad"] if is_there() else []
+    print("CPU time and bytes over those of eager autograd")
+    print(line("", "eager: ms, KiB", [f"{name:13s}" for name in names]))
+    rows = []
+    for op in chosen:
+        row = measured(op, options.rounds, not options.no_compile)
+        first = f"{row.milliseconds:.2f} {row.kilobytes:9.0f}"
+        print(line(row.name, first, [cell(figures(row, n)) for n in names]), flush=True)
+        rows.append(row)
+    print(line("geometric mean", "", [cell(averaged(rows, name)) for name in names]))
+    for item in notes(rows):
+        print(f"note: {item}")
+    for item in missed(rows):
+        print(f"missed: {item}")
+    return 1 if missed(rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

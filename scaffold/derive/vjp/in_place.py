@@ -1,0 +1,122 @@
+"""Arithmetic of the backward in the memory of its own temporaries: `(grad_output * x).mul_(y)`.
+
+In: an op whose arguments are being written down. Out: an expression that changes one of them in place, or None. Invariant:
+only what the expression itself has made changes, of the result's shape and precision, and nothing reads it afterwards; where
+gradients come in batches, it holds a batch.
+"""
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.precision import Precision
+from scaffold.derive.vjp.rewrites import is_one_hot
+from scaffold.derive.vjp.shapes import SCALAR
+from scaffold.formula import Graph, Node
+
+# Primitives whose result is always memory of its own.
+FRESH = frozenset(
+    {"add", "sub", "mul", "div", "neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt"}
+    | {"sigmoid", "tanh", "abs", "sgn", "where", "pow_exponent", "sin", "cos", "erf"}
+    | {"matmul", "contracted", "einsum", "softmax", "log_softmax", "reciprocal"}
+    | {"sigmoid_backward", "tanh_backward", "silu_backward", "mish_backward"}
+    | {"gelu_backward", "softmax_backward", "zeros", "scatter", "scatter_add"}
+)
+UNARY = frozenset(
+    {"neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sigmoid", "tanh", "abs"}
+    | {"sin", "cos", "erf", "reciprocal"}
+)
+# Methods that have a namesake with an underscore.
+WRITERS = frozenset({"scatter", "scatter_add", "index_add", "index_put", "masked_fill"})
+METHODS = {"add": "add_", "sub": "sub_", "mul": "mul_", "div": "div_"}
+
+
+class InPlace(NamedTuple):
+    """What decides whether an op may take an argument's memory."""
+
+    graph: Graph
+    node: Callable[[Op], Node]
+    spelled: Callable[[Op], Node]  # as its rule says
+    named: Collection[Op]  # values with a statement of their own
+    single: Collection[Op]  # those of them that one place reads
+    precision: Precision
+    found: set[Op]  # what was written so
+
+    def __call__(self, op: Op) -> Node | None:
+        """The expression, if memory can be taken over."""
+        written = self._written(op) if op.kind == "real" else None
+        if written is not None:
+            self.found.add(op)
+        return written
+
+    def _written(self, op: Op) -> Node | None:
+        if op.rule in UNARY:
+            (value,) = op.args
+            return self._on(value, f"{op.rule}_") if self._free(op, value) else None
+        if op.rule in WRITERS and self._free(op, op.args[0]):
+            return self._named_underscore(op)
+        if op.rule not in METHODS:
+            return self._masked(op)
+        first, second = op.args
+        if self._free(op, first):
+            return self._combined(op.rule, first, second)
+        if op.rule in ("add", "mul") and self._free(op, second):
+            return self._combined(op.rule, second, first)
+        return None
+
+    def _free(self, op: Op, value: Op) -> bool:
+        """Whether a value's memory may become the op's."""
+        return (
+            value.rule in FRESH
+            and value.kind == "real"
+            and value.shape == op.shape != SCALAR
+            and (value not in self.named or value in self.single)
+            and self.precision(value) >= self.precision(op)
+            and self.precision.of_gradient(value) == self.precision.of_gradient(op)
+        )
+
+    def _named_underscore(self, op: Op) -> Node:
+        """`zeros.scatter_(dim, index, 1)`."""
+        written = self.spelled(op)
+        callee, *args = written.args
+        method = self.graph.node("attribute", f"{callee.label}_", callee.args)
+        return self.graph.node("call", "", (method, *args), written.keywords)
+
+    def _combined(self, rule: str, own: Op, other: Op) -> Node:
+        if rule in ("add", "sub") and is_one_hot(other) and other not in self.named:
+            return self._added_to_one(rule, own, other)
+        if rule in ("add", "sub") and other.rule == "mul" and other not in self.named:
+            factor, value = other.args
+            if factor.kind == "static" and value.kind == "real":
+                return self._on(own, METHODS[rule], value, alpha=factor)
+            if rule == "add" and factor.kind == value.kind == "real":
+                return self._on(own, "addcmul_", factor, value)
+        return self._on(own, METHODS[rule], other)
+
+    def _added_to_one(self, rule: str, own: Op, onehot: Op) -> Node:
+        """`probs - onehot` without a tensor for the zeros."""
+        _, dim, index, _ = onehot.args
+        callee = self.graph.node("attribute", "scatter_", (self.node(own),))
+        one = self.graph.constant("1")
+        value = self.graph.node("unary", "-", (one,)) if rule == "sub" else one
+        add = self.graph.constant('"add"')
+        args = (callee, self.node(dim), self.node(index), value, add)
+        return self.graph.node("call", "", args, ("reduce",))
+
+    def _masked(self, op: Op) -> Node | None:
+        """`where(mask, 0, value)`."""
+        if op.rule != "where":
+            return None
+        mask, number, value = op.args
+        if number.rule == "const" and self._free(op, value):
+            return self._on(value, "masked_fill_", mask, number)
+        return None
+
+    def _on(self, own: Op, method: str, *args: Op, alpha: Op | None = None) -> Node:
+        callee = self.graph.node("attribute", method, (self.node(own),))
+        nodes = tuple(map(self.node, args))
+        if alpha is None:
+            return self.graph.node("call", "", (callee, *nodes))
+        return self.graph.node(
+            "call", "", (callee, *nodes, self.node(alpha)), ("alpha",)
+        )

@@ -1,0 +1,155 @@
+"""What the save policy makes of gradients: what is saved, what gets a name in the forward, and how the backward is written.
+
+In: a `Backward`. Out: `Derived`. Invariant: whatever is saved, the statements give the same gradients.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from scaffold.derive.forward import Forward
+from scaffold.derive.model import Derived
+from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.costs import Costs
+from scaffold.derive.vjp.emission import Emission, emitted
+from scaffold.derive.vjp.forward_names import named_apart
+from scaffold.derive.vjp.holders import Holders
+from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.lower import Lowered
+from scaffold.derive.vjp.naming import Namer
+from scaffold.derive.vjp.plan import to_save
+from scaffold.derive.vjp.precision import Precision
+from scaffold.derive.vjp.rules import Table
+from scaffold.formula import Node, Statement
+from scaffold.spec import OpSpec
+
+WORTH = 2  # temporaries written over, for which a second derivative is given up
+
+
+class Backward(NamedTuple):
+    """The gradients as a graph, with all that is known of the forward."""
+
+    spec: OpSpec
+    applier: Applier
+    forward: Forward
+    lowered: Lowered
+    held: Mapping[Op, str]
+    seeds: Mapping[Op, Op]  # the cotangent of each result -> that result
+    roots: Mapping[str, Op]
+    of: Mapping[Op, Op]
+    taken: Collection[str]
+
+    @property
+    def saves(self) -> bool:
+        """Whether the op may give up a second derivative for time."""
+        once = self.spec.once_differentiable
+        return self.spec.save_policy == "balanced" and once is not False
+
+
+def settled(backward: Backward) -> Derived:
+    """The statements of the backward, and the forward that they go with."""
+    saved = _saved(backward) if backward.saves else ()
+    once = any(_is_once(backward.applier.table, op) for op in _below(backward))
+    names = _Names(backward, saved)
+    for _ in range(len(backward.applier.program.ops)):
+        statements, asked, over = _attempt(backward, names.new, backward.saves)
+        if not names.add(asked):
+            break
+    forgoes = once or bool(saved) or bool(backward.spec.once_differentiable)
+    if over and not forgoes and over < WORTH:
+        statements, _, over = _attempt(backward, names.new, False)
+    return Derived(
+        statements,
+        forward=names.forward(),
+        kept=frozenset(names.all[op] for op in saved) if backward.saves else None,
+        once=once or over > 0,
+    )
+
+
+def _saved(backward: Backward) -> tuple[Op, ...]:
+    """The values of the forward to save."""
+    costs = Costs(backward.applier.table)
+    named = {*backward.held, *backward.lowered.places}
+    return to_save(
+        costs,
+        backward.lowered.results,
+        backward.roots.values(),
+        lambda op: op in named and not costs.is_view(op),
+    )
+
+
+def _below(backward: Backward) -> Collection[Op]:
+    return {op for root in backward.roots.values() for op in root.walk()}
+
+
+def _is_once(table: Table, op: Op) -> bool:
+    return op.rule in table and table.rule(op.rule).once
+
+
+class _Names:
+    """Names for values of the forward that have none: those saved, and those of which a shape is asked."""
+
+    def __init__(self, backward: Backward, saved: Collection[Op]) -> None:
+        self.backward = backward
+        self.namer = Namer(
+            {*backward.taken, *backward.held.values()}, backward.held, {}
+        )
+        self.new: dict[Op, str] = {}
+        for op in saved:
+            if op not in backward.held:
+                self.new[op] = self.namer.name(op)
+
+    @property
+    def all(self) -> dict[Op, str]:
+        return {**self.backward.held, **self.new}
+
+    def add(self, asked: Collection[Op]) -> bool:
+        """Name what only a combined forward can keep the shape of; whether there was any."""
+        places = self.backward.lowered.places
+        if self.backward.spec.style != "combined":
+            return False
+        more = [op for op in asked if op in places and op not in self.new]
+        for op in sorted(more, key=lambda op: op.serial):
+            self.new[op] = self.namer.name(op)
+        return bool(more)
+
+    def forward(self) -> tuple[tuple[Statement, ...], tuple[Node, ...]] | None:
+        """The statements and results of the forward with the new names, if there are any."""
+        if not self.new:
+            return None
+        places, graph = (
+            self.backward.lowered.places,
+            self.backward.applier.program.graph,
+        )
+        named = named_apart(graph, self.backward.forward, places, self.new)
+        return named.statements, named.results
+
+
+def _attempt(
+    backward: Backward, new: Mapping[Op, str], in_place: bool
+) -> tuple[tuple[Statement, ...], set[Op], int]:
+    """Statements over these names, what else they ask the shape of, and how many temporaries they write over."""
+    spec, lowered, applier = backward.spec, backward.lowered, backward.applier
+    outer = {**backward.held, **new}
+    held = {**lowered.held_in_branches, **outer}
+    inputs = [lowered.inputs[item.name] for item in spec.tensors if not item.variadic]
+    optional = [lowered.inputs[item.name] for item in spec.tensors if item.optional]
+    inside = (op for op in lowered.held_in_branches if op not in backward.held)
+    sure = [op for op in inputs if op not in optional]
+    holders = Holders(applier.program, (*backward.seeds, *sure), optional, outer)
+    precision = (
+        Precision(backward.seeds) if in_place and spec.style == "combined" else None
+    )
+    taken = {*backward.taken, *new.values()}
+    emission = Emission(
+        applier,
+        holders,
+        held,
+        backward.of,
+        (*optional, *inside),
+        taken,
+        set(),
+        precision,
+        set(),
+    )
+    statements = emitted(emission, backward.roots)
+    return statements, emission.asked, len(emission.over)

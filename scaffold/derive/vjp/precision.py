@@ -1,0 +1,92 @@
+"""Which values of a call have the same dtype, whatever it is.
+
+In: ops, and the result that each cotangent is of. Out: for each op the tensors whose dtypes, promoted, are its dtype. Invariant:
+what is not known to follow from its arguments is a source of its own.
+"""
+
+from collections.abc import Mapping
+
+from scaffold.derive.vjp.ir import Op, tensors
+
+# Primitives whose precision is that of their arguments taken together.
+PROMOTING = frozenset(
+    {"add", "sub", "mul", "div", "neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt"}
+    | {"sigmoid", "tanh", "abs", "sgn", "where", "pow_exponent", "sin", "cos", "erf"}
+    | {"softmax", "log_softmax", "reciprocal", "sigmoid_backward", "tanh_backward"}
+    | {"silu_backward", "mish_backward", "gelu_backward", "softmax_backward"}
+    | {
+        "scatter",
+        "scatter_add",
+        "index_add",
+        "index_put",
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "unsqueeze",
+        "squeeze",
+    }
+    | {"mT", "expanded", "reshaped", "grown", "same"}
+    | {"summed_to", "slice", "select", "softplus", "logsigmoid", "detach", "clamp"}
+    | {"vector_norm", "norm", "cat", "masked_fill", "gather", "zeros", "permute"}
+    | {"transpose", "relu", "silu", "var", "cond", "maximum", "minimum", "pow"}
+)
+
+# Primitives that want the same of all their arguments.
+UNIFORM = frozenset(
+    {"matmul", "mm", "bmm", "mv", "dot", "contracted", "einsum", "linear", "outer"}
+    | {"tensordot", "addmm", "baddbmm"}
+)
+
+Sources = frozenset[Op]
+
+
+class Precision:
+    """Which tensors of a call tell the dtype of a value."""
+
+    def __init__(self, results: Mapping[Op, Op]) -> None:
+        self.results = results  # a cotangent -> the result that it has the dtype of
+        self.known: dict[Op, Sources] = {}
+        self.known_gradients: dict[Op, bool] = {}
+        self.alike: dict[Op, Op] = {}  # what a contraction takes has one dtype
+        for result in results.values():
+            for op in result.walk():
+                if op.rule in UNIFORM:
+                    self._unite(op)
+
+    def _unite(self, op: Op) -> None:
+        first, *rest = {
+            self._found(source) for arg in tensors(op.args) for source in self._of(arg)
+        } or {op}
+        self.alike |= dict.fromkeys(rest, first)
+
+    def _found(self, source: Op) -> Op:
+        while source in self.alike:
+            source = self.alike[source]
+        return source
+
+    def __call__(self, op: Op) -> Sources:
+        """The tensors, one of those that are alike."""
+        return frozenset(map(self._found, self._of(op)))
+
+    def of_gradient(self, op: Op) -> bool:
+        """Whether it depends on a gradient that comes in."""
+        if op not in self.known_gradients:
+            inner = any(map(self.of_gradient, op.args))
+            self.known_gradients[op] = op.rule == "cotangent" or inner
+        return self.known_gradients[op]
+
+    def _of(self, op: Op) -> Sources:
+        if op not in self.known:
+            self.known[op] = self._sources(op)
+        return self.known[op]
+
+    def _sources(self, op: Op) -> Sources:
+        if not op.is_tensor or op.kind in ("int", "bool"):
+            return frozenset()
+        if op in self.results:
+            return self._of(self.results[op])
+        if op.rule in PROMOTING or op.rule in UNIFORM:
+            parts = tensors(op.args)
+            return frozenset[Op]().union(*map(self._of, parts))
+        return frozenset({op})

@@ -1,0 +1,84 @@
+"""Primitives that a forward spells out: each composition of the rule table has its rule's value, and is found."""
+
+import pytest
+import torch
+
+from scaffold.derive.vjp.rules import Rule, built_in
+from scaffold.formula import Node
+from scaffold.verify.child.rule_samples import drawn_values
+from scaffold.verify.child.rule_values import Interpreter, called, defaults
+from tests.derive.building import backward_of, op_text
+from tests.derive.test_rules import samples
+
+TABLE = built_in()
+
+
+@pytest.mark.parametrize(
+    ("rule", "pattern"),
+    TABLE.compositions(),
+    ids=lambda item: getattr(item, "name", ""),
+)
+def test_it_has_the_value_of_its_rule(rule: Rule, pattern: Node) -> None:
+    for sample in samples(rule):
+        given = drawn_values(TABLE, rule, sample, torch.float64)
+        values = defaults(TABLE, rule) | given
+        torch.testing.assert_close(
+            Interpreter(TABLE, values)(pattern), called(rule.spelled, given)
+        )
+
+
+def fused(forward: str, inputs: str = "x", **raw: str) -> str:
+    text = op_text(inputs, forward=forward, derive=True, save_policy="balanced", **raw)
+    return backward_of(text)
+
+
+@pytest.mark.parametrize(
+    ("forward", "name"),
+    [
+        ("x * torch.sigmoid(x)", "silu_backward"),
+        ("torch.sigmoid(x) * x", "silu_backward"),
+        ("s = x.sigmoid()\nreturn x * s", "silu_backward"),
+        ("x * torch.tanh(F.softplus(x))", "mish_backward"),
+        ("x * 0.5 * (torch.erf(x / math.sqrt(2.0)) + 1)", "gelu_backward"),
+        ("x * (1.0 + torch.erf(x / 2 ** 0.5)) / 2", "gelu_backward"),
+        (
+            "0.5 * x * (1 + torch.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)))",
+            "gelu_backward",
+        ),
+        ("1 / (1 + torch.exp(-x))", "sigmoid_backward"),
+        (
+            "e = torch.exp(x - x.amax(-1, keepdim=True))\nreturn e / e.sum(-1, keepdim=True)",
+            "_softmax_backward_data",
+        ),
+        ("torch.exp(x) / torch.exp(x).sum(1, keepdim=True)", "_softmax_backward_data"),
+    ],
+)
+def test_it_is_found(forward: str, name: str) -> None:
+    assert f"torch.ops.aten.{name}(" in fused(forward)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x * torch.sigmoid(1.702 * x)",
+        "x * torch.sigmoid(x + 1)",
+        "x * torch.tanh(F.softplus(x, beta=2))",
+        "0.5 * x * (1 + torch.erf(x / 1.4142))",
+        "0.5 * x * (1 + torch.tanh(0.7978 * (x + 0.044715 * x ** 3)))",
+        "torch.exp(x) / torch.exp(x).sum(-1)",
+        "torch.exp(x) / torch.exp(2 * x).sum(-1, keepdim=True)",
+    ],
+)
+def test_what_is_only_like_it_is_not(forward: str) -> None:
+    text = fused(forward)
+    for name in ("silu_", "mish_", "gelu_", "_softmax_"):
+        assert f"aten.{name}" not in text
+
+
+def test_two_inputs_are_not_one() -> None:
+    assert "silu_backward" not in fused("x * torch.sigmoid(y)", "x, y")
+
+
+def test_what_broadcasts_is_not_one() -> None:
+    """`x[:, None] * sigmoid(x)` is an outer product."""
+    assert "silu_backward" not in fused("x[:, None] * torch.sigmoid(x)", "x[N]")

@@ -1,0 +1,218 @@
+"""What `balanced` saves, recomputes and writes over; and when it leaves an op as it is."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradgradcheck
+
+from scaffold.derive import Derivation, derive
+from scaffold.derive.vjp.cut import Flow
+from tests.derive.building import backward_of, load, spec_of, text_of
+
+
+def balanced(inputs: str, forward: str, **raw: Any) -> tuple[Derivation, str]:
+    spec = spec_of(inputs, forward=forward, derive=True, save_policy="balanced", **raw)
+    derivation = derive(spec)
+    return derivation, text_of(spec, derivation)
+
+
+def saved(inputs: str, forward: str, **raw: Any) -> list[str]:
+    return [item.origin for item in balanced(inputs, forward, **raw)[0].saved]
+
+
+def test_the_cut_is_the_cheapest_and_nearest_to_the_source() -> None:
+    flow = Flow()
+    for one, two, capacity in (
+        ("s", "a", 3),
+        ("s", "b", 2),
+        ("a", "b", 5),
+        ("a", "t", 2),
+        ("b", "t", 3),
+    ):
+        flow.edge(one, two, capacity)
+    assert flow.source_side("s", "t") == {"s"}
+
+
+def test_a_cut_of_one_edge_in_a_chain() -> None:
+    flow = Flow()
+    for one, two, capacity in (("s", "a", 9), ("a", "b", 1), ("b", "t", 9)):
+        flow.edge(one, two, capacity)
+    assert flow.source_side("s", "t") == {"s", "a"}
+
+
+def test_what_is_dear_is_saved_and_what_is_cheap_computed_again() -> None:
+    names = saved("x", "h = torch.tanh(x)\nreturn (h + 1) * torch.exp(h)")
+    assert "h" in names
+    assert "x" not in names
+
+
+def test_a_value_inside_an_expression_gets_a_name() -> None:
+    derivation, text = balanced(
+        "q[N, D], k[M, D], v[M, E]", "torch.softmax(q @ k.t(), dim=-1) @ v"
+    )
+    assert "probs" in derivation.intermediates
+    assert "probs = torch.softmax(q @ k.t(), dim=-1)" in text
+    assert "return probs @ v" in text
+    assert derivation.once_differentiable
+
+
+def test_a_value_that_comes_twice_is_computed_once() -> None:
+    _, text = balanced("x", "torch.exp(torch.erf(x)) * torch.erf(x)")
+    forward, _ = text.split("def backward")
+    assert forward.count("torch.erf") == 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward"),
+    [
+        ("x[N, K], w[M, K]", "x @ w.t()"),
+        ("x, y", "x * y"),
+        ("x", "torch.exp(x)"),
+    ],
+)
+def test_where_nothing_is_gained_the_op_is_twice_differentiable(
+    inputs: str, forward: str
+) -> None:
+    derivation, text = balanced(inputs, forward)
+    assert not derivation.once_differentiable
+    assert not derivation.intermediates
+    function = load(text).SomeOpFunction
+    given = [
+        torch.rand(3, 3, dtype=torch.double, requires_grad=True)
+        for _ in inputs.split(", ")
+        if "=" not in _
+    ]
+    count = len(spec_of(inputs).inputs)
+    assert gradgradcheck(function.apply, given[:count])
+
+
+def test_twice_differentiable_by_request() -> None:
+    """Then nothing is saved or written over that would make it wrong."""
+    derivation, text = balanced(
+        "x", "torch.tanh(x) * torch.erf(x)", once_differentiable=False
+    )
+    assert not derivation.intermediates
+    assert "_(" not in backward_of(text).replace("tanh_backward(", "")
+    x = torch.randn(4, dtype=torch.double, requires_grad=True)
+    assert gradgradcheck(load(text).SomeOpFunction.apply, (x,))
+
+
+def test_nothing_is_written_over_under_torch_func() -> None:
+    """A batched gradient does not fit into memory that is not batched."""
+    forward = "torch.erf(x) * torch.exp(-x) + x ** 3"
+    _, text = balanced("x", forward, style="setup-context")
+    assert ".mul_(" not in text
+    op, x = load(text).some_op, torch.randn(3, 4, dtype=torch.double)
+    ours = torch.func.vmap(torch.func.grad(lambda x: op(x).sum()))(x)
+    plain = load(text_of(spec_of("x", forward=forward, derive=False)))
+    theirs = torch.func.grad(lambda x: plain.SomeOpFunction.forward(x).sum())(x)
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_memory_is_taken_only_where_the_precision_is_the_results() -> None:
+    """Inputs of two precisions: what has the lower one must not hold the higher one's gradient."""
+    forward = "h = torch.erf(x) * torch.exp(x)\nreturn h * w + torch.sin(w) * x"
+    _, text = balanced("x[N], w[N]", forward)
+    op = load(text).some_op
+    plain = load(text_of(spec_of("x[N], w[N]", forward=forward, derive=False)))
+    low = torch.randn(7, dtype=torch.float32)
+    high = torch.randn(7, dtype=torch.float64)
+    for pair in ((low, high), (high, low)):
+        ours, theirs = (
+            gradients(call, *pair) for call in (op, plain.SomeOpFunction.forward)
+        )
+        for one, two in zip(ours, theirs, strict=True):
+            assert one.dtype == two.dtype
+            torch.testing.assert_close(one, two)
+
+
+def test_softmax_of_a_lower_precision_takes_a_gradient_of_a_higher_one() -> None:
+    forward = "torch.softmax(x, dim=-1) * w"
+    _, text = balanced("x[N, D], w[N, D]", forward)
+    assert "_softmax_backward_data" in text
+    low, high = torch.randn(3, 4), torch.randn(3, 4, dtype=torch.double)
+    grads = gradients(load(text).some_op, low, high)
+    reference = gradients(lambda x, w: torch.softmax(x, dim=-1) * w, low, high)
+    torch.testing.assert_close(grads, reference)
+
+
+def gradients(call: Any, *inputs: Tensor) -> list[Tensor]:
+    given = [item.clone().requires_grad_() for item in inputs]
+    return list(torch.autograd.grad(call(*given).sum(), given))
+
+
+def test_no_tensor_is_saved_for_its_shape() -> None:
+    derivation, text = balanced(
+        "x[N, C, L], groups: int = 2",
+        "xg = x.reshape(x.shape[0], groups, -1)\nreturn (xg * 2).exp().reshape(x.shape)",
+    )
+    assert [item.origin for item in derivation.saved] in (["output"], ["exp"])
+    assert "ctx.xg_shape" in text or "xg" not in backward_of(text)
+
+
+def test_a_value_of_a_branch_is_not_saved_by_another_name() -> None:
+    """What is computed only under a test must not be computed always."""
+    derivation, text = balanced(
+        "x, w?", "torch.tanh(x) * torch.log(w) if w is not None else torch.tanh(x)"
+    )
+    op = load(text).some_op
+    x = torch.randn(4, dtype=torch.double, requires_grad=True)
+    assert not derivation.missing
+    (grad,) = torch.autograd.grad(op(x, None).sum(), x)
+    torch.testing.assert_close(grad, 1 - torch.tanh(x) ** 2)
+
+
+def test_what_has_a_statement_of_its_own_is_not_computed_twice() -> None:
+    """A product with a name must not be taken apart where it is added."""
+    forward = """
+a = torch.tanh(x) + torch.log1p(x ** 2)
+b = torch.erf(a / (2 + a ** 2))
+return -b * 2
+"""
+    _, text = balanced("x", forward)
+    plain = load(text_of(spec_of("x", forward=forward, derive=False)))
+    x = torch.randn(5, 2, dtype=torch.double)
+    ours = gradients(load(text).some_op, x)
+    torch.testing.assert_close(ours, gradients(plain.SomeOpFunction.forward, x))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "torch.erf(x) * torch.exp(-x) + x ** 3",
+        "torch.log_softmax(x, -1).gather(-1, x.argmax(-1, keepdim=True)).mean()",
+        "(torch.sigmoid(x) * torch.sin(x)).mean()",
+    ],
+)
+def test_gradients_come_in_batches(forward: str) -> None:
+    """`is_grads_batched`, as `jacobian(vectorize=True)` has it."""
+    _, text = balanced("x[N, D]", forward)
+    op = load(text).some_op
+    plain = load(text_of(spec_of("x[N, D]", forward=forward, derive=False)))
+    x = torch.randn(3, 4, dtype=torch.double)
+    ours, theirs = (
+        torch.autograd.functional.jacobian(  # type: ignore[no-untyped-call]
+            call, x, vectorize=True
+        )
+        for call in (op, plain.SomeOpFunction.forward)
+    )
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_the_style_follows_from_what_is_gained() -> None:
+    gains, _ = balanced("x", "torch.tanh(x) * torch.erf(x)")
+    assert gains.style == "combined"
+    plain, _ = balanced("x, y", "x * y")
+    assert plain.style == "setup-context"
+    asked, _ = balanced("x", "torch.tanh(x) * torch.erf(x)", style="setup-context")
+    assert asked.style == "setup-context"
+
+
+def test_a_forward_that_falls_back_whole_does_so() -> None:
+    derivation, text = balanced("x", "x * 2 if x.mean() > 0 else torch.exp(x)")
+    assert derivation.notes
+    x = torch.randn(4, dtype=torch.double)
+    reference = gradients(lambda x: x * 2 if x.mean() > 0 else torch.exp(x), x)
+    torch.testing.assert_close(gradients(load(text).some_op, x), reference)
