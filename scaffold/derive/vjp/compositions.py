@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.normal_form import Term, close, of_node, of_op
 from scaffold.derive.vjp.rules import Rule
-from scaffold.derive.vjp.terms import Term, close, of_node, of_op
 
 HEADS = frozenset({"add", "sub", "mul", "div", "neg", "log", "exp", "log1p"})
 Bound = dict[str, Op]
