@@ -114,18 +114,27 @@ class _Writer:
         )
 
     def statements(self) -> tuple[Statement, ...]:
-        """All statements, each value before its use."""
-        self.emission.holders.current = None
-        lines = list(self._region(()))
+        """All statements, each value before its first use."""
+        lines = list[Statement]()
+        done = set[Op]()
         for name, op in self.roots.items():
             region = self.regions[name]
+            below = {part for part in op.walk() if part not in done}
+            done.update(below)
+            self.emission.holders.current = None
+            lines += self._region((), below)
             self.emission.holders.current = name
             lines += self._region(region) if region else []
             lines += self._assigned(f"grad_{name}", op, region)
         return tuple(_merged(lines))
 
-    def _region(self, region: Region) -> list[Statement]:
+    def _region(
+        self, region: Region, among: Collection[Op] | None = None
+    ) -> list[Statement]:
+        """The values that get their names in a region, among some ops."""
         ops = [op for op, place in self.plan.named.items() if place == region]
+        if among is not None:
+            ops = [op for op in ops if op in among]
         lines: list[Statement] = []
         for op in sorted(ops, key=lambda item: item.serial):
             lines += self._assigned(self.names[op], op, region)
