@@ -63,6 +63,8 @@ def _differentiated(
     program = applier.program
     held = _held(spec, forward, lowered)
     make = Maker(applier, lambda op: op in held and op.rule not in ("input", "static"))
+    apart = {*lowered.results, *lowered.held_in_branches}
+    make.meet_again(tuple(program.ops), apart)
     cotangents: list[Op] = []
     seeds: dict[Op, list[Op]] = {}
     for output, result in zip(spec.outputs, lowered.results, strict=True):
