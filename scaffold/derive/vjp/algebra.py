@@ -126,6 +126,23 @@ class Algebra:
             return self.make("div", self.make("div", a.args[0], b), a.args[1])
         return None
 
+    def cancelled(self, rule: str, a: Op, b: Op) -> Op | None:
+        """`x / exp(y) * exp(y)` as `x`: an exponential is not zero."""
+        if rule != "mul" or not (a.is_tensor and b.is_tensor):
+            return None
+        one, two = self.terms.of(a), self.terms.of(b)
+        for below, above in ((one, two), (two, one)):
+            for op in below.below:
+                if op.rule == "exp" and op in above.tensors:
+                    parts = [
+                        self.terms.op(below.without(Term(1, (), (), (op,)))),
+                        self.terms.op(above.without(Term(1, (), (op,)))),
+                    ]
+                    found = self.make("mul", *(parts if below is one else parts[::-1]))
+                    whole = shapes.broadcast(a.shape, b.shape)
+                    return found if found.shape == whole else None
+        return None
+
     def _reduced(self, a: Op, b: Op) -> Op | None:
         """`2 * x / (2 * n)` as `x / n`."""
         below = self.terms.of(b)
@@ -220,12 +237,12 @@ class Algebra:
                 terms.op(one.without(shared)),
                 terms.op(two.without(shared)),
             )
-            found = self._times(terms, shared, inner)
+            found = self.times(terms, shared, inner)
             if found.shape == shapes.broadcast(a.shape, b.shape):
                 return found
         return None
 
-    def _times(self, terms: Terms, outer: Term, inner: Op) -> Op:
+    def times(self, terms: Terms, outer: Term, inner: Op) -> Op:
         """A sum times its common factors; those that divide come last."""
         above = terms.op(outer._replace(below=(), static_below=()))
         made = inner if is_number(above, 1) else self.make("mul", above, inner)

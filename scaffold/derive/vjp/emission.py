@@ -12,7 +12,14 @@ from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op, Program, tensors
 from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.printer import Printer
-from scaffold.derive.vjp.schedule import TRIVIAL, Region, Safety, Schedule, scheduled
+from scaffold.derive.vjp.schedule import (
+    TRIVIAL,
+    VIEWS,
+    Region,
+    Safety,
+    Schedule,
+    scheduled,
+)
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.formula import Assign, If, Node, Statement, emit
 
@@ -22,6 +29,8 @@ LONGEST = 8  # of `ctx.` and the like, which come in later
 
 # Ops that ask for a shape cannot tell it.
 OF_A_SHAPE = frozenset({"zeros", "expanded", "reshaped", "summed_to", "same"})
+# What has no better name than how it is made.
+ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
 
 
 class Emission(NamedTuple):
@@ -83,7 +92,10 @@ class _Writer:
         held, optional = emission.held, emission.optional
         self.plan: Schedule = scheduled(pairs, held, optional, forced)
         self.names: dict[Op, str] = dict(emission.held)
-        self.namer = Namer(set(emission.taken), emission.held, emission.of)
+        users, owners = _users(emission.of), _owners(roots)
+        self.namer = Namer(
+            set(emission.taken), emission.held, emission.of, users, owners
+        )
         self.pulled: dict[Op, tuple[str, ...]] = {}
         for op in sorted(self.plan.named, key=lambda item: item.serial):
             if op.rule == "vjp":
@@ -193,13 +205,16 @@ class _Writer:
             self.long.append((op, width))
 
     def too_long(self) -> Op | None:
-        """A part of a line that is too long, to be given a name: the one nearest to half of it."""
+        """A part of a line that is too long, to be given a name: one that says much, near to half of it."""
         for op, width in self.long:
-            best, distance = None, width
+            best, distance = None, 2 * width
             for part in self._inline_parts(op):
                 size = len(emit(self.printer.expression(part)))
-                if abs(size - width // 2) < distance and size > 12:
-                    best, distance = part, abs(size - width // 2)
+                found = abs(size - width // 2)
+                if part.rule in ARITHMETIC:
+                    found += width // 3
+                if found < distance and size > 12:
+                    best, distance = part, found
             if best is not None:
                 return best
         return None
@@ -211,11 +226,29 @@ class _Writer:
             part = waiting.pop()
             if part in self.names or part.rule in ("input", "cotangent"):
                 continue
-            if part.rule not in TRIVIAL and part.rule != "zeros":
+            if part.rule not in TRIVIAL | VIEWS | {"zeros", "neg"}:
                 found.append(part)
             if part.rule != "cond":
                 waiting += part.args
         return found
+
+
+def _users(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
+    """The forward ops that read a forward op."""
+    found: dict[Op, list[Op]] = {}
+    for user in of.values():
+        for arg in user.args:
+            found.setdefault(arg, []).append(user)
+    return found
+
+
+def _owners(roots: Mapping[str, Op]) -> dict[Op, list[str]]:
+    """The inputs whose gradients read an op."""
+    found: dict[Op, list[str]] = {}
+    for name, root in roots.items():
+        for op in root.walk():
+            found.setdefault(op, []).append(name)
+    return found
 
 
 def _merged(lines: list[Statement]) -> list[Statement]:

@@ -15,6 +15,7 @@ from scaffold.derive.vjp.reunite import Reunion
 from scaffold.derive.vjp.rewrites import Rewrites
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.statics import fold
+from scaffold.derive.vjp.terms import common
 from scaffold.derive.vjp.written import UnsupportedError, static_node
 from scaffold.formula import Node
 
@@ -52,7 +53,8 @@ class Maker(Rewrites):
         if found is None and name == "div":
             found = self.div_by_count(*args)
         if found is None and name in ("mul", "div") and self.reunion:
-            found = self.reunion(name, *args)
+            found = self.algebra.cancelled(name, *args)
+            found = found or self.reunion(name, *args)
         if found is None and name == "add":
             found = self._joined_slices(*args)
         if found is None and name in LINEAR:
@@ -245,7 +247,23 @@ class Maker(Rewrites):
             if is_number(one, 0) and two.rule == "neg" and not self.opaque(two):
                 parts = (one, two.args[0]) if one is body else (two.args[0], one)
                 return self("neg", self("where", condition, *parts))
-        return None
+        return self._factor_out(condition, body, orelse)
+
+    def _factor_out(self, condition: Op, body: Op, orelse: Op) -> Op | None:
+        """`where(c, g * x, g * y)` as `g * where(c, x, y)`."""
+        if not (body.is_tensor and orelse.is_tensor):
+            return None
+        terms = self.algebra.terms
+        one, two = terms.of(body), terms.of(orelse)
+        shared = common(one, two)
+        if not any(shared[1:]):
+            return None
+        rest = [terms.op(term.without(shared)) for term in (one, two)]
+        if not any(item.is_tensor for item in rest):
+            return None
+        found = self.algebra.times(terms, shared, self("where", condition, *rest))
+        whole = shapes.broadcast(condition.shape, body.shape, orelse.shape)
+        return found if found.shape == whole else None
 
 
 def _has_owner(op: Op) -> bool:

@@ -32,7 +32,7 @@ class Reunion:
             term = _factors(op)
             if term is None or op in apart and op.rule == "mul":
                 continue
-            if named(op) or op.rule == "div" or _is_scaled(op):
+            if named(op) or op.rule == "div" or is_scaled(op):
                 self.known[op] = term
 
     def __call__(self, rule: str, a: Op, b: Op) -> Op | None:
@@ -95,7 +95,7 @@ def _factors(op: Op) -> Term | None:
     return Term(1, (), (a,), (b,))
 
 
-def _is_scaled(op: Op) -> bool:
+def is_scaled(op: Op) -> bool:
     """Whether one factor is of a smaller shape, as where lines are normalised."""
     pairs = (op.args, op.args[::-1])
     return any(

@@ -127,6 +127,11 @@ def _counted(ops: tuple[Op, ...]) -> list[tuple[Op, int]]:
     return [(op, ops.count(op)) for op in dict.fromkeys(ops)]
 
 
+def _is_number(parts: tuple[Node, ...]) -> bool:
+    """Whether a product is of numbers, which an author has left as they are."""
+    return all(part.kind == "constant" for part in parts)
+
+
 class _Factors:
     """The factors found so far, above and below the line."""
 
@@ -163,7 +168,7 @@ class _Factors:
         match op.data:
             case Node("name", label) if label.startswith("<"):
                 self.static[below].append(self.program.ops[int(label[1:-1])])
-            case Node("binary", "*", parts) if not below:
+            case Node("binary", "*", parts) if not below and not _is_number(parts):
                 for part in parts:
                     known = constant(self.program, part)
                     self.take(known or self.program.static(part), below)
