@@ -13,13 +13,13 @@ from scaffold.derive.vjp.terms import Term, Terms, common
 from scaffold.formula import Node
 
 
-
 class Make(Protocol):
     """What makes ops."""
 
+    program: Program
+
     def __call__(self, name: str, *args: Op) -> Op: ...
     def summed_to(self, op: Op, like: Op) -> Op: ...
-
 
 
 class Algebra:
@@ -144,15 +144,20 @@ class Algebra:
         return None
 
     def _reduced(self, a: Op, b: Op) -> Op | None:
-        """`2 * x / (2 * n)` as `x / n`."""
-        below = self.terms.of(b)
-        divisors = [op for op in below.statics if number(op) is None]
-        if not self.is_(a, "mul") or not divisors or below.number == 1:
+        """`2 * x / (2 * n)` as `x / n`, `1 / m * x / n` as `x / (m * n)`."""
+        if self.is_(a, "mul"):
+            match a.args[0].data:
+                case Node("binary", "/", (Node("constant", "1"), below)):
+                    divisor = self.make("mul", self.make.program.static(below), b)
+                    return self.make("div", a.args[1], divisor)
+        of_b = self.terms.of(b)
+        divisors = [op for op in of_b.statics if number(op) is None]
+        if not self.is_(a, "mul") or not divisors or of_b.number == 1:
             return None
         value = number(a.args[0])
-        if value is None or value != below.number:
+        if value is None or value != of_b.number:
             return None
-        rest = self.terms.op(below._replace(number=1))
+        rest = self.terms.op(of_b._replace(number=1))
         return self.make("div", a.args[1], rest)
 
     # Sums

@@ -44,7 +44,9 @@ class ChainPrinter(StaticPrinter):
             inner = inner.args[0]
         index = index_of(dims) if len(dims) > 1 else None
         if index is None:
-            return self.method(self.node(op.args[0]), "unsqueeze", self.node(op.args[1]))
+            return self.method(
+                self.node(op.args[0]), "unsqueeze", self.node(op.args[1])
+            )
         graph, absent = self.graph, self.graph.node("absent")
         words = {
             ":": graph.node("slice", "", (absent,) * 3),
@@ -60,7 +62,9 @@ def index_of(dims: list[object]) -> list[str] | None:
     plain = [dim for dim in dims if isinstance(dim, int)]
     if len(plain) < len(dims) or min(plain) < 0 <= max(plain):
         return None
-    parts: list[str] = []  # the dims that are written out, those nearest to the end counted from first
+    parts: list[str] = (
+        []
+    )  # the dims that are written out, those nearest to the end counted from first
     for dim in plain:
         at = -dim - 1 if dim < 0 else dim
         parts += [":"] * (at - len(parts))

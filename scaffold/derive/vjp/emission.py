@@ -92,9 +92,12 @@ class _Writer:
         held, optional = emission.held, emission.optional
         self.plan: Schedule = scheduled(pairs, held, optional, forced)
         self.names: dict[Op, str] = dict(emission.held)
-        users, owners = _users(emission.of), _owners(roots)
         self.namer = Namer(
-            set(emission.taken), emission.held, emission.of, users, owners
+            set(emission.taken),
+            emission.held,
+            emission.of,
+            _users(emission.of),
+            _owners(roots),
         )
         self.pulled: dict[Op, tuple[str, ...]] = {}
         for op in sorted(self.plan.named, key=lambda item: item.serial):
@@ -211,7 +214,7 @@ class _Writer:
             for part in self._inline_parts(op):
                 size = len(emit(self.printer.expression(part)))
                 found = abs(size - width // 2)
-                if part.rule in ARITHMETIC:
+                if part.rule in ARITHMETIC and part not in self.emission.of:
                     found += width // 3
                 if found < distance and size > 12:
                     best, distance = part, found
@@ -226,7 +229,9 @@ class _Writer:
             part = waiting.pop()
             if part in self.names or part.rule in ("input", "cotangent"):
                 continue
-            if part.rule not in TRIVIAL | VIEWS | {"zeros", "neg"}:
+            role = self.emission.of.get(part)
+            plain = part.rule in ("zeros", "neg") and role not in self.emission.held
+            if part.rule not in TRIVIAL | VIEWS and not plain:
                 found.append(part)
             if part.rule != "cond":
                 waiting += part.args

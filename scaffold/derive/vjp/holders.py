@@ -61,7 +61,10 @@ class Holders:
         match shape.key:
             case ("broadcast", _):
                 return self._broadcast(shape)
-            case ("drop" | "keep" as word, Shape() as base, (int() as dim,)) if dim in (0, -1):
+            case ("drop" | "keep" as word, Shape() as base, (int() as dim,)) if dim in (
+                0,
+                -1,
+            ):
                 graph, absent = self.graph, self.graph.node("absent")
                 bound = number_node(self.program, dim or 1)
                 bounds = (absent, bound) if dim else (bound, absent)
@@ -71,7 +74,10 @@ class Holders:
                     return rest
                 if not base.least:  # a scalar keeps no dim
                     return self._by_any(shape)
-                parts = [graph.node("starred", "", (rest,)), number_node(self.program, 1)]
+                parts = [
+                    graph.node("starred", "", (rest,)),
+                    number_node(self.program, 1),
+                ]
                 return graph.node("tuple", "", tuple(parts if dim else parts[::-1]))
         return self._by_any(shape)
 

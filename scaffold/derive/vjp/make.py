@@ -253,17 +253,17 @@ class Maker(Rewrites):
         """`where(c, g * x, g * y)` as `g * where(c, x, y)`."""
         if not (body.is_tensor and orelse.is_tensor):
             return None
-        terms = self.algebra.terms
-        one, two = terms.of(body), terms.of(orelse)
-        shared = common(one, two)
-        if not any(shared[1:]):
-            return None
-        rest = [terms.op(term.without(shared)) for term in (one, two)]
-        if not any(item.is_tensor for item in rest):
-            return None
-        found = self.algebra.times(terms, shared, self("where", condition, *rest))
         whole = shapes.broadcast(condition.shape, body.shape, orelse.shape)
-        return found if found.shape == whole else None
+        for terms in (self.algebra.terms, self.algebra.deep_terms):
+            one, two = terms.of(body), terms.of(orelse)
+            shared = common(one, two)
+            rest = [terms.op(term.without(shared)) for term in (one, two)]
+            if any(shared[1:]) and any(item.is_tensor for item in rest):
+                inner = self("where", condition, *rest)
+                found = self.algebra.times(terms, shared, inner)
+                if found.shape == whole:
+                    return found
+        return None
 
 
 def _has_owner(op: Op) -> bool:

@@ -94,7 +94,7 @@ class Namer:
         if is_one_hot(op):
             return ["onehot"]
         if self._is_gradient(op):
-            if op.rule in ("sum", "mean") and op.args[0].rule == "mul":
+            if op.rule in ("sum", "mean") and self._is_unnamed_product(op.args[0]):
                 return ["inner", *GRADIENT[op.rule]]
             masked = op.rule == "where" and any(is_number(arg, 0) for arg in op.args)
             found = ("masked_grad",) if masked else ()
@@ -103,6 +103,8 @@ class Namer:
             return ["normalized"]
         if op.rule == "sub" and is_number(op.args[0], 1):
             return ["complement"]
+        if op.rule == "pow_exponent" and is_number(op.args[1], 2):
+            return ["square"]
         return list(VALUE.get(op.rule, (op.rule.lower(),)))
 
     def _is_gradient(self, op: Op) -> bool:
@@ -112,6 +114,9 @@ class Namer:
                 map(self._is_gradient, op.args)
             )
         return self.known[op]
+
+    def _is_unnamed_product(self, op: Op) -> bool:
+        return op.rule == "mul" and op not in self.of
 
     def _is_normalized(self, op: Op) -> bool:
         """Whether it is divided by a root or a norm."""

@@ -232,7 +232,7 @@ class Printer(ChainPrinter):
                 or isinstance(literal(op), bool)
                 or (
                     parameter.default is not None
-                        and (by_name or parameter.name not in POSITIONAL)
+                    and (by_name or parameter.name not in POSITIONAL)
                     and not both
                 )
             ):

@@ -53,7 +53,9 @@ class Reunion:
     def _met(self, whole: Term, op: Op, term: Term) -> Op | None:
         rest = whole.without(term)
         if not any(rest[1:]):
-            return op if rest.number == 1 else self.terms.op(Term(rest.number, (), (op,)))
+            return (
+                op if rest.number == 1 else self.terms.op(Term(rest.number, (), (op,)))
+            )
         at = min(whole.tensors.index(item) for item in term.tensors)
         tensors = list(rest.tensors)
         tensors.insert(min(at, len(tensors)), op)
