@@ -65,7 +65,7 @@ class Centre(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        output = centre(x, self.running_mean.clone())
+        output = centre(x, self.running_mean)
         if self.training:
             with torch.no_grad():
                 self.running_mean.copy_(

@@ -72,14 +72,16 @@ def gradients(output: Tensor, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 @pytest.fixture(params=[*CASES, *EMPTY_CASES])
 def case(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Arguments of `make`; an empty tensor only where the forward allows it."""
+    """Arguments of `make`; an empty tensor only where PyTorch allows it."""
     if request.param in CASES:
         return CASES[request.param]
     arguments = EMPTY_CASES[request.param]
+    inputs = make(**arguments)
     try:
-        output = reference(*make(**arguments))
+        output = reference(*inputs)
+        gradients(output, inputs)
     except (IndexError, RuntimeError, ValueError) as error:
-        pytest.skip(f"forward: {error}")
+        pytest.skip(f"PyTorch: {error}")
     if not output.isfinite().all():
         pytest.skip("forward is not finite")
     return arguments

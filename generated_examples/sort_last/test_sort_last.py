@@ -74,14 +74,16 @@ def gradients(
 
 @pytest.fixture(params=[*CASES, *EMPTY_CASES])
 def case(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Arguments of `make`; an empty tensor only where the forward allows it."""
+    """Arguments of `make`; an empty tensor only where PyTorch allows it."""
     if request.param in CASES:
         return CASES[request.param]
     arguments = EMPTY_CASES[request.param]
+    inputs = make(**arguments)
     try:
-        outputs = reference(*make(**arguments))
+        outputs = reference(*inputs)
+        gradients(outputs, inputs)
     except (IndexError, RuntimeError, ValueError) as error:
-        pytest.skip(f"forward: {error}")
+        pytest.skip(f"PyTorch: {error}")
     if not all(output.isfinite().all() for output in outputs):
         pytest.skip("forward is not finite")
     return arguments

@@ -82,9 +82,8 @@ def _names(key: str, value: list[str], given: Given) -> list[str]:
         for part in text.split(","):
             name = part.strip()
             if name:
-                skipped = column + len(part) - len(part.lstrip())
-                place = Location(f"--{key}").shifted(0, skipped)
-                given.places[(key, str(len(names)))] = place
+                start = column + len(part) - len(part.lstrip())
+                given.places[(key, str(len(names)))] = _place(key, text, start)
                 names.append(name)
             column += len(part) + 1
     return names
@@ -103,8 +102,7 @@ def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
         if name in table:
             raise ScaffoldError(f"'{name}' is given twice", Location(f"--{key}"))
         stated = formula.lstrip(" \t")
-        place = Location(f"--{key}").shifted(0, len(text) - len(stated))
-        given.places[(key, name)] = place
+        given.places[(key, name)] = _place(key, text, len(text) - len(stated))
         table[name] = stated.rstrip()
     return table
 
@@ -115,8 +113,7 @@ def _tolerance(key: str, value: str, given: Given) -> dict[str, float | bool]:
     column = 0
     for part in value.split(","):
         name, equals, text = (piece.strip() for piece in part.partition("="))
-        start = Location("--tolerance")
-        place = start.shifted(0, column + len(part) - len(part.lstrip()))
+        place = _place(key, value, column + len(part) - len(part.lstrip()))
         number = _number(text)
         if not equals or number is None:
             hint = "write: --tolerance 'eps=1e-6, atol=1e-4'"
@@ -127,6 +124,12 @@ def _tolerance(key: str, value: str, given: Given) -> dict[str, float | bool]:
         table[name] = number
         column += len(part) + 1
     return table
+
+
+def _place(key: str, text: str, offset: int) -> Location:
+    """Where a character of an option's value stands."""
+    *above, before = re.split(r"\r\n|\r|\n", text[:offset])
+    return Location(f"--{key}").shifted(len(above), len(before))
 
 
 def _number(text: str) -> float | bool | None:

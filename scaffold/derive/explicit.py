@@ -55,7 +55,8 @@ def _derivation(
     missing = _missing(spec, handed.lines)
     elements, lines = element_lines(spec, handed.lines)
     opaque = _opaque(spec, given)
-    in_torch = not opaque and not spec.dirty and spec.style == "setup-context"
+    random = _draws(given)
+    pure = not (opaque or random or spec.dirty)
     saved, kept = (
         _all_for(missing, spec, handed, names)
         if missing
@@ -79,9 +80,9 @@ def _derivation(
         watched=watched,
         once_differentiable=once,
         opaque=opaque,
-        random=_draws(given),
+        random=random,
         compiles=not opaque and not _sole_constant(spec),
-        transforms=in_torch if spec.transforms is None else spec.transforms,
+        transforms=_transforms(spec, pure),
         notes=given.notes,
     )
 
@@ -127,6 +128,13 @@ def _once_differentiable(
         hint = "the second derivative would be wrong: let the op be once-differentiable"
         raise ScaffoldError(message, given.place, hint)
     return spec.once_differentiable
+
+
+def _transforms(spec: OpSpec, pure: bool) -> bool:
+    """As the user says; else where torch.func can do without the user's own rule."""
+    if spec.transforms is None:
+        return pure and spec.style == "setup-context"
+    return spec.transforms
 
 
 def _leaves_torch(spec: OpSpec, statements: Lines) -> bool:

@@ -65,6 +65,12 @@ class Kinds:
                 return "scalar"
             case Node("tuple" | "list"):
                 return self._whole(node.args, "group")
+            case Node("attribute", _, (Node("name", "math"),)):
+                return "scalar"
+            case Node(
+                "attribute", "pi" | "inf" | "e" | "nan", (Node("name", "torch"),)
+            ):
+                return "scalar"
             case Node("attribute", label, (value,)):
                 return "scalar" if label in SCALAR_ATTRIBUTES else self.of(value)
             case Node("subscript", _, (value, _)):

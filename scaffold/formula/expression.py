@@ -8,6 +8,7 @@ import ast
 from typing import Protocol
 
 from scaffold.formula.graph import Graph, Node
+from scaffold.formula.optional import takes_none
 from scaffold.formula.text import WELL_KNOWN
 
 Guarded = frozenset[
@@ -19,6 +20,7 @@ class Source(Protocol):
     """The text that an expression stands in."""
 
     graph: Graph
+    locals: set[str]  # names that have been assigned
 
     def resolve(self, node: ast.Name) -> None:
         """Complain of a name that is not known at this point."""
@@ -72,8 +74,10 @@ COMPARE: dict[type[ast.cmpop], str] = {
 class ExpressionParser:
     """Parses expressions of one formula into one graph."""
 
-    def __init__(self, source: Source, optional: frozenset[str]) -> None:
-        self.source, self.optional = source, optional
+    def __init__(
+        self, source: Source, optional: frozenset[str], tensors: frozenset[str]
+    ) -> None:
+        self.source, self.optional, self.tensors = source, optional, tensors
         self.graph, self.fail = source.graph, source.fail
 
     def parse(self, item: ast.expr, present: Guarded = frozenset()) -> Node:
@@ -155,8 +159,38 @@ class ExpressionParser:
         for position, name in enumerate(keywords):
             if name != "**" and name in keywords[:position]:
                 self.fail(item.keywords[position], f"'{name}' is given twice")
-        args = (self.parse(item.func, present), *self._all(values, present))
+        self._check_callee(item.func)
+        welcome = self._takes_none(item)
+        args = (
+            self.parse(item.func, present),
+            *(
+                self._argument(value, present, position in welcome)
+                for position, value in enumerate(values)
+            ),
+        )
         return self.graph.node("call", "", args, keywords)
+
+    def _takes_none(self, item: ast.Call) -> set[int]:
+        if not self.optional:
+            return set()
+        values = self.tensors | self.source.locals | BUILTINS
+        return takes_none(item, frozenset(WELL_KNOWN), values)
+
+    def _argument(self, item: ast.expr, present: Guarded, welcome: bool) -> Node:
+        """An argument of a call; a bare optional may stand where None is welcome."""
+        name = self.absent_name(item, present) if welcome else None
+        return self._element(item, present | {name} if name else present)
+
+    def _check_callee(self, callee: ast.expr) -> None:
+        if (
+            not isinstance(callee, ast.Name)
+            or callee.id not in self.tensors - self.source.locals
+        ):
+            return
+        name, hint = callee.id, f"to multiply: {callee.id} * (...)"
+        if name in BUILTINS:
+            hint = f"to call the builtin, rename the input '{name}'"
+        self.fail(callee, f"'{name}' is a tensor and cannot be called", hint)
 
     def _Subscript(self, item: ast.Subscript, present: Guarded) -> Node:
         args = (self.parse(item.value, present), self.parse(item.slice, present))

@@ -10,12 +10,7 @@ from typing import NamedTuple
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.comments import comments_above
 from scaffold.formula.effects import written
-from scaffold.formula.expression import (
-    BINARY,
-    ExpressionParser,
-    Guarded,
-    may_be_none,
-)
+from scaffold.formula.expression import BINARY, ExpressionParser, Guarded, may_be_none
 from scaffold.formula.graph import (
     Assign,
     Formula,
@@ -25,6 +20,7 @@ from scaffold.formula.graph import (
     Statement,
     expressions,
 )
+from scaffold.formula.returns import with_one_return
 from scaffold.formula.text import Text, dedented, parse_source, with_plain_newlines
 
 RESERVED = frozenset(
@@ -35,12 +31,14 @@ RESERVED = frozenset(
 class Scope(NamedTuple):
     """The names a formula may read.
 
-    `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns.
+    `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns;
+    `tensors` cannot be called.
     """
 
     names: frozenset[str]
     optional: frozenset[str] = frozenset()
     targets: frozenset[str] | None = None
+    tensors: frozenset[str] = frozenset()
 
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
@@ -63,10 +61,12 @@ class _Body:
         self.problems: list[ScaffoldError] = []
         self.locals: set[str] = set()
         self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
-        self.expressions = ExpressionParser(self, scope.optional)
+        self.expressions = ExpressionParser(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
         body = list(self.module.body)
+        if self.wants_result:
+            body = with_one_return(body, self.scope.names)
         if not body:
             raise ScaffoldError("the formula is empty", self.text.location)
         self.comments = comments_above(self.text.value, body)
@@ -150,7 +150,8 @@ class _Body:
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
         above = self.comments.get(item.lineno, ())
         if isinstance(item, ast.Assign) and len(item.targets) == 1:
-            value = self.expressions.parse(item.value, present)
+            served = self._served(item.targets[0])
+            value = self.expressions.parse(item.value, present | served)
             return Assign(self._target(item.targets[0]), value, "", above)
         if isinstance(item, ast.AnnAssign) and item.value and item.simple:
             value = self.expressions.parse(item.value, present)
@@ -164,6 +165,12 @@ class _Body:
             return Assign(self.graph.node("absent"), value, "", above)
         self._refuse(item)
         return None
+
+    def _served(self, target: ast.expr) -> Guarded:
+        """The input whose gradient is assigned: where that is needed, the input is there."""
+        name = target.id if isinstance(target, ast.Name) else ""
+        known = name in (self.scope.targets or ())
+        return frozenset({name.removeprefix("grad_")} if known else ())
 
     def _augmented(
         self, item: ast.AugAssign, present: Guarded, above: tuple[str, ...]

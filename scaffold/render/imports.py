@@ -25,6 +25,7 @@ KNOWN = (
     Import("torch.autograd", "Function"),
     Import("torch.autograd.function", "once_differentiable"),
 )
+UNEXPORTED = (Import("torch.nn.grad"),)  # no type checker finds them through torch
 # Anything else is taken for the user's own.
 THIRD_PARTY = frozenset(
     {"apex", "causal_conv1d", "cupy", "cutlass", "deepspeed", "einops", "fla"}
@@ -42,6 +43,7 @@ def import_block(
     """The imports that `code` needs of the known ones, and of the wanted ones, as one text."""
     read = names_read(code)
     chosen = [item for item in (*known, *wanted) if item.binding in read]
+    chosen += [item for item in UNEXPORTED if f"{item.module}." in code]
     sections: dict[int, list[Import]] = {0: [], 1: [], 2: []}
     for item in dict.fromkeys(chosen):
         sections[_section(item)].append(item)

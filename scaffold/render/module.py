@@ -8,7 +8,8 @@ import textwrap
 from dataclasses import replace
 from typing import NamedTuple
 
-from scaffold.derive import fresh
+from scaffold.derive import Derivation, fresh
+from scaffold.formula import expressions, sharing
 from scaffold.render.docstring import INDENT, first_paragraph, quoted, wrapped
 from scaffold.render.parameters import (
     Dims,
@@ -51,7 +52,7 @@ class ModuleView(NamedTuple):
     repr_lines: tuple[str, ...]
 
 
-def module_view(spec: OpSpec, module: ModuleSpec) -> ModuleView:
+def module_view(spec: OpSpec, module: ModuleSpec, derivation: Derivation) -> ModuleView:
     """The module as the template shows it."""
     dims = {name: dims_of(spec, name) for name in (*module.parameters, *module.buffers)}
     arguments = init_arguments(spec, module)
@@ -64,7 +65,7 @@ def module_view(spec: OpSpec, module: ModuleSpec) -> ModuleView:
         reset_lines=tuple(reset_lines(spec, module)),
         forward_parameters=parameters_with_defaults(_call_inputs(spec, module)),
         forward_type=wrapper_type(spec),
-        forward_lines=tuple(_forward_lines(spec, module)),
+        forward_lines=tuple(_forward_lines(spec, module, derivation)),
         repr_lines=tuple(_repr_lines(spec, module)),
     )
 
@@ -148,15 +149,17 @@ def _init_lines(spec: OpSpec, module: ModuleSpec, dims: dict[str, Dims]) -> list
     return [*lines, "self.reset_parameters()"] if reset_lines(spec, module) else lines
 
 
-def _forward_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
-    updated = {name for name, _ in module.updates}
+def _forward_lines(
+    spec: OpSpec, module: ModuleSpec, derivation: Derivation
+) -> list[str]:
+    copied = _copied(module, derivation)
     owned = {*module.parameters, *module.buffers}
     owned |= {item.name for item in spec.attributes}
     passed = iter(_call_inputs(spec, module))
     values = [
         (
             f"self.{item.name}.clone()"
-            if item.name in updated
+            if item.name in copied
             else f"self.{item.name}" if item.name in owned else starred(next(passed))
         )
         for item in spec.inputs
@@ -173,6 +176,18 @@ def _forward_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
         *(f"        {line}" for line in update_lines(spec, module)),
         f"return {result}",
     ]
+
+
+def _copied(module: ModuleSpec, derivation: Derivation) -> set[str]:
+    """The updated buffers that the call may hold on to: it saves them, or may return a view of them."""
+    updated = {name for name, _ in module.updates}
+    if derivation.opaque or derivation.forward is None:
+        return updated
+    kept = {item.origin for item in derivation.saved if item.source == "input"}
+    values = (value for item in derivation.forward for value in expressions(item))
+    for value in (*values, *derivation.results):
+        kept |= sharing(value)
+    return updated & kept
 
 
 def _repr_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:

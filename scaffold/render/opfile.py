@@ -54,7 +54,11 @@ def op_view(spec: OpSpec, derivation: Derivation) -> OpView:
         type_imports=_type_imports(spec),
         function=function_view(spec, derivation),
         wrapper=wrapper_view(spec, derivation),
-        module=module_view(spec, spec.module) if spec.module is not None else None,
+        module=(
+            module_view(spec, spec.module, derivation)
+            if spec.module is not None
+            else None
+        ),
     )
 
 

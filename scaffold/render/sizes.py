@@ -74,7 +74,7 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
         raise ScaffoldError(
             f"no sizes up to {max(CANDIDATES)} satisfy: {conditions}",
             spec.require[0].location,
-            hint="give the test its inputs: samples = '@file.py:function'",
+            hint="give the test its inputs with samples: '@file.py:function'",
         )
     for name in names:
         free = (size for size in range(first, 128) if size not in sizes.values())

@@ -6,11 +6,10 @@ In: text and its start. Out: entries as they were written, not yet judged agains
 Invariant: an entry knows the place of everything that a later check may complain of.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, raise_all
-from scaffold.spec.tokens import Token, Words, split_entries, tokenize, words
+from scaffold.spec.tokens import Cursor, Words, split_entries, tokenize, words
 
 
 class Trait(NamedTuple):
@@ -64,35 +63,8 @@ def parse_dims(text: str, start: Location) -> tuple[Words, ...]:
     return dims
 
 
-class _EntryParser:
+class _EntryParser(Cursor):
     """Recursive descent over the tokens of one entry."""
-
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        self.tokens = tokens
-        self.position = 0
-
-    @property
-    def next(self) -> Token:
-        return self.tokens[self.position]
-
-    def take(self, text: str) -> bool:
-        """Step over a symbol if it comes next."""
-        if self.next.kind == "symbol" and self.next.text == text:
-            self.position += 1
-            return True
-        return False
-
-    def unexpected(self, wanted: str, hint: str | None = None) -> ScaffoldError:
-        found = f"'{self.next.text}'" if self.next.text else "nothing"
-        message = f"expected {wanted}, found {found}"
-        return ScaffoldError(message, self.next.place, hint)
-
-    def word(self, wanted: str, hint: str | None = None) -> Words:
-        if self.next.kind != "name":
-            raise self.unexpected(wanted, hint)
-        self.position += 1
-        token = self.tokens[self.position - 1]
-        return Words(token.text, token.place)
 
     def entry(self) -> Entry:
         variadic = self.take("*")

@@ -64,6 +64,7 @@ class _Reader:
         self.raw, self.arguments = raw, arguments
         self.read, self.problems = read, problems
         self.inputs = frozenset(item.name for item in arguments.inputs)
+        self.tensors = frozenset(item.name for item in arguments.tensors)
         self.optional = frozenset(
             item.name for item in arguments.tensors if item.optional
         )
@@ -127,7 +128,9 @@ class _Reader:
             return None
         if path == ("forward",):
             self.forward = text
-        scope = Scope(names | self.imports.names, self.optional - {without}, targets)
+        optional = self.optional - {without}
+        tensors = self.tensors & names
+        scope = Scope(names | self.imports.names, optional, targets, tensors)
         return self.problems.attempt(partial(parse, text, scope, self.graph))
 
     def _surrogate(self) -> Surrogate | None:

@@ -191,6 +191,7 @@ def _updates(
 ) -> tuple[tuple[str, Formula], ...]:
     names = frozenset(item.name for item in arguments.inputs)
     names |= {item.binding for item in maths.imports}
+    tensors = frozenset(item.name for item in arguments.tensors)
     optional = frozenset(item.name for item in arguments.tensors if item.optional)
     found = []
     for name, value in raw.get("update", {}).items():
@@ -202,7 +203,7 @@ def _updates(
             continue
         text = Text(value, problems.within(path))
         formula = problems.attempt(
-            partial(parse, text, Scope(names, optional), maths.graph)
+            partial(parse, text, Scope(names, optional, None, tensors), maths.graph)
         )
         found += [(name, formula)] if formula is not None else []
     return tuple(found)

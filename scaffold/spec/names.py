@@ -53,7 +53,9 @@ def check_name(name: str, place: Location, what: str) -> ScaffoldError | None:
 
 def _refused(name: str, place: Location, what: str, reason: str) -> ScaffoldError:
     message = f"'{name}' cannot name {what}: it {reason}"
-    other = name.strip("_").removeprefix("grad_")
+    other = name.strip("_")
+    if other.startswith("grad_"):
+        other = f"{other.removeprefix('grad_')}_grad"
     other = f"{other}_" if other == name else other
     usable = other.isidentifier() and not keyword.iskeyword(other)
     hint = f"choose another name, such as '{other}'" if usable else None

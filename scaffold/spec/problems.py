@@ -4,6 +4,7 @@ In: errors whose place is inside a value of the raw mapping (`within`). Out: the
 Invariant: while an op reads well, no file is searched for line numbers.
 """
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
@@ -12,6 +13,7 @@ from scaffold.errors import Location, ScaffoldError, raise_all
 
 KeyPath = tuple[str, ...]  # ("grad", "weight"); items of a list by their number
 T = TypeVar("T")
+_KEY = re.compile(r"\b([a-z-]+) = \[?'([^'\]]*)'\]?")
 
 
 class Locate(Protocol):
@@ -78,11 +80,16 @@ class Problems:
 
     def at(self, path: KeyPath, message: str, hint: str | None = None) -> None:
         """Note a problem with a whole value."""
-        self.add(ScaffoldError(message, self._locate(path), hint))
+        self._add(message, self._locate(path), hint)
 
     def at_key(self, path: KeyPath, message: str, hint: str | None = None) -> None:
         """Note a problem with a key."""
-        place = self._locate(path, key=True)
+        self._add(message, self._locate(path, key=True), hint)
+
+    def _add(self, message: str, place: Location, hint: str | None) -> None:
+        """A hint writes a key as a file has it; where the place is an option, so is the key."""
+        if hint and place.source.startswith("--"):
+            hint = _KEY.sub(r"--\1 '\2'", hint)
         self.add(ScaffoldError(message, place, hint))
 
     def attempt(self, read: Callable[[], T]) -> T | None:

@@ -191,6 +191,9 @@ def _order(entries: Sequence[Entry]) -> list[ScaffoldError]:
         if variadic and entry.tensor:
             message = f"'*{variadic.text}' must be the last tensor"
             hint = f"move '{name.text}' before '*{variadic.text}'"
+            if entry.variadic:
+                message = "only one input can have a star"
+                hint = f"give both as one: '*{variadic.text}'"
             problems.append(ScaffoldError(message, variadic.place, hint))
         elif given and entry.variadic:
             message = (

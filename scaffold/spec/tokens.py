@@ -102,3 +102,35 @@ def words(tokens: Sequence[Token]) -> Words:
         text += " " * (token.start - before.end) if before else ""
         text += token.text
     return Words(text, tokens[0].place)
+
+
+class Cursor:
+    """A place among tokens, for descent by recursion."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+        self.position = 0
+
+    @property
+    def next(self) -> Token:
+        return self.tokens[self.position]
+
+    def take(self, text: str) -> bool:
+        """Step over a symbol if it comes next."""
+        if self.next.kind == "symbol" and self.next.text == text:
+            self.position += 1
+            return True
+        return False
+
+    def word(self, wanted: str, hint: str | None = None) -> Words:
+        """Step over a name."""
+        token = self.next
+        if token.kind != "name":
+            raise self.unexpected(wanted, hint)
+        self.position += 1
+        return Words(token.text, token.place)
+
+    def unexpected(self, wanted: str, hint: str | None = None) -> ScaffoldError:
+        """What is wrong with what comes next."""
+        found = f"'{self.next.text}'" if self.next.text else "nothing"
+        return ScaffoldError(f"expected {wanted}, found {found}", self.next.place, hint)

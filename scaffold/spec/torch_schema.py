@@ -7,11 +7,11 @@ Invariant: what comes out could have been written with `--inputs`, `--outputs` a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.grammar import Entry
-from scaffold.spec.tokens import Token, Words, split_entries, tokenize, words
+from scaffold.spec.tokens import Cursor, Token, Words, split_entries, tokenize, words
 
 TYPES = {
     "int": "int",
@@ -50,31 +50,11 @@ class Schema:
     dirty: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Cursor):
     """Recursive descent over the tokens of one argument or one return."""
 
-    tokens: Sequence[Token]
-    position: int = field(default=0)
-
-    @property
-    def next(self) -> Token:
-        return self.tokens[self.position]
-
-    def take(self, text: str) -> bool:
-        if self.next.kind == "symbol" and self.next.text == text:
-            self.position += 1
-            return True
-        return False
-
     def name(self, wanted: str) -> Words:
-        token = self.next
-        if token.kind != "name":
-            found = f"'{token.text}'" if token.text else "nothing"
-            message = f"expected {wanted}, found {found}"
-            raise ScaffoldError(message, token.place, EXAMPLE)
-        self.position += 1
-        return Words(token.text, token.place)
+        return self.word(wanted, EXAMPLE)
 
     def finish(self) -> None:
         if self.next.kind != "end":

@@ -1,5 +1,6 @@
 """Runs in this process need not wait for the disk: tests/workspace holds what syncing is for."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,3 +13,11 @@ def without_syncing() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk, "sync", lambda descriptor: None)
         yield
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What starts here heeds an interrupt, though a job in the background, as this may be, ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

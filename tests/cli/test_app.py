@@ -48,6 +48,7 @@ def test_a_usage_error_is_on_stderr(
     assert not listing(tmp_path)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_is_130_and_leaves_nothing(tmp_path: Path) -> None:
     """Interrupted while it waits for a file to read, which a pipe never ends."""
     pipe = tmp_path / "ops.toml"

@@ -133,6 +133,7 @@ def test_the_difference_is_shown_and_the_question_repeated(occupied: Path) -> No
     assert terminal.finish().code == 1
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_at_the_question_writes_nothing(occupied: Path) -> None:
     terminal = Terminal(occupied, *PAIR)
     terminal.expect(QUESTION.format("foo.py"))

@@ -23,17 +23,17 @@ class Case(NamedTuple):
 
 def r(*shape: int) -> Tensor:
     """Normal values."""
-    return torch.randn(*shape, dtype=torch.double)
+    return torch.randn(shape, dtype=torch.double)
 
 
 def z(*shape: int) -> Tensor:
     """Complex values."""
-    return torch.randn(*shape, dtype=torch.cdouble)
+    return torch.randn(shape, dtype=torch.cdouble)
 
 
 def p(*shape: int) -> Tensor:
     """Values from 0.5 to 1.5."""
-    return torch.rand(*shape, dtype=torch.double) + 0.5
+    return torch.rand(shape, dtype=torch.double) + 0.5
 
 
 def index(below: int, *shape: int) -> Tensor:

@@ -281,6 +281,39 @@ OTHERS = (
         ),
     ),
     Row(
+        "an_optional_handed_on",
+        (
+            "--forward",
+            "torch.nn.functional.linear(input, weight, bias)",
+            "--backward",
+            (
+                "grad_input = grad_output @ weight\n"
+                "grad_weight = grad_output.t() @ input\n"
+                "grad_bias = grad_output.sum_to_size(bias.shape)"
+            ),
+        ),
+        "(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor",
+        torch.nn.functional.linear,
+        lambda: (rand(2, 3), rand(4, 3), rand(4)),
+        written=("--inputs", "input[N, K], weight[M, K], bias[M]?"),
+    ),
+    Row(
+        "an_empty_size_that_pytorch_refuses",
+        (
+            *("--forward", "F.conv1d(x, w)", "--backward"),
+            (
+                "grad_x, grad_w, _ = torch.ops.aten.convolution_backward(\n"
+                "    grad_output, x, w, None, [1], [0], [1], False, [0], 1,\n"
+                "    [True, True, False],\n"
+                ")"
+            ),
+        ),
+        "(x: Tensor, w: Tensor) -> Tensor",
+        torch.nn.functional.conv1d,
+        lambda: (rand(2, 3, 5), rand(4, 3, 2)),
+        written=("--inputs", "x[N, C, L], w[O, C, K]", "--require", "L >= K"),
+    ),
+    Row(
         "imported_kernels",
         (
             *("--import", "kernels:cube", "--import", "kernels:cube_backward as back"),

@@ -98,7 +98,7 @@ def test_indentation_and_newlines_of_the_surroundings(
             ],
         ),
         (
-            "if p:\n    return x\nreturn y",
+            "if p:\n    return x\n    y = x\nreturn y",
             [
                 (
                     "--forward:2:5: a return must be the last statement\n"

@@ -22,7 +22,6 @@ ATTRIBUTES = (
     *(
         "out_dtype: dtype = torch.float32",
         "sizes: tuple[int, ...] = (1, 2)",
-        "handle = None",
     ),
     *("handle: object = None", "group: torch.distributed.ProcessGroup | None = None"),
     *("where: device | None = None", "pair: tuple[int, float] = (1, 2.5)"),
@@ -138,7 +137,10 @@ def forwards(
     for name in signature.numbers:
         first = f"({first}) * {name}"
     if signature.variadic:
-        first = f"({first}) + sum({signature.variadic})"
+        if "sum" in (*signature.floats, *signature.optional, *signature.constant):
+            first = f"({first}) + {signature.variadic}[0]"
+        else:
+            first = f"({first}) + sum({signature.variadic})"
     others = [draw(expressions(known)) for _ in range(outputs - 1)]
     result = ", ".join([first, *others])
     if not lines:

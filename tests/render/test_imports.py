@@ -43,3 +43,8 @@ def test_the_order_is_that_of_ruff(tmp_path: Path, read: str) -> None:
         command, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert found.returncode == 0, found.stdout
+
+
+def test_a_module_that_torch_does_not_export_is_imported_itself() -> None:
+    code = "y = torch.nn.grad.conv1d_input(shape, w, grad)\n"
+    assert import_block(code) == "import torch\nimport torch.nn.grad"

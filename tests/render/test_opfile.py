@@ -282,3 +282,34 @@ def test_no_gradient_is_left_out() -> None:
         for item in spec.differentiable:
             assigned = any(f"grad_{item.name}" in line for line in lines)
             assert assigned or item.name in names, name
+
+
+def buffered(grad: str) -> str:
+    return op_text(
+        "x[N, D], running_var[D; const]",
+        forward="x * running_var",
+        grad={"x": grad},
+        buffers=["running_var"],
+        update={"running_var": "x.var(0)"},
+    )
+
+
+def test_a_buffer_is_copied_only_where_the_call_holds_on_to_it() -> None:
+    saved = buffered("grad_output * running_var")
+    assert "output = some_op(x, self.running_var.clone())" in saved
+    assert "output = some_op(x, self.running_var)" in buffered("2 * grad_output")
+
+
+def test_a_buffer_that_divides_starts_at_one() -> None:
+    text = op_text("x[N, D], shift[D; const], std[D; const]", buffers=["shift", "std"])
+    assert 'register_buffer("shift", torch.zeros(' in text
+    assert 'register_buffer("std", torch.ones(' in text
+
+
+def test_torch_func_cannot_repeat_a_random_forward() -> None:
+    text = op_text(
+        "x",
+        forward="mask = torch.bernoulli(x.sigmoid())\nreturn x * mask",
+        grad={"x": "grad_output * mask"},
+    )
+    assert "generate_vmap_rule" not in text

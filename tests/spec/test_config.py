@@ -126,7 +126,7 @@ def test_a_broken_file_is_an_error_as_seen_from_here(tmp_path: Path) -> None:
             "parameter-names = ['w', 'grad_w']",
             (
                 "2:26: 'grad_w' cannot name a parameter: it is kept for gradients\n"
-                "hint: choose another name, such as 'w'"
+                "hint: choose another name, such as 'w_grad'"
             ),
         ),
         (

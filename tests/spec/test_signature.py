@@ -206,7 +206,7 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         ("x[F]", "3: 'F' cannot name a dimension: it has a meaning in generated code\nhint: choose another name, such as 'F_'"),
         ("x, x", "4: 'x' occurs twice"),
         ("lambda", "1: 'lambda' cannot name an input: it is a keyword of Python\nhint: choose another name, such as 'lambda_'"),
-        ("grad_x", "1: 'grad_x' cannot name an input: it is kept for gradients\nhint: choose another name, such as 'x'"),
+        ("grad_x", "1: 'grad_x' cannot name an input: it is kept for gradients\nhint: choose another name, such as 'x_grad'"),
         ("*xs?", "2: '*xs' cannot be optional\nhint: it may be empty as it is"),
         ("*xs, y", "2: '*xs' must be the last tensor\nhint: move 'y' before '*xs'"),
         ("x, *xs: int", "5: '*xs' can only hold tensors\nhint: write: xs: tuple[int, ...]"),

@@ -237,11 +237,10 @@ class Algebra:
                 continue
             if not any(shared[1:]):
                 shared = Term(shared.number)
-            inner = self.make(
-                rule,
-                terms.op(one.without(shared)),
-                terms.op(two.without(shared)),
-            )
+            rest = [terms.op(term.without(shared)) for term in (one, two)]
+            if any(item.kind == "bool" for item in rest):
+                continue  # PyTorch does not subtract masks, and adds them as `or`
+            inner = self.make(rule, *rest)
             found = self.times(terms, shared, inner)
             if found.shape == shapes.broadcast(a.shape, b.shape):
                 return found

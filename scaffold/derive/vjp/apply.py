@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp.conditions import holds
 from scaffold.derive.vjp.infer import infer
-from scaffold.derive.vjp.ir import Op, Program, tensors
+from scaffold.derive.vjp.ir import Op, Program, literal, tensors
 from scaffold.derive.vjp.rules import Found, Rule, Table
 from scaffold.derive.vjp.spelling import Spelling, bind
 from scaffold.derive.vjp.written import UnsupportedError
@@ -42,17 +42,9 @@ class Applier:
         """The rule that a spelling with these arguments means."""
         for item in self.table.find(kind, name):
             bound = self._bind(item, positional, keywords or {})
-            if bound is not None and self._holds(item.rule, bound):
+            if bound is not None:
                 return Bound(item.rule, bound)
         return None
-
-    def _holds(self, rule: Rule, args: Mapping[str, Op]) -> bool:
-        """Whether a rule is for such arguments."""
-        test = self.table.condition(rule)
-        if test is not None and holds(test, args) is not True:
-            return False
-        given = any(item.kind == "complex" for item in tensors(args.values()))
-        return rule.complex is True or given is (rule.complex == "only")
 
     def _bind(
         self, found: Found, positional: Sequence[Op], keywords: Mapping[str, Op]
@@ -73,7 +65,19 @@ class Applier:
             rule.code or name in rule.tensors or not any(tensors((value,)))
             for name, value in whole.items()
         )
-        return whole if fits else None
+        return whole if fits and whole and self._is_meant(rule, whole) else None
+
+    def _is_meant(self, rule: Rule, whole: Mapping[str, Op]) -> bool:
+        """Whether the rule is for such arguments; `dim` is no bool: that is `unbiased`, in another overload."""
+        if "dim" in whole and isinstance(literal(whole["dim"]), bool):
+            return False
+        kinds = {value.kind for value in tensors(whole.values())}
+        if rule.complex is False and "complex" in kinds:
+            return False
+        if rule.complex == "only" and "complex" not in kinds:
+            return False
+        test = self.table.condition(rule)
+        return test is None or holds(test, whole)
 
     def _collected(self, values: Sequence[Op]) -> Op:
         if len(values) == 1 and (
@@ -106,6 +110,16 @@ class Applier:
                 return None
         return whole if bound.keys() <= whole.keys() else None
 
+    def takes_none(self, op: Op, arg: Op) -> bool:
+        """Whether an op takes None for an argument: `F.linear` for its bias."""
+        if arg.rule != "input" or op.rule not in self.table:
+            return False
+        parameters = self.table.rule(op.rule).parameters
+        return any(
+            value is arg and item.default is not None and item.default.label == "None"
+            for value, item in zip(op.args, parameters, strict=False)
+        )
+
     def default(self, node: Node) -> Op:
         """A default of the table as a value."""
         return constant(self.program, node) or self.program.static(node)
@@ -127,7 +141,17 @@ class Applier:
     def named(self, name: str, *positional: Op) -> Op:
         """The op of a rule by its name, as formulas call it."""
         rule = self.table.rule(name)
-        bound = bind(rule.spelled, positional, {}, self._collected)
+        count = next(
+            (at for at, item in enumerate(rule.parameters) if item.keyword), None
+        )
+        plain = positional[:count]
+        keywords = {
+            item.name: value
+            for item, value in zip(
+                rule.parameters[len(plain) :], positional[len(plain) :], strict=False
+            )
+        }
+        bound = bind(rule.spelled, plain, keywords, self._collected)
         whole = None if bound is None else self.completed(rule, bound)
         if whole is None:
             raise UnsupportedError(f"{name} takes other arguments")

@@ -9,7 +9,8 @@ from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.shapes import SCALAR, Shape
 from scaffold.derive.vjp.sizes import size_at
-from scaffold.derive.vjp.written import UnsupportedError
+from scaffold.derive.vjp.statics import is_int
+from scaffold.derive.vjp.written import UnsupportedError, static_node
 from scaffold.formula import Node
 
 
@@ -28,11 +29,17 @@ class Builders:
         if literal(keepdim) is True:
             return g
         if literal(keepdim) is not False:
-            raise UnsupportedError("a keepdim that is not written out")
+            test, no = static_node(self.program, keepdim), self.make.const(False)
+            return self.make.choose(test, g, self.restore(g, x, dim, no))
         if not dims or x.shape == SCALAR:
             return g  # a scalar broadcasts as it is
         if isinstance(dims[0], str):
-            return self.make("unsqueeze", g, dim)
+            if is_int(self.program, dim):
+                return self.make("unsqueeze", g, dim)
+            kept = self._kept(x, dim)
+            return self.program.op(
+                "shaped_like", (g, kept), kind=g.kind, shape=kept.shape
+            )
         plain = [at for at in dims if isinstance(at, int)]
         if min(plain) < 0 <= max(plain):
             rank = x.shape.rank
@@ -42,6 +49,10 @@ class Builders:
         for at in sorted(plain, reverse=plain[0] < 0):
             g = self.make("unsqueeze", g, self.program.const(at))
         return g
+
+    def _kept(self, x: Op, dim: Op) -> Op:
+        """A reduction to the dims that are left, for its shape."""
+        return self.make.applier.named("sum", x, dim, self.make.const(True))
 
     def sum_to(self, g: Op, x: Op) -> Op:
         """Sum what was broadcast; a value that is smaller than `x` is expanded."""
@@ -150,7 +161,7 @@ class Builders:
     def rank(self, x: Op) -> Op:
         if x.shape.rank is not None:
             return self.make.const(x.shape.rank)
-        return self.program.op("rank", (), x.shape)
+        raise UnsupportedError("the number of dims is not known")
 
     def count(self, x: Op, dim: Op) -> Op:
         dims = dims_of(dim)
@@ -159,7 +170,10 @@ class Builders:
                 return self.make.const(1)
             return self.program.op("count", (), x.shape)
         if isinstance(dims[0], str):
-            return self.size(x, dim)
+            if is_int(self.program, dim):
+                return self.size(x, dim)
+            taken = (self.program.op("count", (), x.shape), self._kept(x, dim))
+            return self.program.op("ratio", taken)
         total = self.make.const(1)
         for at in dims:
             total = self.make("mul", total, self.size(x, self.make.const(at)))
@@ -207,3 +221,23 @@ class Builders:
         if isinstance(value, int):
             return self.make.const(-value)
         return self.make("neg", numbers)
+
+    def trailing(self, sizes: Op) -> Op:
+        if sizes.rule != "list" or any(item.rule == "starred" for item in sizes.args):
+            raise UnsupportedError("sizes that are not written out")
+        return self.make.const(tuple(range(-len(sizes.args), 0)))
+
+    def leading(self, x: Op) -> Op:
+        if x.shape.rank is None:
+            raise UnsupportedError("all dims but the last of an unknown number")
+        return self.make.const(tuple(range(x.shape.rank - 1)))
+
+    def channels(self, weight: Op, x: Op) -> Op:
+        if x.shape.rank is None:
+            raise UnsupportedError("channels among an unknown number of dims")
+        for _ in range(x.shape.rank - 2):
+            weight = self.make("unsqueeze", weight, self.make.const(-1))
+        return weight
+
+    def sum_repeats(self, g: Op, x: Op, repeats: Op) -> Op:
+        raise UnsupportedError("the sum over what was repeated")

@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.builders import Builders
+from scaffold.derive.vjp.einsums import einsum
 from scaffold.derive.vjp.ir import Kind, Op, literal
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.picks import getitem
 from scaffold.derive.vjp.shapes import SCALAR, Shape, is_lead
 
 Pairs = list[tuple[Op, Op]]
@@ -129,90 +131,6 @@ def _selected(make: Maker, g: Op, at: int, position: int, part: Op) -> Op:
         if inner.rule == "unsqueeze" and literal(inner.args[1]) == at:
             return make.expanded(inner.args[0], part.shape)
     return indexing.selected(make.applier, g, at, make.const(position), part.shape)
-
-
-def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
-    x = op.args[0]
-    program = make.program
-    if op.rule == "narrow":
-        dim, start, length = op.args[1:]
-        if not isinstance(first := literal(start), int) or first < 0:
-            return None
-        bounds = (start, make("add", start, length), make.const(None))
-        data = program.op(
-            "unsliced", (g, dim, *bounds), x.shape, kind=g.kind, shape=x.shape
-        )
-        return [(x, data)]
-    if op.rule == "slice":
-        data = program.op(
-            "unsliced", (g, *op.args[1:]), x.shape, kind=g.kind, shape=x.shape
-        )
-        return [(x, data)]
-    if op.rule == "select":
-        into = make.zeros(g, x.shape)
-        whole = make("select_scatter", into, g, *op.args[1:])
-        return [(x, make.program.shaped(whole, x.shape))]
-    parts = op.args[1:]
-    if any(not part.is_tensor for part in parts):
-        return None
-    accumulate = make.const(any(part.kind == "int" for part in parts))
-    indices = program.op("list", parts)
-    whole = make("index_put", make.zeros(g, x.shape), indices, g, accumulate)
-    return [(x, program.shaped(whole, x.shape))]
-
-
-def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
-    equation, operands = op.args
-    text = literal(equation)
-    if not isinstance(text, str) or operands.rule != "list":
-        return None
-    text = text.replace(" ", "")
-    if "->" not in text:
-        return None
-    left, result = text.split("->")
-    inputs = left.split(",")
-    pairs = []
-    for at, (operand, letters) in enumerate(zip(operands.args, inputs, strict=True)):
-        if not operand.active:
-            continue
-        others = [item for k, item in enumerate(inputs) if k != at]
-        rest = [item for k, item in enumerate(operands.args) if k != at]
-        plain = letters.replace("...", "")
-        known = set("".join([result, *others]))
-        dots = "..." in letters and "..." not in "".join([result, *others])
-        if len(set(plain)) != len(plain) or set(plain) - known or dots:
-            return None
-        if len(set(result.replace("...", ""))) != len(result.replace("...", "")):
-            return None
-        turned = f"{','.join([result, *others])}->{letters}"
-        factors = make.program.op("list", [g, *(make("conj", item) for item in rest)])
-        pairs.append((operand, _einsum(make, turned, factors, operand)))
-    return pairs
-
-
-def _einsum(make: Maker, equation: str, factors: Op, operand: Op) -> Op:
-    """The product; its shape is the operand's where no size is 1."""
-    rule = make.applier.table.rule("einsum")
-    plain = make.applier.apply(
-        rule, {"equation": make.const(equation), "operands": factors}
-    )
-    dims = operand.shape.dims
-    sure = dims is not None and operand.shape.lead is None and 1 not in dims
-    parts = all(
-        item.shape.dims is not None
-        and item.shape.lead is None
-        and 1 not in item.shape.dims
-        for item in factors.args[1:]
-    )
-    if not (sure and parts):
-        return plain
-    return make.program.op(
-        "einsum",
-        (make.const(equation), factors),
-        "whole",
-        kind=plain.kind,
-        shape=operand.shape,
-    )
 
 
 def solve(make: Maker, op: Op, g: Op) -> Pairs | None:

@@ -1,75 +1,79 @@
-"""The tests of rules: for which calls a rule holds.
+"""Whether a call is one that a rule is for: its `when`, over the arguments.
 
-In: a test's node, and the argument of each parameter. Out: True or False, or None where only the call decides. Invariant: a rule
-is taken only where its test is True.
+In: the test as a node, and the op of each parameter. Out: True only where it is known to hold. Invariant: what is not known
+before the call is no ground to use the rule.
 """
 
+import math
+import operator
 from collections.abc import Callable, Mapping
 
 from scaffold.derive.vjp.ir import UNKNOWN, Op, literal
 from scaffold.formula import Node
 
-Args = Mapping[str, Op]
-COMPARE: dict[str, Callable[[object, object], bool]] = {
-    "==": lambda one, two: one == two,
-    "!=": lambda one, two: one != two,
-    "is": lambda one, two: one is two,
-    "is not": lambda one, two: one is not two,
+COMPARE: dict[str, Callable[..., bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "is": operator.is_,
+    "is not": operator.is_not,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "in": lambda item, several: item in several,
+    "not in": lambda item, several: item not in several,
 }
+SOME = object()  # a tensor: it is there, and that is all that a test may ask of it
 
 
-def holds(node: Node, args: Args) -> bool | None:
-    """What a test comes to."""
-    match node:
-        case Node("boolean", label, parts):
-            return _several([holds(part, args) for part in parts], label == "or")
-        case Node("unary", "not", (inner,)):
-            found = holds(inner, args)
-            return None if found is None else not found
-        case Node("compare", "in" | "not in" as label, (left, Node("tuple", _, items))):
-            equal = [
-                _compared("==", _value(left, args), _value(item, args))
-                for item in items
-            ]
-            found = _several(equal, True)
-            return found if found is None or label == "in" else not found
-        case Node("compare", label, (left, right)) if label in COMPARE:
-            return _compared(label, _value(left, args), _value(right, args))
-    value = _value(node, args)
-    return value if isinstance(value, bool) else None
+def holds(test: Node, args: Mapping[str, Op]) -> bool:
+    """Whether the test holds for certain."""
+    return _value(test, args) is True
 
 
-def _several(found: list[bool | None], decisive: bool) -> bool | None:
-    if decisive in found:
-        return decisive
-    return None if None in found else not decisive
-
-
-def _compared(label: str, left: object, right: object) -> bool | None:
-    if isinstance(left, Op) and right is None:  # a tensor, or an attribute with a value
-        return label in ("is not", "!=")
-    if UNKNOWN in (left, right) or isinstance(left, Op) or isinstance(right, Op):
-        return None
-    return COMPARE[label](left, right)
-
-
-def _value(node: Node, args: Args) -> object:
-    """The Python value of an operand; the op itself where that is not known."""
+def _value(node: Node, args: Mapping[str, Op]) -> object:
     match node:
         case Node("name", name):
-            op = args[name]
-            plain = literal(op)
-            return op if plain is UNKNOWN else plain
-        case Node("constant", text):
-            known = {"None": None, "True": True, "False": False}
-            return known[text] if text in known else _literal(text)
+            return SOME if args[name].is_tensor else literal(args[name])
+        case Node("constant", label):
+            return _constant(label)
+        case Node("tuple", _, items):
+            values = tuple(_value(item, args) for item in items)
+            return UNKNOWN if UNKNOWN in values else values
+        case Node("unary", "not", (item,)):
+            value = _value(item, args)
+            return UNKNOWN if value is UNKNOWN else not value
+        case Node("boolean", label, items):
+            return _together(label, [_value(item, args) for item in items])
+        case Node("compare", label, (left, right)) if label in COMPARE:
+            return _compared(label, _value(left, args), _value(right, args))
+        case Node("attribute", "inf", _):
+            return math.inf
         case Node("call", _, (Node("name", "rank"), Node("name", name))):
             rank = args[name].shape.rank
             return UNKNOWN if rank is None else rank
     return UNKNOWN
 
 
-def _literal(text: str) -> object:
-    if text[0] in "\"'":
-        return text[1:-1]
-    return float(text) if any(mark in text for mark in ".eE") else int(text)
+def _constant(label: str) -> object:
+    words = {"None": None, "True": True, "False": False}
+    if label in words:
+        return words[label]
+    if label[0] in "'\"":
+        return label[1:-1]
+    return float(label)
+
+
+def _together(label: str, values: list[object]) -> object:
+    decisive = label == "or"
+    if any(value is not UNKNOWN and bool(value) is decisive for value in values):
+        return decisive
+    return UNKNOWN if UNKNOWN in values else not decisive
+
+
+def _compared(label: str, left: object, right: object) -> object:
+    if left is UNKNOWN or right is UNKNOWN:
+        return UNKNOWN
+    if SOME in (left, right) and label not in ("is", "is not"):
+        return UNKNOWN
+    return COMPARE[label](left, right)

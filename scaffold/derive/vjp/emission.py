@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.holders import Holders
-from scaffold.derive.vjp.ir import Op, Program, tensors
+from scaffold.derive.vjp.ir import Op, Program, called, pulled_args
 from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.printer import Printer
 from scaffold.derive.vjp.schedule import (
@@ -20,15 +20,17 @@ from scaffold.derive.vjp.schedule import (
     Schedule,
     scheduled,
 )
-from scaffold.derive.vjp.shapes import Shape
+from scaffold.derive.vjp.static_printer import Owners
 from scaffold.formula import Assign, If, Node, Statement, emit
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
 LONGEST = 8  # of `ctx.` and the like, which come in later
 
 
-# Ops that ask for a shape cannot tell it.
-OF_A_SHAPE = frozenset({"zeros", "expanded", "reshaped", "summed_to", "same"})
+OF_A_SHAPE = frozenset(
+    {"zeros", "expanded", "reshaped", "summed_to", "same", "vjp", "unsliced"}
+    | {"shaped_like"}
+)
 # What has no better name than how it is made.
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
 
@@ -52,27 +54,21 @@ class Emission(NamedTuple):
 def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...]:
     """The statements that assign all gradients."""
     pulled = [op for root in roots.values() for op in root.walk() if op.rule == "vjp"]
-    below = {arg for op in pulled for arg in (op, *pulled_args(called(op)))}
+    below = {arg for op in pulled for arg in (op, *pulled_args(op))}
     forced = {op for op in below if op.rule != "input"}
     for _ in range(60):
         writer = _Writer(emission, roots, forced)
         statements = writer.statements()
-        longer = writer.too_long()
-        if longer is None or longer in forced:
+        longer = writer.too_long() - forced
+        if not longer:
             return statements
-        forced.add(longer)
+        forced |= longer
     return statements
 
 
-def called(op: Op) -> Op:
-    """The call that a `vjp` differentiates."""
-    assert isinstance(op.data, Op)
-    return op.data
-
-
-def pulled_args(call: Op) -> list[Op]:
-    """The arguments of a call that autograd differentiates it by."""
-    return list(dict.fromkeys(arg for arg in tensors(call.args) if arg.active))
+def _asks(op: Op) -> bool:
+    """Whether a value asks for shapes itself, and so cannot tell any."""
+    return any(inner.rule in OF_A_SHAPE for inner in op.walk())
 
 
 class _Writer:
@@ -90,7 +86,9 @@ class _Writer:
         }
         pairs = [(op, self.regions[name]) for name, op in roots.items()]
         held, optional = emission.held, emission.optional
-        self.plan: Schedule = scheduled(pairs, held, optional, forced)
+        takes_none = emission.applier.takes_none
+        safe = Safety(optional, held, takes_none)
+        self.plan: Schedule = scheduled(pairs, held, safe, forced)
         self.names: dict[Op, str] = dict(emission.held)
         self.namer = Namer(
             set(emission.taken),
@@ -105,13 +103,12 @@ class _Writer:
                 self._name_pulled(op)
             elif op not in self.names:
                 self.names[op] = self.namer.name(op)
-        owners: dict[Shape, Op] = {}
-        safe = Safety(optional, held)
+        owners: Owners = {}
         for op in self.program.ops:
-            if op.is_tensor and op.rule not in OF_A_SHAPE and safe(op):
-                owners.setdefault(op.shape, op)
+            if op.is_tensor and len(safe.needs(op)) < 2 and not _asks(op):
+                owners.setdefault(op.shape, []).append((op, safe.needs(op)))
         self.printer = Printer(emission.applier, emission.holders, self.names, owners)
-        self.long: list[tuple[Op, int]] = []
+        self.long: list[tuple[Op, int, str | None]] = []
 
     def _name_pulled(self, op: Op) -> None:
         """Names for all that autograd of one call gives."""
@@ -123,7 +120,7 @@ class _Writer:
         }
         for item in items.values():
             self.names[item] = self.namer.name(item)
-        count = len(pulled_args(called(op)))
+        count = len(pulled_args(op))
         self.pulled[op] = tuple(
             self.names[items[at]] if at in items else "_" for at in range(count)
         )
@@ -164,7 +161,7 @@ class _Writer:
         if op.rule == "cond" and self._takes_statements(op, region):
             assert isinstance(op.data, Node)
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
-            return [If(self.printer.test(op.data), body, orelse)]
+            return [If(self.printer.placed(op.data), body, orelse)]
         value = self.printer.expression(op)
         self._measure(name, value, op)
         return [Assign(target, value)]
@@ -188,7 +185,7 @@ class _Writer:
         """`_, pullback = torch.func.vjp(lambda x: ..., x)`, and what it gives for the cotangent."""
         call, g = called(op), op.args[0]
         graph, printer = self.graph, self.printer
-        args = pulled_args(call)
+        args = pulled_args(op)
         names = [self.names.get(arg) or str(arg.data) for arg in args]
         function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
         pullback = graph.name(self.namer.free("pullback"))
@@ -205,22 +202,23 @@ class _Writer:
     def _measure(self, name: str, value: Node, op: Op) -> None:
         width = len(name) + 3 + len(emit(value))
         if width > WIDTH:
-            self.long.append((op, width))
+            self.long.append((op, width, self.emission.holders.current))
 
-    def too_long(self) -> Op | None:
-        """A part of a line that is too long, to be given a name: one that says much, near to half of it."""
-        for op, width in self.long:
+    def too_long(self) -> set[Op]:
+        """A part of each line that is too long, to be given a name: one that says much, near to half of it."""
+        found = set[Op]()
+        for op, width, self.emission.holders.current in self.long:
             best, distance = None, 2 * width
             for part in self._inline_parts(op):
                 size = len(emit(self.printer.expression(part)))
-                found = abs(size - width // 2)
+                away = abs(size - width // 2)
                 if part.rule in ARITHMETIC and part not in self.emission.of:
-                    found += width // 3
-                if found < distance and size > 12:
-                    best, distance = part, found
+                    away += width // 3
+                if away < distance and size > 12:
+                    best, distance = part, away
             if best is not None:
-                return best
-        return None
+                found.add(best)
+        return found
 
     def _inline_parts(self, op: Op) -> list[Op]:
         """The ops that stand in the expression of another."""

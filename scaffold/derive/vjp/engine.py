@@ -44,7 +44,7 @@ def derived(
     try:
         lowered = lower(spec, forward, applier, frozenset(wanted))
         return _differentiated(spec, applier, forward, lowered, taken)
-    except UnsupportedError as error:
+    except (UnsupportedError, RecursionError) as error:
         whole = as_a_whole(spec, graph, forward, tuple(wanted), taken)
         if whole is None:
             return Derived((), (f"the backward is not derived: {error}",))
@@ -79,7 +79,8 @@ def _differentiated(
         )
         cotangents.append(cotangent)
         seeds.setdefault(result, []).append(cotangent)
-    found = Reverse(make).run(seeds, lowered.inputs)
+    absent = {lowered.inputs[item.name] for item in spec.tensors if item.optional}
+    found = Reverse(make, absent).run(seeds, lowered.inputs)
     roots = {
         item.name: (
             assumed(make, found.gradients[item.name], item.name, held)

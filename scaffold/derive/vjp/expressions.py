@@ -13,6 +13,7 @@ from scaffold.derive.vjp.apply import Applier, Bound, constant
 from scaffold.derive.vjp.calls import creates, kind_of_call, made, template_of
 from scaffold.derive.vjp.choices import choose
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
+from scaffold.derive.vjp.python_values import PythonValues
 from scaffold.derive.vjp.shapes import Shape, unknown
 from scaffold.derive.vjp.sizes import size_at
 from scaffold.derive.vjp.written import UnsupportedError, dotted
@@ -28,7 +29,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-class Expressions:
+class Expressions(PythonValues):
     """Turns expressions into ops, with the op that each name has at that point."""
 
     def __init__(self, spec: OpSpec, applier: Applier, wanted: frozenset[str]) -> None:
@@ -50,6 +51,9 @@ class Expressions:
             self.env[item.name] = self.program.static(
                 self.program.graph.name(item.name)
             )
+        self.program.ints |= {
+            item.name for item in spec.attributes if item.annotation == "int"
+        }
         self.writes: dict[str, int] = {}
 
     def _input(self, item: TensorInput, wanted: bool) -> Op:
@@ -82,23 +86,9 @@ class Expressions:
             "item", (op,), position, kind=kind, shape=shape, active=active
         )
 
-    def test(self, node: Node) -> Node:
-        """A condition, if it is fixed for a call."""
-        if not self.is_static(node):
-            raise UnsupportedError("a condition depends on the data of a tensor")
-        self._check_names(node)
-        return node
-
     def chosen(self, test: Node, body: Op, orelse: Op) -> Op:
         """One of two values."""
         return choose(self.program, test, body, orelse)
-
-    def is_static(self, node: Node) -> bool:
-        """Whether an expression has one value throughout a call, whatever the data."""
-        scalar = self.kinds.of(node) == "scalar"
-        return scalar and not any(
-            item.label in ("item", "tolist") for item in node.walk()
-        )
 
     def value(self, node: Node) -> Op:
         """The op of an expression."""
@@ -108,7 +98,7 @@ class Expressions:
         if is_random(node) and node.kind == "call":
             return self._random(node)
         if node.kind in ("tuple", "list"):
-            return self.program.op("list", map(self.value, node.args))
+            return self.program.op("list", self.several(node.args))
         if node.kind == "name" and node.label in self.env:
             return self.env[node.label]
         if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
@@ -120,43 +110,6 @@ class Expressions:
             raise UnsupportedError(f"a {node.kind} in the forward")
         op: Op = method(node)
         return op
-
-    def _static(self, node: Node) -> Op:
-        match node:
-            case Node("attribute", "shape", (inner,)) if not self.is_static(inner):
-                return self.program.op("shape", (), self.value(inner).shape)
-            case Node("subscript", _, (Node("attribute", "shape", (inner,)), index)):
-                return self._size(node, inner, index)
-            case Node("call", _, (Node("attribute", "size", (inner,)), index)):
-                return self._size(node, inner, index)
-        self._check_names(node)
-        op = self.program.static(node)
-        self._note_fraction(node, op)
-        return op
-
-    def _note_fraction(self, node: Node, op: Op) -> None:
-        """`x.shape[-1] // 2` is no more than the size."""
-        match node:
-            case Node("binary", "//", (whole, part)):
-                size, count = self.value(whole), literal(self.value(part))
-                if size.rule == "size" and isinstance(count, int) and count >= 1:
-                    self.program.fractions[op] = str(size.data)
-
-    def _size(self, node: Node, inner: Node, index: Node) -> Op:
-        at = constant(self.program, index)
-        value = None if at is None else literal(at)
-        if not isinstance(value, int) or self.is_static(inner):
-            self._check_names(node)
-            return self.program.static(node)
-        return size_at(self.program, self.value(inner).shape, value)
-
-    def _check_names(self, node: Node) -> None:
-        """A Python value is written down as it is, so its names must keep what they mean."""
-        for name in node.names():
-            if self.writes.get(name, 0) > 1:
-                raise UnsupportedError(
-                    f"'{name}' is assigned twice, and read as a Python value"
-                )
 
     def _static_node(self, op: Op) -> Node:
         if op.rule == "static" and isinstance(op.data, Node):
@@ -244,12 +197,12 @@ class Expressions:
 
     def _call(self, node: Node) -> Op:
         callee, *args = node.args
-        if any(item.kind == "starred" for item in args) or "**" in node.keywords:
-            raise UnsupportedError("a call with a star")
+        if "**" in node.keywords:
+            raise UnsupportedError("a call with two stars")
         if node.names() & self.imported:
             raise UnsupportedError("it calls a function that is not PyTorch's")
         count = len(args) - len(node.keywords)
-        values = [self.value(item) for item in args[:count]]
+        values = self.several(args[:count])
         named = {key: self.value(item) for key, item in keywords(node).items()}
         path = dotted(callee)
         if path is not None and path.partition(".")[0] in WELL_KNOWN:
@@ -286,6 +239,5 @@ class Expressions:
     def _argument(self, node: Node) -> Op | None:
         """The tensor that an argument is; None for a Python value."""
         if self.is_static(node):
-            self._check_names(node)
             return None
         return self.value(node)

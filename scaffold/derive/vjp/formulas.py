@@ -161,6 +161,8 @@ class Evaluator:
             return self.program.static(
                 graph.node("call", "", (graph.name(callee.label), *nodes))
             )
+        if callee.label not in self.make.applier.table:
+            raise UnsupportedError(f"{callee.label} in a formula")
         return self.make(callee.label, *self._in_order(callee.label, values, named))
 
     def _in_order(self, name: str, values: list[Op], named: dict[str, Op]) -> list[Op]:

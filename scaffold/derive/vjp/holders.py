@@ -151,7 +151,7 @@ def _as_many(one: Shape, two: Shape) -> bool:
 SCALAR_SHAPE = Shape(())
 
 
-class UnknownShapeError(Exception):
+class UnknownShapeError(UnsupportedError):
     """No tensor at hand has the shape."""
 
     def __init__(self, shape: Shape) -> None:

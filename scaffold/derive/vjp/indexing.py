@@ -115,15 +115,41 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     parts = list(parts)
     if sum(part.is_tensor for part in parts) == 1 and _is_plain(parts):
         value, parts = _one_tensor(applier, value, parts)
-    shape = None
-    if len(parts) == 1 and parts[0].kind == "int":
-        index, dims = parts[0].shape.dims, value.shape.dims
-        if index is not None and dims and not shapes.is_lead(dims[0]):
-            leads = sum(map(shapes.is_lead, (*index, *dims)))
-            shape = Shape((*index, *dims[1:])) if leads < 2 else None
+    shape = _indexed_shape(value.shape, parts)
     return program.op(
         "index", (value, *parts), kind=value.kind, shape=shape, active=value.active
     )
+
+
+def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:
+    """The shape that an index leaves: one for the dims that are indexed together, and the rest."""
+    places = [at for at, part in enumerate(parts) if part.rule != "range"]
+    first, last = places[0], places[-1]
+    whole = (item for part in parts if part.rule == "range" for item in part.args)
+    if len(places) != last - first + 1 or any(
+        literal(item) is not None for item in whole
+    ):
+        return None
+    picked = [_picked_shape(part) for part in parts[first : last + 1]]
+    if None in picked:
+        return None
+    index = shapes.broadcast(*(item for item in picked if item is not None))
+    if shape.rank == len(parts) == len(places):
+        return index
+    known = len(shape.dims or ()) if shape.lead is None else shape.lead
+    if shape.dims is None or index.dims is None or len(parts) > known:
+        return None
+    if shape.lead is not None and index.lead is not None:
+        return None
+    return Shape((*shape.dims[:first], *index.dims, *shape.dims[last + 1 :]))
+
+
+def _picked_shape(part: Op) -> Shape | None:
+    """The shape of an index, of which only those of integers are known."""
+    if part.rule == "list":
+        plain = all(type(literal(item)) is int for item in part.args)
+        return Shape((len(part.args),)) if plain else None
+    return part.shape if part.kind == "int" else None
 
 
 def _is_plain(parts: Sequence[Op]) -> bool:

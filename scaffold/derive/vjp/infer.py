@@ -70,7 +70,7 @@ def _kind(rule: Rule, args: Args) -> Kind:
         return "int"
     if rule.name in TO_REAL:
         return "real"
-    if rule.name in TO_COMPLEX or "complex" in kinds:
+    if rule.name in TO_COMPLEX or "complex" in kinds or _complex_number(args):
         return "complex"
     if rule.name in ("where", "gather", "index_select", "embedding", "take_along_dim"):
         first = {"where": "c"}.get(rule.name)
@@ -88,6 +88,10 @@ def _real_number(args: Args) -> bool:
     """Whether a Python float is among the arguments, or a value that may be one."""
     values = (literal(item) for item in args.values() if not item.is_tensor)
     return any(isinstance(value, float) or value is UNKNOWN for value in values)
+
+
+def _complex_number(args: Args) -> bool:
+    return any(isinstance(literal(item), complex) for item in args.values())
 
 
 def _shape(program: Program, rule: Rule, args: Args) -> Shape | None:

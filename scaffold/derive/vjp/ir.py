@@ -22,7 +22,7 @@ class Op:
 
     Beside those of the rule table there are `input`, `cotangent` (data: its name), `const` (data: its type and value),
     `static` (data: an expression), `shape` and `size` (data: what is known of it), `cond` (data: a test), `list`,
-    `item` (data: which of several results), `call` (data: an expression without a rule) and `vjp` of such a call.
+    `item` (data: which of several results), `call` (data: an expression without a rule) and `vjp` of such a call (data: it, and the arguments).
     """
 
     rule: str
@@ -63,6 +63,7 @@ class Program:
         self.fractions: dict[Op, Dim] = {}  # a size // a number -> that size
         self.unpacked: set[Op] = set()  # tuples of which the forward takes every part
         self.sizes: dict[Dim, Op] = {}  # the expression of a size without a name
+        self.ints: set[str] = set()  # attributes and locals that are one int
         self._known: dict[tuple[object, ...], Op] = {}
 
     def op(
@@ -150,6 +151,18 @@ def is_number(op: Op, value: Number) -> bool:
     """Whether an op is that very number."""
     found = number(op)
     return found is not None and found == value
+
+
+def called(op: Op) -> Op:
+    """The call that a `vjp` differentiates."""
+    assert isinstance(op.data, tuple) and isinstance(op.data[0], Op)
+    return op.data[0]
+
+
+def pulled_args(op: Op) -> tuple[Op, ...]:
+    """The arguments of the call by which a `vjp` differentiates it."""
+    assert isinstance(op.data, tuple)
+    return op.data[1]  # type: ignore[no-any-return]
 
 
 def tensors(ops: Iterable[Op]) -> Iterator[Op]:

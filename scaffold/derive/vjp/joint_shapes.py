@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 from scaffold.derive.vjp import shapes
+from scaffold.derive.vjp.equations import letters_of
 from scaffold.derive.vjp.ir import Op, Program, literal, tensors
 from scaffold.derive.vjp.shapes import Dim, Shape
 
@@ -67,12 +68,12 @@ def _whole(one: str, two: str) -> str | None:
 def einsum(program: Program, args: Args) -> Shape | None:
     """Sizes by letter, where each has one."""
     equation, operands = literal(args["equation"]), args["operands"]
-    if not isinstance(equation, str) or "->" not in equation:
+    if not isinstance(equation, str):
         return None
-    left, result = equation.replace(" ", "").split("->")
+    inputs, result = letters_of(equation)
     sizes: dict[str, Dim] = {}
     leads: list[Shape] = []
-    for letters, operand in zip(left.split(","), tensors((operands,)), strict=False):
+    for letters, operand in zip(inputs, tensors((operands,)), strict=False):
         lead = _letter_sizes(letters, operand.shape, sizes)
         if lead is None:
             return None

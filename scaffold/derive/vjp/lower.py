@@ -12,6 +12,7 @@ from scaffold.derive.memory import Trace
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.expressions import Expressions
 from scaffold.derive.vjp.ir import Kind, Op
+from scaffold.derive.vjp.statics import is_int
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import (
     Assign,
@@ -115,6 +116,8 @@ class Lowering(Expressions):
         if target.kind == "name":
             if op.rule == "static" and self.writes.get(target.label) == 1:
                 named = self.program.static(target)
+                if is_int(self.program, op):
+                    self.program.ints.add(target.label)
                 if op in self.program.fractions:
                     self.program.fractions[named] = self.program.fractions[op]
                 op = named

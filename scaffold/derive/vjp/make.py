@@ -258,7 +258,7 @@ class Maker(Rewrites):
             one, two = terms.of(body), terms.of(orelse)
             shared = common(one, two)
             rest = [terms.op(term.without(shared)) for term in (one, two)]
-            if any(shared[1:]) and any(item.is_tensor for item in rest):
+            if any(shared[1:]) and {"real", "complex"} & {item.kind for item in rest}:
                 inner = self("where", condition, *rest)
                 found = self.algebra.times(terms, shared, inner)
                 if found.shape == whole:

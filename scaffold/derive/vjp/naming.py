@@ -8,7 +8,7 @@ import keyword
 from collections.abc import Iterator, Mapping
 
 from scaffold.derive.names import fresh
-from scaffold.derive.vjp.ir import Op, is_number
+from scaffold.derive.vjp.ir import Op, is_number, pulled_args
 from scaffold.derive.vjp.reunite import is_scaled
 from scaffold.derive.vjp.rewrites import is_one_hot
 from scaffold.derive.vjp.roles import CONSUMED, GRADIENT, MASKS, VALUE
@@ -52,10 +52,9 @@ class Namer:
         return name not in self.taken and not reserved
 
     def _stems(self, op: Op) -> Iterator[str]:
-        if op.rule == "item" and isinstance(op.args[0].data, Op):
-            call = op.args[0].data
-            words = [self._word(arg) for arg in call.args if arg.active]
-            yield f"pulled_{words[int(str(op.data))] or 'back'}"
+        if op.rule == "item" and op.args[0].rule == "vjp":
+            word = self._word(pulled_args(op.args[0])[int(str(op.data))])
+            yield f"pulled_{word or 'back'}"
             return
         if op in self.of:
             yield from self._of_forward(self.of[op])

@@ -53,6 +53,19 @@ class Printer(ChainPrinter):
             self.node(op.args[0]), "sum_to_size", self.shape(shape, like)
         )
 
+    def _shaped_like(self, op: Op) -> Node:
+        g, like = op.args
+        shape = self._attribute(self._anew(like), "shape")
+        return self.method(self.node(g), "reshape", shape)
+
+    def _indices(self, op: Op) -> Node:
+        """A list of indices as a tensor."""
+        values, like = op.args
+        device = self._attribute(self._named_like(like), "device")
+        return self.function(
+            "torch.tensor", self.node(values), device, keywords=("device",)
+        )
+
     def _zeros(self, op: Op) -> Node:
         assert isinstance(op.data, Shape)
         shape = self.shape(op.data)
@@ -70,6 +83,9 @@ class Printer(ChainPrinter):
                 return self.node(other)
         return self.node(op)
 
+    def _starred(self, op: Op) -> Node:
+        return self.graph.node("starred", "", (self.node(op.args[0]),))
+
     def _same(self, op: Op) -> Node:
         return self.node(op.args[0])
 
@@ -86,7 +102,7 @@ class Printer(ChainPrinter):
     def _cond(self, op: Op) -> Node:
         assert isinstance(op.data, Node)
         body, orelse = map(self.node, op.args)
-        return self.graph.node("conditional", "", (self.test(op.data), body, orelse))
+        return self.graph.node("conditional", "", (self.placed(op.data), body, orelse))
 
     def _lead_dims(self, op: Op) -> Node:
         """All dims but the last."""
@@ -219,6 +235,8 @@ class Printer(ChainPrinter):
         args, named, skipped = list[Node](), list[tuple[str, Node]](), False
         bounds = [op for parameter, op in pairs if parameter.name in ("min", "max")]
         both = len(bounds) == 2 and all(literal(op) is not None for op in bounds)
+        owner = callee.args[0].label if callee.args else ""
+        by_name = by_name or owner == "linalg"
         for parameter, op in pairs:
             if parameter.starred and op.rule == "list":
                 args += map(self.node, op.args)
@@ -229,6 +247,7 @@ class Printer(ChainPrinter):
             elif (
                 skipped
                 or named
+                or parameter.keyword
                 or isinstance(literal(op), bool)
                 or (
                     parameter.default is not None

@@ -79,7 +79,7 @@ def sized(program: Program, shape: Op) -> Shape | None:
     """The shape that a static value is, as `reshape` takes it."""
     if shape.rule == "shape" and isinstance(shape.data, Shape):
         return shape.data
-    if shape.rule != "list":
+    if shape.rule != "list" or any(dim.rule == "starred" for dim in shape.args):
         return None
     if any(literal(dim) == -1 for dim in shape.args):
         return Shape(

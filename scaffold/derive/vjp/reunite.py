@@ -81,6 +81,8 @@ class Reunion:
             product = self._met(_joined(inner, outside), op, term)
             if product is None or product.shape != summed.shape:
                 continue
+            if product.kind != summed.kind:
+                continue
             reduced = self.make(outer.rule, product, *rest)
             left = whole.without(_joined(outside, Term(1, (), (outer,))))
             return self.terms.op(left._replace(tensors=(reduced, *left.tensors)))

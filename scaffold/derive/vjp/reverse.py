@@ -4,7 +4,7 @@ In: the lowered forward and the cotangent of each result. Out: an op for each in
 Invariant: what reaches an op is summed before it is passed on, and summed to the op's shape once for each shape it comes in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.vjp.builders import Builders
@@ -36,7 +36,8 @@ def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
 class Reverse:
     """One walk back over the program."""
 
-    def __init__(self, make: Maker) -> None:
+    def __init__(self, make: Maker, optional: Collection[Op] = ()) -> None:
+        self.optional = optional
         self.make, self.program = make, make.program
         self.builders = Builders(make)
         self.waiting: dict[Op, list[Op]] = {}
@@ -193,6 +194,8 @@ class Reverse:
         if rule.results[0].startswith("*"):
             env = {f"grad_{rule.results[0][1:]}": self._all_parts(op, arrived)}
         else:
+            if op.rule == "eigh" and len(arrived) < 2:
+                raise UnsupportedError("one of the results of eigh is not used")
             env = {
                 f"grad_{name}": arrived.get(position, self.make.const(0))
                 for position, name in enumerate(rule.results)
@@ -234,14 +237,18 @@ class Reverse:
         return self.program.op("list", parts)
 
     def _of_call(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
-        """Autograd of one call."""
+        """Autograd of one call, apart for each argument that may be absent."""
         self.calls.append(op)
         args = list(dict.fromkeys(arg for arg in tensors(op.args) if arg.active))
-        pulled = self.program.op("vjp", (g, *op.args), op, kind="group")
-        return [
-            (
-                arg,
-                self.program.op("item", (pulled,), at, kind=arg.kind, shape=arg.shape),
-            )
-            for at, arg in enumerate(args)
-        ]
+        sure = tuple(arg for arg in args if arg not in self.optional)
+        several = [sure, *((arg,) for arg in args if arg in self.optional)]
+        pairs = []
+        for some in filter(None, several):
+            data = (op, some)
+            pulled = self.program.op("vjp", (g, *op.args), data, kind="group")
+            for at, arg in enumerate(some):
+                item = self.program.op(
+                    "item", (pulled,), at, kind=arg.kind, shape=arg.shape
+                )
+                pairs.append((arg, item))
+        return pairs

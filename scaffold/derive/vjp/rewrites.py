@@ -199,7 +199,7 @@ class Rewrites:
         if not (outer.tensors or outer.below) or outer == term:
             return None
         rest = terms.op(term.without(outer))
-        if rest.shape != a.shape:
+        if rest.shape != a.shape or rest.kind != a.kind:
             return None
         reduced = self(rule, rest, dim, keepdim)
         tensors = (*outer.tensors, reduced)

@@ -4,7 +4,7 @@ In: the gradients. Out: a `Schedule`. Invariant: a value is computed only under 
 several places share is computed once, unless no common place is safe.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from scaffold.derive.vjp.ir import Op
@@ -59,14 +59,14 @@ class Schedule(NamedTuple):
 def scheduled(
     roots: Iterable[tuple[Op, Region]],
     held: Collection[Op],
-    optional: Collection[Op],
+    safe: "Safety",
     forced: Collection[Op],
 ) -> Schedule:
     """Place every op below the roots; `held` ones have names already."""
     wanted = set(forced)
     roots = tuple(roots)
     while True:
-        found = _place(roots, held, optional, wanted)
+        found = _place(roots, held, safe, wanted)
         missing = {
             op
             for op in found.regions
@@ -89,14 +89,13 @@ def scheduled(
 def _place(
     roots: tuple[tuple[Op, Region], ...],
     held: Collection[Op],
-    optional: Collection[Op],
+    safe: "Safety",
     wanted: set[Op],
 ) -> Schedule:
     below = {op.serial: op for root, _ in roots for op in root.walk()}
     regions: dict[Op, set[Region]] = {}
     uses: dict[Op, int] = {}
     named: dict[Op, Region] = {}
-    safe = Safety(optional, held)
     for root, region in roots:
         regions.setdefault(root, set()).add(region)
         uses[root] = uses.get(root, 0) + 1
@@ -144,8 +143,13 @@ def _common(places: set[Region]) -> Region:
 class Safety:
     """Whether an op may be computed whatever the tests say: it reads nothing that may be absent."""
 
-    def __init__(self, optional: Collection[Op], held: Collection[Op]) -> None:
-        self.optional, self.held = optional, held
+    def __init__(
+        self,
+        optional: Collection[Op],
+        held: Collection[Op],
+        takes_none: Callable[[Op, Op], bool],
+    ) -> None:
+        self.optional, self.held, self.takes_none = optional, held, takes_none
         self.known: dict[Op, frozenset[Op]] = {}
 
     def __call__(self, op: Op) -> bool:
@@ -166,4 +170,5 @@ class Safety:
             body, orelse = map(self.needs, op.args)
             tested = {item for item in body if is_presence(op.data, str(item.data))}
             return (body - tested) | orelse
-        return frozenset().union(*map(self.needs, op.args))
+        needed = (arg for arg in op.args if not self.takes_none(op, arg))
+        return frozenset().union(*map(self.needs, needed))

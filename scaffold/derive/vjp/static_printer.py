@@ -13,6 +13,9 @@ from scaffold.derive.vjp.shapes import Dim, Shape
 from scaffold.derive.vjp.written import UnsupportedError, number_node
 from scaffold.formula import Graph, Node
 
+# The values that have a shape, each with the optional inputs that must be there to compute it.
+Owners = dict[Shape, list[tuple[Op, frozenset[Op]]]]
+
 
 class StaticPrinter:
     """Writes down what is no tensor; `names` are those of locals of forward and backward."""
@@ -22,7 +25,7 @@ class StaticPrinter:
         applier: Applier,
         holders: Holders,
         names: Mapping[Op, str],
-        owners: Mapping[Shape, Op],
+        owners: Owners,
     ) -> None:
         self.applier, self.program = applier, applier.program
         self.graph: Graph = self.program.graph
@@ -44,10 +47,10 @@ class StaticPrinter:
 
     def _static(self, op: Op) -> Node:
         assert isinstance(op.data, Node)
-        return self.graph.rewrite(op.data, self._placeholder)
+        return self.placed(op.data)
 
-    def test(self, node: Node) -> Node:
-        """A test as it stands in the backward."""
+    def placed(self, node: Node) -> Node:
+        """An expression with sizes where it has placeholders."""
         return self.graph.rewrite(node, self._placeholder)
 
     def _placeholder(self, node: Node) -> Node | None:
@@ -71,9 +74,18 @@ class StaticPrinter:
             return self._attribute(self._owner(shape), "shape")
 
     def _owner(self, shape: Shape) -> Node:
-        if shape not in self.owners:
-            raise UnsupportedError("a shape that no value has")
-        return self.node(self.owners[shape])
+        for op, needs in self.owners.get(shape, ()):
+            if all(item.data == self.holders.current for item in needs):
+                return self._anew(op)
+        raise UnsupportedError("a shape that no value has")
+
+    def _anew(self, op: Op) -> Node:
+        """A value of the forward over the forward's names: those of the backward may come later."""
+        names, self.names = self.names, self.holders.held
+        try:
+            return self.node(op)
+        finally:
+            self.names = names
 
     def _size(self, op: Op) -> Node:
         if isinstance(op.data, Shape):
@@ -92,6 +104,14 @@ class StaticPrinter:
 
     def _count(self, op: Op) -> Node:
         return self._of_tensor(op, "numel")
+
+    def _ratio(self, op: Op) -> Node:
+        """How many elements a reduction takes into one."""
+        whole, kept = op.args
+        some = self.method(self._anew(kept), "numel")
+        one = self.graph.constant("1")
+        left = self.graph.node("call", "", (self.graph.name("max"), some, one))
+        return self.graph.node("binary", "//", (self.node(whole), left))
 
     def _of_tensor(self, op: Op, label: str) -> Node:
         assert isinstance(op.data, Shape)

@@ -32,6 +32,10 @@ Write = Callable[[Op], Node]
 def fold(program: Program, rule: str, args: tuple[Op, ...], write: Write) -> Op | None:
     """The static value of a primitive of static values; None where Python has no such function."""
     if rule in ("conj", "real") and len(args) == 1:
+        value = number(args[0])
+        if isinstance(value, complex):
+            plain = value.conjugate() if rule == "conj" else value.real
+            return program.const(plain)
         return args[0]
     values = [number(arg) for arg in args]
     if rule == "sigmoid" and values == [0]:
@@ -50,6 +54,34 @@ def fold(program: Program, rule: str, args: tuple[Op, ...], write: Write) -> Op 
     if rule == "abs":
         return program.static(graph.node("call", "", (graph.name("abs"), *nodes)))
     return None
+
+
+def is_int(program: Program, op: Op) -> bool:
+    """Whether a static value is sure to be one int, and no tuple."""
+    if op.rule in ("size", "rank", "count") or isinstance(number(op), int):
+        return True
+    return (
+        op.rule == "static" and isinstance(op.data, Node) and _is_int(program, op.data)
+    )
+
+
+def _is_int(program: Program, node: Node) -> bool:
+    match node:
+        case Node("name", name):
+            return name in program.ints or name.startswith("<")
+        case Node("attribute", "ndim") | Node(
+            "subscript", _, (Node("attribute", "shape"), _)
+        ):
+            return True
+        case Node("call", _, (Node("attribute", "dim" | "numel"), *_)):
+            return True
+        case Node("unary", "-", (inner,)):
+            return _is_int(program, inner)
+        case Node("binary", "+" | "-" | "*" | "//" | "%", (one, two)):
+            return all(
+                part.kind == "constant" or _is_int(program, part) for part in (one, two)
+            )
+    return False
 
 
 def _negated(program: Program, value: Op, write: Write) -> Op:

@@ -1,15 +1,15 @@
 """The last resort: autograd of the whole forward.
 
 In: an op whose forward cannot be differentiated piece by piece. Out: statements that pull the cotangent back through it, or None.
-Invariant: none where the forward would draw other random numbers, change a tensor, or take what is absent.
+Invariant: none where the forward would draw other random numbers, change a tensor, or where there are any number of tensors.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from scaffold.derive.activity import is_random
 from scaffold.derive.forward import Forward, grad_name
 from scaffold.derive.names import fresh
-from scaffold.formula import Assign, Graph, Node, Statement, expressions
+from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
 from scaffold.spec import OpSpec
 
 COMMENT = "autograd differentiates the forward as a whole"
@@ -25,6 +25,20 @@ def as_a_whole(
     """`_, pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)`, and what it gives."""
     if not _may_run_again(spec, forward, wanted):
         return None
+    absent = {item.name for item in spec.tensors if item.optional}
+    sure = tuple(name for name in wanted if name not in absent)
+    several = (sure, *((name,) for name in wanted if name in absent))
+    lines: list[Statement] = []
+    for some in filter(None, several):
+        known = {*taken, *(name for line in lines for name in written(line))}
+        lines += _pulled(spec, graph, some, known)
+    return tuple(lines)
+
+
+def _pulled(
+    spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
+) -> Iterator[Statement]:
+    """The gradients of inputs that are there together."""
     pullback = graph.name(fresh("pullback", taken))
     arguments = tuple(graph.name(item.name) for item in spec.inputs)
     run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
@@ -33,20 +47,17 @@ def as_a_whole(
     functional = graph.node("attribute", "func", (graph.name("torch"),))
     vjp = graph.node("attribute", "vjp", (functional,))
     made = graph.node("call", "", (vjp, function, *map(graph.name, wanted)))
-    cotangent = graph.name(grad_name(spec, spec.outputs[0].name))
-    pulled = graph.node("call", "", (pullback, cotangent))
-    names = [fresh(f"pulled_{name}", taken) for name in wanted]
-    gradients = graph.node("tuple", "", tuple(map(graph.name, names)))
-    return (
-        Assign(
-            graph.node("tuple", "", (graph.name("_"), pullback)), made, "", (COMMENT,)
-        ),
-        Assign(gradients, pulled),
-        *(
-            Assign(graph.name(f"grad_{name}"), graph.name(own))
-            for name, own in zip(wanted, names, strict=True)
-        ),
+    cotangents = tuple(graph.name(grad_name(spec, item.name)) for item in spec.outputs)
+    ends = (
+        cotangents[0] if len(cotangents) == 1 else graph.node("tuple", "", cotangents)
     )
+    names = [fresh(f"pulled_{name}", taken) for name in wanted]
+    both = graph.node("tuple", "", (graph.name("_"), pullback))
+    yield Assign(both, made, "", (COMMENT,))
+    gradients = graph.node("tuple", "", tuple(map(graph.name, names)))
+    yield Assign(gradients, graph.node("call", "", (pullback, ends)))
+    for name, own in zip(wanted, names, strict=True):
+        yield Assign(graph.name(f"grad_{name}"), graph.name(own))
 
 
 def _may_run_again(spec: OpSpec, forward: Forward, wanted: tuple[str, ...]) -> bool:
@@ -54,14 +65,13 @@ def _may_run_again(spec: OpSpec, forward: Forward, wanted: tuple[str, ...]) -> b
     nodes: list[Node] = [
         node for item in forward.statements for node in expressions(item)
     ]
-    optional = {item.name for item in spec.tensors if item.optional or item.variadic}
+    several = {item.name for item in spec.tensors if item.variadic}
     return (
-        len(spec.outputs) == 1
-        and not spec.outputs[0].variadic
+        all(item.differentiable and not item.variadic for item in spec.outputs)
         and spec.style == "setup-context"
         and not spec.dirty
         and not spec.imports
-        and not optional & set(wanted)
+        and not several
         and not any(item.keyword_only for item in spec.inputs)
         and not any(map(is_random, (*nodes, *forward.results)))
     )

@@ -22,6 +22,8 @@ def static_node(program: Program, op: Op) -> Node:
         return graph.node(
             "tuple", "", tuple(static_node(program, arg) for arg in op.args)
         )
+    if op.rule == "starred":
+        return graph.node("starred", "", (static_node(program, op.args[0]),))
     return graph.name(f"<{op.serial}>")  # the printer knows where a size can be read
 
 

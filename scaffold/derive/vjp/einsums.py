@@ -1,0 +1,84 @@
+"""The gradient of `torch.einsum`: another einsum, of the cotangent and the other operands.
+
+In: an op and the cotangent of its result. Out: pairs of an operand and its gradient; None where an operand is read along a
+diagonal. Invariant: each gradient has its operand's dims, though one of size 1 may have been broadcast.
+"""
+
+from scaffold.derive.vjp.equations import letters_of
+from scaffold.derive.vjp.ir import Op, literal
+from scaffold.derive.vjp.make import Maker
+
+Pairs = list[tuple[Op, Op]]
+
+
+def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Pairs of an operand and its gradient."""
+    equation, operands = op.args
+    text = literal(equation)
+    if not isinstance(text, str) or operands.rule != "list":
+        return None
+    inputs, result = letters_of(text)
+    pairs = []
+    for at, operand in enumerate(operands.args):
+        if not operand.active:
+            continue
+        others = [item for k, item in enumerate(inputs) if k != at]
+        rest = [item for k, item in enumerate(operands.args) if k != at]
+        factors = [g, *(make("conj", item) for item in rest)]
+        found = _of_operand(make, operand, inputs[at], [result, *others], factors)
+        if found is None:
+            return None
+        pairs.append((operand, found))
+    return pairs
+
+
+def _of_operand(
+    make: Maker, operand: Op, letters: str, others: list[str], factors: list[Op]
+) -> Op | None:
+    plain = letters.replace("...", "")
+    known = set("".join(others))
+    if len(set(plain)) != len(plain) or "..." in letters and "." not in known:
+        return None
+    alone = [at for at, item in enumerate(letters) if item not in known]
+    if alone and "..." in letters:
+        return None
+    kept = "".join(item for item in letters if item in known)
+    if len(factors) == 1 and others[0] == kept:
+        found = factors[0]
+    else:
+        found = _einsum(
+            make,
+            f"{','.join(others)}->{kept}",
+            make.program.op("list", factors),
+            operand if not alone else None,
+        )
+    for at in alone:
+        found = make("unsqueeze", found, make.const(at))
+    return make.expanded(found, operand.shape) if alone else found
+
+
+def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
+    """The product; its shape is the operand's where no size is 1."""
+    rule = make.applier.table.rule("einsum")
+    plain = make.applier.apply(
+        rule, {"equation": make.const(equation), "operands": factors}
+    )
+    if operand is None:
+        return plain
+    dims = operand.shape.dims
+    sure = dims is not None and operand.shape.lead is None and 1 not in dims
+    parts = all(
+        item.shape.dims is not None
+        and item.shape.lead is None
+        and 1 not in item.shape.dims
+        for item in factors.args[1:]
+    )
+    if not (sure and parts):
+        return plain
+    return make.program.op(
+        "einsum",
+        (make.const(equation), factors),
+        "whole",
+        kind=plain.kind,
+        shape=operand.shape,
+    )
