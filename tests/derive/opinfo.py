@@ -242,9 +242,7 @@ def verdicts(
             found = verdict_of(call, not info.supports_gradgrad)
         except Unwritable:
             continue
-        except (
-            Exception
-        ) as error:
+        except Exception as error:  # noqa: BLE001 - a report of whatever happens
             yield "error", call, f"{type(error).__name__}: {error}"
             continue
         if found is not None:

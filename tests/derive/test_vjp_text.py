@@ -24,8 +24,8 @@ def backward(inputs: str, forward: str) -> list[str]:
         ("x", "2 * x * 3", ["grad_x = 6 * grad_output"]),
         ("x", "(x / 2) / 4", ["grad_x = grad_output / 8"]),
         ("x", "x - (-x)", ["grad_x = 2 * grad_output"]),
-        ("x", "x ** 2", ["grad_x = 2 * (grad_output * x)"]),
-        ("x", "x * x", ["grad_x = 2 * (grad_output * x)"]),
+        ("x", "x ** 2", ["grad_x = 2 * grad_output * x"]),
+        ("x", "x * x", ["grad_x = 2 * grad_output * x"]),
         ("x", "1 - x", ["grad_x = -grad_output"]),
         ("x, a: float", "a * x", ["grad_x = ctx.a * grad_output"]),
         (
@@ -34,7 +34,7 @@ def backward(inputs: str, forward: str) -> list[str]:
             ["grad_x = grad_output * torch.cos(x / ctx.a)"],
         ),
         ("x", "torch.exp(x)", ["grad_x = grad_output * output"]),
-        ("x", "torch.sigmoid(x)", ["grad_x = grad_output * ((1 - output) * output)"]),
+        ("x", "torch.sigmoid(x)", ["grad_x = grad_output * output * (1 - output)"]),
         (
             "x",
             "x * torch.sigmoid(x)",
@@ -96,7 +96,7 @@ def test_cross_entropy_is_probs_minus_onehot() -> None:
     lines = backward("z[N, C], y[N; index(C)]", forward)
     assert lines == [
         "onehot = torch.zeros_like(z).scatter(-1, y.unsqueeze(-1), 1)",
-        "grad_z = grad_output * (torch.softmax(z, -1) - onehot) / y.numel()",
+        "grad_z = grad_output / y.numel() * (torch.softmax(z, -1) - onehot)",
     ]
 
 

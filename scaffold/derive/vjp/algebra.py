@@ -5,20 +5,42 @@ same shape; what a forward local holds is not taken apart, and no 0/0 appears or
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from scaffold.derive.vjp import shapes
-from scaffold.derive.vjp.ir import Op, is_number, number
+from scaffold.derive.vjp.ir import Op, Program, is_number, number
+from scaffold.derive.vjp.terms import Term, Terms, common
 from scaffold.formula import Node
 
-Make = Callable[..., Op]
-Signs = frozenset({"neg"})
+
+class Make(Protocol):
+    """What makes ops."""
+
+    program: Program
+
+    def __call__(self, name: str, *args: Op) -> Op: ...
+    def summed_to(self, op: Op, like: Op) -> Op: ...
 
 
 class Algebra:
     """Rewrites of `+ - * /` and of what stands around them."""
 
-    def __init__(self, make: Make, opaque: Callable[[Op], bool]) -> None:
+    def __init__(
+        self, program: Program, make: Make, opaque: Callable[[Op], bool]
+    ) -> None:
         self.make, self.opaque = make, opaque
+        self.atoms = set[Op]()  # gradients that several others read
+        self.products = set[Op]()  # those of the forward
+        self.terms = Terms(program, make, self.is_whole)
+        self.deep_terms = Terms(program, make, self.is_forward)
+
+    def is_forward(self, op: Op) -> bool:
+        """Whether an op stays whole because the forward has it."""
+        return op in self.products or self.opaque(op)
+
+    def is_whole(self, op: Op) -> bool:
+        """Whether an op is not taken apart at first."""
+        return op in self.atoms or self.is_forward(op)
 
     def is_(self, op: Op, *rules: str) -> bool:
         """Whether an op is one of these, and may be taken apart."""
@@ -88,6 +110,9 @@ class Algebra:
             return a.args[1]
         if self.is_(a, "div") and a.args[1].kind == b.kind == "static":
             return self.make("div", a.args[0], self.make("mul", a.args[1], b))
+        reduced = self._reduced(a, b) if b.kind == "static" else None
+        if reduced is not None:
+            return reduced
         if self.is_(a, "mul") and a.args[0].kind == "static" and b.kind == "static":
             fold = self.make("div", a.args[0], b)
             if number(fold) is not None:
@@ -101,16 +126,56 @@ class Algebra:
             return self.make("div", self.make("div", a.args[0], b), a.args[1])
         return None
 
+    def cancelled(self, rule: str, a: Op, b: Op) -> Op | None:
+        """`x / exp(y) * exp(y)` as `x`: an exponential is not zero."""
+        if rule != "mul" or not (a.is_tensor and b.is_tensor):
+            return None
+        one, two = self.terms.of(a), self.terms.of(b)
+        for below, above in ((one, two), (two, one)):
+            for op in below.below:
+                if op.rule == "exp" and op in above.tensors:
+                    parts = [
+                        self.terms.op(below.without(Term(1, (), (), (op,)))),
+                        self.terms.op(above.without(Term(1, (), (op,)))),
+                    ]
+                    found = self.make("mul", *(parts if below is one else parts[::-1]))
+                    whole = shapes.broadcast(a.shape, b.shape)
+                    return found if found.shape == whole else None
+        return None
+
+    def _reduced(self, a: Op, b: Op) -> Op | None:
+        """`2 * x / (2 * n)` as `x / n`, `1 / m * x / n` as `x / (m * n)`."""
+        if self.is_(a, "mul"):
+            match a.args[0].data:
+                case Node("binary", "/", (Node("constant", "1"), below)):
+                    divisor = self.make("mul", self.make.program.static(below), b)
+                    return self.make("div", a.args[1], divisor)
+        of_b = self.terms.of(b)
+        divisors = [op for op in of_b.statics if number(op) is None]
+        if not self.is_(a, "mul") or not divisors or of_b.number == 1:
+            return None
+        value = number(a.args[0])
+        if value is None or value != of_b.number:
+            return None
+        rest = self.terms.op(of_b._replace(number=1))
+        return self.make("div", a.args[1], rest)
+
     # Sums
 
     def neg(self, a: Op) -> Op | None:
         if self.is_(a, "neg"):
             return a.args[0]
-        if self.is_(a, "mul") and number(a.args[0]) is not None:
+        if self._has_number(a):
             return self.make("mul", self.make("neg", a.args[0]), a.args[1])
         if self.is_(a, "sub"):
             return self.make("sub", a.args[1], a.args[0])
+        if self.is_(a, "summed_to") and self._has_number(a.args[0]):
+            inner = self.make("neg", a.args[0])
+            return self.make.summed_to(inner, a)
         return None
+
+    def _has_number(self, op: Op) -> bool:
+        return self.is_(op, "mul") and number(op.args[0]) is not None
 
     def add(self, a: Op, b: Op) -> Op | None:
         if is_number(a, 0) and b.kind != "bool":
@@ -163,34 +228,34 @@ class Algebra:
 
     def _factored(self, rule: str, a: Op, b: Op) -> Op | None:
         """`g * x + g * y` as `g * (x + y)`, `x / n - y / n` as `(x - y) / n`."""
-        for outer_rule, at in (("div", 1), ("mul", 0)):
-            both = self.is_(a, outer_rule) and self.is_(b, outer_rule)
-            if both and a.args[at] is b.args[at] and a.args[at].kind == "static":
-                inner = self.make(rule, a.args[1 - at], b.args[1 - at])
-                pair = (inner, a.args[at]) if at else (a.args[at], inner)
-                return self.make(outer_rule, *pair)
-        left, right = self.factors(a), self.factors(b)
-        common = []
-        for factor in left.copy():
-            if factor in right and factor.is_tensor:
-                common.append(factor)
-                left.remove(factor)
-                right.remove(factor)
-        outer = self.product(common)
-        if outer is None or not (left or right):
-            return (
-                self.make("mul", self.one(2), a)
-                if outer is not None and rule == "add"
-                else None
-            )
-        one, two = self.product(left), self.product(right)
-        if any(item is not None and item.kind == "bool" for item in (one, two)):
-            return None  # PyTorch does not subtract masks, and adds them as `or`
-        whole = shapes.broadcast(a.shape, b.shape)
-        inner = self.make(rule, one or self.one(1), two or self.one(1))
-        if shapes.broadcast(outer.shape, inner.shape) != whole:
+        if not (a.is_tensor and b.is_tensor):
             return None
-        return self.make("mul", outer, inner)
+        for terms in (self.terms, self.deep_terms):
+            one, two = terms.of(a), terms.of(b)
+            shared = common(one, two)
+            if shared == Term() or not (any(shared[1:]) or one.number == two.number):
+                continue
+            if not any(shared[1:]):
+                shared = Term(shared.number)
+            rest = [terms.op(term.without(shared)) for term in (one, two)]
+            if any(item.kind == "bool" for item in rest):
+                continue  # PyTorch does not subtract masks, and adds them as `or`
+            inner = self.make(rule, *rest)
+            found = self.times(terms, shared, inner)
+            if found.shape == shapes.broadcast(a.shape, b.shape):
+                return found
+        return None
+
+    def times(self, terms: Terms, outer: Term, inner: Op) -> Op:
+        """A sum times its common factors; those that divide come last."""
+        above = terms.op(outer._replace(below=(), static_below=()))
+        made = inner if is_number(above, 1) else self.make("mul", above, inner)
+        for divisor in outer.below:
+            made = self.make("div", made, divisor)
+        if outer.static_below:
+            below = terms.op(Term(1, outer.static_below))
+            made = self.make("div", made, below)
+        return made
 
     def one(self, value: int) -> Op:
         raise NotImplementedError

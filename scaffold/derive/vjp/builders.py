@@ -74,6 +74,8 @@ class Builders:
     def _summed(self, g: Op, x: Op) -> Op:
         if x.shape == SCALAR:
             return self.make("sum", g)
+        if g.rule == "summed_to" and not self.make.algebra.is_whole(g):
+            g = g.args[0]
         plan = self._dims_to_sum(g.shape, x.shape)
         if plan is None:
             like = x if x.rule == "input" else None

@@ -15,7 +15,14 @@ from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
 from scaffold.derive.vjp.rewrites import is_one_hot
-from scaffold.derive.vjp.schedule import TRIVIAL, Region, Safety, Schedule, scheduled
+from scaffold.derive.vjp.schedule import (
+    TRIVIAL,
+    VIEWS,
+    Region,
+    Safety,
+    Schedule,
+    scheduled,
+)
 from scaffold.derive.vjp.static_printer import Owners
 from scaffold.formula import Assign, If, Node, Statement, emit
 
@@ -27,6 +34,8 @@ OF_A_SHAPE = frozenset(
     {"zeros", "expanded", "reshaped", "summed_to", "same", "vjp", "unsliced"}
     | {"shaped_like"}
 )
+# What has no better name than how it is made.
+ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
 
 
 class Emission(NamedTuple):
@@ -87,7 +96,13 @@ class _Writer:
         safe = Safety(optional, held, takes_none)
         self.plan: Schedule = scheduled(pairs, held, safe, forced)
         self.names: dict[Op, str] = dict(emission.held)
-        self.namer = Namer(set(emission.taken), emission.held, emission.of)
+        self.namer = Namer(
+            set(emission.taken),
+            emission.held,
+            emission.of,
+            _users(emission.of),
+            _owners(roots),
+        )
         self.pulled: dict[Op, tuple[str, ...]] = {}
         for op in sorted(self.plan.named, key=lambda item: item.serial):
             if op.rule == "vjp":
@@ -104,16 +119,21 @@ class _Writer:
         self.long: list[tuple[Op, int, str | None]] = []
         emission.over.clear()
         if emission.precision is not None:
-            single = {op for op in self.plan.named if self.plan.uses[op] == 1}
-            self.printer.in_place = InPlace(
-                self.graph,
-                self.printer.node,
-                self.printer.by_rule,
-                self.names,
-                single,
-                emission.precision,
-                emission.over,
-            )
+            self.printer.in_place = self._in_place(emission.precision)
+
+    def _in_place(self, precision: Precision) -> InPlace:
+        """What may write over temporaries that one line reads."""
+        single = {op for op in self.plan.named if self.plan.uses[op] == 1}
+        printer = self.printer
+        return InPlace(
+            self.graph,
+            printer.node,
+            printer.by_rule,
+            self.names,
+            single,
+            precision,
+            self.emission.over,
+        )
 
     def _name_pulled(self, op: Op) -> None:
         """Names for all that autograd of one call gives."""
@@ -131,18 +151,27 @@ class _Writer:
         )
 
     def statements(self) -> tuple[Statement, ...]:
-        """All statements, each value before its use."""
-        self.emission.holders.current = None
-        lines = list(self._region(()))
+        """All statements, each value before its first use."""
+        lines = list[Statement]()
+        done = set[Op]()
         for name, op in self.roots.items():
             region = self.regions[name]
+            below = {part for part in op.walk() if part not in done}
+            done.update(below)
+            self.emission.holders.current = None
+            lines += self._region((), below)
             self.emission.holders.current = name
             lines += self._region(region) if region else []
             lines += self._assigned(f"grad_{name}", op, region)
         return tuple(_merged(lines))
 
-    def _region(self, region: Region) -> list[Statement]:
+    def _region(
+        self, region: Region, among: Collection[Op] | None = None
+    ) -> list[Statement]:
+        """The values that get their names in a region, among some ops."""
         ops = [op for op, place in self.plan.named.items() if place == region]
+        if among is not None:
+            ops = [op for op in ops if op in among]
         lines: list[Statement] = []
         for op in sorted(ops, key=lambda item: item.serial):
             lines += self._assigned(self.names[op], op, region)
@@ -201,15 +230,18 @@ class _Writer:
             self.long.append((op, width, self.emission.holders.current))
 
     def too_long(self) -> set[Op]:
-        """A part of each line that is too long, to be given a name: the one nearest to half of it."""
+        """A part of each line that is too long, to be given a name: one that says much, near to half of it."""
         found = set[Op]()
         for op, width, current in self.long:
             self.emission.holders.current = current
-            best, distance = None, width
+            best, distance = None, 2 * width
             for part in self._inline_parts(op):
                 size = len(emit(self.printer.expression(part)))
-                if abs(size - width // 2) < distance and size > 12:
-                    best, distance = part, abs(size - width // 2)
+                away = abs(size - width // 2)
+                if part.rule in ARITHMETIC and part not in self.emission.of:
+                    away += width // 3
+                if away < distance and size > 12:
+                    best, distance = part, away
             if best is not None:
                 found.add(best)
         return found
@@ -223,11 +255,31 @@ class _Writer:
                 continue
             if self.printer.in_place is not None and is_one_hot(part):
                 continue  # it may stand there as an index only
-            if part.rule not in TRIVIAL and part.rule != "zeros":
+            role = self.emission.of.get(part)
+            plain = part.rule in ("zeros", "neg") and role not in self.emission.held
+            if part.rule not in TRIVIAL | VIEWS and not plain:
                 found.append(part)
             if part.rule != "cond":
                 waiting += part.args
         return found
+
+
+def _users(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
+    """The forward ops that read a forward op."""
+    found: dict[Op, list[Op]] = {}
+    for user in of.values():
+        for arg in user.args:
+            found.setdefault(arg, []).append(user)
+    return found
+
+
+def _owners(roots: Mapping[str, Op]) -> dict[Op, list[str]]:
+    """The inputs whose gradients read an op."""
+    found: dict[Op, list[str]] = {}
+    for name, root in roots.items():
+        for op in root.walk():
+            found.setdefault(op, []).append(name)
+    return found
 
 
 def _merged(lines: list[Statement]) -> list[Statement]:

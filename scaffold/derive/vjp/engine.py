@@ -64,6 +64,8 @@ def _differentiated(
     held = _held(spec, forward, lowered)
     make = Maker(applier, lambda op: op in held and op.rule not in ("input", "static"))
     results: dict[Op, Op] = {}
+    apart = {*lowered.results, *lowered.held_in_branches}
+    make.meet_again(tuple(program.ops), apart)
     seeds: dict[Op, list[Op]] = {}
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if not output.differentiable or not result.is_tensor:

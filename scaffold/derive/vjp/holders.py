@@ -38,11 +38,9 @@ class Holders:
         for op in self._holding():
             if op.shape == shape:
                 return self._attribute(self._name(op), "shape")
-        if shape.key[:1] == ("broadcast",):
-            return self._broadcast(shape)
-        if shape.key[:1] == ("drop",) and shape.key[2] == (-1,):
-            return self._without_last(shape.key[1])
-        if shape.dims is not None and shape.lead is None:
+        if shape.dims is None:
+            return self._by_origin(shape)
+        if shape.lead is None:
             try:
                 sizes = tuple(self.size(dim) for dim in shape.dims)
             except UnsupportedError:
@@ -58,12 +56,30 @@ class Holders:
         )
         return self.graph.node("call", "", (function, *parts))
 
-    def _without_last(self, shape: Shape) -> Node:
-        """`x.shape[:-1]`."""
-        absent = self.graph.node("absent")
-        end = number_node(self.program, -1)
-        part = self.graph.node("slice", "", (absent, end, absent))
-        return self.graph.node("subscript", "", (self.shape(shape), part))
+    def _by_origin(self, shape: Shape) -> Node:
+        """A shape by what it comes of: `torch.broadcast_shapes(x.shape, y.shape)[:-1]`."""
+        match shape.key:
+            case ("broadcast", _):
+                return self._broadcast(shape)
+            case ("drop" | "keep" as word, Shape() as base, (int() as dim,)) if dim in (
+                0,
+                -1,
+            ):
+                graph, absent = self.graph, self.graph.node("absent")
+                bound = number_node(self.program, dim or 1)
+                bounds = (absent, bound) if dim else (bound, absent)
+                index = graph.node("slice", "", (*bounds, absent))
+                rest = graph.node("subscript", "", (self.shape(base), index))
+                if word == "drop":
+                    return rest
+                if not base.least:  # a scalar keeps no dim
+                    return self._by_any(shape)
+                parts = [
+                    graph.node("starred", "", (rest,)),
+                    number_node(self.program, 1),
+                ]
+                return graph.node("tuple", "", tuple(parts if dim else parts[::-1]))
+        return self._by_any(shape)
 
     def _by_any(self, shape: Shape) -> Node:
         raise UnknownShapeError(shape)
@@ -106,10 +122,22 @@ class Holders:
                 return (
                     self.graph.node("call", "", (found,)) if label == "numel" else found
                 )
-        if shape.key[:1] in (("broadcast",), ("drop",)) and label == "numel":
-            numel = self.graph.node("attribute", "numel", (self.shape(shape),))
-            return self.graph.node("call", "", (numel,))
-        raise UnknownShapeError(shape)
+        if label != "numel":
+            raise UnknownShapeError(shape)
+        if shape.dims is not None and shape.lead is None:
+            return self._multiplied(shape.dims)
+        found = self._by_origin(shape)
+        if found.kind == "tuple":
+            raise UnknownShapeError(shape)
+        numel = self.graph.node("attribute", "numel", (found,))
+        return self.graph.node("call", "", (numel,))
+
+    def _multiplied(self, dims: Iterable[Dim]) -> Node:
+        """The product of sizes."""
+        first, *rest = map(self.size, dims)
+        for size in rest:
+            first = self.graph.node("binary", "*", (first, size))
+        return first
 
 
 def _as_many(one: Shape, two: Shape) -> bool:

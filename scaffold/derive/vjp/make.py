@@ -4,7 +4,7 @@ In: a rule's name and ops. Out: the simplest op of that value. Invariant: the va
 application; a value that a forward local holds is read there rather than taken apart.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.algebra import Algebra
@@ -12,12 +12,15 @@ from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.choices import choose
 from scaffold.derive.vjp.ir import Op, is_number, literal, tensors
 from scaffold.derive.vjp.precision import Precision
+from scaffold.derive.vjp.reunite import Reunion
 from scaffold.derive.vjp.rewrites import Rewrites
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.statics import fold
+from scaffold.derive.vjp.terms import common
 from scaffold.derive.vjp.written import UnsupportedError, static_node
 from scaffold.formula import Node
 
+SUMMABLE = frozenset({"mul", "div", "add", "sub", "where"})
 LINEAR = frozenset({"mul", "div", "add", "sub", "where", "real", "conj"})
 
 
@@ -27,11 +30,17 @@ class Maker(Rewrites):
     def __init__(self, applier: Applier, opaque: Callable[[Op], bool]) -> None:
         self.applier, self.program = applier, applier.program
         self.opaque = opaque
-        self.algebra = Algebra(self, opaque)
+        self.algebra = Algebra(self.program, self, opaque)
         self.algebra.one = self.program.const  # type: ignore[method-assign]
         self.precision: Precision | None = None
         self.saves = False
+        self.reunion: Reunion | None = None
         self.count: Callable[[Op, Op], Op | None] = lambda x, dim: None
+
+    def meet_again(self, forward: Iterable[Op], apart: Collection[Op]) -> None:
+        """Look out for the products of the forward, but those that are kept apart."""
+        self.reunion = Reunion(self, self.algebra.terms, forward, apart, self.opaque)
+        self.algebra.products.update(self.reunion.known)
 
     def __call__(self, name: str, *args: Op) -> Op:
         """The primitive of a name, applied."""
@@ -46,6 +55,9 @@ class Maker(Rewrites):
         found = simpler(*args) if simpler else None
         if found is None and name == "div":
             found = self.div_by_count(*args)
+        if found is None and name in ("mul", "div") and self.reunion:
+            found = self.algebra.cancelled(name, *args)
+            found = found or self.reunion(name, *args)
         if found is None and name == "add":
             found = self._joined_slices(*args)
         if found is None and name in LINEAR:
@@ -63,6 +75,9 @@ class Maker(Rewrites):
                 found = self._without_expansion(name, args, at)
                 if found is not None:
                     return found
+        found = self._sum_last(name, args)
+        if found is not None:
+            return found
         if name in ("mul", "div"):
             for at, arg in enumerate(args):
                 if name == "div" and at == 1:
@@ -73,6 +88,54 @@ class Maker(Rewrites):
         if name in ("add", "sub"):
             return self._merged(name, *args)
         return None
+
+    def _sum_last(self, name: str, args: tuple[Op, ...]) -> Op | None:
+        """`g.sum_to_size(x.shape) * y` as `(g * y).sum_to_size(x.shape)`, where `y` is no larger than `x`."""
+        sums = [arg for arg in args if self._is_loose_sum(arg)]
+        if not sums or name not in SUMMABLE:
+            return None
+        first = sums[0]
+        rest = [arg for arg in args if arg not in sums]
+        if name in ("mul", "div"):
+            fine = len(sums) == 1 and (name == "mul" or args[0] is first)
+            fine = fine and all(shapes.fits(arg.shape, first.shape) for arg in rest)
+        else:
+            inner = first.args[0]
+            fine = all(
+                (op.shape, op.args[0].shape, op.args[0].kind)
+                == (first.shape, inner.shape, inner.kind)
+                for op in sums
+            )
+            fine = fine and all(
+                is_number(arg, 0)
+                or (name == "where" and arg is args[0] and arg not in sums)
+                and shapes.fits(arg.shape, first.shape)
+                for arg in rest
+            )
+        if not fine:
+            return None
+        inner = self(name, *(arg.args[0] if arg in sums else arg for arg in args))
+        if inner.shape != first.args[0].shape or inner.kind != first.kind:
+            return None
+        like = next((op for op in sums if _has_owner(op)), first)
+        return self.summed_to(inner, like)
+
+    def _is_loose_sum(self, op: Op) -> bool:
+        """Whether it is a sum to a shape that need not be made first."""
+        return op.rule == "summed_to" and not self.algebra.is_whole(op)
+
+    def summed_to(self, op: Op, like: Op) -> Op:
+        """A value summed as another is."""
+        if op.rule == "neg" and not self.opaque(op):
+            return self("neg", self.summed_to(op.args[0], like))
+        return self.program.op(
+            "summed_to",
+            (op,),
+            like.data,
+            kind=op.kind,
+            shape=like.shape,
+            active=op.active,
+        )
 
     def _mask_last(self, name: str, args: tuple[Op, ...], at: int) -> Op | None:
         """`where(c, g, 0) * y` as `where(c, g * y, 0)`."""
@@ -187,4 +250,25 @@ class Maker(Rewrites):
             if is_number(one, 0) and two.rule == "neg" and not self.opaque(two):
                 parts = (one, two.args[0]) if one is body else (two.args[0], one)
                 return self("neg", self("where", condition, *parts))
+        return self._factor_out(condition, body, orelse)
+
+    def _factor_out(self, condition: Op, body: Op, orelse: Op) -> Op | None:
+        """`where(c, g * x, g * y)` as `g * where(c, x, y)`."""
+        if not (body.is_tensor and orelse.is_tensor):
+            return None
+        whole = shapes.broadcast(condition.shape, body.shape, orelse.shape)
+        for terms in (self.algebra.terms, self.algebra.deep_terms):
+            one, two = terms.of(body), terms.of(orelse)
+            shared = common(one, two)
+            rest = [terms.op(term.without(shared)) for term in (one, two)]
+            if any(shared[1:]) and {"real", "complex"} & {item.kind for item in rest}:
+                inner = self("where", condition, *rest)
+                found = self.algebra.times(terms, shared, inner)
+                if found.shape == whole:
+                    return found
         return None
+
+
+def _has_owner(op: Op) -> bool:
+    """Whether a sum is to the shape of an input, which has it."""
+    return isinstance(op.data, tuple) and op.data[1] is not None

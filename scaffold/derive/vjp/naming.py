@@ -5,76 +5,37 @@ In: an op. Out: an identifier. Invariant: no name is taken twice, and none is a 
 
 import builtins
 import keyword
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from scaffold.derive.names import fresh
-from scaffold.derive.vjp.ir import Op, pulled_args
+from scaffold.derive.vjp.ir import Op, is_number, pulled_args
+from scaffold.derive.vjp.reunite import is_scaled
 from scaffold.derive.vjp.rewrites import is_one_hot
+from scaffold.derive.vjp.roles import CONSUMED, GRADIENT, MASKS, VALUE
 
-ROLES = {
-    "add": "total",
-    "lead_dims": "leading",
-    "sub": "difference",
-    "mul": "product",
-    "div": "quotient",
-    "neg": "negative",
-    "matmul": "product",
-    "contracted": "product",
-    "softmax": "probs",
-    "log_softmax": "log_probs",
-    "sum": "total",
-    "where": "selected",
-    "pow": "power",
-    "pow_exponent": "power",
-    "pow_base": "power",
-    "slice": "part",
-    "select": "part",
-    "index": "picked",
-    "expanded": "expanded",
-    "reshaped": "reshaped",
-    "summed_to": "summed",
-    "zeros": "zeros",
-    "cond": "chosen",
-    "call": "value",
-    "abs": "magnitude",
-    "amax": "largest",
-    "amin": "smallest",
-    "getitem": "picked",
-    "rsqrt": "inverse_root",
-    "sqrt": "root",
-    "reciprocal": "inverse",
-    "cat": "joined",
-    "stack": "stacked",
-    "einsum": "product",
-    "vector_norm": "norm",
-}
-MASKS = frozenset(
-    {
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_not",
-        "logical_not",
-    }
-)
+ROOTS = frozenset({"sqrt", "norm", "vector_norm", "std", "std_unbiased"})
 
 
 class Namer:
     """Gives each op a name that is free."""
 
     def __init__(
-        self, taken: set[str], held: Mapping[Op, str], of: Mapping[Op, Op]
+        self,
+        taken: set[str],
+        held: Mapping[Op, str],
+        of: Mapping[Op, Op],
+        users: Mapping[Op, list[Op]],
+        owners: Mapping[Op, list[str]],
     ) -> None:
         self.taken, self.held, self.of = taken, held, of
+        self.users = users  # the forward ops that read a forward op
+        self.owners = owners  # the inputs whose gradients an op is for
+        self.count = len({name for names in owners.values() for name in names})
+        self.known: dict[Op, bool] = {}
 
     def name(self, op: Op) -> str:
         """A name for the op's value."""
-        stems = self._stems(op)
+        stems = list(dict.fromkeys(self._stems(op)))
         stem = next((item for item in stems if self._is_free(item)), None)
         chosen = stem or fresh(stems[-1], self.taken)
         self.taken.add(chosen)
@@ -90,38 +51,88 @@ class Namer:
         reserved = hasattr(builtins, name) or keyword.iskeyword(name)
         return name not in self.taken and not reserved
 
-    def _stems(self, op: Op) -> list[str]:
+    def _stems(self, op: Op) -> Iterator[str]:
         if op.rule == "item" and op.args[0].rule == "vjp":
             word = self._word(pulled_args(op.args[0])[int(str(op.data))])
-            return [f"pulled_{word or 'back'}"]
+            yield f"pulled_{word or 'back'}"
+            return
         if op in self.of:
-            primal = self.of[op]
-            known = self.held.get(primal)
-            stem = known or self._role(primal)
-            return [
-                f"grad_{stem}",
-                *(f"grad_{item}" for item in self._qualified(primal)),
-            ]
-        return [self._role(op), *self._qualified(op)]
+            yield from self._of_forward(self.of[op])
+        roles = self._roles(op)
+        words = list(dict.fromkeys(filter(None, map(self._word, op.args))))
+        owners = self.owners.get(op, []) if self.count > 1 else []
+        for role in roles:
+            yield role
+            if len(owners) == 1:
+                yield f"{role}_{owners[0]}"
+        for ends in (words, owners, ["_".join(owners)], ["_".join(words)]):
+            for end in filter(None, ends):
+                yield from (f"{role}_{end}" for role in roles)
 
-    def _role(self, op: Op) -> str:
-        if op.rule in MASKS:
-            return "mask"
-        if is_one_hot(op):
-            return "onehot"
-        return ROLES.get(op.rule, op.rule.lower())
+    def _of_forward(self, value: Op) -> Iterator[str]:
+        """What the cotangent of a forward value is called."""
+        if value in self.held:
+            yield f"grad_{self.held[value]}"
+            return
+        roles = self._forward_roles(value)
+        words = filter(None, map(self._word, value.args))
+        yield from (f"grad_{role}" for role in roles)
+        yield from (f"grad_{roles[0]}_{word}" for word in words)
 
-    def _qualified(self, op: Op) -> list[str]:
-        """The role with what it is of: `exp_x`."""
-        words = [self._word(arg) for arg in op.args if arg.kind != "static"]
-        return [f"{self._role(op)}_{word}" for word in words if word] or [
-            f"{self._role(op)}_part"
+    def _forward_roles(self, value: Op) -> list[str]:
+        found = [
+            CONSUMED[user.rule]
+            for user in self.users.get(value, ())
+            if user.rule in CONSUMED and user.args[0] is value
         ]
+        return [*dict.fromkeys(found), *self._roles(value)]
+
+    def _roles(self, op: Op) -> list[str]:
+        if op.rule in MASKS:
+            return ["mask", "condition"]
+        if is_one_hot(op):
+            return ["onehot"]
+        if self._is_gradient(op):
+            if op.rule in ("sum", "mean") and self._is_unnamed_product(op.args[0]):
+                return ["inner", *GRADIENT[op.rule]]
+            masked = op.rule == "where" and any(is_number(arg, 0) for arg in op.args)
+            found = ("masked_grad",) if masked else ()
+            return [*found, *GRADIENT.get(op.rule, (f"{op.rule.lower()}_grad",))]
+        if self._is_normalized(op):
+            return ["normalized"]
+        if op.rule == "sub" and is_number(op.args[0], 1):
+            return ["complement"]
+        if op.rule == "pow_exponent" and is_number(op.args[1], 2):
+            return ["square"]
+        return list(VALUE.get(op.rule, (op.rule.lower(),)))
+
+    def _is_gradient(self, op: Op) -> bool:
+        """Whether a cotangent is in it."""
+        if op not in self.known:
+            self.known[op] = op.rule == "cotangent" or any(
+                map(self._is_gradient, op.args)
+            )
+        return self.known[op]
+
+    def _is_unnamed_product(self, op: Op) -> bool:
+        return op.rule == "mul" and op not in self.of
+
+    def _is_normalized(self, op: Op) -> bool:
+        """Whether it is divided by a root or a norm."""
+        if op.rule == "mul":
+            return is_scaled(op) and any(arg.rule == "rsqrt" for arg in op.args)
+        if op.rule != "div":
+            return False
+        below = op.args[1]
+        guarded = below.rule == "clamp" and below.args[0].rule in ROOTS
+        return below.rule in ROOTS or guarded
 
     def _word(self, op: Op) -> str:
-        if op in self.held:
-            return self.held[op].removeprefix("grad_")
-        if op.rule in ("input", "cotangent"):
-            return str(op.data).removeprefix("grad_")
-        inner = [self._word(arg) for arg in op.args if arg.kind != "static"]
-        return next((word for word in inner if word), "")
+        """The user's name for a value, or for the first that it is of."""
+        if op.kind == "static" or op.rule == "cotangent":
+            return ""
+        if op in self.held and not self._is_gradient(op):
+            return self.held[op]
+        if op.rule == "input":
+            return str(op.data)
+        return next(filter(None, map(self._word, op.args)), "")

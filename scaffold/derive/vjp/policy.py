@@ -91,7 +91,7 @@ class _Names:
     def __init__(self, backward: Backward, saved: Collection[Op]) -> None:
         self.backward = backward
         self.namer = Namer(
-            {*backward.taken, *backward.held.values()}, backward.held, {}
+            {*backward.taken, *backward.held.values()}, backward.held, {}, {}, {}
         )
         self.new: dict[Op, str] = {}
         for op in saved:

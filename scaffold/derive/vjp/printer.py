@@ -6,17 +6,17 @@ spelled as its rule says, without the arguments that are defaults.
 
 from collections.abc import Callable
 
+from scaffold.derive.vjp.chains import ChainPrinter
 from scaffold.derive.vjp.ir import Op, is_number, literal
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.spelling import Parameter, Spelling
-from scaffold.derive.vjp.static_printer import StaticPrinter
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
 POSITIONAL = frozenset({"dim", "dims", "dim0", "dim1", "alpha", "shape"})
 
 
-class Printer(StaticPrinter):
+class Printer(ChainPrinter):
     """Writes ops down."""
 
     def node(self, op: Op) -> Node:
@@ -238,6 +238,8 @@ class Printer(StaticPrinter):
     ) -> Node:
         """A call without the arguments that are defaults; with `by_name` options have their names."""
         args, named, skipped = list[Node](), list[tuple[str, Node]](), False
+        bounds = [op for parameter, op in pairs if parameter.name in ("min", "max")]
+        both = len(bounds) == 2 and all(literal(op) is not None for op in bounds)
         owner = callee.args[0].label if callee.args else ""
         by_name = by_name or owner == "linalg"
         for parameter, op in pairs:
@@ -255,6 +257,7 @@ class Printer(StaticPrinter):
                 or (
                     parameter.default is not None
                     and (by_name or parameter.name not in POSITIONAL)
+                    and not both
                 )
             ):
                 named.append((parameter.name, self.node(op)))

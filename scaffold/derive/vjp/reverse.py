@@ -109,7 +109,13 @@ class Reverse:
             return
         if g.rule not in ("cotangent", "const"):
             self.of.setdefault(g, op)
+            if self._is_shared(op):
+                self.make.algebra.atoms.add(g)
         self._arrive(self._where_not_zero(op, g))
+
+    def _is_shared(self, op: Op) -> bool:
+        """Whether several gradients come of its cotangent."""
+        return len({arg for arg in op.args if arg.active}) > 1
 
     def _arrive(self, pairs: list[tuple[Op, Op]]) -> None:
         """Put gradients down at their ops."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.algebra import Algebra
+from scaffold.derive.vjp.facts import sums_to_zero
 from scaffold.derive.vjp.infer import dim_of, dims_of
 from scaffold.derive.vjp.ir import Op, Program, is_number, literal
 from scaffold.derive.vjp.shapes import Shape
@@ -48,8 +49,11 @@ class Rewrites:
         self, a: Op, dim: Op | None = None, keepdim: Op | None = None
     ) -> Op | None:
         """Without dims it broadcasts as it is."""
-        whole = dim is not None and literal(dim) is None
-        return self("mean", a) if whole and keepdim and literal(keepdim) else None
+        if dim is None or keepdim is None or literal(keepdim) is not True:
+            return None
+        if literal(dim) is None:
+            return self("mean", a)
+        return self._constant_factor_out("mean", a, dim, keepdim)
 
     def _real(self, a: Op) -> Op | None:
         return a if a.kind != "complex" else None
@@ -154,7 +158,7 @@ class Rewrites:
         if keepdim is not None and literal(keepdim) is True and dim is not None:
             if is_one_hot(a) and dims_of(dim) == dims_of(a.args[1]):
                 return self.const(1)
-            return self._constant_factor_out(a, dim, keepdim)
+            return self._constant_factor_out("sum", a, dim, keepdim)
         return None
 
     def _scatter_add(self, a: Op, dim: Op, index: Op, source: Op) -> Op | None:
@@ -173,20 +177,35 @@ class Rewrites:
         one_hot = self.program.op("scatter", args, kind=a.kind, shape=a.shape)
         return self("mul", source, one_hot)
 
-    def _constant_factor_out(self, a: Op, dim: Op, keepdim: Op) -> Op | None:
-        """`sum(x * m)` as `m * sum(x)` where `m` is the same along the dims."""
+    def _constant_factor_out(self, rule: str, a: Op, dim: Op, keepdim: Op) -> Op | None:
+        """`sum(x * m)` as `m * sum(x)` where `m` is the same along the dims; a part that sums to zero goes."""
         dims = dims_of(dim)
-        if dims is None:
+        if not dims:
             return None
         left = shapes.reduced(a.shape, dims, True)
-        factors = self.algebra.factors(a)
-        outer = [item for item in factors if shapes.fits(item.shape, left)]
-        inner = [item for item in factors if item not in outer]
-        rest = self.algebra.product(inner)
-        if not outer or rest is None or rest.shape != a.shape:
+        if self.algebra.is_(a, "add", "sub"):
+            one, two = a.args
+            if two.is_tensor and two.shape == one.shape and sums_to_zero(two, dims):
+                return self(rule, one, dim, keepdim)
             return None
-        found = self.algebra.product([*outer, self("sum", rest, dim, keepdim)])
-        return None if found is None else self.expanded(found, left)
+        terms = self.algebra.deep_terms
+        term = terms.of(a)
+        outer = term._replace(
+            number=1,
+            tensors=tuple(op for op in term.tensors if shapes.fits(op.shape, left)),
+            below=tuple(op for op in term.below if shapes.fits(op.shape, left)),
+            statics=(),
+            static_below=(),
+        )
+        if not (outer.tensors or outer.below) or outer == term:
+            return None
+        rest = terms.op(term.without(outer))
+        if rest.shape != a.shape or rest.kind != a.kind:
+            return None
+        reduced = self(rule, rest, dim, keepdim)
+        tensors = (*outer.tensors, reduced)
+        found = terms.op(outer._replace(tensors=tensors))
+        return self.expanded(found, left)
 
     def _squeeze(self, a: Op, dim: Op) -> Op | None:
         """`sum(keepdim=True)` squeezed is a sum without."""

@@ -45,6 +45,8 @@ CHEAP = frozenset(
         "zeros",
     }
 )
+# What costs nothing: the value that is looked at has a name rather than the view.
+VIEWS = frozenset({"mT", "t", "T", "mH", "unsqueeze", "squeeze"})
 
 
 class Schedule(NamedTuple):
@@ -106,7 +108,7 @@ def _place(
         common = _common(places)
         often = (
             uses[op] > 1
-            and op.rule not in TRIVIAL
+            and op.rule not in TRIVIAL | VIEWS
             and not (op.rule in CHEAP and _is_leaf(op, held))
         )
         if (often or op in wanted) and (common in places or safe(op)):

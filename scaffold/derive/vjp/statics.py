@@ -174,6 +174,16 @@ def _product(
             if one is two:
                 plain = program.const(int(text)) if text.isdigit() else None
                 return plain or program.static(one.args[1])
+        case (
+            Node("call", _, (Node("attribute", "sqrt"), first)),
+            Node("call", _, (Node("attribute", "sqrt"), second)),
+        ):
+            inner = (program.static(item) for item in (second, first))
+            root = write(fold(program, "mul", tuple(inner), write) or left)
+            function = program.graph.node(
+                "attribute", "sqrt", (program.graph.name("math"),)
+            )
+            return program.static(program.graph.node("call", "", (function, root)))
         case _, Node("binary", "*" | "/" as label, (Node("constant", text), rest)):
             return _scaled(program, values[0], label, text, rest)
     return None
