@@ -20,6 +20,7 @@ ROLES = {
     "neg": "negative",
     "matmul": "product",
     "contracted": "product",
+    "grown": "grad_matrix",
     "softmax": "probs",
     "log_softmax": "log_probs",
     "sum": "total",
