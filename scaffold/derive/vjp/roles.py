@@ -58,6 +58,7 @@ VALUE: dict[str, tuple[str, ...]] = {
 # Of what holds a cotangent, and is not itself that of a forward value.
 GRADIENT: dict[str, tuple[str, ...]] = {
     "add": ("joint_grad", "total_grad", "whole_grad"),
+    "grown": ("grad_matrix",),
     "sub": ("net_grad", "rest_grad", "left_grad"),
     "mul": ("scaled_grad", "weighted_grad"),
     "div": ("scaled_grad", "weighted_grad"),
