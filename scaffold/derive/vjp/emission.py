@@ -42,6 +42,7 @@ class Emission(NamedTuple):
     holders: Holders
     held: dict[Op, str]
     of: Mapping[Op, Op]
+    via: Mapping[Op, tuple[Op, Op]]
     optional: Collection[Op]
     taken: set[str]
 
@@ -94,6 +95,7 @@ class _Writer:
             set(emission.taken),
             emission.held,
             emission.of,
+            emission.via,
             _users(emission.of),
             _owners(roots),
         )

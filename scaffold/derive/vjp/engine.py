@@ -128,6 +128,7 @@ def _emitted(
         holders,
         {**inside, **held},
         found.of,
+        found.via,
         (*optional, *(op for op in inside if op not in held)),
         set(taken),
     )
