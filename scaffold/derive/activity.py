@@ -79,7 +79,8 @@ WITHOUT_GRADIENT = frozenset(
         "searchsorted",
         "sgn",
     }
-    | {"sign", "signbit", "trunc", "zeros_like"}
+    | {"sign", "signbit", "trunc", "zeros_like", "bincount", "searchsorted"}
+    | {"new_empty", "new_full", "new_ones", "new_zeros", "full_like", "one_hot"}
 )
 NUMPY = frozenset({"numpy", "from_numpy", "as_tensor", "tolist", "item"})
 
@@ -129,10 +130,25 @@ def is_random(node: Node) -> bool:
     return any(
         item.kind == "call"
         and (
-            callee(item) in RANDOM or "dropout_p" in keywords(item) or _of_random(item)
+            callee(item) in RANDOM
+            and not _is_off(item)
+            or _drops(item)
+            or _of_random(item)
         )
         for item in node.walk()
     )
+
+
+def _drops(call: Node) -> bool:
+    """`F.scaled_dot_product_attention(..., dropout_p=p)`."""
+    rate = keywords(call).get("dropout_p")
+    return rate is not None and rate.label not in ("0", "0.0")
+
+
+def _is_off(call: Node) -> bool:
+    """`F.dropout(x, p, training=False)`."""
+    training = keywords(call).get("training")
+    return training is not None and training.label == "False"
 
 
 def _of_random(call: Node) -> bool:

@@ -2379,5 +2379,8 @@ OPS: tuple[Case, ...] = (
 SURROGATES = frozenset(
     {"gumbel_softmax_hard", "spectral_norm_power", "vq_straight_through", "fake_quant"}
     | {"lsq", "binary_ste", "absmean_ternary", "surrogate_spike", "lif_step", "pact"}
-    | {"gradient_reversal_scale", "supcon", "attention_dropout"}
+    | {"gradient_reversal_scale", "supcon", "attention_dropout", "drop_path"}
 )
+
+# PyTorch itself has no second derivative of their forward.
+ONCE = frozenset({"chamfer_cdist", "sdpa_call", "sdpa_mask"})

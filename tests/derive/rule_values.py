@@ -69,6 +69,14 @@ def restore(g: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     return g
 
 
+def moved(x: Tensor, dim: int, by: int) -> Tensor:
+    """One step along a dim; a 1 comes in."""
+    size = x.shape[dim]
+    rest = x.narrow(dim, 0 if by == 1 else 1, size - 1)
+    one = torch.ones_like(x.narrow(dim, 0, 1))
+    return torch.cat((one, rest) if by == 1 else (rest, one), dim)
+
+
 def padding(x: Tensor, dim: int, before: int, after: int) -> list[int]:
     return [0, 0] * (x.ndim - 1 - dim % x.ndim) + [before, after]
 
@@ -109,6 +117,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "channels": lambda weight, x: weight.reshape([-1] + [1] * (x.ndim - 2)),
     "trailing": lambda sizes: tuple(range(-len(sizes), 0)),
     "leading": lambda x: tuple(range(x.ndim - 1)),
+    "moved": moved,
     "padding": padding,
     "negated": negated,
     "inverse_permutation": inverse_permutation,

@@ -4,6 +4,7 @@ In: ops. Out: ops. Invariant: what each word means in `vocabulary.py`; where a s
 """
 
 from scaffold.derive.vjp import shapes
+from scaffold.derive.vjp.indexing import sliced
 from scaffold.derive.vjp.infer import dims_of
 from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.make import Maker
@@ -140,6 +141,8 @@ class Builders:
         return self.make.expanded(g, x.shape)
 
     def zeros(self, g: Op, x: Op) -> Op:
+        if x.kind == "complex" and g.kind != "complex":
+            return self.make.zeros(x, x.shape)
         return self.make.zeros(g, x.shape)
 
     def cast_as(self, g: Op, x: Op) -> Op:
@@ -179,23 +182,28 @@ class Builders:
             total = self.make("mul", total, self.size(x, self.make.const(at)))
         return total
 
-    def trailing(self, sizes: Op) -> Op:
-        if sizes.rule != "list":
-            raise UnsupportedError("sizes that are not written out")
-        return self.make.const(tuple(range(-len(sizes.args), 0)))
-
-    def leading(self, x: Op) -> Op:
-        return self.make.const(tuple(range(self._rank(x) - 1)))
-
-    def channels(self, weight: Op, x: Op) -> Op:
-        for _ in range(self._rank(x) - 2):
-            weight = self.make("unsqueeze", weight, self.make.const(-1))
-        return weight
-
-    def _rank(self, x: Op) -> int:
-        if x.shape.rank is None:
-            raise UnsupportedError("dims of a tensor of unknown rank")
-        return x.shape.rank
+    def moved(self, x: Op, dim: Op, by: Op) -> Op:
+        at, forward = literal(dim), literal(by) == 1
+        if x.shape == SCALAR:
+            return self.make("ones_like", x)
+        if not isinstance(at, int):
+            raise UnsupportedError("a dim that is not written out")
+        one, none, make = self.make.const(1), self.make.const(None), self.make
+        minus, zero = make.const(-1), make.const(0)
+        if at < 0 or x.shape.rank is not None:
+            ends = (one, zero) if forward else (zero, one)
+            pad = self.padding(x, dim, *ends)
+            wide = make("pad", x, pad, make.const("constant"), make.const(1.0))
+            return make(
+                "narrow", wide, dim, *(zero if forward else one, self.size(x, dim))
+            )
+        bounds = ((none, one, none), (none, minus, none))
+        if not forward:
+            bounds = ((minus, none, none), (one, none, none))
+        edge, rest = (sliced(make.applier, x, at, item) for item in bounds)
+        edge = make("ones_like", edge)
+        parts = (edge, rest) if forward else (rest, edge)
+        return make("cat", self.program.op("list", parts), dim)
 
     def padding(self, x: Op, dim: Op, before: Op, after: Op) -> Op:
         at, rank = literal(dim), x.shape.rank
@@ -240,4 +248,24 @@ class Builders:
         return weight
 
     def sum_repeats(self, g: Op, x: Op, repeats: Op) -> Op:
-        raise UnsupportedError("the sum over what was repeated")
+        rank = x.shape.rank
+        several = repeats.rule == "list" and all(
+            item.rule != "starred" for item in repeats.args
+        )
+        if rank is None or not several:
+            raise UnsupportedError("how often what was repeated")
+        one, times = self.make.const(1), list(repeats.args)
+        times = [one] * (rank - len(times)) + times
+        extra = len(times) - rank
+        sizes, dims = list[Op](), list[int]()
+        for at, count in enumerate(times):
+            if at < extra or literal(count) != 1:
+                dims.append(len(sizes))
+                sizes.append(count)
+            if at >= extra:
+                sizes.append(self.size(x, self.make.const(at - extra)))
+        if not dims:
+            return g
+        apart = self.make("reshape", g, self.program.op("list", sizes))
+        summed = self.make("sum", apart, self.make.const(tuple(dims)))
+        return self.program.shaped(summed, x.shape)

@@ -15,6 +15,9 @@ CREATORS = frozenset(
     | {"tril_indices", "triu_indices", "zeros"}
 )
 INTEGERS = frozenset({"int", "int8", "int16", "int32", "int64", "long", "uint8"})
+REALS = frozenset(
+    {"float", "double", "half", "float16", "float32", "float64", "bfloat16"}
+)
 COMPLEX = frozenset({"complex64", "complex128", "cfloat", "cdouble"})
 TO_REAL = frozenset({"irfft", "irfft2", "irfftn", "hfft", "hfft2", "hfftn"})
 TO_COMPLEX = frozenset({"stft", "polar", "complex", "eig", "eigvals"})
@@ -46,6 +49,13 @@ def template_of(
     return graph.rewrite(node, placed), args
 
 
+def refuse_changes(node: Node) -> None:
+    """Refuse a call that changes running statistics."""
+    name = node.args[0].label if node.kind == "call" else ""
+    if name in ("batch_norm", "instance_norm"):
+        raise UnsupportedError(f"{name} changes its running statistics")
+
+
 def creates(node: Node) -> bool:
     """Whether a call makes a tensor out of Python values."""
     path = dotted(node.args[0]) if node.kind == "call" else None
@@ -67,6 +77,15 @@ def made(program: Program, node: Node, args: list[Op]) -> Op:
     return program.op(
         "call", (), node, kind=kind, shape=_made_shape(program, name, plain)
     )
+
+
+def kind_named(name: str) -> Kind | None:
+    """The kind of tensors of a dtype of torch's."""
+    if name in INTEGERS or name == "short":
+        return "int"
+    if name in REALS:
+        return "real"
+    return "complex" if name in COMPLEX else "bool" if name == "bool" else None
 
 
 def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:

@@ -7,45 +7,77 @@ argument's shape. Invariant: what cannot be told from the shapes falls back on a
 from collections.abc import Callable
 
 from scaffold.derive.vjp import indexing
+from scaffold.derive.vjp.attention import attention
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.einsums import einsum
 from scaffold.derive.vjp.ir import Kind, Op, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.picks import getitem
+from scaffold.derive.vjp.ranks import Ranks
 from scaffold.derive.vjp.shapes import SCALAR, Shape, is_lead
+from scaffold.derive.vjp.written import static_node
 
 Pairs = list[tuple[Op, Op]]
 Coded = Callable[[Maker, Op, Op], Pairs | None]
 
 
 def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of two matrices, or vectors where an argument is one: where that is not known, the call decides."""
     x, y = op.args
-    if any(map(_may_be_vector, (x, y))):
-        return None
-    return _of_product(make, x, y, g)
+    ranks = Ranks(make.program)
+    unsure = [_is_unsure(item, ranks) for item in (x, y)]
+    options = [
+        (True, False) if open_ else (item.shape.rank == 1,)
+        for item, open_ in zip((x, y), unsure, strict=True)
+    ]
+    done = [
+        [_of_product(make, x, y, g, flag, other) for other in options[1]]
+        for flag in options[0]
+    ]
+    rows = [_either(make, y, row) for row in done]
+    return _either(make, x, rows)
 
 
-def _may_be_vector(op: Op) -> bool:
-    """Whether a dim was taken from a tensor of unknown rank; one that nothing is known of is taken for a matrix."""
-    shape = op.shape
-    return shape.dims is None and shape.key[:1] in (("drop",), ("squeezed",))
+def _is_unsure(op: Op, ranks: Ranks) -> bool:
+    return op.shape.rank is None and ranks.least(op.shape) < 2
 
 
-def _of_product(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
+def _either(make: Maker, op: Op, several: list[Pairs]) -> Pairs:
+    """The first pairs where the op is a vector, else the second."""
+    if len(several) == 1:
+        return several[0]
+    graph = make.program.graph
+    rank = make.program.op("rank", (), op.shape)
+    sides = (static_node(make.program, rank), graph.constant("1"))
+    test = graph.node("compare", "==", sides)
+    return [
+        (
+            arg,
+            make.choose(
+                test, Builders(make).sum_to(one, arg), Builders(make).sum_to(two, arg)
+            ),
+        )
+        for (arg, one), (_, two) in zip(*several, strict=True)
+    ]
+
+
+def _of_product(
+    make: Maker, x: Op, y: Op, g: Op, x_vector: bool, y_vector: bool
+) -> Pairs:
     minus = make.const(-1)
-    if y.shape.rank == 1 and x.shape.rank == 1:
+    if x_vector and y_vector:
         return [
             (x, make("mul", g, make("conj", y))),
             (y, make("mul", g, make("conj", x))),
         ]
-    if y.shape.rank == 1:
+    if y_vector:
         wide = make("unsqueeze", g, minus)
         if x.shape.rank == 2:
             other = make("matmul", make("mH", x), g)
         else:
             other = make("mul", wide, make("conj", x))
         return [(x, make("mul", wide, make("conj", y))), (y, other)]
-    if x.shape.rank == 1:
+    if x_vector:
         column = make("unsqueeze", make("conj", x), minus)
         row = make("unsqueeze", g, make.const(-2))
         turned = make("conj", y)
@@ -157,4 +189,5 @@ CODED: dict[str, Coded] = {
     "index": getitem,
     "einsum": einsum,
     "solve": solve,
+    "scaled_dot_product_attention": attention,
 }

@@ -7,6 +7,7 @@ diagonal. Invariant: each gradient has its operand's dims, though one of size 1 
 from scaffold.derive.vjp.equations import letters_of
 from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.shapes import Shape
 
 Pairs = list[tuple[Op, Op]]
 
@@ -35,6 +36,8 @@ def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
 def _of_operand(
     make: Maker, operand: Op, letters: str, others: list[str], factors: list[Op]
 ) -> Op | None:
+    if len(letters) > 1 and letters[-1] == letters[-2] and "." not in letters:
+        return _of_diagonal(make, operand, letters, others, factors)
     plain = letters.replace("...", "")
     known = set("".join(others))
     if len(set(plain)) != len(plain) or "..." in letters and "." not in known:
@@ -55,6 +58,22 @@ def _of_operand(
     for at in alone:
         found = make("unsqueeze", found, make.const(at))
     return make.expanded(found, operand.shape) if alone else found
+
+
+def _of_diagonal(
+    make: Maker, operand: Op, letters: str, others: list[str], factors: list[Op]
+) -> Op | None:
+    """Of an operand that is read along the diagonal of its last two dims."""
+    rank = len(letters)
+    if operand.shape.dims is None or operand.shape.rank != rank:
+        return None
+    line = make.applier.named("diagonal", operand, *map(make.const, (0, -2, -1)))
+    line = make.program.shaped(line, Shape(operand.shape.dims[:-1]))
+    found = _of_operand(make, line, letters[:-1], others, factors)
+    if found is None:
+        return None
+    whole = make("diag_embed", found)
+    return make.program.shaped(whole, operand.shape)
 
 
 def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:

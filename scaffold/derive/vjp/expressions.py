@@ -6,11 +6,18 @@ from; what is not understood is a call without a rule, or `UnsupportedError`.
 
 from collections.abc import Mapping
 
-from scaffold.derive.activity import is_random
+from scaffold.derive.activity import carries_gradient, is_random
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import Applier, Bound, constant
-from scaffold.derive.vjp.calls import creates, kind_of_call, made, template_of
+from scaffold.derive.vjp.calls import (
+    creates,
+    kind_named,
+    kind_of_call,
+    made,
+    refuse_changes,
+    template_of,
+)
 from scaffold.derive.vjp.choices import choose
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.python_values import PythonValues
@@ -20,6 +27,11 @@ from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import WELL_KNOWN, Node, keywords
 from scaffold.spec import OpSpec, TensorInput
 
+# What computes in a dtype that it is given, as if its argument had that one.
+CASTING = frozenset(
+    {"sum", "mean", "prod", "cumsum", "cumprod", "softmax", "log_softmax", "softmin"}
+    | {"nansum", "norm", "vector_norm"}
+)
 KINDS: Mapping[str, Kind] = {
     "float": "real",
     "complex": "complex",
@@ -47,10 +59,18 @@ class Expressions(PythonValues):
             item.name: self._input(item, item.name in wanted) for item in spec.tensors
         }
         self.env: dict[str, Op] = dict(self.inputs)
+        self.program.optional |= {
+            self.inputs[item.name] for item in spec.tensors if item.optional
+        }
         for item in spec.attributes:
             self.env[item.name] = self.program.static(
                 self.program.graph.name(item.name)
             )
+        self.program.never_none |= {
+            item.name
+            for item in spec.attributes
+            if "None" not in item.annotation and item.annotation != "object"
+        }
         self.program.ints |= {
             item.name for item in spec.attributes if item.annotation == "int"
         }
@@ -95,14 +115,18 @@ class Expressions(PythonValues):
         known = constant(self.program, node)
         if known is not None:
             return known
-        if is_random(node) and node.kind == "call":
+        if node.kind == "call" and is_random(node):
             return self._random(node)
         if node.kind in ("tuple", "list"):
             return self.program.op("list", self.several(node.args))
         if node.kind == "name" and node.label in self.env:
             return self.env[node.label]
         if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
-            return self.program.static(node)  # a dtype, or the like
+            op = self.program.static(node)  # a dtype, or the like
+            self.program.dtypes |= (
+                {op: kind} if (kind := kind_named(node.label)) else {}
+            )
+            return op
         if self.is_static(node):
             return self._static(node)
         method = getattr(self, f"_{node.kind}", None)
@@ -143,6 +167,22 @@ class Expressions(PythonValues):
 
     def _operator(self, node: Node, label: str, *values: Op) -> Op:
         return self._applied(self.applier.found("operator", label, values), node)
+
+    def _cast_first(self, name: str, values: list[Op], named: dict[str, Op]) -> None:
+        """`x.sum(dtype=d)` is `x.to(d).sum()`."""
+        if name.rpartition(".")[2] not in CASTING or "dtype" not in named:
+            return
+        dtype = named.pop("dtype")
+        if literal(dtype) is None or not (values or "input" in named):
+            return
+        x = values[0] if values else named["input"]
+        bound = self.applier.found("method", "to", (x, dtype))
+        assert bound is not None
+        cast = self.applier.apply(bound.rule, bound.args)
+        if values:
+            values[0] = cast
+        else:
+            named["input"] = cast
 
     def _applied(self, bound: Bound | None, node: Node) -> Op:
         if bound is None:
@@ -206,6 +246,7 @@ class Expressions(PythonValues):
         named = {key: self.value(item) for key, item in keywords(node).items()}
         path = dotted(callee)
         if path is not None and path.partition(".")[0] in WELL_KNOWN:
+            self._cast_first(path, values, named)
             return self._applied(
                 self.applier.found("function", path, values, named), node
             )
@@ -215,13 +256,15 @@ class Expressions(PythonValues):
             )
         if callee.kind != "attribute":
             raise UnsupportedError("a call of what is no name")
-        receiver = self.value(callee.args[0])
+        values = [self.value(callee.args[0]), *values]
+        self._cast_first(callee.label, values, named)
         return self._applied(
-            self.applier.found("method", callee.label, (receiver, *values), named), node
+            self.applier.found("method", callee.label, values, named), node
         )
 
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""
+        refuse_changes(node)
         template, args = template_of(self.program.graph, node, self._argument)
         if not args and creates(node):
             return made(
@@ -231,7 +274,9 @@ class Expressions(PythonValues):
             raise UnsupportedError(
                 "a call over several tensors at once that has no rule"
             )
-        kind, active = kind_of_call(node, args), any(arg.active for arg in args)
+        carrying = frozenset(name for name, op in self.env.items() if op.active)
+        kind, active = kind_of_call(node, args), carries_gradient(node, carrying)
+        active = active and any(arg.active for arg in args)
         return self.program.op(
             "call", args, template, kind=kind, shape=None, active=active
         )

@@ -11,6 +11,7 @@ from scaffold.derive.vjp.apply import constant
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.ir import UNKNOWN, Op, literal
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.statics import may_be_none
 from scaffold.derive.vjp.vocabulary import BUILDERS
 from scaffold.derive.vjp.written import UnsupportedError, dotted, static_node
 from scaffold.formula import Node, keywords
@@ -72,6 +73,8 @@ class Evaluator:
 
     def _compare(self, node: Node) -> Op:
         left, right = map(self.value, node.args)
+        if node.label in ("is", "is not") and literal(right) is None and left.is_tensor:
+            return self._presence(node.label, left)
         if left.is_tensor or right.is_tensor:
             return self._found(node.label, left, right)
         settled = self._settled(node.label, left, right)
@@ -82,9 +85,21 @@ class Evaluator:
             self.program.graph.node("compare", node.label, nodes)
         )
 
+    def _presence(self, label: str, tensor: Op) -> Op:
+        """Whether an argument is there, which only the call decides of an optional input."""
+        if any(item in self.program.optional for item in tensor.walk()):
+            if tensor.rule != "input":
+                raise UnsupportedError("a value that may be absent")
+            graph = self.program.graph
+            pair = (graph.name(str(tensor.data)), graph.constant("None"))
+            return self.program.static(graph.node("compare", label, pair))
+        return self.make.const(label == "is not")
+
     def _settled(self, label: str, left: Op, right: Op) -> bool | None:
         one, two = literal(left), literal(right)
         if label in ("is", "is not") and two is None and one is UNKNOWN:
+            if may_be_none(self.program, left):
+                return None
             return label == "is not"  # an attribute with a value
         if one is UNKNOWN or two is UNKNOWN:
             return None

@@ -194,17 +194,23 @@ def item_of(
     kind: Kind = "complex" if x.kind == "complex" else x.kind
     names = rule.results
     if names[0].startswith("*") or len(names) <= position:
-        return _part_shape(rule.name, x, op), kind, op.active
+        return _part_shape(rule.name, x, op, position), kind, op.active
     if names[position] in INDICES:
         return _field_shape(op, rule.name, applier), "int", False
     return _field_shape(op, rule.name, applier), kind, op.active
 
 
-def _part_shape(name: str, x: Op, op: Op) -> Shape | None:
+def _part_shape(name: str, x: Op, op: Op, position: int) -> Shape | None:
     """The shape of each part, which `unbind` makes the same; `chunk` may leave a smaller one."""
     if name == "unbind":
         dim = literal(op.args[1])
         return shapes.reduced(x.shape, (dim,), False) if isinstance(dim, int) else None
+    if name in ("split", "chunk", "tensor_split"):
+        dim = literal(op.args[2])
+        at = shapes.position(x.shape, dim) if isinstance(dim, int) else None
+        if at is not None and x.shape.dims is not None:
+            size = f"?{op.serial}[{position}]"
+            return Shape((*x.shape.dims[:at], size, *x.shape.dims[at + 1 :]))
     return None
 
 

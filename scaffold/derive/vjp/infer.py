@@ -10,6 +10,7 @@ from scaffold.derive.vjp.ir import UNKNOWN, Kind, Op, Program, literal, tensors
 from scaffold.derive.vjp.result_shapes import SHAPES, Args, dim_of, dims_of, loss_shape
 from scaffold.derive.vjp.rules import Rule
 from scaffold.derive.vjp.shapes import SCALAR, Shape
+from scaffold.derive.vjp.statics import is_complex
 
 GROUPS = frozenset(
     {"chunk", "split", "unbind", "tensor_split", "meshgrid", "broadcast_tensors"}
@@ -17,7 +18,7 @@ GROUPS = frozenset(
 SAME = frozenset(
     {"floor", "ceil", "round", "trunc", "sign", "sgn", "detach", "zeros_like"}
     | {"ones_like", "argsort", "rand_like", "randn_like", "empty_like", "full_like"}
-    | {"bernoulli", "logical_not", "bitwise_not", "frac", "heaviside"}
+    | {"bernoulli", "logical_not", "long", "int", "bitwise_not", "frac", "heaviside"}
 )
 TO_BOOL = frozenset(
     {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "any", "all"}
@@ -29,7 +30,18 @@ TO_INT = frozenset(
     | {"count_nonzero", "int", "bincount"}
 )
 TO_REAL = frozenset(
-    {"abs", "angle", "real", "imag", "view_as_real", "float", "double", "half", "dist"}
+    {
+        "abs",
+        "angle",
+        "angle_complex",
+        "real",
+        "imag",
+        "view_as_real",
+        "float",
+        "double",
+        "half",
+        "dist",
+    }
     | {"bfloat16", "norm", "vector_norm", "linalg_norm", "matrix_norm", "var", "cdist"}
     | {"var_unbiased", "std", "std_unbiased", "irfft", "pairwise_distance"}
 )
@@ -59,7 +71,12 @@ def infer(program: Program, rule: Rule, args: Args) -> Inferred:
     """The shape and kind of what a rule gives for arguments."""
     if rule.results != ("result",) or rule.name in GROUPS:
         return Inferred(SCALAR, "group")
-    return Inferred(_shape(program, rule, args), _kind(rule, args))
+    kind = _kind(rule, args)
+    if rule.name == "to":
+        kind = program.dtypes.get(args["dtype"], args["x"].kind)
+        if args["dtype"] not in program.dtypes and kind in ("int", "bool"):
+            kind = "real"  # it may be, and no more is known
+    return Inferred(_shape(program, rule, args), kind)
 
 
 def _kind(rule: Rule, args: Args) -> Kind:
@@ -91,7 +108,9 @@ def _real_number(args: Args) -> bool:
 
 
 def _complex_number(args: Args) -> bool:
-    return any(isinstance(literal(item), complex) for item in args.values())
+    return any(
+        item.rule in ("const", "static") and is_complex(item) for item in args.values()
+    )
 
 
 def _shape(program: Program, rule: Rule, args: Args) -> Shape | None:

@@ -63,6 +63,9 @@ class Program:
         self.fractions: dict[Op, Dim] = {}  # a size // a number -> that size
         self.unpacked: set[Op] = set()  # tuples of which the forward takes every part
         self.sizes: dict[Dim, Op] = {}  # the expression of a size without a name
+        self.optional: set[Op] = set()  # inputs that may be None
+        self.dtypes: dict[Op, Kind] = {}  # a dtype in Python -> the kind of its tensors
+        self.never_none: set[str] = set()  # names of Python values that are not None
         self.ints: set[str] = set()  # attributes and locals that are one int
         self._known: dict[tuple[object, ...], Op] = {}
 

@@ -35,23 +35,24 @@ def stacked(program: Program, args: Args) -> Shape | None:
 
 
 def joined(program: Program, args: Args) -> Shape | None:
-    """`cat`: two slices that make up a dim are that dim."""
+    """`cat`: two slices that make up a dim are that dim; else a size without a name."""
     parts, dims = list(tensors(args.values())), _dim(args)
-    if len(parts) != 2 or not dims:
+    known = [part.shape for part in parts if part.shape.dims is not None]
+    if not known or not dims or known[0].dims is None:
         return None
-    one, two = (part.shape for part in parts)
-    at = shapes.position(one, dims[0])
-    if (
-        at is None
-        or one.dims is None
-        or two.dims is None
-        or len(one.dims) != len(two.dims)
-    ):
+    at = shapes.position(known[0], dims[0])
+    if at is None or any(len(part.dims or ()) != len(known[0].dims) for part in known):
         return None
-    if one.dims[:at] != two.dims[:at] or one.dims[at + 1 :] != two.dims[at + 1 :]:
-        return None
-    whole = _whole(str(one.dims[at]), str(two.dims[at]))
-    return Shape((*one.dims[:at], whole, *one.dims[at + 1 :])) if whole else None
+    sizes = [
+        part.shape.dims[at] if part.shape.dims else f"?part{part.serial}"
+        for part in parts
+    ]
+    whole = _whole(str(sizes[0]), str(sizes[1])) if len(sizes) == 2 else None
+    if all(isinstance(size, int) for size in sizes):
+        size: Dim = sum(size for size in sizes if isinstance(size, int))
+    else:
+        size = whole or "?" + "+".join(map(str, sizes))
+    return Shape((*known[0].dims[:at], size, *known[0].dims[at + 1 :]))
 
 
 def _whole(one: str, two: str) -> str | None:

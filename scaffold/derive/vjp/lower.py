@@ -12,7 +12,7 @@ from scaffold.derive.memory import Trace
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.expressions import Expressions
 from scaffold.derive.vjp.ir import Kind, Op
-from scaffold.derive.vjp.statics import is_int
+from scaffold.derive.vjp.statics import is_int, may_be_none
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import (
     Assign,
@@ -116,8 +116,12 @@ class Lowering(Expressions):
         if target.kind == "name":
             if op.rule == "static" and self.writes.get(target.label) == 1:
                 named = self.program.static(target)
+                if not may_be_none(self.program, op):
+                    self.program.never_none.add(target.label)
                 if is_int(self.program, op):
                     self.program.ints.add(target.label)
+                if op in self.program.dtypes:
+                    self.program.dtypes[named] = self.program.dtypes[op]
                 if op in self.program.fractions:
                     self.program.fractions[named] = self.program.fractions[op]
                 op = named

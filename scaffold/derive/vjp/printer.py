@@ -238,7 +238,7 @@ class Printer(ChainPrinter):
         owner = callee.args[0].label if callee.args else ""
         by_name = by_name or owner == "linalg"
         for parameter, op in pairs:
-            if parameter.starred and op.rule == "list":
+            if parameter.starred and op.rule == "list" and op.args:
                 args += map(self.node, op.args)
             elif parameter.default is not None and self._is_default(
                 parameter.default, op

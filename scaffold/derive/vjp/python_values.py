@@ -65,6 +65,9 @@ class PythonValues:
                 return self._size(node, inner, index)
         op = self.program.static(self.fixed(node))
         self._note_fraction(node, op)
+        match node:
+            case Node("attribute", "dtype", (inner,)) if not self.is_static(inner):
+                self.program.dtypes[op] = self.value(inner).kind
         return op
 
     def _note_fraction(self, node: Node, op: Op) -> None:

@@ -138,6 +138,12 @@ def _matmul(program: Program, args: Args) -> Shape | None:
     return found
 
 
+def _attention(program: Program, args: Args) -> Shape | None:
+    key = shapes.transposed(args["key"].shape, -2, -1)
+    scores = shapes.multiplied(args["query"].shape, key)
+    return None if scores is None else shapes.multiplied(scores, args["value"].shape)
+
+
 def _linear(program: Program, args: Args) -> Shape | None:
     weight = shapes.transposed(args["weight"].shape, -2, -1)
     x = args.get("x") or args["input"]
@@ -206,6 +212,7 @@ SHAPES: dict[str, Infer] = {
     "reshape": _reshaped,
     "view": _reshaped,
     "expand": _expanded,
+    "scaled_dot_product_attention": _attention,
     "broadcast_to": _expanded,
     "expand_as": _of("other"),
     "view_as": _of("other"),

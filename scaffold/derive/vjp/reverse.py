@@ -36,6 +36,13 @@ def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
     )
 
 
+def _has_zero(g: Op) -> bool:
+    """Whether a choice, or one inside it, comes to 0."""
+    if g.rule == "cond":
+        return any(map(_has_zero, g.args))
+    return is_number(g, 0)
+
+
 class Reverse:
     """One walk back over the program."""
 
@@ -68,7 +75,14 @@ class Reverse:
     def _whole(self, op: Op) -> Op:
         """All that has reached an input, in its shape."""
         found = self._gathered(op)
-        return found if found is not None else self.make.zeros(op, op.shape)
+        zeros = self.make.zeros(op, op.shape)
+        return zeros if found is None else self._filled(found, zeros)
+
+    def _filled(self, g: Op, zeros: Op) -> Op:
+        """Zeros in the shape of the input where a branch has a 0."""
+        if g.rule != "cond" or not isinstance(g.data, Node) or not _has_zero(g):
+            return zeros if is_number(g, 0) else g
+        return self.make.choose(g.data, *(self._filled(item, zeros) for item in g.args))
 
     def _gathered(self, op: Op) -> Op | None:
         """The sum of all that has reached an op, in the op's shape; None for nothing."""
@@ -105,7 +119,28 @@ class Reverse:
         return len({arg for arg in op.args if arg.active}) > 1
 
     def _arrive(self, op: Op, pairs: list[tuple[Op, Op]]) -> None:
-        """Put gradients down at their ops; what reaches one twice from one place is one sum."""
+        """Put gradients down at their ops."""
+        for arg, gradient in self._summed(pairs).items():
+            self.waiting.setdefault(arg, []).append(gradient)
+            self.via.setdefault(gradient, (arg, op))
+
+    def _where_not_zero(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
+        """A cotangent that is zero under a test leaves gradients that are; what is absent there is not asked."""
+        if g.rule != "cond" or op.rule == "item" or not _has_zero(g):
+            return self._contributions(op, g)
+        test, zero = g.data, self.make.const(0)
+        assert isinstance(test, Node)
+        parts = [
+            {} if is_number(item, 0) else self._summed(self._where_not_zero(op, item))
+            for item in g.args
+        ]
+        return [
+            (arg, self.make.choose(test, *(part.get(arg, zero) for part in parts)))
+            for arg in dict.fromkeys([*parts[0], *parts[1]])
+        ]
+
+    def _summed(self, pairs: list[tuple[Op, Op]]) -> dict[Op, Op]:
+        """One gradient for each op; what reaches one twice from one place is one sum."""
         sums: dict[Op, Op] = {}
         for arg, gradient in pairs:
             if arg.active and not is_number(gradient, 0):
@@ -113,24 +148,7 @@ class Reverse:
                 sums[arg] = (
                     gradient if known is None else self.make("add", known, gradient)
                 )
-        for arg, gradient in sums.items():
-            self.waiting.setdefault(arg, []).append(gradient)
-            self.via.setdefault(gradient, (arg, op))
-
-    def _where_not_zero(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
-        """A cotangent that is zero under a test leaves gradients that are."""
-        if g.rule != "cond" or not any(is_number(item, 0) for item in g.args):
-            return self._contributions(op, g)
-        body, orelse = g.args
-        test, zero = g.data, self.make.const(0)
-        assert isinstance(test, Node)
-        inner = orelse if is_number(body, 0) else body
-        pairs = self._where_not_zero(op, inner)
-        parts = [(zero, item) if inner is orelse else (item, zero) for _, item in pairs]
-        return [
-            (arg, self.make.choose(test, *part))
-            for (arg, _), part in zip(pairs, parts, strict=True)
-        ]
+        return sums
 
     def _contributions(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
         if op.rule == "item":

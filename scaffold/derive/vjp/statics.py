@@ -36,6 +36,8 @@ def fold(program: Program, rule: str, args: tuple[Op, ...], write: Write) -> Op 
         if isinstance(value, complex):
             plain = value.conjugate() if rule == "conj" else value.real
             return program.const(plain)
+        if is_complex(args[0]):
+            return _part(program, args[0], rule, write)
         return args[0]
     values = [number(arg) for arg in args]
     if rule == "sigmoid" and values == [0]:
@@ -54,6 +56,34 @@ def fold(program: Program, rule: str, args: tuple[Op, ...], write: Write) -> Op 
     if rule == "abs":
         return program.static(graph.node("call", "", (graph.name("abs"), *nodes)))
     return None
+
+
+def may_be_none(program: Program, op: Op) -> bool:
+    """Whether a Python value is one that may be None."""
+    match op.data:
+        case Node("name", name):
+            return name not in program.never_none
+        case Node("conditional"):
+            return True
+    return False
+
+
+def is_complex(op: Op) -> bool:
+    """Whether a static value is written with an imaginary number."""
+    if isinstance(number(op), complex):
+        return True
+    return isinstance(op.data, Node) and any(
+        item.kind == "constant" and item.label.endswith("j") for item in op.data.walk()
+    )
+
+
+def _part(program: Program, value: Op, rule: str, write: Write) -> Op:
+    """The conjugate or the real part of a complex number."""
+    graph = program.graph
+    if rule == "real":
+        return program.static(graph.node("attribute", "real", (write(value),)))
+    method = graph.node("attribute", "conjugate", (write(value),))
+    return program.static(graph.node("call", "", (method,)))
 
 
 def is_int(program: Program, op: Op) -> bool:

@@ -39,6 +39,9 @@ BUILDERS: dict[str, Builder] = {
     "channels": _tensor("weight x", "weight[:, None, None] beside x[N, C, H, W]"),
     "trailing": _python("sizes", "the last len(sizes) dimensions: (-2, -1)"),
     "leading": _python("x", "all dimensions of x but its last: (0, 1)"),
+    "moved": _tensor(
+        "x dim by", "x moved by 1 or -1 along dim, a 1 where nothing came"
+    ),
     "padding": _python("x dim before after", "the pad of F.pad in one dimension"),
     "negated": _python("numbers", "the negative of a number or of each in a tuple"),
     "inverse_permutation": _python("dims", "what undoes a permutation"),

@@ -73,5 +73,13 @@ def _may_run_again(spec: OpSpec, forward: Forward, wanted: tuple[str, ...]) -> b
         and not spec.imports
         and not several
         and not any(item.keyword_only for item in spec.inputs)
+        and not any(map(_changes_statistics, (*nodes, *forward.results)))
         and not any(map(is_random, (*nodes, *forward.results)))
+    )
+
+
+def _changes_statistics(node: Node) -> bool:
+    return any(
+        item.kind == "call" and item.args[0].label in ("batch_norm", "instance_norm")
+        for item in node.walk()
     )

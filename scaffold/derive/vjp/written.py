@@ -3,6 +3,8 @@
 In: static ops. Out: nodes. Invariant: a size is a placeholder, `<serial>`, until the printer knows where it can be read.
 """
 
+import math
+
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.formula import Node
 
@@ -30,6 +32,11 @@ def static_node(program: Program, op: Op) -> Node:
 def number_node(program: Program, value: object) -> Node:
     """A literal; a negative number is a minus and a number."""
     graph = program.graph
+    if isinstance(value, float) and not math.isfinite(value):
+        word = graph.node(
+            "attribute", "nan" if value != value else "inf", (graph.name("math"),)
+        )
+        return graph.node("unary", "-", (word,)) if value < 0 else word
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
         return graph.node("unary", "-", (graph.constant(repr(-value)),))
     return graph.constant(repr(value))
