@@ -53,7 +53,7 @@ def handed(forward: str, backward: str, **raw: Any) -> tuple[set[str], set[str]]
         (
             "h, m = x.sin(), x.cos()\nm = torch.rand_like(x)\nreturn h * m",
             {"x"},
-            {"h, _m_1"},
+            {"h, _first_m"},
         ),
     ],
 )

@@ -209,7 +209,8 @@ class _Writer:
     def too_long(self) -> set[Op]:
         """A part of each line that is too long, to be given a name: one that says much, near to half of it."""
         found = set[Op]()
-        for op, width, self.emission.holders.current in self.long:
+        for op, width, current in self.long:
+            self.emission.holders.current = current
             best, distance = None, 2 * width
             for part in self._inline_parts(op):
                 size = len(emit(self.printer.expression(part)))

@@ -129,7 +129,8 @@ class Holders:
                 at = op.shape.dims.index(dim)
                 behind = len(op.shape.dims) - at
                 last = behind <= op.shape.trailing
-                index = number_node(self.program, -behind if last else at)
+                first = at == 0 and behind > 1 and op.shape.lead is None
+                index = number_node(self.program, -behind if last and not first else at)
                 shape = self._attribute(self._name(op), "shape")
                 return self.graph.node("subscript", "", (shape, index))
         raise UnsupportedError(f"the size {dim}")
