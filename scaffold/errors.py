@@ -31,6 +31,7 @@ class ScaffoldError(Exception):
     """Bad input: a message, the place it is about, and a hint on how to mend it."""
 
     exit_code = 2
+    details: tuple[str, ...] = ()  # what to say beside it, one fact each
 
     def __init__(
         self, message: str, location: Location | None = None, hint: str | None = None
@@ -71,6 +72,22 @@ class ConflictError(ScaffoldError):
     """Findings or a conflict rather than bad input: exit code 1."""
 
     exit_code = 1
+
+
+class VerificationError(ScaffoldError):
+    """An op that does not do what its forward says: exit code 1."""
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        message: str,
+        location: Location | None = None,
+        hint: str | None = None,
+        details: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, location, hint)
+        self.details = details
 
 
 def _on_one_line(text: str) -> str:

@@ -12,7 +12,10 @@ from typing import Annotated
 import typer
 
 from scaffold import __version__
+from scaffold.cli.derive import derive
 from scaffold.cli.new_op import new_op
+from scaffold.cli.rules import rules
+from scaffold.cli.verify import verify
 from scaffold.errors import ScaffoldError
 
 app = typer.Typer(
@@ -45,6 +48,9 @@ def scaffold(
 
 
 app.command("new-op")(new_op)
+app.command("derive")(derive)
+app.command("verify")(verify)
+app.add_typer(rules, name="rules")
 
 
 def main() -> None:

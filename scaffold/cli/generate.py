@@ -30,12 +30,23 @@ class Generated(NamedTuple):
     root: Path
     notes: tuple[str, ...]
     missing: tuple[str, ...]  # what is left for the user to write
+    spec: OpSpec
+    derivation: Derivation
+    derived: frozenset[str]  # inputs whose gradients follow from the forward
+    source: str  # the op's directory below `root`
 
 
 def generate(
     name: str, values: Values, settings: Values, found: list[ScaffoldError]
 ) -> Generated:
     """The files of an op; `found` are problems that the caller knows of."""
+    return _generated(*specified(name, values, settings, found))
+
+
+def specified(
+    name: str, values: Values, settings: Values, found: list[ScaffoldError]
+) -> tuple[OpSpec, Places]:
+    """The op that the options and the configuration say, and where it goes."""
     given = read_options(values)
     problems = Problems(given.locate)
     for problem in (*found, *given.problems):
@@ -49,7 +60,7 @@ def generate(
     )
     problems.raise_found()
     assert spec is not None and where is not None  # or else there was a problem
-    return _generated(spec, where)
+    return spec, where
 
 
 def _here() -> Path:
@@ -64,7 +75,16 @@ def _generated(spec: OpSpec, where: Places) -> Generated:
     derivation = derive(spec)
     files = render(spec, derivation, where.directories)
     missing = _missing(spec, derivation)
-    return Generated(files, where.root, _notes(spec, derivation, missing), missing)
+    return Generated(
+        files=files,
+        root=where.root,
+        notes=notes_of(spec, derivation),
+        missing=missing,
+        spec=spec,
+        derivation=derivation,
+        derived=derivation.derived,
+        source=where.directories.source,
+    )
 
 
 def _specification(
@@ -106,10 +126,9 @@ def _missing(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     return (*forward, *(f"grad_{name}" for name in named))
 
 
-def _notes(
-    spec: OpSpec, derivation: Derivation, missing: tuple[str, ...]
-) -> tuple[str, ...]:
+def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     """What was taken for granted, what was decided, what is left to write."""
+    missing = _missing(spec, derivation)
     notes = []
     if spec.conventional:
         shapes = (

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from scaffold.cli.interpreter import without_torch
 from scaffold.cli.options import Values, command
 from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
 
@@ -26,17 +27,30 @@ CHOICES = {
 
 def _run(name: str, values: Values, settings: Values) -> None:
     from scaffold.cli.generate import generate
-    from scaffold.cli.report import show_failure
+    from scaffold.cli.report import show_failure, show_notes
 
     for_programs = settings.get("format") == "json"
     try:
-        generated = generate(name, values, settings, _problems(settings))
+        generated = _proven(
+            generate(name, values, settings, _problems(settings)), settings
+        )
         show = _for_programs if for_programs else _for_people
         show(generated, settings)
     except ScaffoldError as error:
+        show_notes(error.details)
         if for_programs:
             show_failure(error)
         raise
+
+
+def _proven(generated: "Generated", settings: Values) -> "Generated":
+    """What was generated, verified if that is wished, or if gradients were derived and nobody forbids it."""
+    if not settings.get("verify", bool(generated.derived)):
+        return generated
+    from scaffold.cli.proof import prove
+
+    notes = prove(generated)
+    return generated._replace(notes=(*generated.notes, *notes))
 
 
 def _for_people(generated: "Generated", settings: Values) -> None:
@@ -92,6 +106,8 @@ def _problems(settings: Values) -> list[ScaffoldError]:
             hint = did_you_mean(value, choices) or f"one of: {', '.join(choices)}"
             message = f"unknown value '{value}'"
             found.append(ScaffoldError(message, Location(f"--{key}"), hint))
+    if settings.get("verify"):
+        found += without_torch("--verify")
     for key in ("diff", "dry-run"):
         if settings.get("stdout") and settings.get(key):
             message = f"--{key} says what a run would do, --stdout prints the files"

@@ -113,6 +113,11 @@ SETTINGS = (
         "If a file differs: ask, abort, skip or overwrite.",
         metavar="POLICY",
     ),
+    Option(
+        "--verify/--no-verify",
+        "Run it against PyTorch's autograd before it is written (default: if derived).",
+        bool,
+    ),
     Option("--dry-run", "Say what would be written, and write nothing.", bool),
     Option("--diff", "Show the difference to what is there, and write nothing.", bool),
     Option("--stdout", "Print the files, and write nothing.", bool),
@@ -121,37 +126,90 @@ SETTINGS = (
 Values = dict[str, Any]
 
 
+OF_THE_FUNCTION = tuple(
+    option
+    for option in SPECIFICATION
+    if option.name
+    not in ("module", "params", "buffers", "update", "init", "test", "samples")
+    and option.name not in ("tolerance", "require")
+)
+DERIVE = (
+    *OF_THE_FUNCTION,
+    Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
+    Option("--explain", "Show the steps before the Function.", bool),
+    Option(
+        "--sizes", "For the bytes of --explain: 'N=32, D=512, ...=8'.", metavar="SIZES"
+    ),
+    Option("--format", "text or json.", metavar="FORMAT"),
+)
+
+
+def split_settings(given: Values) -> tuple[Values, Values]:
+    """The keys of the specification, and what is about the run."""
+    keys = {option.name for option in SPECIFICATION}
+    return (
+        {key: value for key, value in given.items() if key in keys},
+        {key: value for key, value in given.items() if key not in keys},
+    )
+
+
 def command(
     run: Callable[[str, Values, Values], None], help_text: str
 ) -> Callable[..., None]:
     """A Typer command `NAME [options]` that hands what was given to `run`, by key."""
 
-    def invoke(name: str, **values: Any) -> None:
-        given = {key: value for key, value in values.items() if value not in (None, [])}
-        keys = {
-            _identifier(option): option.name for option in (*SPECIFICATION, *SETTINGS)
+    def split(name: str, given: Values) -> None:
+        run(name, *split_settings(given))
+
+    return make_command(split, help_text, NAME, (*SPECIFICATION, *SETTINGS))
+
+
+def make_command(
+    run: Callable[[Any, Values], None],
+    help_text: str,
+    argument: Any,
+    options: tuple[Option, ...],
+) -> Callable[..., None]:
+    """A Typer command with one argument that hands the options that were given to `run`, by key."""
+    keys = {_identifier(option): option.name for option in options}
+
+    def invoke(argument_: Any, **values: Any) -> None:
+        given = {
+            keys[key]: value for key, value in values.items() if value not in (None, [])
         }
-        settings = {option.name for option in SETTINGS}
-        named = {keys[key]: value for key, value in given.items()}
-        run(
-            name,
-            {key: value for key, value in named.items() if key not in settings},
-            {key: value for key, value in named.items() if key in settings},
-        )
+        run(argument_, given)
 
     invoke.__doc__ = help_text
-    argument = inspect.Parameter(
-        "name", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=NAME
+    first = inspect.Parameter(
+        "argument_", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=argument
     )
-    rows = [_parameter(option) for option in (*SPECIFICATION, *SETTINGS)]
-    invoke.__signature__ = inspect.Signature([argument, *rows])  # type: ignore[attr-defined]
-    invoke.__annotations__ = {row.name: row.annotation for row in (argument, *rows)}
+    rows = [_parameter(option) for option in options]
+    invoke.__signature__ = inspect.Signature([first, *rows])  # type: ignore[attr-defined]
+    invoke.__annotations__ = {row.name: row.annotation for row in (first, *rows)}
     return invoke
 
 
 NAME = Annotated[
     str, typer.Argument(metavar="NAME", help="The op: rms_norm or RMSNorm.")
 ]
+TEST_FILES = Annotated[
+    list[str], typer.Argument(metavar="TEST_FILE...", help="Tests of an op each.")
+]
+VERIFY = (
+    Option("--mutants", "Plant mistakes in the op, and see the tests find them.", bool),
+    Option(
+        "--op",
+        "The file with the op (default: the one that the tests import).",
+        metavar="FILE",
+    ),
+    Option(
+        "--limit",
+        "Seconds for one run of the tests (default: 600).",
+        int,
+        metavar="SECONDS",
+    ),
+    Option("--format", "text or json.", metavar="FORMAT"),
+)
 
 
 def _identifier(option: Option) -> str:
@@ -159,9 +217,8 @@ def _identifier(option: Option) -> str:
 
 
 def _parameter(option: Option) -> inspect.Parameter:
-    kind: Any = {str: str | None, bool: bool | None, list: list[str] | None}[
-        option.kind
-    ]
+    kinds = {bool: bool | None, int: int | None, list: list[str] | None}
+    kind: Any = kinds.get(option.kind, str | None)
     metavar = None if option.kind is bool else option.metavar
     shown = typer.Option(
         option.flags, help=option.help, metavar=metavar, show_default=False

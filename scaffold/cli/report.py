@@ -75,7 +75,7 @@ def show_files(generated: Generated) -> None:
 
 def show_failure(error: ScaffoldError) -> None:
     """What was wrong, for programs."""
-    _show_json([], False, problems=error.problems)
+    _show_json([], False, notes=error.details, problems=error.problems)
 
 
 def _show_json(

@@ -6,7 +6,6 @@ Invariant: a look and a write of the same texts give the same verbs, but for wha
 """
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,7 +62,7 @@ def write(files: dict[str, str], root: Path, policy: Policy) -> Settled:
     apply(resolved)
     both = zip(planned.changes, resolved.changes, strict=True)
     changes = tuple(done._replace(path=known.path) for known, done in both)
-    return Settled(replace(planned, changes=changes), True, None, undone)
+    return Settled(planned._replace(changes=changes), True, None, undone)
 
 
 def _as_seen_from_here(planned: Plan) -> Plan:
@@ -72,7 +71,7 @@ def _as_seen_from_here(planned: Plan) -> Plan:
         change._replace(path=from_here(planned.root, change.path))
         for change in planned.changes
     )
-    return replace(planned, changes=tuple(changes))
+    return planned._replace(changes=tuple(changes))
 
 
 def _terminal() -> bool:

@@ -73,6 +73,8 @@ def _derivation(
         blocks=place(lines),
         elements=elements,
         missing=missing,
+        derived=given.derived - missing,
+        domains=given.domains,
         joint=joint_gradients(lines),
         saved=saved,
         kept=(*kept, *_kept_for(filled, kept)),

@@ -16,10 +16,11 @@ from scaffold.derive.forward import (
 from scaffold.derive.join import join
 from scaffold.derive.memory import Trace
 from scaffold.derive.metadata import reads
+from scaffold.derive.model import Derived
 from scaffold.derive.names import apart_from, hidden_builtins, outer_renamed
 from scaffold.derive.program import free_reads, read_names
+from scaffold.derive.underived import refusals
 from scaffold.derive.unfold import Unfolder
-from scaffold.derive.vjp.engine import Derived, derived
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Assign,
@@ -31,7 +32,7 @@ from scaffold.formula import (
     sharing,
     written,
 )
-from scaffold.spec import OpSpec
+from scaffold.spec import Domain, OpSpec
 
 Lines = tuple[Statement, ...]
 
@@ -44,7 +45,11 @@ class Given(NamedTuple):
     forward: Forward | None
     program: Lines  # the backward, in order
     origins: dict[str, str]  # name in the backward -> the output that it is
-    notes: tuple[str, ...] = ()  # of what was derived
+    derived: frozenset[str] = (
+        frozenset()
+    )  # inputs whose gradient follows from the forward
+    notes: tuple[str, ...] = ()  # of what was derived, and what was not
+    domains: tuple[tuple[str, Domain], ...] = ()
 
 
 def take_apart(spec: OpSpec) -> Given:
@@ -59,22 +64,35 @@ def take_apart(spec: OpSpec) -> Given:
     found = _derived(spec, graph, forward, program)
     origins = _origins(spec, forward)
     lines = (*program, *found.statements)
-    return Given(graph, place, forward, lines, origins, found.notes)
+    names = frozenset().union(*(written(item) for item in found.statements))
+    own = frozenset(
+        item.name for item in spec.differentiable if f"grad_{item.name}" in names
+    )
+    return Given(graph, place, forward, lines, origins, own, *found[1:])
 
 
 def _derived(
     spec: OpSpec, graph: Graph, forward: Forward | None, program: Lines
 ) -> Derived:
-    """The gradients that no formula states, if the spec asks for them."""
+    """The gradients that no formula states, if the spec asks for them and they are derivatives."""
     given = frozenset().union(*(written(item) for item in program))
-    wanted = [
-        item.name
-        for item in spec.differentiable
-        if f"grad_{item.name}" not in given and not item.variadic
+    unstated = [
+        item for item in spec.differentiable if f"grad_{item.name}" not in given
     ]
-    if not spec.derive or forward is None or not wanted:
+    if not spec.derive or forward is None or spec.surrogate or not unstated:
         return Derived()
-    return derived(spec, graph, forward, wanted, outer_names(spec, forward) | given)
+    refused = refusals(spec, forward, unstated)
+    wanted = [item.name for item in unstated if item.name not in refused]
+    found = Derived()
+    if wanted:
+        from scaffold.derive.vjp.engine import derived  # with all the rules behind it
+
+        taken = outer_names(spec, forward) | given
+        found = derived(spec, graph, forward, wanted, taken)
+    assert spec.forward is not None  # or else there was none to write
+    notes = (*dict.fromkeys(refused.values()), *found.notes)
+    place = spec.forward.location
+    return found._replace(notes=tuple(f"{place}: {note}" for note in notes))
 
 
 def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:

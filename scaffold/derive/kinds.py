@@ -28,6 +28,7 @@ SCALAR_METHODS = frozenset(METHODS) | frozenset(
 SCALAR_ATTRIBUTES = frozenset(ATTRIBUTES) | frozenset(
     {"is_cuda", "is_sparse", "itemsize", "layout", "nbytes", "requires_grad"}
 )
+NUMBERS = frozenset({"e", "inf", "nan", "pi", "tau"})  # of math and of torch
 ARRAYS = frozenset({"numpy", "__array__"})
 
 
@@ -65,12 +66,8 @@ class Kinds:
                 return "scalar"
             case Node("tuple" | "list"):
                 return self._whole(node.args, "group")
-            case Node("attribute", _, (Node("name", "math"),)):
-                return "scalar"
-            case Node(
-                "attribute", "pi" | "inf" | "e" | "nan", (Node("name", "torch"),)
-            ):
-                return "scalar"
+            case Node("attribute", label, (Node("name", "math" | "torch"),)):
+                return "scalar" if label in NUMBERS else "tensor"
             case Node("attribute", label, (value,)):
                 return "scalar" if label in SCALAR_ATTRIBUTES else self.of(value)
             case Node("subscript", _, (value, _)):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scaffold.formula import Node, Statement
+from scaffold.spec import Domain
 
 Source = Literal["input", "output", "intermediate"]
 
@@ -46,6 +47,14 @@ class Element(NamedTuple):
     value: Node
 
 
+class Derived(NamedTuple):
+    """Gradients that follow from the forward: statements of the backward, and what the user should know of them."""
+
+    statements: tuple[Statement, ...] = ()
+    notes: tuple[str, ...] = ()
+    domains: tuple[tuple[str, Domain], ...] = ()  # where test values of inputs lie
+
+
 class Block(NamedTuple):
     """Statements of the backward that serve the same gradients, in order."""
 
@@ -64,6 +73,10 @@ class Derivation:
     blocks: tuple[Block, ...] = ()
     elements: tuple[Element, ...] = ()
     missing: frozenset[str] = frozenset()  # inputs whose gradient is not written yet
+    derived: frozenset[str] = (
+        frozenset()
+    )  # inputs whose gradient follows from the forward
+    domains: tuple[tuple[str, Domain], ...] = ()  # where test values of inputs lie
     joint: frozenset[str] = (
         frozenset()
     )  # inputs whose gradient comes with others', needed or not

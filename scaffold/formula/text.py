@@ -7,7 +7,6 @@ positions back to where the user wrote it. Invariant: files are read as syntax; 
 import ast
 import textwrap
 import warnings
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
@@ -16,8 +15,7 @@ DEEPEST = 120  # levels of syntax: far from Python's own limit on recursion
 WELL_KNOWN = {"torch": "torch", "F": "torch.nn.functional", "math": "math"}
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """Source text and where it begins; `indent` columns were cut from every line after the first."""
 
     value: str
@@ -78,7 +76,7 @@ def _too_deep(text: Text) -> ScaffoldError:
 def with_plain_newlines(text: Text) -> Text:
     """The text with the newlines that Python counts, and no others."""
     value = text.value.replace("\r\n", "\n").replace("\r", "\n")
-    return text if value == text.value else replace(text, value=value)
+    return text if value == text.value else text._replace(value=value)
 
 
 def dedented(text: Text) -> Text:
@@ -91,8 +89,8 @@ def dedented(text: Text) -> Text:
     indents = [len(line) - len(line.lstrip()) for line in kept if line.strip()]
     cut = min(indents, default=0)
     value = "\n".join(line[cut:] for line in kept)
-    return replace(
-        text, value=value, location=text.place(blank, cut), indent=text.indent + cut
+    return text._replace(
+        value=value, location=text.place(blank, cut), indent=text.indent + cut
     )
 
 

@@ -1,13 +1,15 @@
 """OpSpec + Derivation -> {path: text}. Pure: the same bytes for the same input, templates and version."""
 
 from scaffold.derive import Derivation
+from scaffold.render.domains import with_domains
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_file
 from scaffold.render.reference import reference_lines
 from scaffold.render.testfile import suite_file
+from scaffold.render.verification import Verification, verification
 from scaffold.spec import OpSpec
 
-__all__ = ["Directories", "render"]
+__all__ = ["Directories", "Verification", "render", "verification"]
 
 
 def render(
@@ -17,6 +19,7 @@ def render(
     places = layout(spec.name, directories)
     files = {places.op_path: op_file(spec, derivation, places)}
     if spec.test:
+        spec = with_domains(spec, derivation)
         reference = reference_lines(spec, derivation)
         files[places.test_path] = suite_file(spec, derivation, places, reference)
     return files

@@ -35,6 +35,12 @@ def render_template(name: str, view: Any) -> str:
     return _environment().get_template(name).render(view=view)
 
 
+def render_block(name: str, block: str, view: Any) -> str:
+    """The text of one block of a template."""
+    template = _environment().get_template(name)
+    return "".join(template.blocks[block](template.new_context({"view": view})))
+
+
 def format_source(source: str, line_length: int = 88) -> str:
     """Python source as black writes it."""
     mode = black.Mode(target_versions={TargetVersion.PY311}, line_length=line_length)

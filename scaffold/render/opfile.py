@@ -8,7 +8,11 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation, fresh
 from scaffold.render.docstring import INDENT, quoted, wrapper_docstring
-from scaffold.render.environment import format_source, render_template
+from scaffold.render.environment import (
+    format_source,
+    render_block,
+    render_template,
+)
 from scaffold.render.function import FunctionView, forward_type, function_view
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
@@ -44,6 +48,12 @@ def op_file(spec: OpSpec, derivation: Derivation, layout: Layout) -> str:
     code = render_template("op.py.jinja", view)
     complete = view._replace(imports=import_block(code, spec.imports))
     return format_source(render_template("op.py.jinja", complete), layout.line_length)
+
+
+def function_text(spec: OpSpec, derivation: Derivation, line_length: int) -> str:
+    """The Function alone, formatted."""
+    code = render_block("op.py.jinja", "function", op_view(spec, derivation))
+    return format_source(code.lstrip("\n"), line_length)
 
 
 def op_view(spec: OpSpec, derivation: Derivation) -> OpView:

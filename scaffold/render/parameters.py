@@ -4,7 +4,6 @@ In: an `OpSpec` and its module. Out: lines of the constructor and of `reset_para
 Invariant: a named dimension is one integer argument; a parameter of unknown shape brings its own.
 """
 
-import re
 from collections.abc import Sequence
 
 from scaffold.spec import Attribute, Dim, Init, ModuleSpec, OpSpec
@@ -12,7 +11,7 @@ from scaffold.spec import Attribute, Dim, Init, ModuleSpec, OpSpec
 Dims = tuple[Dim, ...] | None  # None: given to the constructor as a whole
 FACTORY = "device=device, dtype=dtype"
 BIASES = ("bias", "beta")
-SPREAD = re.compile(r"(^|_)(var|variance|std)$")  # a buffer that divides starts at one
+SPREAD = {"var", "variance", "std"}  # a buffer that divides starts at one
 KAIMING = Init("", "kaiming_uniform", "a=5**0.5")  # as nn.Linear and nn.Conv2d start
 
 
@@ -74,7 +73,7 @@ def buffer_lines(spec: OpSpec, name: str, dims: Dims) -> list[str]:
     kinds = {item.name: item.dtype for item in spec.tensors}
     fixed = {"int": "torch.long", "index": "torch.long", "bool": "torch.bool"}
     factory = f"device=device, dtype={fixed.get(kinds[name], 'dtype')}"
-    filled = "ones" if SPREAD.search(name) else "zeros"
+    filled = "ones" if name.split("_")[-1] in SPREAD else "zeros"
     return [f'self.register_buffer("{name}", {_empty(name, dims, filled, factory)})']
 
 

@@ -6,7 +6,7 @@ Invariant: it imports what it uses, and holds no section that has nothing to say
 """
 
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.derive.activity import calls
@@ -31,6 +31,9 @@ from scaffold.render.testinputs import InputsView, inputs_view
 from scaffold.render.testmodule import ModuleTests, module_tests
 from scaffold.render.testnames import LIBRARY, op_imports, samples_name
 from scaffold.spec import OpSpec
+
+if TYPE_CHECKING:
+    from scaffold.render.verification import ProofView
 
 # The vmap that gradcheck's check_batched_grad uses, not torch.func's, has no rule for these.
 UNBATCHED = frozenset(
@@ -64,6 +67,7 @@ class TestView(NamedTuple):
     compiles: bool
     first_options: str  # of gradcheck
     second_options: str  # of gradgradcheck
+    proof: "ProofView | None" = None  # what verification has beside that
 
 
 def suite_file(
@@ -75,7 +79,7 @@ def suite_file(
     """The text of the test file; `reference` is the body of a function of the op's inputs."""
     draft = view(spec, derivation, layout, reference)
     code = render_template("test.py.jinja", draft)
-    complete = draft._replace(imports=_imports(spec, layout, code))
+    complete = draft._replace(imports=imports_of(spec, layout, code))
     return format_source(render_template("test.py.jinja", complete), layout.line_length)
 
 
@@ -132,7 +136,7 @@ def _second_options(spec: OpSpec) -> str:
     return "".join(f", {name}={value}" for name, value in shared)
 
 
-def _imports(spec: OpSpec, layout: Layout, code: str) -> str:
+def imports_of(spec: OpSpec, layout: Layout, code: str) -> str:
     """The import block; where no import finds the op, its directory is added to the path before it."""
     op = op_imports(spec, layout.module)
     if layout.search_path is None:

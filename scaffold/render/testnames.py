@@ -18,8 +18,9 @@ LIBRARY = (
     Import("torch.testing", "assert_close"),
 )
 HELPERS = frozenset(
-    {"build", "case", "distinct", "gradients", "in_double", "loss", "make", "module"}
-    | {"nonzero", "on_copy", "permuted", "positional", "reference", "request"}
+    {"build", "call_recorder", "case", "distinct", "function_of", "gradients"}
+    | {"in_double", "loss", "make", "module", "nonzero", "on_copy", "permuted"}
+    | {"positional", "reference", "request", "true_forward"}
     | {
         "seeded",
         "spd",

@@ -92,7 +92,8 @@ def _spec(
         once_differentiable=raw.get("once-differentiable"),
         transforms=raw.get("transforms"),
         materialize_grads=raw.get("materialize-grads", True),
-        derive=raw.get("derive", False),
+        derive=raw.get("derive", True),
+        rules=configuration.rules,
         style=raw.get("style", configuration.style),
         save_policy=raw.get("save-policy", "recompute"),
         tolerance=tuple(

@@ -6,17 +6,17 @@ Invariant: an unknown key or a value of another kind is an error, never ignored.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from keyword import iskeyword
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.grammar import Entry, parse_dims
-from scaffold.spec.model import Dim, Style
+from scaffold.spec.model import Dim, RuleFile, Style
 from scaffold.spec.names import check_name, is_identifier
 from scaffold.spec.problems import Locate, Problems
+from scaffold.spec.rule_files import read_rule_files
 from scaffold.spec.shapes import read_dims
 from scaffold.spec.signature import dim_problems
 from scaffold.spec.tokens import Words
@@ -32,8 +32,7 @@ SHORTEST = 40  # a line that still holds a signature
 PARAMETERS = ("weight", "weights", "bias", "gamma", "beta", "alpha", "scale")
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(NamedTuple):
     """Where files go and what is taken for granted. Directories count from `root`."""
 
     root: str = "."  # the directory of the pyproject.toml that said so
@@ -47,6 +46,7 @@ class Configuration:
     line_length: int = 88
     parameter_names: tuple[str, ...] = PARAMETERS
     conventions: tuple[Convention, ...] = (LINEAR,)
+    rules: tuple[RuleFile, ...] = ()  # tables of the team's own
 
 
 KEYS = (
@@ -57,6 +57,7 @@ KEYS = (
     "line-length",
     "parameter-names",
     "conventions",
+    "rules",
 )
 
 
@@ -76,7 +77,7 @@ def load_configuration(start: Path) -> Configuration:
                 if found is not None:
                     return found
             if nearest is None:
-                nearest = replace(_surroundings(text, str(directory)), root=".")
+                nearest = _surroundings(text, str(directory))._replace(root=".")
     return nearest or Configuration()
 
 
@@ -112,7 +113,8 @@ def read_configuration(text: str, path: str, root: str) -> Configuration | None:
     places = Places(text, path, ("tool", "scaffold"))
     if not isinstance(tool["scaffold"], dict):
         raise ScaffoldError("'tool.scaffold' must be a table", places(()))
-    return _Reader(tool["scaffold"], places).configuration(_known(data, root))
+    reader = _Reader(tool["scaffold"], places, os.path.dirname(path))
+    return reader.configuration(_known(data, root))
 
 
 def _known(data: Mapping[str, Any], root: str) -> Configuration:
@@ -153,8 +155,8 @@ def _line_length(tool: Mapping[str, Any]) -> int:
 class _Reader:
     """Reads the keys of one table; problems are gathered."""
 
-    def __init__(self, table: Mapping[str, Any], places: Locate) -> None:
-        self.table, self.problems = table, Problems(places)
+    def __init__(self, table: Mapping[str, Any], places: Locate, shown: str) -> None:
+        self.table, self.problems, self.shown = table, Problems(places), shown
 
     def configuration(self, known: Configuration) -> Configuration:
         for key in self.table:
@@ -162,8 +164,7 @@ class _Reader:
                 hint = did_you_mean(key, KEYS) or f"the keys: {', '.join(KEYS)}"
                 message = f"unknown key '{key}' in [tool.scaffold]"
                 self.problems.at_key((key,), message, hint)
-        found = replace(
-            known,
+        found = known._replace(
             source=self._directory("source") or known.source,
             tests=self._directory("tests"),
             package=self._package(),
@@ -171,6 +172,9 @@ class _Reader:
             line_length=self._length(known.line_length),
             parameter_names=self._names(known.parameter_names),
             conventions=self._conventions(known.conventions),
+            rules=read_rule_files(
+                self.table.get("rules"), known.root, self.shown, self.problems
+            ),
         )
         self.problems.raise_found()
         return found

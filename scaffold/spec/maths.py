@@ -7,9 +7,9 @@ Out: a `Maths`. Invariant: every name in a formula is known, and nothing was eva
 import ast
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from scaffold.errors import did_you_mean
 from scaffold.formula import Formula, Graph, Node, Scope, Text, assigned, parse
@@ -24,8 +24,7 @@ Raw = Mapping[str, Any]
 Names = frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Maths:
+class Maths(NamedTuple):
     """Everything that is parsed."""
 
     graph: Graph

@@ -106,6 +106,13 @@ class Surrogate(NamedTuple):
     forward: Formula | None = None
 
 
+class RuleFile(NamedTuple):
+    """A table of rules beside the built-in one: its path, as messages show it, and its text."""
+
+    path: str
+    text: str
+
+
 class Samples(NamedTuple):
     """Test inputs of the user's: the source of a function that takes nothing and returns them."""
 
@@ -133,7 +140,8 @@ class OpSpec:
         None  # vmap rule and tests of torch.func; None: unless it leaves torch
     )
     materialize_grads: bool = True
-    derive: bool = False  # derive the gradients that no formula states
+    derive: bool = True  # derive the gradients that no formula states
+    rules: tuple[RuleFile, ...] = ()  # tables beside the built-in one
     style: Style = "setup-context"
     save_policy: SavePolicy = "recompute"
     tolerance: tuple[

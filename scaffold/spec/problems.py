@@ -13,7 +13,7 @@ from scaffold.errors import Location, ScaffoldError, raise_all
 
 KeyPath = tuple[str, ...]  # ("grad", "weight"); items of a list by their number
 T = TypeVar("T")
-_KEY = re.compile(r"\b([a-z-]+) = \[?'([^'\]]*)'\]?")
+_KEY = r"\b([a-z-]+) = \[?'([^'\]]*)'\]?"
 
 
 class Locate(Protocol):
@@ -89,7 +89,7 @@ class Problems:
     def _add(self, message: str, place: Location, hint: str | None) -> None:
         """A hint writes a key as a file has it; where the place is an option, so is the key."""
         if hint and place.source.startswith("--"):
-            hint = _KEY.sub(r"--\1 '\2'", hint)
+            hint = re.sub(_KEY, r"--\1 '\2'", hint)
         self.add(ScaffoldError(message, place, hint))
 
     def attempt(self, read: Callable[[], T]) -> T | None:

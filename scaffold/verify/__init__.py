@@ -1,5 +1,9 @@
-"""The only place that starts processes: runs generated tests in the project's interpreter.
+"""The only place that starts processes: proves an op, and measures how good its tests are.
 
-In: the paths of tests and an interpreter. Out: what each test did.
-Invariant: what runs there can neither hang, crash nor change this process. No command needs it yet.
+In: the texts of an op and of what verification calls, or a test file. Out: a `Verdict`, or what became of each mutant.
+Invariant: what runs there can neither hang, crash nor change this process, and nothing is written where the user works.
 """
+
+from scaffold.verify.process import Failure, Verdict, has_torch, verify
+
+__all__ = ["Failure", "Verdict", "has_torch", "verify"]

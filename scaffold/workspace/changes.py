@@ -7,7 +7,6 @@ Invariant: every change of a plan can be made; whatever could not is an error he
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 from unicodedata import normalize
@@ -28,8 +27,7 @@ class Change(NamedTuple):
     after: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """The changes of a run, in the order in which they were asked for."""
 
     root: Path

@@ -5,7 +5,6 @@ Invariant: no file is overwritten unless the policy or an answer said so.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal, get_args
 
 from scaffold.errors import ConflictError
@@ -59,7 +58,7 @@ def _settled(plan: Plan, ask: Ask) -> Plan:
             verb: Verb = "skip" if answer == "no" else "update"
             change = change._replace(verb=verb)
         changes.append(change)
-    return replace(plan, changes=tuple(changes))
+    return plan._replace(changes=tuple(changes))
 
 
 def _refusal(plan: Plan) -> ConflictError:

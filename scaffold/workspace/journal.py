@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,8 +35,7 @@ class Step(NamedTuple):
         return not self.staged.exists() and disk.digest(self.target) == self.after
 
 
-@dataclass(frozen=True, slots=True)
-class Journal:
+class Journal(NamedTuple):
     """The steps of a run, and the directories that it makes, outermost first."""
 
     root: Path

@@ -128,7 +128,7 @@ CASES = {
         files={"maths.py": PYTHON},
         tests=True,
     ),
-    "derive": Case(("--no-derive",), "derive = false"),
+    "derive": Case(("--no-derive",), "derive = false", PRODUCT, PRODUCT_TOML),
     "once-differentiable": Case(
         *(("--once-differentiable",), "once-differentiable = true"),
         *(PRODUCT, PRODUCT_TOML),
@@ -166,7 +166,6 @@ CASES = {
     "test": Case(("--no-test",), "test = false", tests=True),
 }
 ALONE = {  # the op around it is not the same op, or none at all
-    "derive",  # nothing is derived yet
     *("import", "dirty"),
 }
 
@@ -177,7 +176,7 @@ def generated(
     directory.mkdir()
     for name, text in files.items():
         (directory / name).write_text(text)
-    outcome = new_op(directory, *arguments)
+    outcome = new_op(directory, *arguments, "--no-verify")
     assert outcome.code == 0, outcome.err
     return {
         name: data for name, data in listing(directory).items() if name not in files
@@ -210,7 +209,7 @@ def test_every_key_has_a_case_and_an_option() -> None:
 @pytest.mark.parametrize(
     ("switch", "toml"),
     [
-        ("--no-derive", "derive = true"),
+        ("--derive", "derive = false"),
         ("--no-once-differentiable", "once-differentiable = true"),
         ("--transforms", "transforms = false"),
         ("--materialize-grads", "materialize-grads = false"),

@@ -68,7 +68,7 @@ def spelled(name: str) -> str:
 
 def names_of(rule: Rule) -> list[str]:
     """The functions and methods by which a rule may be found in PyTorch's table."""
-    names = [f"torch.{rule.name}", f"F.{rule.name}", f".{rule.name}"]
+    names = []
     table = built_in()
     for head in table.heads[rule.name]:
         word = head.partition("(")[0].strip()
@@ -78,6 +78,7 @@ def names_of(rule: Rule) -> list[str]:
         named = root in ("torch", "F") or root.startswith("torch.")
         names.append(word if named else f".{last}")
         names.append(f"torch.{last}" if last.isidentifier() else "")
+    names += [f"torch.{rule.name}", f"F.{rule.name}", f".{rule.name}"]
     return [name for name in dict.fromkeys(names) if name]
 
 
@@ -241,7 +242,9 @@ def verdicts(
             found = verdict_of(call, not info.supports_gradgrad)
         except Unwritable:
             continue
-        except Exception as error:  # any failure of ours is a line of the table
+        except (
+            Exception
+        ) as error:
             yield "error", call, f"{type(error).__name__}: {error}"
             continue
         if found is not None:

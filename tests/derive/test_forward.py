@@ -14,7 +14,7 @@ def body(
     forward: str, inputs: str = "x, y, bias?, scale?, p: float = 1.0", **raw: Any
 ) -> str:
     """The statements of the forward, and its return."""
-    found = derive(spec_of(inputs, forward=forward, **raw))
+    found = derive(spec_of(inputs, forward=forward, derive=False, **raw))
     assert found.forward is not None
     results = [emit(node) for node in (*found.results, *found.extra)]
     return "\n".join([*emit_lines(found.forward), f"return {', '.join(results)}"])

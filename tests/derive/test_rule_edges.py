@@ -11,9 +11,10 @@ from torch import Tensor
 from scaffold.derive.vjp.rules import Rule, built_in
 from scaffold.derive.vjp.samples import Drawn, Several
 from scaffold.formula import Node
-from tests.derive.rule_samples import drawn_values
-from tests.derive.rule_values import Values
-from tests.derive.test_rules import RULES, Run, samples
+from scaffold.verify.child.rule_runs import Run
+from scaffold.verify.child.rule_samples import drawn_values
+from scaffold.verify.child.rule_values import Values
+from tests.derive.test_rules import RULES, samples
 
 TABLE = built_in()
 EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3.0, -3.0, 6.0, math.inf, -math.inf)
@@ -87,7 +88,7 @@ def on_grid(rule: Rule, sample: dict[str, Any]) -> Values:
 @pytest.mark.parametrize("rule", POINTWISE, ids=lambda rule: rule.name)
 def test_pointwise_rules_are_right_at_edges(rule: Rule) -> None:
     for sample in samples(rule):
-        agree(Run(rule, on_grid(rule, sample)))
+        agree(Run(TABLE, rule, on_grid(rule, sample)))
 
 
 def along(
@@ -113,7 +114,7 @@ def test_rules_along_a_dimension_are_right_at_edges(rule: Rule) -> None:
         for several in (ROWS, ROWS[:4]):
             given = along(rule, sample, several)
             if given is not None:
-                agree(Run(rule, given))
+                agree(Run(TABLE, rule, given))
 
 
 @pytest.mark.parametrize("rule", ALONG + POINTWISE, ids=lambda rule: rule.name)
@@ -124,7 +125,7 @@ def test_rules_work_on_tensors_without_elements(rule: Rule) -> None:
             name: without_elements(value, least) for name, value in sample.items()
         }
         try:
-            run = Run(rule, drawn_values(TABLE, rule, emptied))
+            run = Run(TABLE, rule, drawn_values(TABLE, rule, emptied))
         except (RuntimeError, IndexError):  # the call itself is not for them
             continue
         agree(run)
@@ -144,7 +145,7 @@ def without_elements(argument: Any, least: int) -> Any:
 def test_powers_of_what_has_no_logarithm(base: float) -> None:
     """Of a negative base autograd has NaN, of zero it is finite where the exponent is not negative."""
     (exponents,) = grid(1)
-    run = Run(TABLE.rule("pow_base"), {"base": base, "y": exponents})
+    run = Run(TABLE, TABLE.rule("pow_base"), {"base": base, "y": exponents})
     ((_, got, wanted),) = run.variants()
     torch.testing.assert_close(got, wanted, equal_nan=True)
 
@@ -171,7 +172,7 @@ def test_where_autograd_has_nan_the_rule_need_not(
     name: str, given: Values, factor: float | list[float]
 ) -> None:
     """A subgradient, and of two nothings that are added each has its half."""
-    run = Run(TABLE.rule(name), dict(given))
+    run = Run(TABLE, TABLE.rule(name), dict(given))
     factors = torch.tensor(factor, dtype=torch.float64)
     grad = run.interpret.values["grad"]
     for formula, got, _ in run.variants():
@@ -183,4 +184,4 @@ def test_a_product_of_zeros_has_a_gradient() -> None:
     for name, zeros in (("prod", 0), ("prod", 1), ("prod", 2), ("cumprod", 1)):
         x = torch.tensor([[2.0, 3.0, 5.0]], dtype=torch.float64)
         x[0, :zeros] = 0
-        agree(Run(TABLE.rule(name), {"x": x, "dim": -1}))
+        agree(Run(TABLE, TABLE.rule(name), {"x": x, "dim": -1}))

@@ -11,7 +11,7 @@ from scaffold.derive.vjp.spelling import Spelling, bind, spelling
 from scaffold.derive.vjp.vocabulary import BUILDERS
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Graph
-from tests.derive.rule_values import REFERENCE
+from scaffold.verify.child.rule_values import REFERENCE
 
 BUILT_IN = Path(rules.__file__).with_name("rules.toml").read_text("utf-8")
 SQUASH = """\

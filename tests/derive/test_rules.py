@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 
 from scaffold.derive.vjp.rules import Rule, built_in
-from scaffold.derive.vjp.samples import Sample, read_sample
+from scaffold.derive.vjp.samples import Sample
 from scaffold.derive.vjp.spelling import Spelling, spelling
-from tests.derive.rule_samples import drawn_values
-from tests.derive.rule_values import (
-    Interpreter,
-    Values,
-    called,
-    defaults,
-)
+from scaffold.verify.child.rule_runs import Run, dtypes, tuple_of
+from scaffold.verify.child.rule_runs import runs as runs_of
+from scaffold.verify.child.rule_runs import samples as samples_of
+from scaffold.verify.child.rule_samples import drawn_values
+from scaffold.verify.child.rule_values import Interpreter, Values, called, defaults
 
 TABLE = built_in()
 RULES = [TABLE.rule(name) for name in TABLE.names()]
@@ -28,105 +26,14 @@ NOT_BY_DIFFERENCES = {
     *("cholesky", "eigh"),  # autograd takes x as symmetric, differences do not
     "fake_quantize",  # autograd passes its gradient through the steps
 }
-BROADCASTING = {"elementwise", "loss"}
 
 
 def samples(rule: Rule) -> list[Sample]:
-    found = [read_sample(text, rule.spelled, TABLE.graph) for text in rule.samples]
-    return [item for item in found if item is not None]
-
-
-def dtypes(rule: Rule) -> list[torch.dtype]:
-    if rule.complex == "only":
-        return [torch.complex128]
-    return [torch.float64, torch.complex128] if rule.complex else [torch.float64]
-
-
-def tuple_of(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, Tensor) else tuple(value)
-
-
-def active(rule: Rule, values: Values) -> list[str]:
-    """The parameters that a gradient is asked of."""
-    found = [name for name in rule.formulas if isinstance(values.get(name), Tensor)]
-    for name in found:
-        values[name] = values[name].detach().clone().requires_grad_()
-    return found
-
-
-def named_results(rule: Rule, outputs: tuple[Any, ...]) -> Values:
-    if rule.results[0].startswith("*"):
-        return {rule.results[0][1:]: outputs}
-    return dict(zip(rule.results, outputs, strict=True))
-
-
-def cotangents(rule: Rule, outputs: tuple[Any, ...]) -> Values:
-    grads = tuple(
-        (
-            torch.randn(out.shape, dtype=out.dtype).requires_grad_()
-            if out.requires_grad
-            else None
-        )
-        for out in outputs
-    )
-    if rule.results[0].startswith("*"):
-        return {rule.cotangents[0]: grads}
-    return dict(zip(rule.cotangents, grads, strict=True))
-
-
-def fitted(rule: Rule, grad: Tensor, argument: Tensor) -> Tensor:
-    """What the engine does with a gradient of an elementwise rule, and with a complex one of a real argument."""
-    if rule.category in BROADCASTING:
-        grad = grad.expand_as(grad.detach() + argument.detach())
-        grad = grad.sum_to_size(argument.shape)
-    if grad.is_complex() and not argument.is_complex():
-        grad = grad.real
-    return grad
-
-
-class Run:
-    """One sample of a rule: what torch says, and what the formulas are computed from."""
-
-    def __init__(self, rule: Rule, given: Values) -> None:
-        self.rule, self.given = rule, given
-        self.active = active(rule, given)
-        outputs = self.outputs = tuple_of(called(rule.spelled, given))
-        grads = cotangents(rule, outputs)
-        self.grads = [
-            item for value in grads.values() for item in flat(value) if item is not None
-        ]
-        differentiable = [out for out in outputs if out.requires_grad]
-        self.wanted = torch.autograd.grad(
-            differentiable, self.inputs, self.grads, create_graph=True
-        )
-        values = defaults(TABLE, rule) | given | named_results(rule, outputs) | grads
-        self.interpret = Interpreter(TABLE, values)
-
-    @property
-    def inputs(self) -> list[Tensor]:
-        return [self.given[name] for name in self.active]
-
-    def variants(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        for name, wanted in zip(self.active, self.wanted, strict=True):
-            for text, node in zip(
-                self.rule.formulas[name],
-                TABLE.gradients(self.rule, name),
-                strict=True,
-            ):
-                got = fitted(self.rule, self.interpret(node), self.given[name])
-                yield f"grad.{name} = {text}", got, wanted
-
-
-def flat(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
+    return samples_of(TABLE, rule)
 
 
 def runs(rule: Rule) -> Iterator[tuple[str, Run]]:
-    for dtype in dtypes(rule):
-        for text, sample in zip(rule.samples, samples(rule), strict=True):
-            torch.manual_seed(1)
-            given = drawn_values(TABLE, rule, sample, dtype)
-            yield f"{text} in {dtype}", Run(rule, given)
+    return runs_of(TABLE, rule)
 
 
 @pytest.mark.parametrize("rule", WITH_FORMULAS, ids=lambda rule: rule.name)
@@ -136,7 +43,7 @@ def test_the_gradients_have_the_precision_of_the_arguments(rule: Rule) -> None:
         single = {torch.float64: torch.float32, torch.complex128: torch.complex64}
         for sample in samples(rule):
             given = drawn_values(TABLE, rule, sample, single[dtype])
-            for formula, got, wanted in Run(rule, given).variants():
+            for formula, got, wanted in Run(TABLE, rule, given).variants():
                 assert got.dtype == wanted.dtype, f"[{rule.name}] {formula}"
 
 

@@ -93,7 +93,7 @@ def backward(inputs: str, forward: str) -> list[str]:
             ["grad_x = grad_output * g[..., None, None]"],
         ),
         (  # bounds as the user wrote them
-            "x, lo: float, hi: float, y[...; const]",
+            "x[N], lo: float, hi: float, y[N; const]",
             "torch.clamp(y, lo, hi) * x",
             ["grad_x = grad_output * torch.clamp(y, ctx.lo, ctx.hi)"],
         ),

@@ -112,7 +112,8 @@ def test_every_comment_belongs_to_a_block() -> None:
 
 @pytest.fixture(scope="module")
 def help_text(environment: dict[str, str]) -> str:
-    return run("scaffold new-op --help", ROOT, environment).stdout
+    commands = ("scaffold new-op --help", "scaffold verify --help")
+    return "".join(run(line, ROOT, environment).stdout for line in commands)
 
 
 NAMED = sorted(

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from scaffold.verify.mistakes import MISTAKES
+from scaffold.verify.mutants import mutants
 from tests.examples.examples import EXAMPLES, Example
-from tests.executed.mutations import MISTAKES, mutants
 from tests.executed.suites import Suites
 
 PLANTED = {"linear", "linear_in_out"}  # in every run; the others in an exhaustive one
@@ -20,20 +21,20 @@ def differentiable(example: Example) -> bool:
 CASES = [
     pytest.param(
         example,
-        text,
-        id=f"{example.op}: {name}",
+        mutant.text,
+        id=f"{example.op}: {mutant.name}",
         marks=() if example.op in PLANTED else pytest.mark.exhaustive,
     )
     for example in EXAMPLES
     if differentiable(example)
-    for name, text in mutants(example.op_file.read_text()).items()
+    for mutant in mutants(example.op_file.read_text())
 ]
 
 
 @pytest.mark.parametrize("op", sorted(PLANTED))
 def test_every_mistake_can_be_made_in(op: str) -> None:
     (example,) = (example for example in EXAMPLES if example.op == op)
-    kinds = {name.split(":")[0] for name in mutants(example.op_file.read_text())}
+    kinds = {mutant.mistake for mutant in mutants(example.op_file.read_text())}
     assert kinds == {mistake.__name__ for mistake in MISTAKES}
 
 

@@ -42,7 +42,7 @@ def generate(
         directory = Path(name)
         for path, text in (files or {}).items():
             (directory / path).write_text(text)
-        outcome = scaffold(directory, "new-op", "foo", *arguments)
+        outcome = scaffold(directory, "new-op", "foo", *arguments, "--no-verify")
         texts = {
             Path(path).name: ast.parse(data)
             for path, data in listing(directory).items()

@@ -141,8 +141,6 @@ class Builders:
         return self.make.expanded(g, x.shape)
 
     def zeros(self, g: Op, x: Op) -> Op:
-        if x.kind == "complex" and g.kind != "complex":
-            return self.make.zeros(x, x.shape)
         return self.make.zeros(g, x.shape)
 
     def cast_as(self, g: Op, x: Op) -> Op:
@@ -205,6 +203,24 @@ class Builders:
         parts = (edge, rest) if forward else (rest, edge)
         return make("cat", self.program.op("list", parts), dim)
 
+    def trailing(self, sizes: Op) -> Op:
+        if sizes.rule != "list" or any(item.rule == "starred" for item in sizes.args):
+            raise UnsupportedError("sizes that are not written out")
+        return self.make.const(tuple(range(-len(sizes.args), 0)))
+
+    def leading(self, x: Op) -> Op:
+        return self.make.const(tuple(range(self._rank(x) - 1)))
+
+    def channels(self, weight: Op, x: Op) -> Op:
+        for _ in range(self._rank(x) - 2):
+            weight = self.make("unsqueeze", weight, self.make.const(-1))
+        return weight
+
+    def _rank(self, x: Op) -> int:
+        if x.shape.rank is None:
+            raise UnsupportedError("dims of a tensor of unknown rank")
+        return x.shape.rank
+
     def padding(self, x: Op, dim: Op, before: Op, after: Op) -> Op:
         at, rank = literal(dim), x.shape.rank
         if not isinstance(at, int) or at >= 0 and rank is None:
@@ -229,23 +245,6 @@ class Builders:
         if isinstance(value, int):
             return self.make.const(-value)
         return self.make("neg", numbers)
-
-    def trailing(self, sizes: Op) -> Op:
-        if sizes.rule != "list" or any(item.rule == "starred" for item in sizes.args):
-            raise UnsupportedError("sizes that are not written out")
-        return self.make.const(tuple(range(-len(sizes.args), 0)))
-
-    def leading(self, x: Op) -> Op:
-        if x.shape.rank is None:
-            raise UnsupportedError("all dims but the last of an unknown number")
-        return self.make.const(tuple(range(x.shape.rank - 1)))
-
-    def channels(self, weight: Op, x: Op) -> Op:
-        if x.shape.rank is None:
-            raise UnsupportedError("channels among an unknown number of dims")
-        for _ in range(x.shape.rank - 2):
-            weight = self.make("unsqueeze", weight, self.make.const(-1))
-        return weight
 
     def sum_repeats(self, g: Op, x: Op, repeats: Op) -> Op:
         rank = x.shape.rank

@@ -6,10 +6,13 @@ guessed.
 """
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from scaffold.derive.forward import Forward, grad_name
+from scaffold.derive.model import Derived
+from scaffold.derive.underived import NOT_DERIVED
+from scaffold.derive.vjp.advice import advice
 from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.domains import domains
 from scaffold.derive.vjp.emission import Emission, emitted
 from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op, Program
@@ -17,18 +20,13 @@ from scaffold.derive.vjp.lower import Lowered, lower
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.present import assumed
 from scaffold.derive.vjp.reverse import Reverse, Reversed
-from scaffold.derive.vjp.rules import built_in
+from scaffold.derive.vjp.tables import table_of
 from scaffold.derive.vjp.whole import as_a_whole
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import Graph, Node, Statement
 from scaffold.spec import OpSpec
 
-
-class Derived(NamedTuple):
-    """Statements of the backward, and what the user should know of them."""
-
-    statements: tuple[Statement, ...] = ()
-    notes: tuple[str, ...] = ()
+A_WHOLE = "autograd differentiates the forward as a whole"
 
 
 def derived(
@@ -40,17 +38,18 @@ def derived(
 ) -> Derived:
     """The gradients of the wanted inputs."""
     program = Program(graph)
-    applier = Applier(program, built_in())
+    applier = Applier(program, table_of(spec))
+    advised: tuple[str, ...] = ()
     try:
         lowered = lower(spec, forward, applier, frozenset(wanted))
-        return _differentiated(spec, applier, forward, lowered, taken)
+        advised = advice(lowered.results)
+        found = _differentiated(spec, applier, forward, lowered, taken)
+        within = domains(applier.table, lowered.results)
+        return found._replace(notes=(*found.notes, *advised), domains=within)
     except (UnsupportedError, RecursionError) as error:
         whole = as_a_whole(spec, graph, forward, tuple(wanted), taken)
-        if whole is None:
-            return Derived((), (f"the backward is not derived: {error}",))
-        return Derived(
-            whole, (f"autograd differentiates the forward as a whole: {error}",)
-        )
+        words = NOT_DERIVED if whole is None else A_WHOLE
+        return Derived(whole or (), (f"{words}: {error}", *advised))
 
 
 def _differentiated(

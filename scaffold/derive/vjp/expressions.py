@@ -122,17 +122,20 @@ class Expressions(PythonValues):
         if node.kind == "name" and node.label in self.env:
             return self.env[node.label]
         if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
-            op = self.program.static(node)  # a dtype, or the like
-            self.program.dtypes |= (
-                {op: kind} if (kind := kind_named(node.label)) else {}
-            )
-            return op
+            return self._of_torch(node)
         if self.is_static(node):
             return self._static(node)
         method = getattr(self, f"_{node.kind}", None)
         if method is None:
             raise UnsupportedError(f"a {node.kind} in the forward")
         op: Op = method(node)
+        return op
+
+    def _of_torch(self, node: Node) -> Op:
+        """A dtype, or the like."""
+        op, kind = self.program.static(node), kind_named(node.label)
+        if kind is not None:
+            self.program.dtypes[op] = kind
         return op
 
     def _static_node(self, op: Op) -> Node:

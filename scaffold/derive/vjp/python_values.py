@@ -89,14 +89,14 @@ class PythonValues:
         """`x.shape[:-1]`, size by size."""
         if index.kind != "slice" or self.is_static(inner):
             return None
-        parts = [
-            None if item.kind == "absent" else literal(self.value(item))
-            for item in index.args
-        ]
+        parts = list[int | None]()
+        for item in index.args:
+            part = None if item.kind == "absent" else literal(self.value(item))
+            if part is not None and not isinstance(part, int):
+                return None
+            parts.append(part)
         shape = self.value(inner).shape
-        if shape.rank is None or not all(
-            item is None or isinstance(item, int) for item in parts
-        ):
+        if shape.rank is None:
             return None
         places = range(shape.rank)[slice(*parts)]
         return self.program.op(

@@ -132,10 +132,7 @@ def _expanded(program: Program, args: Args) -> Shape | None:
 def _matmul(program: Program, args: Args) -> Shape | None:
     left, right = (item.shape for item in tensors(args.values()))
     found = shapes.multiplied(left, right)
-    vectors = any(item.key[:1] in (("drop",), ("squeezed",)) for item in (left, right))
-    if found is None and vectors:  # so it may be one, too
-        return shapes.unknown("drop", "matmul", left, right)
-    return found
+    return found or shapes.unknown("product", left, right)
 
 
 def _attention(program: Program, args: Args) -> Shape | None:

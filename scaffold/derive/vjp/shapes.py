@@ -50,9 +50,18 @@ class Shape(NamedTuple):
     @property
     def least(self) -> int:
         """The least rank that it can have."""
-        if self.dims is None:
-            return self.rank or 0
-        return len(self.dims) - (self.lead is not None)
+        if self.dims is not None:
+            return len(self.dims) - (self.lead is not None)
+        match self.key:
+            case ("transposed", Shape() as base, frozenset() as dims):
+                return max([base.least, *(-int(dim) for dim in dims)])  # -2 takes two
+            case ("keep", Shape() as base, _):
+                return base.least
+            case ("broadcast", tuple() as parts):
+                return max([int(part.least) for part in parts])
+            case ("product", Shape() as left, Shape() as right):
+                return 2 if left.least > 1 and right.least > 1 else 0
+        return self.rank or 0
 
 
 SCALAR = Shape(())

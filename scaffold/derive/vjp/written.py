@@ -34,7 +34,7 @@ def number_node(program: Program, value: object) -> Node:
     graph = program.graph
     if isinstance(value, float) and not math.isfinite(value):
         word = graph.node(
-            "attribute", "nan" if value != value else "inf", (graph.name("math"),)
+            "attribute", "nan" if math.isnan(value) else "inf", (graph.name("math"),)
         )
         return graph.node("unary", "-", (word,)) if value < 0 else word
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:

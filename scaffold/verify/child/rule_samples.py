@@ -13,7 +13,7 @@ from torch import Tensor
 from scaffold.derive.vjp.rules import Rule, Table
 from scaffold.derive.vjp.samples import Argument, Domain, Drawn, Several, read_domain
 from scaffold.formula import Node
-from tests.derive.rule_values import Interpreter, Values, defaults
+from scaffold.verify.child.rule_values import Interpreter, Values, defaults
 
 
 def draw(

@@ -1,0 +1,65 @@
+"""The custom operator attention."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+
+class AttentionFunction(Function):
+    """Forward and backward of :func:`attention`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        probs = torch.softmax(query @ key.mT * scale, dim=-1)
+        return probs @ value
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        query, key, value, scale = inputs
+        ctx.save_for_backward(
+            query,
+            key,
+            value if ctx.needs_input_grad[0] or ctx.needs_input_grad[1] else None,
+        )
+        ctx.scale = scale
+        ctx.value_shape = value.shape
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value = ctx.saved_tensors
+        grad_query = grad_key = grad_value = None
+        probs = torch.softmax(query @ key.mT * ctx.scale, dim=-1)
+        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+            grad_probs = (grad_output @ value.mT).sum_to_size(probs.shape)
+            total = (grad_probs * probs).sum(-1, keepdim=True)
+            grad_product = probs * (grad_probs - total)
+        if ctx.needs_input_grad[0]:
+            grad_query = (ctx.scale * (grad_product @ key)).sum_to_size(query.shape)
+        if ctx.needs_input_grad[1]:
+            grad_key = (ctx.scale * (query.mT @ grad_product).mT).sum_to_size(key.shape)
+        if ctx.needs_input_grad[2]:
+            grad_value = (probs.mT @ grad_output).sum_to_size(ctx.value_shape)
+        return grad_query, grad_key, grad_value, None
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, scale: float = 1.0) -> Tensor:
+    """Average the values, weighted by how well their keys fit the queries.
+
+    Computes::
+
+        probs = torch.softmax(query @ key.mT * scale, dim=-1)
+        return probs @ value
+
+    Args:
+        query: Tensor of shape ``(..., targets, D)``.
+        key: Tensor of shape ``(..., sources, D)``.
+        value: Tensor of shape ``(..., sources, E)``.
+        scale: Constant.
+    """
+    apply: Callable[..., Tensor] = AttentionFunction.apply
+    return apply(query, key, value, scale)

@@ -1,0 +1,177 @@
+"""Tests of the custom operator cross_entropy."""
+
+import gc
+import weakref
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from cross_entropy import CrossEntropyFunction, cross_entropy
+
+DIFFERENTIABLE = ("logits",)
+CASES: dict[str, dict[str, Any]] = {"base": {}}
+EMPTY_CASES: dict[str, dict[str, Any]] = {"N=0": {"N": 0}}
+
+
+def permuted(tensor: Tensor) -> Tensor:
+    """Copy to memory that is neither contiguous nor in the order of the dimensions."""
+    order = tuple(reversed(range(tensor.ndim)))
+    return torch.stack([tensor.permute(order)] * 2, dim=-1)[..., 0].permute(order)
+
+
+def make(
+    *,
+    N: int = 2,
+    C: int = 3,
+    needs: Collection[str] = DIFFERENTIABLE,
+    layout: Callable[[Tensor], Tensor] = torch.clone,
+    seed: int = 0,
+) -> tuple[Any, ...]:
+    """Make the inputs in call order; those in `needs` require grad."""
+    torch.manual_seed(seed)
+    inputs = {
+        "logits": torch.randn(N, C, dtype=torch.double),
+        "target": torch.randint(C, (N,)),
+    }
+    return tuple(
+        layout(value).requires_grad_(name in needs) for name, value in inputs.items()
+    )
+
+
+def reference(logits: Tensor, target: Tensor) -> Tensor:
+    """cross_entropy in plain PyTorch."""
+    log_probs = torch.log_softmax(logits, dim=-1)
+    return -log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1).mean()
+
+
+def gradients(output: Tensor, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Backpropagate a grad_output that is not contiguous to the inputs that need it."""
+    needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    torch.manual_seed(1)
+    grad_output = permuted(torch.randn_like(output))
+    return torch.autograd.grad(output, needed, grad_output, materialize_grads=True)
+
+
+@pytest.fixture(params=[*CASES, *EMPTY_CASES])
+def case(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Arguments of `make`; an empty tensor only where PyTorch allows it."""
+    if request.param in CASES:
+        return CASES[request.param]
+    arguments = EMPTY_CASES[request.param]
+    inputs = make(**arguments)
+    try:
+        output = reference(*inputs)
+        gradients(output, inputs)
+    except (IndexError, RuntimeError, ValueError) as error:
+        pytest.skip(f"PyTorch: {error}")
+    if not output.isfinite().all():
+        pytest.skip("forward is not finite")
+    return arguments
+
+
+def test_forward_matches_reference(case: dict[str, Any]) -> None:
+    inputs = make(**case)
+    assert_close(cross_entropy(*inputs), reference(*inputs))
+
+
+@pytest.mark.parametrize("layout", [torch.clone, permuted])
+def test_gradcheck(case: dict[str, Any], layout: Callable[[Tensor], Tensor]) -> None:
+    inputs = make(**case, layout=layout)
+    assert gradcheck(
+        cross_entropy, inputs, check_batched_grad=True, check_grad_dtypes=True
+    )
+    assert gradgradcheck(cross_entropy, inputs)
+
+
+def test_gradients_match_reference(case: dict[str, Any]) -> None:
+    inputs = make(**case)
+    expected = gradients(reference(*inputs), inputs)
+    assert_close(gradients(cross_entropy(*inputs), inputs), expected)
+
+
+class Recorder(CrossEntropyFunction):
+    """Keeps what backward returned last."""
+
+    returned: tuple[Tensor | None, ...] = ()
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        Recorder.returned = CrossEntropyFunction.backward(ctx, *grad_outputs)
+        return Recorder.returned
+
+
+def test_backward_contract(case: dict[str, Any]) -> None:
+    """Exact shape and dtype where a gradient is needed, None elsewhere.
+
+    Autograd sums a gradient that is too large, so gradcheck cannot see a missing sum.
+    """
+    inputs = make(**case)
+    apply: Callable[..., Any] = Recorder.apply
+    gradients(apply(*inputs), inputs)
+    for value, gradient in zip(inputs, Recorder.returned, strict=True):
+        if isinstance(value, Tensor) and value.requires_grad:
+            assert gradient is not None
+            assert (gradient.shape, gradient.dtype) == (value.shape, value.dtype)
+        else:
+            assert gradient is None
+
+
+def test_output_is_freed_without_gc() -> None:
+    """An output on ctx would make a reference cycle."""
+    gc.disable()
+    try:
+        output = cross_entropy(*make())
+        alive = weakref.ref(output)
+        del output
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("changed", range(2), ids=["logits", "target"])
+def test_input_changed_after_forward(changed: int) -> None:
+    """Backward refuses or gives the old gradient; a tensor on ctx would do neither."""
+    inputs = make()
+    expected = gradients(cross_entropy(*inputs), inputs)
+    output = cross_entropy(*inputs)
+    with torch.no_grad():
+        inputs[changed].zero_()
+    try:
+        actual = gradients(output, inputs)
+    except RuntimeError as error:
+        assert "inplace" in str(error)
+    else:
+        assert_close(actual, expected)
+
+
+def loss(*inputs: Any) -> Tensor:
+    return cross_entropy(*inputs).square().sum()
+
+
+def test_vmap_of_grad() -> None:
+    gradient = torch.func.grad(loss, argnums=(0,))
+    samples = [make(needs=(), seed=seed) for seed in range(3)]
+    batch = [torch.stack(values) for values in zip(*samples)]
+    actual = torch.func.vmap(gradient)(*batch)
+    expected = zip(*(gradient(*sample) for sample in samples))
+    assert_close(actual, tuple(torch.stack(values) for values in expected))
+
+
+def test_jacrev() -> None:
+    inputs = make(needs=())
+    actual = torch.func.jacrev(cross_entropy, argnums=(0,))
+    expected = torch.func.jacrev(reference, argnums=(0,))
+    assert_close(actual(*inputs), expected(*inputs))
+
+
+def test_compile() -> None:
+    inputs = make()
+    compiled = torch.compile(cross_entropy, fullgraph=True, backend="aot_eager")
+    actual, expected = compiled(*inputs), cross_entropy(*inputs)
+    assert_close(actual, expected)
+    assert_close(gradients(actual, inputs), gradients(expected, inputs))

@@ -1,0 +1,78 @@
+"""The custom operator focal."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd import Function
+
+
+class FocalLossFunction(Function):
+    """Forward and backward of :func:`focal`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(logits: Tensor, target: Tensor, gamma: float) -> Tensor:
+        margin = torch.where(target, logits, -logits)
+        weight = torch.sigmoid(-margin) ** gamma
+        return -(weight * F.logsigmoid(margin)).mean()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        logits, target, gamma = inputs
+        ctx.save_for_backward(logits, target)
+        ctx.gamma = gamma
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        logits, target = ctx.saved_tensors
+        margin = torch.where(target, logits, -logits)
+        weight = torch.sigmoid(-margin) ** ctx.gamma
+        sigmoid = torch.sigmoid(-margin)
+        product = grad_output * F.logsigmoid(margin)
+        quotient = grad_output * weight * sigmoid / margin.numel()
+        if ctx.gamma == 0:
+            grad_sigmoid = grad_output.new_zeros(margin.shape)
+        else:
+            grad_sigmoid = (
+                -ctx.gamma * (product * sigmoid ** (ctx.gamma - 1)) / margin.numel()
+            )
+        total = quotient + grad_sigmoid * ((1 - sigmoid) * sigmoid)
+        selected = torch.where(target, 0, total)
+        summed = torch.where(target, total, 0).sum_to_size(logits.shape)
+        return selected.sum_to_size(logits.shape) - summed, None, None
+
+
+def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:
+    """Binary cross-entropy that counts what is classified well for little.
+
+    Computes::
+
+        margin = torch.where(target, logits, -logits)
+        weight = torch.sigmoid(-margin) ** gamma
+        return -(weight * F.logsigmoid(margin)).mean()
+
+    Args:
+        logits: Tensor of shape ``(..., N)``.
+        target: Boolean tensor of shape ``(..., N)``.
+        gamma: Constant.
+    """
+    apply: Callable[..., Tensor] = FocalLossFunction.apply
+    return apply(logits, target, gamma)
+
+
+class FocalLoss(nn.Module):
+    """:func:`focal` as a module."""
+
+    def __init__(self, gamma: float = 2.0) -> None:
+        super().__init__()
+        self.gamma = gamma
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        return focal(logits, target, self.gamma)
+
+    def extra_repr(self) -> str:
+        return f"gamma={self.gamma}"

@@ -1,0 +1,55 @@
+"""The custom operator gelu_tanh."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+
+class GELUTanhFunction(Function):
+    """Forward and backward of :func:`gelu_tanh`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return (
+            0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        (x,) = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+        (x,) = ctx.saved_tensors
+        tanh = torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+        product = 0.0670725 * math.sqrt(2 / math.pi) * x**2
+        total = 0.5 * math.sqrt(2 / math.pi) + product
+        grad_x: Tensor = grad_output * (
+            x * (1 - tanh * tanh) * total + 0.5 * (1 + tanh)
+        )
+        return grad_x
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """Apply gelu_tanh.
+
+    Computes::
+
+        0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    """
+    apply: Callable[..., Tensor] = GELUTanhFunction.apply
+    return apply(x)
+
+
+class GELUTanh(nn.Module):
+    """:func:`gelu_tanh` as a module."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return gelu_tanh(x)

@@ -1,0 +1,185 @@
+"""Tests of the custom operator gelu_tanh."""
+
+import gc
+import math
+import weakref
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from gelu_tanh import GELUTanh, GELUTanhFunction, gelu_tanh
+
+DIFFERENTIABLE = ("x",)
+CASES: dict[str, dict[str, Any]] = {"base": {}}
+EMPTY_CASES: dict[str, dict[str, Any]] = {"empty": {"shape": (0, 3)}}
+
+
+def permuted(tensor: Tensor) -> Tensor:
+    """Copy to memory that is neither contiguous nor in the order of the dimensions."""
+    order = tuple(reversed(range(tensor.ndim)))
+    return torch.stack([tensor.permute(order)] * 2, dim=-1)[..., 0].permute(order)
+
+
+def make(
+    *,
+    shape: tuple[int, ...] = (2, 3),
+    needs: Collection[str] = DIFFERENTIABLE,
+    layout: Callable[[Tensor], Tensor] = torch.clone,
+    seed: int = 0,
+) -> tuple[Any, ...]:
+    """Make the inputs in call order; those in `needs` require grad."""
+    torch.manual_seed(seed)
+    inputs = {
+        "x": torch.randn(shape, dtype=torch.double),
+    }
+    return tuple(
+        layout(value).requires_grad_(name in needs) for name, value in inputs.items()
+    )
+
+
+def reference(x: Tensor) -> Tensor:
+    """gelu_tanh in plain PyTorch."""
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def gradients(output: Tensor, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Backpropagate a grad_output that is not contiguous to the inputs that need it."""
+    needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    torch.manual_seed(1)
+    grad_output = permuted(torch.randn_like(output))
+    return torch.autograd.grad(output, needed, grad_output, materialize_grads=True)
+
+
+@pytest.fixture(params=[*CASES, *EMPTY_CASES])
+def case(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Arguments of `make`; an empty tensor only where PyTorch allows it."""
+    if request.param in CASES:
+        return CASES[request.param]
+    arguments = EMPTY_CASES[request.param]
+    inputs = make(**arguments)
+    try:
+        output = reference(*inputs)
+        gradients(output, inputs)
+    except (IndexError, RuntimeError, ValueError) as error:
+        pytest.skip(f"PyTorch: {error}")
+    if not output.isfinite().all():
+        pytest.skip("forward is not finite")
+    return arguments
+
+
+def test_forward_matches_reference(case: dict[str, Any]) -> None:
+    inputs = make(**case)
+    assert_close(gelu_tanh(*inputs), reference(*inputs))
+
+
+@pytest.mark.parametrize("layout", [torch.clone, permuted])
+def test_gradcheck(case: dict[str, Any], layout: Callable[[Tensor], Tensor]) -> None:
+    inputs = make(**case, layout=layout)
+    assert gradcheck(gelu_tanh, inputs, check_batched_grad=True, check_grad_dtypes=True)
+    assert gradgradcheck(gelu_tanh, inputs)
+
+
+def test_gradients_match_reference(case: dict[str, Any]) -> None:
+    inputs = make(**case)
+    expected = gradients(reference(*inputs), inputs)
+    assert_close(gradients(gelu_tanh(*inputs), inputs), expected)
+
+
+class Recorder(GELUTanhFunction):
+    """Keeps what backward returned last."""
+
+    returned: tuple[Tensor | None, ...] = ()
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        gradient = GELUTanhFunction.backward(ctx, *grad_outputs)
+        Recorder.returned = (gradient,)
+        return gradient
+
+
+def test_backward_contract(case: dict[str, Any]) -> None:
+    """Exact shape and dtype where a gradient is needed, None elsewhere.
+
+    Autograd sums a gradient that is too large, so gradcheck cannot see a missing sum.
+    """
+    inputs = make(**case)
+    apply: Callable[..., Any] = Recorder.apply
+    gradients(apply(*inputs), inputs)
+    for value, gradient in zip(inputs, Recorder.returned, strict=True):
+        if isinstance(value, Tensor) and value.requires_grad:
+            assert gradient is not None
+            assert (gradient.shape, gradient.dtype) == (value.shape, value.dtype)
+        else:
+            assert gradient is None
+
+
+def test_output_is_freed_without_gc() -> None:
+    """An output on ctx would make a reference cycle."""
+    gc.disable()
+    try:
+        output = gelu_tanh(*make())
+        alive = weakref.ref(output)
+        del output
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("changed", range(1), ids=["x"])
+def test_input_changed_after_forward(changed: int) -> None:
+    """Backward refuses or gives the old gradient; a tensor on ctx would do neither."""
+    inputs = make()
+    expected = gradients(gelu_tanh(*inputs), inputs)
+    output = gelu_tanh(*inputs)
+    with torch.no_grad():
+        inputs[changed].zero_()
+    try:
+        actual = gradients(output, inputs)
+    except RuntimeError as error:
+        assert "inplace" in str(error)
+    else:
+        assert_close(actual, expected)
+
+
+def loss(*inputs: Any) -> Tensor:
+    return gelu_tanh(*inputs).square().sum()
+
+
+def test_vmap_of_grad() -> None:
+    gradient = torch.func.grad(loss, argnums=(0,))
+    samples = [make(needs=(), seed=seed) for seed in range(3)]
+    batch = [torch.stack(values) for values in zip(*samples)]
+    actual = torch.func.vmap(gradient)(*batch)
+    expected = zip(*(gradient(*sample) for sample in samples))
+    assert_close(actual, tuple(torch.stack(values) for values in expected))
+
+
+def test_jacrev() -> None:
+    inputs = make(needs=())
+    actual = torch.func.jacrev(gelu_tanh, argnums=(0,))
+    expected = torch.func.jacrev(reference, argnums=(0,))
+    assert_close(actual(*inputs), expected(*inputs))
+
+
+def test_compile() -> None:
+    inputs = make()
+    compiled = torch.compile(gelu_tanh, fullgraph=True, backend="aot_eager")
+    actual, expected = compiled(*inputs), gelu_tanh(*inputs)
+    assert_close(actual, expected)
+    assert_close(gradients(actual, inputs), gradients(expected, inputs))
+
+
+def build() -> GELUTanh:
+    return GELUTanh()
+
+
+def test_module_calls_gelu_tanh() -> None:
+    inputs = make()
+    module = build()
+    expected = gelu_tanh(inputs[0])
+    assert_close(module(inputs[0]), expected)

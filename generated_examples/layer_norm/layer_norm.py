@@ -1,0 +1,133 @@
+"""The custom operator layer_norm."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+
+class LayerNormFunction(Function):
+    """Forward and backward of :func:`layer_norm`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+    ) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        rstd = torch.rsqrt((centred * centred).mean(-1, keepdim=True) + eps)
+        normalized = centred * rstd
+        scaled = normalized * weight if weight is not None else normalized
+        return scaled + bias if bias is not None else scaled
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, bias, eps = inputs
+        ctx.save_for_backward(
+            x if ctx.needs_input_grad[0] or ctx.needs_input_grad[1] else None,
+            weight if ctx.needs_input_grad[0] else None,
+        )
+        ctx.eps = eps
+        ctx.weight_shape = weight.shape if weight is not None else None
+        ctx.bias_shape = bias.shape if bias is not None else None
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        grad_x = grad_weight = grad_bias = None
+        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+            centred = x - x.mean(-1, keepdim=True)
+            rstd = torch.rsqrt((centred * centred).mean(-1, keepdim=True) + ctx.eps)
+        if ctx.needs_input_grad[1]:
+            normalized = centred * rstd
+            grad_weight = (grad_output * normalized).sum_to_size(ctx.weight_shape)
+        if ctx.needs_input_grad[0]:
+            if weight is not None:
+                product = grad_output * weight
+                grad_normalized = product
+            else:
+                grad_normalized = grad_output
+            product_output = grad_normalized * rstd
+            mean = (grad_normalized * centred).mean(-1, keepdim=True)
+            product_centred = mean * rstd**3 * centred
+            mean_output = (product_centred - product_output).mean(-1, keepdim=True)
+            grad_x = product_output - product_centred + mean_output
+        if ctx.needs_input_grad[2]:
+            grad_bias = grad_output.sum_to_size(ctx.bias_shape)
+        return grad_x, grad_weight, grad_bias, None
+
+
+def layer_norm(
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalize the last dimension to mean 0 and variance 1, then scale and shift it.
+
+    Computes::
+
+        centred = x - x.mean(-1, keepdim=True)
+        rstd = torch.rsqrt((centred * centred).mean(-1, keepdim=True) + eps)
+        normalized = centred * rstd
+        scaled = normalized * weight
+        return scaled + bias
+
+    Args:
+        x: Tensor of shape ``(..., features)``.
+        weight: Tensor of shape ``(features,)``, or None.
+        bias: Tensor of shape ``(features,)``, or None.
+        eps: Constant.
+    """
+    apply: Callable[..., Tensor] = LayerNormFunction.apply
+    return apply(x, weight, bias, eps)
+
+
+class LayerNorm(nn.Module):
+    """:func:`layer_norm` as a module that owns ``weight`` and ``bias``."""
+
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        features: int,
+        weight: bool = True,
+        bias: bool = True,
+        eps: float = 1e-5,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.features = features
+        self.eps = eps
+        if weight:
+            self.weight = nn.Parameter(
+                torch.empty(features, device=device, dtype=dtype)
+            )
+        else:
+            self.register_parameter("weight", None)
+        if bias:
+            self.bias = nn.Parameter(torch.empty(features, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.weight is not None:
+            nn.init.ones_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return layer_norm(x, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"features={self.features}, weight={self.weight is not None}, "
+            f"bias={self.bias is not None}, eps={self.eps}"
+        )

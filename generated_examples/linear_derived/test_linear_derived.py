@@ -1,0 +1,233 @@
+"""Tests of the custom operator linear_derived."""
+
+import copy
+import gc
+import itertools
+import pickle
+import weakref
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from linear_derived import LinearDerived, LinearDerivedFunction, linear_derived
+
+DIFFERENTIABLE = ("input", "weight", "bias")
+NEEDS = [
+    needs
+    for count in range(1, 4)
+    for needs in itertools.combinations(DIFFERENTIABLE, count)
+]
+CASES: dict[str, dict[str, Any]] = {
+    "base": {},
+    "without-bias": {"absent": ["bias"]},
+    "higher-rank": {"batch": (2, 5)},
+    "no-batch": {"batch": ()},
+}
+EMPTY_CASES: dict[str, dict[str, Any]] = {
+    "empty-batch": {"batch": (0,)},
+    "in_features=0": {"in_features": 0},
+    "out_features=0": {"out_features": 0},
+}
+
+
+def permuted(tensor: Tensor) -> Tensor:
+    """Copy to memory that is neither contiguous nor in the order of the dimensions."""
+    order = tuple(reversed(range(tensor.ndim)))
+    return torch.stack([tensor.permute(order)] * 2, dim=-1)[..., 0].permute(order)
+
+
+def make(
+    *,
+    batch: tuple[int, ...] = (2,),
+    in_features: int = 3,
+    out_features: int = 4,
+    absent: Collection[str] = (),
+    needs: Collection[str] = DIFFERENTIABLE,
+    layout: Callable[[Tensor], Tensor] = torch.clone,
+    seed: int = 0,
+) -> tuple[Any, ...]:
+    """Make the inputs in call order; those in `needs` require grad."""
+    torch.manual_seed(seed)
+    inputs = {
+        "input": torch.randn(*batch, in_features, dtype=torch.double),
+        "weight": torch.randn(out_features, in_features, dtype=torch.double),
+        "bias": torch.randn(out_features, dtype=torch.double),
+    }
+    return tuple(
+        None if name in absent else layout(value).requires_grad_(name in needs)
+        for name, value in inputs.items()
+    )
+
+
+def reference(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """linear_derived in plain PyTorch."""
+    output = input @ weight.t()
+    if bias is not None:
+        output = output + bias
+    return output
+
+
+def gradients(output: Tensor, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Backpropagate a grad_output that is not contiguous to the inputs that need it."""
+    needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    torch.manual_seed(1)
+    grad_output = permuted(torch.randn_like(output))
+    return torch.autograd.grad(output, needed, grad_output, materialize_grads=True)
+
+
+@pytest.fixture(params=[*CASES, *EMPTY_CASES])
+def case(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Arguments of `make`; an empty tensor only where PyTorch allows it."""
+    if request.param in CASES:
+        return CASES[request.param]
+    arguments = EMPTY_CASES[request.param]
+    inputs = make(**arguments)
+    try:
+        output = reference(*inputs)
+        gradients(output, inputs)
+    except (IndexError, RuntimeError, ValueError) as error:
+        pytest.skip(f"PyTorch: {error}")
+    if not output.isfinite().all():
+        pytest.skip("forward is not finite")
+    return arguments
+
+
+def test_forward_matches_reference(case: dict[str, Any]) -> None:
+    inputs = make(**case)
+    assert_close(linear_derived(*inputs), reference(*inputs))
+
+
+@pytest.mark.parametrize("layout", [torch.clone, permuted])
+def test_gradcheck(case: dict[str, Any], layout: Callable[[Tensor], Tensor]) -> None:
+    inputs = make(**case, layout=layout)
+    assert gradcheck(
+        linear_derived, inputs, check_batched_grad=True, check_grad_dtypes=True
+    )
+    assert gradgradcheck(linear_derived, inputs)
+
+
+def test_gradients_match_reference(case: dict[str, Any]) -> None:
+    inputs = make(**case)
+    expected = gradients(reference(*inputs), inputs)
+    assert_close(gradients(linear_derived(*inputs), inputs), expected)
+
+
+class Recorder(LinearDerivedFunction):
+    """Keeps what backward returned last."""
+
+    returned: tuple[Tensor | None, ...] = ()
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        Recorder.returned = LinearDerivedFunction.backward(ctx, *grad_outputs)
+        return Recorder.returned
+
+
+@pytest.mark.parametrize("needs", NEEDS, ids="+".join)
+def test_backward_contract(case: dict[str, Any], needs: tuple[str, ...]) -> None:
+    """Exact shape and dtype where a gradient is needed, None elsewhere.
+
+    Autograd sums a gradient that is too large, so gradcheck cannot see a missing sum.
+    """
+    inputs = make(**case, needs=needs)
+    if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+        return  # the input that is needed is absent
+    apply: Callable[..., Any] = Recorder.apply
+    gradients(apply(*inputs), inputs)
+    for value, gradient in zip(inputs, Recorder.returned, strict=True):
+        if isinstance(value, Tensor) and value.requires_grad:
+            assert gradient is not None
+            assert (gradient.shape, gradient.dtype) == (value.shape, value.dtype)
+        else:
+            assert gradient is None
+
+
+def test_output_is_freed_without_gc() -> None:
+    """An output on ctx would make a reference cycle."""
+    gc.disable()
+    try:
+        output = linear_derived(*make())
+        alive = weakref.ref(output)
+        del output
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("changed", range(3), ids=["input", "weight", "bias"])
+def test_input_changed_after_forward(changed: int) -> None:
+    """Backward refuses or gives the old gradient; a tensor on ctx would do neither."""
+    inputs = make()
+    expected = gradients(linear_derived(*inputs), inputs)
+    output = linear_derived(*inputs)
+    with torch.no_grad():
+        inputs[changed].zero_()
+    try:
+        actual = gradients(output, inputs)
+    except RuntimeError as error:
+        assert "inplace" in str(error)
+    else:
+        assert_close(actual, expected)
+
+
+def loss(*inputs: Any) -> Tensor:
+    return linear_derived(*inputs).square().sum()
+
+
+def test_vmap_of_grad() -> None:
+    gradient = torch.func.grad(loss, argnums=(0, 1, 2))
+    samples = [make(needs=(), seed=seed) for seed in range(3)]
+    batch = [torch.stack(values) for values in zip(*samples)]
+    actual = torch.func.vmap(gradient)(*batch)
+    expected = zip(*(gradient(*sample) for sample in samples))
+    assert_close(actual, tuple(torch.stack(values) for values in expected))
+
+
+def test_jacrev() -> None:
+    inputs = make(needs=())
+    actual = torch.func.jacrev(linear_derived, argnums=(0, 1, 2))
+    expected = torch.func.jacrev(reference, argnums=(0, 1, 2))
+    assert_close(actual(*inputs), expected(*inputs))
+
+
+def test_compile() -> None:
+    inputs = make()
+    compiled = torch.compile(linear_derived, fullgraph=True, backend="aot_eager")
+    actual, expected = compiled(*inputs), linear_derived(*inputs)
+    assert_close(actual, expected)
+    assert_close(gradients(actual, inputs), gradients(expected, inputs))
+
+
+def build(*, bias: bool = True, device: str = "cpu") -> LinearDerived:
+    return LinearDerived(
+        in_features=3, out_features=4, bias=bias, device=device, dtype=torch.double
+    )
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_module_copies(bias: bool) -> None:
+    module = build(bias=bias)
+    loaded = build(bias=bias)
+    loaded.load_state_dict(module.state_dict())
+    pickled = pickle.loads(pickle.dumps(module))
+    for copied in (loaded, copy.deepcopy(module), pickled):
+        assert_close(copied.state_dict(), module.state_dict())
+
+
+def test_module_on_meta() -> None:
+    tensors = build(device="meta").state_dict().values()
+    assert tensors and all(tensor.is_meta for tensor in tensors)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_module_calls_linear_derived(bias: bool) -> None:
+    inputs = make()
+    module = build(bias=bias)
+    module.load_state_dict({"weight": inputs[1], "bias": inputs[2]}, strict=False)
+    expected = linear_derived(inputs[0], module.weight, module.bias)
+    assert_close(module(inputs[0]), expected)

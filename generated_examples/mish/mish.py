@@ -1,0 +1,44 @@
+"""The custom operator mish."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd import Function
+
+
+class MishFunction(Function):
+    """Forward and backward of :func:`mish`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x * torch.tanh(F.softplus(x))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        (x,) = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+        (x,) = ctx.saved_tensors
+        tanh = torch.tanh(F.softplus(x))
+        grad_x: Tensor = grad_output * (tanh + x * (1 - tanh * tanh) * torch.sigmoid(x))
+        return grad_x
+
+
+def mish(x: Tensor) -> Tensor:
+    """Compute ``x * torch.tanh(F.softplus(x))``."""
+    apply: Callable[..., Tensor] = MishFunction.apply
+    return apply(x)
+
+
+class Mish(nn.Module):
+    """:func:`mish` as a module."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return mish(x)

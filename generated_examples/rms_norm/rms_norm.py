@@ -1,0 +1,83 @@
+"""The custom operator rms_norm."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+
+class RMSNormFunction(Function):
+    """Forward and backward of :func:`rms_norm`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + eps)
+        return x * rstd * weight
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, eps = inputs
+        ctx.save_for_backward(x, weight if ctx.needs_input_grad[0] else None)
+        ctx.eps = eps
+        ctx.weight_shape = weight.shape
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        grad_x = grad_weight = None
+        rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + ctx.eps)
+        if ctx.needs_input_grad[0]:
+            grad_product = grad_output * weight
+            mean = (grad_product * x).mean(-1, keepdim=True)
+            grad_x = grad_product * rstd - mean * rstd**3 * x
+        if ctx.needs_input_grad[1]:
+            grad_weight = (grad_output * (x * rstd)).sum_to_size(ctx.weight_shape)
+        return grad_x, grad_weight, None
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
+    """Scale the last dimension to a mean square of 1.
+
+    Computes::
+
+        rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + eps)
+        return x * rstd * weight
+
+    Args:
+        x: Tensor of shape ``(..., features)``.
+        weight: Tensor of shape ``(features,)``.
+        eps: Constant.
+    """
+    apply: Callable[..., Tensor] = RMSNormFunction.apply
+    return apply(x, weight, eps)
+
+
+class RMSNorm(nn.Module):
+    """:func:`rms_norm` as a module that owns ``weight``."""
+
+    def __init__(
+        self,
+        features: int,
+        eps: float = 1e-6,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.features = features
+        self.eps = eps
+        self.weight = nn.Parameter(torch.empty(features, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"features={self.features}, eps={self.eps}"

@@ -1,0 +1,55 @@
+"""The custom operator rotary."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+
+class RotaryFunction(Function):
+    """Forward and backward of :func:`rotary`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        half = x.shape[-1] // 2
+        first, second = x[..., :half], x[..., half:]
+        rotated = torch.cat([-second, first], dim=-1)
+        return x * cos + rotated * sin
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, cos, sin = inputs
+        ctx.save_for_backward(cos, sin)
+        ctx.x_shape = x.shape
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        cos, sin = ctx.saved_tensors
+        half = ctx.x_shape[-1] // 2
+        grad_rotated = grad_output * sin
+        grad_first = grad_rotated[..., grad_output.shape[-1] - half :]
+        grad_second = -grad_rotated[..., : grad_output.shape[-1] - half]
+        return torch.cat((grad_first, grad_second), -1) + grad_output * cos, None, None
+
+
+def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate pairs of features by an angle for each position.
+
+    Computes::
+
+        half = x.shape[-1] // 2
+        first, second = x[..., :half], x[..., half:]
+        rotated = torch.cat([-second, first], dim=-1)
+        return x * cos + rotated * sin
+
+    Args:
+        x: Tensor of shape ``(..., positions, D)``.
+        cos: Tensor of shape ``(positions, D)`` without a gradient.
+        sin: Tensor of shape ``(positions, D)`` without a gradient.
+    """
+    apply: Callable[..., Tensor] = RotaryFunction.apply
+    return apply(x, cos, sin)

@@ -1,0 +1,43 @@
+"""The custom operator swish."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+
+class SwishFunction(Function):
+    """Forward and backward of :func:`swish`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        (x,) = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+        (x,) = ctx.saved_tensors
+        sigmoid = torch.sigmoid(x)
+        grad_x: Tensor = grad_output * sigmoid * (1 + x * (1 - sigmoid))
+        return grad_x
+
+
+def swish(x: Tensor) -> Tensor:
+    """Compute ``x * torch.sigmoid(x)``."""
+    apply: Callable[..., Tensor] = SwishFunction.apply
+    return apply(x)
+
+
+class Swish(nn.Module):
+    """:func:`swish` as a module."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return swish(x)

@@ -1,0 +1,95 @@
+"""`scaffold derive`: the Function of an op on stdout, and with --explain how it came about.
+
+In: the options of `new-op` that are about the maths. Out: text, or one JSON object. Invariant: the disk is left as it is.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from scaffold.cli.options import DERIVE, NAME, Values, make_command, split_settings
+from scaffold.errors import Location, ScaffoldError, did_you_mean
+
+if TYPE_CHECKING:
+    from scaffold.derive import Derivation
+    from scaffold.spec import OpSpec
+
+HELP = """Print the Function of an op, its backward derived; write nothing.
+
+With --explain it is preceded by the steps: the forward as primitives, the rules that were used, what is saved and
+why, and the bytes of it beside those that plain autograd keeps.
+
+Example: scaffold derive swish --inputs 'x' --forward 'x * torch.sigmoid(x)'
+"""
+FORMATS = ("text", "json")
+JSON_VERSION = 1
+
+
+def _run(name: str, given: Values) -> None:
+    from scaffold.cli.report import show_failure, show_notes
+
+    values, settings = split_settings(given)
+    for_programs = settings.get("format") == "json"
+    try:
+        printed, notes = _printed(name, values, settings)
+    except ScaffoldError as error:
+        if for_programs:
+            show_failure(error)
+        raise
+    if for_programs:
+        typer.echo(json.dumps({**printed, "notes": notes}, indent=2))
+        return
+    show_notes(notes)
+    typer.echo(
+        "\n".join(filter(None, (printed["steps"], printed["function"]))), nl=False
+    )
+
+
+def _printed(
+    name: str, values: Values, settings: Values
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What is said of the op, and the notes."""
+    from scaffold.cli.generate import notes_of, specified
+    from scaffold.derive import derive
+    from scaffold.render.opfile import function_text
+
+    spec, where = specified(name, values, settings, _problems(settings))
+    derivation = derive(spec)
+    printed = {
+        "version": JSON_VERSION,
+        "function": function_text(spec, derivation, where.directories.line_length),
+        "steps": _steps(spec, derivation, settings),
+        "derived": sorted(derivation.derived),
+        "missing": sorted(derivation.missing),
+    }
+    return printed, notes_of(spec, derivation)
+
+
+def _steps(spec: "OpSpec", derivation: "Derivation", settings: Values) -> str:
+    if not settings.get("explain"):
+        return ""
+    from scaffold.cli.explain import explained, read_sizes
+
+    return explained(spec, derivation, read_sizes(settings.get("sizes", "")))
+
+
+def _problems(settings: Values) -> list[ScaffoldError]:
+    """What is wrong with the options that are about the run."""
+    found = []
+    value = settings.get("format", "text")
+    if value not in FORMATS:
+        hint = did_you_mean(value, FORMATS) or f"one of: {', '.join(FORMATS)}"
+        message = f"unknown value '{value}'"
+        found.append(ScaffoldError(message, Location("--format"), hint))
+    if settings.get("sizes"):
+        from scaffold.cli.explain import read_sizes
+
+        try:
+            read_sizes(settings["sizes"])
+        except ScaffoldError as error:
+            found.append(error)
+    return found
+
+
+derive = make_command(_run, HELP, NAME, DERIVE)

@@ -1,0 +1,215 @@
+"""`scaffold rules`: the table that backwards are derived by, and the check of a team's own.
+
+In: a rule's name, or files. Out: text on stdout, or one JSON object. Invariant: exit 0 of `check` means that every formula gives
+what autograd gives on every sample; no file is changed.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scaffold.errors import Location, ScaffoldError, did_you_mean
+
+if TYPE_CHECKING:
+    from scaffold.derive.vjp.rules import Rule, Table
+    from scaffold.spec import RuleFile
+    from scaffold.verify.rules import Checked
+
+WRONG = 1  # exit code: some formula is not a gradient
+JSON_VERSION = 1
+
+rules = typer.Typer(
+    help="Show the rules of differentiation; check a table of yours.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+NAME = Annotated[str, typer.Argument(metavar="NAME", help="A rule: softplus.")]
+FILE = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[FILE]", help="A table (default: those of the configuration)."
+    ),
+]
+FORMAT = Annotated[str, typer.Option("--format", help="text or json.")]
+
+
+@rules.command("list")
+def list_rules(format: FORMAT = "text") -> None:
+    """List the primitives that have a rule: name, category, how it is spelled."""
+    table = _table()
+    _check_format(format)
+    named = [table.rule(name) for name in dict.fromkeys(table.names())]
+    found = [rule for rule in named if rule.category != "backward"]
+    if format == "json":
+        _show_json({"rules": [_as_data(table, rule) for rule in found]})
+        return
+    width = max(len(rule.name) for rule in found)
+    for rule in found:
+        call = _heads(table, rule.name)[0]
+        typer.echo(f"{rule.name:{width}}  {rule.category:12}  {call}")
+
+
+@rules.command("show")
+def show_rule(name: NAME, format: FORMAT = "text") -> None:
+    """Show a rule as a table has it: spellings, formulas, domain, samples."""
+    table = _table()
+    _check_format(format)
+    if name not in table:
+        hint = did_you_mean(name, table.names()) or "see: scaffold rules list"
+        raise ScaffoldError(f"no rule '{name}'", Location("NAME"), hint)
+    data = _as_data(table, table.rule(name))
+    if format == "json":
+        _show_json({"rules": [data]})
+        return
+    typer.echo(f"[{name}]")
+    for key, value in data.items():
+        if key != "name" and value not in ((), {}, [], None):
+            _show_key(key, value)
+
+
+@rules.command("check")
+def check(file: FILE = None, format: FORMAT = "text") -> None:
+    """Check a table: its form, and each formula against PyTorch's autograd on each sample."""
+    from scaffold.cli.interpreter import without_torch
+    from scaffold.errors import raise_all
+    from scaffold.verify.rules import check_rules
+
+    _check_format(format)
+    before, files = _files(file)
+    raise_all(without_torch("check"))
+    wrong = False
+    results = []
+    for position, one in enumerate(files):
+        below = (*before, *files[:position], one)
+        _table_with(below)
+        found = check_rules(below)
+        wrong |= bool(found.problems or found.died)
+        results.append({"file": one.path, **_verdict(found)})
+        if format != "json":
+            _show_verdict(one, found)
+    if format == "json":
+        _show_json({"files": results})
+    if wrong:
+        sys.exit(WRONG)
+
+
+def _check_format(format: str) -> None:
+    if format not in ("text", "json"):
+        hint = did_you_mean(format, ("text", "json")) or "one of: text, json"
+        raise ScaffoldError(f"unknown value '{format}'", Location("--format"), hint)
+
+
+def _configured() -> "tuple[RuleFile, ...]":
+    from scaffold.spec import load_configuration
+
+    return load_configuration(Path.cwd()).rules
+
+
+def _table() -> "Table":
+    """The rules that an op here is derived by."""
+    return _table_with(_configured())
+
+
+def _table_with(files: "tuple[RuleFile, ...]") -> "Table":
+    from scaffold.derive.vjp.tables import table_with
+
+    return table_with(files)
+
+
+def _files(file: str | None) -> "tuple[tuple[RuleFile, ...], tuple[RuleFile, ...]]":
+    """The tables below what is to be checked, and those to check."""
+    from scaffold.spec import RuleFile
+
+    configured = _configured()
+    if file is None:
+        if not configured:
+            message = "there is no table to check"
+            hint = "name a file, or list it in [tool.scaffold]: rules = ['rules.toml']"
+            raise ScaffoldError(message, Location("FILE"), hint)
+        return (), configured
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        message = f"cannot read '{file}': {reason}"
+        raise ScaffoldError(message, Location("FILE")) from None
+    listed = [os.path.normpath(one.path) for one in configured]
+    here = os.path.normpath(file)
+    position = listed.index(here) if here in listed else len(listed)
+    return configured[:position], (RuleFile(file, text),)
+
+
+def _heads(table: "Table", name: str) -> tuple[str, ...]:
+    """How a rule is spelled, as its table has it."""
+    if name in table.heads or table.base is None:
+        return table.heads[name]
+    return _heads(table.base, name)
+
+
+def _as_data(table: "Table", rule: "Rule") -> dict[str, object]:
+    """A rule as its table has it."""
+    call, *also = _heads(table, rule.name)
+    gradients = {
+        name: (
+            " ".join(texts[0].split())
+            if len(texts) == 1
+            else [" ".join(text.split()) for text in texts]
+        )
+        for name, texts in rule.formulas.items()
+    }
+    return {
+        "name": rule.name,
+        "call": call,
+        "also": also,
+        "category": rule.category,
+        "when": rule.when,
+        "grad": gradients,
+        "code": rule.code,
+        "nondiff": list(rule.nondiff),
+        "results": [] if rule.results == ("result",) else list(rule.results),
+        "domain": dict(rule.domain),
+        "samples": list(rule.samples),
+        "linear": rule.linear or None,
+        "complex": None if rule.complex is True else rule.complex,
+    }
+
+
+def _show_key(key: str, value: object) -> None:
+    """One line of TOML; of a table a line each."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            typer.echo(f"{key}.{name} = {json.dumps(item, ensure_ascii=False)}")
+    else:
+        typer.echo(f"{key} = {json.dumps(value, ensure_ascii=False)}")
+
+
+def _verdict(found: "Checked") -> dict[str, object]:
+    problems = [item._asdict() for item in found.problems]
+    return {"runs": found.runs, "problems": problems, "died": found.died or None}
+
+
+def _show_verdict(file: "RuleFile", found: "Checked") -> None:
+    from scaffold.spec.toml_places import Places
+
+    places = Places(file.text, file.path)
+    for item in found.problems:
+        argument = item.formula.partition(" = ")[0].removeprefix("grad.")
+        path = (item.rule, "grad", argument) if item.formula else (item.rule,)
+        place = places(path, key=not item.formula)
+        about = f"{item.formula} on {item.sample}: " if item.formula else ""
+        message = f"rule '{item.rule}': {about}{item.words}"
+        typer.echo(str(ScaffoldError(message, place)), err=True)
+    if found.died:
+        typer.echo(str(ScaffoldError(f"{file.path}: {found.died}")), err=True)
+        return
+    failing = f"{len(found.problems)} of {found.runs} checks fail"
+    right = f"all {found.runs} checks agree with autograd"
+    typer.echo(f"{file.path}: {failing if found.problems else right}")
+
+
+def _show_json(content: dict[str, object]) -> None:
+    typer.echo(json.dumps({"version": JSON_VERSION, **content}, indent=2))

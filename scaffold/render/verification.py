@@ -1,0 +1,171 @@
+"""What the verification of an op calls: the op's file, and a module that makes inputs and knows the expected results.
+
+In: an `OpSpec` and its `Derivation`. Out: two texts; the module imports the op from `OP_MODULE`.
+Invariant: inputs, cases and reference are those of the generated test, by the same template and the same view; the
+module has further sizes and shapes, and no test.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from scaffold.derive import Derivation
+from scaffold.render.domains import with_domains
+from scaffold.render.environment import render_template
+from scaffold.render.layout import Layout
+from scaffold.render.opfile import op_file
+from scaffold.render.reference import reference_lines
+from scaffold.render.signature import starred
+from scaffold.render.sizes import allows, choose_sizes, fixed_sizes, input_dims
+from scaffold.render.testcall import ReferenceView, reference_view
+from scaffold.render.testcases import size_name
+from scaffold.render.testfile import TestView, imports_of, view
+from scaffold.render.testgradients import contract_view
+from scaffold.render.testvalues import literal
+from scaffold.spec import OpSpec
+
+OP_MODULE = "verified_op"
+TRUE_FORWARD = "true_forward"
+GUESSES = ("(3, 3)", "(3,)", "(3, 3, 3)")
+OTHER_SIZES = 7  # the least of the second choice of sizes; the first one begins at 2
+
+
+class ProofView(NamedTuple):
+    """What the module has beside the parts of the test file; expressions as they stand in it."""
+
+    cases: str
+    function: str
+    reference: str  # what has the gradient; None where no PyTorch function is known
+    forward: str  # what the op computes; the same but for a surrogate
+    true_forward: ReferenceView | None  # ... of a surrogate
+    names: str  # of the values of a call, a variadic input's with a star
+    outputs: str  # names of the outputs; () where there may be any number of them
+    broadcast: str  # position of an input -> how many of its dims are not leading ones
+    tolerance: str
+    bare: bool  # backward returns one gradient rather than a tuple
+    surrogate: bool
+    loose: bool  # the forward may refuse any case
+
+
+class Verification(NamedTuple):
+    """The two texts that a verification runs."""
+
+    op: str
+    checks: str
+
+
+def verification(
+    spec: OpSpec, derivation: Derivation, derived: frozenset[str] = frozenset()
+) -> Verification:
+    """The texts for an op with nothing left to write; `derived` are the inputs whose gradient follows from the forward."""
+    if any(item.name not in derived for item in spec.differentiable):
+        derived = frozenset()  # a formula of the user's may count on equal shapes
+    spec = with_domains(spec, derivation)
+    place = Layout(OP_MODULE, f"{OP_MODULE}.py", f"test_{OP_MODULE}.py")
+    reference = reference_lines(spec, derivation)
+    draft = view(spec, derivation, place, reference)
+    draft = draft._replace(proof=_proof_view(spec, derivation, draft, derived))
+    code = render_template("verification.py.jinja", draft)
+    complete = draft._replace(imports=imports_of(spec, place, code))
+    checks = render_template("verification.py.jinja", complete)
+    return Verification(op_file(spec, derivation, place), checks)
+
+
+def _proof_view(
+    spec: OpSpec, derivation: Derivation, draft: TestView, derived: frozenset[str]
+) -> ProofView:
+    known = draft.reference.function if draft.reference else "None"
+    plain = _true_forward(spec, derivation) if spec.surrogate else None
+    named = plain.function.replace(plain.name, TRUE_FORWARD) if plain else "None"
+    return ProofView(
+        cases=", ".join(
+            f"{literal(name)}: {{{text}}}"
+            for name, text in (*_further_cases(spec), *_guesses(spec, derived))
+        ),
+        function=spec.function_name,
+        reference=known,
+        forward=named if spec.surrogate else known,
+        true_forward=plain,
+        names=str(tuple(starred(item) for item in spec.inputs)),
+        outputs=str(_output_names(spec)),
+        broadcast=str(_leading(spec, derived)),
+        tolerance=f"{{{', '.join(_tolerances(spec))}}}",
+        bare=bool(spec.differentiable) and contract_view(spec, derivation).bare,
+        surrogate=spec.surrogate is not None,
+        loose=_is_loose(spec),
+    )
+
+
+def _true_forward(spec: OpSpec, derivation: Derivation) -> ReferenceView | None:
+    """What a surrogate's gradient is not the derivative of, where that is known."""
+    lines = reference_lines(replace(spec, surrogate=None), derivation)
+    if lines is None:
+        return None
+    return reference_view(replace(spec, surrogate=None), lines, derivation.random)
+
+
+def _output_names(spec: OpSpec) -> tuple[str, ...]:
+    if spec.outputs[-1].variadic:
+        return ()
+    return tuple(output.name for output in spec.outputs)
+
+
+def _tolerances(spec: OpSpec) -> Iterator[str]:
+    for name, value in spec.tolerance:
+        if name in ("atol", "rtol"):
+            yield f"{name!r}: {value}"
+
+
+def _further_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
+    """Every named dim with another size, then each of them alone with size 1."""
+    if spec.samples is not None:
+        return
+    usual = choose_sizes(spec, first=2)
+    if not usual:
+        return
+    fixed = fixed_sizes(spec)
+    other = choose_sizes(spec, first=OTHER_SIZES)
+    if any(size != usual[name] for name, size in other.items()):
+        yield "other-sizes", _arguments(other)
+    bounds = {item.bound for item in spec.tensors}
+    for name in usual:
+        if name not in bounds and name not in fixed and allows(spec, usual | {name: 1}):
+            yield f"{name}=1", _arguments({name: 1})
+
+
+def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Other shapes where some are not declared, in the hope that the forward takes them."""
+    if not derived or not _is_loose(spec):
+        return
+    for shape in GUESSES:
+        yield f"shape {shape}", f'"shape": {shape}'
+    if any("..." in input_dims(spec, item.name) for item in spec.tensors):
+        yield "equal shapes", '"batch": (2, 3)'  # as `shape` is by default
+
+
+def _is_loose(spec: OpSpec) -> bool:
+    """Whether the forward may refuse any case, as the shapes of the tests are none of the user's."""
+    return spec.samples is None and any(
+        spec.dims(item.name) is None for item in spec.tensors
+    )
+
+
+def _arguments(sizes: dict[str, int]) -> str:
+    return ", ".join(f'"{size_name(name)}": {size}' for name, size in sizes.items())
+
+
+def _leading(spec: OpSpec, derived: frozenset[str]) -> dict[int, int]:
+    """Inputs whose leading dims may be fewer, or 1: at least two have some.
+
+    A shape that is not declared has leading dims only where all gradients were derived.
+    """
+    if spec.samples is not None or any(item.variadic for item in spec.tensors):
+        return {}
+    found = {}
+    for item in spec.tensors:
+        dims = spec.dims(item.name)
+        if "..." in input_dims(spec, item.name):
+            found[spec.index(item.name)] = len(dims or ()) - 1
+        elif dims is None and derived:
+            found[spec.index(item.name)] = 0
+    return found if len(found) > 1 else {}

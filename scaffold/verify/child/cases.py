@@ -1,0 +1,149 @@
+"""The cases of a verification: which calls are tried, and on which tensors.
+
+In: the module of checks. Out: `Case`s, whose inputs are made anew for every call.
+Invariant: a case is a call that the forward may refuse; then it says nothing about the gradients.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+Needs = tuple[str, ...]
+Change = Callable[[Tensor, int], Tensor]  # of a tensor and the number of leading dims
+
+
+class Case(NamedTuple):
+    """A call: how the module makes its inputs, and what is changed of one of them."""
+
+    name: str
+    arguments: dict[str, Any]
+    further: bool = False  # beyond those of the generated test: must be finite to count
+    guessed: bool = (
+        False  # of shapes that nobody has declared: it may raise, not be wrong
+    )
+    position: int = -1  # of the input that has fewer elements
+    change: Change | None = None
+
+
+def _without(value: Tensor, leading: int) -> Tensor:
+    return value[(0,) * leading]
+
+
+def _of_size_1(value: Tensor, leading: int) -> Tensor:
+    return value[(slice(1),) * leading]
+
+
+def _without_first(value: Tensor, leading: int) -> Tensor:
+    return value[0]
+
+
+def _last_of_size_1(value: Tensor, leading: int) -> Tensor:
+    return value[(*(slice(None),) * (leading - 1), slice(1))]
+
+
+CHANGES: tuple[tuple[str, int, Change], ...] = (  # words, least leading dims
+    ("without its leading dims", 1, _without),
+    ("with leading dims of size 1", 1, _of_size_1),
+    ("without its first dim", 2, _without_first),
+    ("with size 1 in its last leading dim", 2, _last_of_size_1),
+)
+
+
+def list_cases(checks: Any) -> Iterator[Case]:
+    """Those of the generated test, further sizes, empty tensors, tensors that broadcast."""
+    for name, arguments in checks.CASES.items():
+        yield Case(name, arguments)
+    yield from _broadcast(checks)
+    further = checks.FURTHER_CASES | getattr(checks, "EMPTY_CASES", {})
+    for name, arguments in further.items():
+        yield Case(name, arguments, further=True, guessed=checks.LOOSE)
+
+
+def _broadcast(checks: Any) -> Iterator[Case]:
+    """The bases in which the leading dims of one input are fewer or 1."""
+    bases = ("base", "higher-rank")
+    for base in [name for name in bases if name in checks.CASES]:
+        values = checks.make(**checks.CASES[base])
+        for position, declared in checks.BROADCAST.items():
+            if not isinstance(values[position], Tensor):
+                continue
+            leading = values[position].ndim - declared
+            for words, least, change in CHANGES:
+                if leading >= least:
+                    name = f"{base}, {checks.NAMES[position]} {words}"
+                    arguments = checks.CASES[base]
+                    yield Case(name, arguments, True, checks.LOOSE, position, change)
+
+
+def layouts(checks: Any) -> Sequence[tuple[str, Callable[[Tensor], Tensor] | None]]:
+    """In which order a tensor's elements are in memory; None where `make` takes no layout."""
+    if not hasattr(checks, "permuted"):
+        return (("", None),)
+    return (("", torch.clone), ("not contiguous", checks.permuted))
+
+
+def subsets(checks: Any) -> Sequence[Needs]:
+    """The inputs of which gradients are needed: each alone, all, and with few inputs every subset."""
+    names: Needs = getattr(checks, "DIFFERENTIABLE", ())
+    if not names or not hasattr(checks, "call_recorder"):
+        return ()  # no output has a gradient
+    listed = list(getattr(checks, "NEEDS", [names]))
+    alone = [(name,) for name in names]
+    return tuple(dict.fromkeys([names, *alone, *listed]))
+
+
+def make_inputs(
+    checks: Any,
+    case: Case,
+    layout: Callable[[Tensor], Tensor] | None,
+    needs: Needs | None = None,
+) -> tuple[Any, ...]:
+    """The inputs of a call, those in `needs` as leaves that require grad."""
+    chosen: dict[str, Any] = {} if layout is None else {"layout": layout}
+    if needs is not None:
+        chosen["needs"] = needs
+    inputs = list(checks.make(**case.arguments, **chosen))
+    if case.change is not None:
+        value = inputs[case.position]
+        declared = checks.BROADCAST[case.position]
+        smaller = case.change(value.detach(), value.ndim - declared)
+        copied = (layout or torch.clone)(smaller)
+        inputs[case.position] = copied.requires_grad_(value.requires_grad)
+    return tuple(inputs)
+
+
+def value_names(checks: Any, count: int) -> list[str]:
+    """A name for each value of a call: `tensors[0]`, `tensors[1]` for a variadic input."""
+    names: list[str] = []
+    for name in checks.NAMES:
+        if name.startswith("*"):
+            some = count - len(checks.NAMES) + 1
+            names += [f"{name[1:]}[{index}]" for index in range(some)]
+        else:
+            names.append(name)
+    return names
+
+
+def describe(names: Sequence[str], inputs: Sequence[Any]) -> str:
+    """The call in words: shapes of tensors, other values as they are."""
+    parts = []
+    for name, value in zip(names, inputs, strict=True):
+        if isinstance(value, Tensor):
+            unusual = "" if value.dtype == torch.double else f" {dtype_name(value)}"
+            parts.append(f"{name} {shape_of(value)}{unusual}")
+        elif value is None:
+            parts.append(f"{name} absent")
+        else:
+            parts.append(f"{name}={value!r}")
+    return ", ".join(parts)
+
+
+def shape_of(value: Tensor) -> str:
+    """A shape as Python writes a tuple."""
+    return str(tuple(value.shape))
+
+
+def dtype_name(value: Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")

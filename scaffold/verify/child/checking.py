@@ -1,0 +1,245 @@
+"""Whether an op does what its forward says, and its backward what autograd does.
+
+In: the module of checks, which imports the op. Out: a `Verdict` as JSON has it: the first failure in words, or none.
+Invariant: a failure is a case that the forward takes, and in which the op or its backward is not what it should be.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from scaffold.verify.child.cases import (
+    Case,
+    Needs,
+    describe,
+    layouts,
+    list_cases,
+    make_inputs,
+    subsets,
+    value_names,
+)
+from scaffold.verify.child.diagnosis import Scene, diagnose, show
+from scaffold.verify.child.gradients import (
+    as_tuple,
+    expected_gradients,
+    returned_gradients,
+)
+from scaffold.verify.child.surrogate import notes_on
+
+Layout = Callable[[Tensor], Tensor] | None
+NUMERIC = {"atol": 1e-4, "rtol": 1e-3}  # as gradcheck compares
+
+
+class Found(NamedTuple):
+    """A failure, without the words on the case that it is of."""
+
+    subject: str
+    words: str
+    expected: str = ""
+    actual: str = ""
+    raised: bool = False  # no gradient is wrong: there is none
+
+
+@dataclass
+class Run:
+    """What has been done so far."""
+
+    cases: int = 0
+    failure: dict[str, str] | None = None
+    notes: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    refusals: list[tuple[str, str]] = field(default_factory=list)
+
+
+def check(checks: Any) -> dict[str, Any]:
+    """Run every case up to the first failure."""
+    run = Run()
+    for case in list_cases(checks):
+        for words, layout in layouts(checks):
+            if run.failure is None:
+                _check_case(checks, case, layout, words, run)
+    _conclude(checks, run)
+    if run.failure is None and checks.SURROGATE:
+        run.notes += notes_on(checks)
+    found = {"cases": run.cases, "failure": run.failure}
+    return found | {"notes": run.notes, "skipped": run.skipped}
+
+
+def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -> None:
+    title = f"{case.name}, {words}" if words else case.name
+    refusal = _refusal(checks, case, layout)
+    if refusal:
+        run.skipped.append(title)
+        if not case.further:
+            run.refusals.append((case.name, refusal))
+        return
+    inputs = make_inputs(checks, case, layout)
+    found = _attempt(partial(_check_forward, checks, inputs), "forward")
+    run.cases += 1
+    if found is not None:
+        run.failure = _failure(checks, found, title, inputs, ())
+        return
+    for needs in subsets(checks):
+        inputs = make_inputs(checks, case, layout, needs)
+        if not _needed(inputs):
+            continue  # the input that is needed is absent
+        found = _attempt(partial(_check_backward, checks, inputs), "backward")
+        run.cases += 1
+        if found is not None and found.raised and case.guessed:
+            run.notes += _note(checks, found, inputs) if not run.notes else []
+            return
+        if found is not None:
+            run.failure = _failure(checks, found, title, inputs, needs)
+            return
+
+
+def _failure(
+    checks: Any, found: Found, title: str, inputs: Sequence[Any], needs: Needs
+) -> dict[str, str]:
+    names = value_names(checks, len(inputs))
+    return {
+        "subject": found.subject,
+        "words": found.words,
+        "expected": found.expected,
+        "actual": found.actual,
+        "case": title,
+        "inputs": describe(names, inputs),
+        "needed": ", ".join(needs),
+    }
+
+
+def _note(checks: Any, found: Found, inputs: Sequence[Any]) -> list[str]:
+    """That shapes which nobody has declared are not served."""
+    call = describe(value_names(checks, len(inputs)), inputs)
+    return [f"not for {call}: {found.subject} {found.words}; declare the shapes"]
+
+
+def _attempt(call: Callable[[], Found | None], subject: str) -> Found | None:
+    """What the call finds; an error of the op's is a finding too."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        words = f"raised {type(error).__name__}: {_first_line(error)}"
+        return Found(subject, words, raised=True)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def _refusal(checks: Any, case: Case, layout: Layout) -> str:
+    """Why the forward does not take the case, or that its result is not finite; "" for a case to run."""
+    function = checks.FORWARD or checks.OPERATOR
+    try:
+        with torch.no_grad():
+            outputs = as_tuple(function(*make_inputs(checks, case, layout)))
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        return f"raised {type(error).__name__}: {_first_line(error)}"
+    finite = all(bool(output.isfinite().all()) for output in outputs)
+    return "" if finite or not case.further else "is not finite"
+
+
+def _conclude(checks: Any, run: Run) -> None:
+    """What the refusals mean: nothing ran, or the tests have cases that cannot pass."""
+    if run.failure is not None or not run.refusals:
+        return
+    name, words = run.refusals[0]
+    if run.cases:
+        run.notes.append(f"the forward refuses the tests' case '{name}': it {words}")
+    elif not checks.LOOSE:
+        run.failure = {"subject": "forward", "words": words, "case": name}
+
+
+def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
+    """The op's outputs against those of its forward in plain PyTorch."""
+    if checks.FORWARD is None:
+        checks.OPERATOR(*inputs)
+        return None
+    expected = as_tuple(checks.FORWARD(*inputs))
+    actual = as_tuple(checks.OPERATOR(*inputs))
+    if len(actual) != len(expected):
+        counts = f"{len(expected)} outputs", f"{len(actual)} outputs"
+        return Found("forward", "another number of outputs", *counts)
+    for position, (one, two) in enumerate(zip(actual, expected, strict=True)):
+        name = f"output {position}" if len(expected) > 1 else "output"
+        scene = Scene(name, tolerance=_tolerance(checks))
+        words = diagnose(one.detach(), two.detach(), scene)
+        if words is not None:
+            return Found("forward", f"{name}: {words}", show(two), show(one))
+    return None
+
+
+def _check_backward(checks: Any, inputs: Sequence[Any]) -> Found | None:
+    """What backward returns, by contract and by value."""
+    returned, error = returned_gradients(checks, inputs)
+    if returned is None:
+        if error is not None:
+            raise error
+        return Found("backward", "is never called, though an input requires grad")
+    if len(returned) != len(inputs):
+        counts = f"{len(inputs)} gradients", f"{len(returned)} gradients"
+        return Found("backward", "another number of gradients", *counts)
+    names = value_names(checks, len(inputs))
+    expected = expected_gradients(checks, inputs, names)
+    for name, value, gradient in zip(names, inputs, returned, strict=True):
+        if isinstance(value, Tensor) and value.requires_grad:
+            found = _judge(checks, inputs, names, name, gradient, expected)
+            if found is not None:
+                return found
+        elif gradient is not None:
+            words = "a gradient though none is needed"
+            return Found(f"grad_{name}", words, "None", show(gradient))
+    if error is not None:
+        raise error
+    return None
+
+
+def _judge(
+    checks: Any,
+    inputs: Sequence[Any],
+    names: Sequence[str],
+    name: str,
+    gradient: Any,
+    expected: dict[str, Tensor],
+) -> Found | None:
+    """One gradient; where no value is known, its shape and dtype alone."""
+    value, wanted = inputs[names.index(name)], expected.get(name)
+    scene = Scene(
+        f"grad_{name}",
+        value=value.detach(),
+        factors=_factors(checks, inputs, names),
+        others={f"grad_{n}": g for n, g in expected.items() if n != name},
+        tolerance=_tolerance(checks),
+    )
+    words = diagnose(gradient, wanted, scene)
+    if words is None:
+        return None
+    stated = f"{tuple(value.shape)} {value.dtype}" if wanted is None else show(wanted)
+    return Found(scene.name, words, stated, show(gradient))
+
+
+def _factors(
+    checks: Any, inputs: Sequence[Any], names: Sequence[str]
+) -> dict[str, Tensor]:
+    """What may be missing in a product: the inputs, and the outputs that have names."""
+    outputs = as_tuple(checks.OPERATOR(*inputs))
+    named = [*zip(names, inputs, strict=True), *zip(checks.OUTPUTS, outputs)]
+    return {name: value.detach() for name, value in named if _real(value)}
+
+
+def _tolerance(checks: Any) -> dict[str, float]:
+    numeric = NUMERIC if checks.REFERENCE is None else {}
+    return {**numeric, **checks.TOLERANCE}
+
+
+def _needed(inputs: Sequence[Any]) -> bool:
+    return any(isinstance(value, Tensor) and value.requires_grad for value in inputs)
+
+
+def _real(value: Any) -> bool:
+    """Whether a value may be a factor of a gradient."""
+    return isinstance(value, Tensor) and value.dtype != torch.bool

@@ -1,0 +1,227 @@
+"""What is wrong with a gradient, in words.
+
+In: the gradient that backward returned, the expected one, and the `Scene`: inputs, outputs, the other gradients.
+Out: a phrase such as "transposed" or "factor 2", or None for a gradient that is right.
+Invariant: a phrase is said only of what holds exactly: mending it as told makes the gradient the expected one. Where
+nothing does, the largest difference is named and nothing else.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations, permutations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scaffold.verify.child.places import fits, name_places
+from scaffold.verify.child.ratio import name_ratio
+
+SHOWN = 6  # elements of a value that are shown
+PERMUTED = 4  # dims up to which every order is tried
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a value is compared with, beside the expected one."""
+
+    name: str
+    value: Tensor | None = None  # the input that it is the gradient of
+    factors: dict[str, Tensor] = field(default_factory=dict)  # inputs and outputs
+    others: dict[str, Tensor] = field(default_factory=dict)  # the other gradients
+    tolerance: dict[str, float] = field(default_factory=dict)
+
+    def close(self, actual: Tensor, expected: Tensor) -> bool:
+        """Whether shape and values agree, as `torch.testing.assert_close` has it."""
+        if actual.shape != expected.shape:
+            return False
+        limits = {"rtol": 1e-7, "atol": 1e-7} | self.tolerance
+        return torch.allclose(
+            actual.to(expected.dtype), expected, equal_nan=True, **limits
+        )
+
+
+def diagnose(actual: Any, expected: Tensor | None, scene: Scene) -> str | None:
+    """The phrase; without an expected value, of what can be said of shape and dtype."""
+    like = expected if scene.value is None else scene.value
+    assert like is not None
+    if actual is None:
+        return "None though needed"
+    if not isinstance(actual, Tensor):
+        return f"a {type(actual).__name__} instead of a tensor"
+    actual = actual.detach()
+    if actual.shape != like.shape:
+        return _shape(actual, like, expected, scene)
+    if actual.dtype != like.dtype:
+        return f"dtype {_dtype(actual)} instead of {_dtype(like)}"
+    if expected is None or scene.close(actual, expected):
+        return None
+    return next(_phrases(actual, expected, scene))
+
+
+def _phrases(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
+    """What holds of a value of the right shape, the most telling first."""
+    if not actual.isfinite().all() and expected.isfinite().all():
+        kind = "nan" if actual.isnan().any() else "inf"
+        where = name_places(~actual.isfinite(), scene.factors)
+        yield f"not finite: {kind}" + (f" {where}" if where else "")
+    if not actual.any():
+        yield "always 0"
+    yield from _orders(actual, expected, scene)
+    yield from _swapped(actual, scene)
+    ratio = name_ratio(actual, expected, scene.close)
+    if ratio:
+        yield ratio
+    if expected.is_complex() and scene.close(actual.conj(), expected):
+        yield "conjugated"
+    yield from _factors(actual, expected, scene)
+    yield from _averaged(actual, expected, scene)
+    yield from _sums_too_many(actual, expected, scene)
+    yield from _somewhere(actual, expected, scene)
+    yield _largest(actual, expected)
+
+
+def _shape(
+    actual: Tensor, like: Tensor, expected: Tensor | None, scene: Scene
+) -> str | None:
+    """A wrong shape, and how it came about."""
+    shapes = f"shape {tuple(actual.shape)} instead of {tuple(like.shape)}"
+    if expected is None:
+        return shapes
+    for phrase in _reshaped(actual, expected, scene):
+        return f"{phrase}: {shapes}"
+    return shapes
+
+
+def _reshaped(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
+    yield from _orders(actual, expected, scene)
+    yield from _swapped(actual, scene)
+    for dims in _subsets(actual.ndim):
+        if actual.numel() == 0:
+            break
+        for keepdim in (False, True):
+            if scene.close(actual.sum(dims, keepdim=keepdim), expected):
+                yield f"missing sum over {_named(dims)}"
+            if scene.close(actual.mean(dims, keepdim=keepdim), expected):
+                yield f"missing mean over {_named(dims)}"
+    for dims in _subsets(expected.ndim):
+        for keepdim in (False, True):
+            if scene.close(expected.sum(dims, keepdim=keepdim), actual):
+                yield f"summed over {_named(dims)}, which the input has"
+    if fits(actual, expected) and scene.close(actual.expand_as(expected), expected):
+        yield "not expanded"
+    same = actual.numel() == expected.numel()
+    if same and scene.close(actual.reshape(expected.shape), expected):
+        yield "not reshaped"
+
+
+def _orders(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
+    """The right values with their dims in another order."""
+    if not 2 <= actual.ndim <= PERMUTED or actual.ndim != expected.ndim:
+        return
+    for order in list(permutations(range(actual.ndim)))[1:]:
+        if scene.close(actual.permute(order), expected):
+            swapped = [k for k, axis in enumerate(order) if k != axis]
+            if actual.ndim == 2:
+                yield "transposed"
+            elif len(swapped) == 2:
+                yield f"transposed: dims {swapped[0]} and {swapped[1]} are swapped"
+            else:
+                yield f"transposed: permute{order} is missing"
+
+
+def _swapped(actual: Tensor, scene: Scene) -> Iterator[str]:
+    for name, other in scene.others.items():
+        if other.any() and scene.close(actual, other):
+            yield f"swapped with {name}"
+
+
+def _factors(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
+    """An input or an output that is left out of a product, or is once too often in it."""
+    if expected.numel() < 2:
+        return  # too few elements to tell
+    for name, value in scene.factors.items():
+        for spelled, factor in ((name, value), (f"{name}.mT", _turned(value))):
+            if factor is None or not fits(factor, expected):
+                continue
+            if scene.close(actual * factor, expected):
+                yield f"missing factor {spelled}"
+            if scene.close(expected * factor, actual):
+                yield f"factor {spelled} too many"
+            if scene.close(-actual * factor, expected):
+                yield f"missing factor -{spelled}"
+
+
+def _turned(value: Tensor) -> Tensor | None:
+    return value.mT if value.ndim > 1 else None
+
+
+def _averaged(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
+    """The right total, spread evenly over some dims."""
+    for dims in _subsets(expected.ndim):
+        if expected.numel() > 1:
+            mean = expected.mean(dims, keepdim=True).expand_as(expected)
+            if scene.close(actual, mean):
+                yield f"averaged over {_named(dims)}"
+
+
+def _sums_too_many(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
+    for dims in _subsets(expected.ndim):
+        total = expected.sum(dims, keepdim=True).expand_as(expected)
+        if scene.close(actual, total):
+            yield f"summed over {_named(dims)} and expanded again"
+
+
+def _somewhere(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
+    """Wrong in some places alone, if a condition on an input or an index says in which."""
+    limits = {"rtol": 1e-7, "atol": 1e-7} | scene.tolerance
+    wrong = ~torch.isclose(actual, expected, equal_nan=True, **limits)
+    if not wrong.any() or wrong.all():
+        return
+    where = name_places(wrong, scene.factors)
+    if where:
+        only = actual[wrong], expected[wrong]
+        how = "0" if not only[0].any() else name_ratio(*only, scene.close)
+        yield f"wrong only {where}" + (f": {how} there" if how else "")
+
+
+def _largest(actual: Tensor, expected: Tensor) -> str:
+    """The largest difference, and where it is."""
+    difference = (actual - expected).abs().nan_to_num(nan=torch.inf)
+    flat = int(difference.argmax())
+    index = []
+    for size in reversed(difference.shape):
+        flat, rest = divmod(flat, size)
+        index.append(rest)
+    place = tuple(reversed(index))
+    got, wanted = actual[place].item(), expected[place].item()
+    where = f" at {place}" if place else ""
+    largest = difference[place].item()
+    return f"largest difference {largest:.3g}{where}: {got:.4g} instead of {wanted:.4g}"
+
+
+def show(value: Any) -> str:
+    """A value in a few words: its shape and its first elements."""
+    if not isinstance(value, Tensor):
+        return repr(value)
+    flat = value.detach().flatten()[:SHOWN].tolist()
+    listed = ", ".join(f"{item:.4g}" for item in flat)
+    more = ", ..." if value.numel() > SHOWN else ""
+    return f"{tuple(value.shape)} {_dtype(value)} [{listed}{more}]"
+
+
+def _subsets(ndim: int) -> list[tuple[int, ...]]:
+    """The sets of dims, the small ones first."""
+    if ndim > PERMUTED:
+        return [(dim,) for dim in range(ndim)]
+    counts = range(1, ndim + 1)
+    return [dims for count in counts for dims in combinations(range(ndim), count)]
+
+
+def _named(dims: tuple[int, ...]) -> str:
+    words = ", ".join(map(str, dims))
+    return f"dim {words}" if len(dims) == 1 else f"dims {words}"
+
+
+def _dtype(value: Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")

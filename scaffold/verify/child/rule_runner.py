@@ -1,0 +1,93 @@
+"""The process that checks tables of rules against PyTorch's autograd.
+
+In: on stdin, as JSON: the tables, each with its path and text. Out: on stdout, as JSON: how many runs there were, and what failed.
+Invariant: the rules of the last table alone are checked; one that fails does not keep the others from it.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Problem = dict[str, str]
+
+
+def main() -> None:
+    """Answer one request."""
+    sys.dont_write_bytecode = True
+    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    request = json.load(sys.stdin)
+    sys.path.append(str(Path(__file__).resolve().parents[3]))
+    import torch
+
+    torch.set_num_threads(1)
+    json.dump(checked(request["tables"]), answer)
+    answer.close()
+
+
+def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
+    """The number of runs, and the problems of the last table's rules."""
+    from scaffold.derive.vjp.tables import table_with
+    from scaffold.spec import RuleFile
+
+    table = table_with(tuple(RuleFile(path, text) for path, text in tables))
+    problems: list[Problem] = []
+    count = 0
+    for name in table.heads:
+        rule = table.rule(name)
+        for found in _of_rule(table, rule):
+            count += 1
+            problems += found
+    return {"runs": count, "problems": problems}
+
+
+def _of_rule(table: Any, rule: Any) -> Iterator[list[Problem]]:
+    """The problems of each formula on each sample; a rule without formulas need only be called."""
+    from scaffold.verify.child.rule_runs import runs
+
+    try:
+        for place, run in runs(table, rule):
+            for formula, got, wanted in run.variants():
+                words = _difference(got, wanted)
+                about = {"rule": rule.name, "formula": formula, "sample": place}
+                yield [about | {"words": words}] if words else []
+    except Exception as error:  # noqa: BLE001 (whatever torch raises of a rule)
+        said = (str(error).splitlines() or [""])[0]
+        words = f"{type(error).__name__}: {said}"
+        if "Complex" in said:
+            words += "; if it is for real arguments alone, say: complex = false"
+        yield [{"rule": rule.name, "formula": "", "sample": "", "words": words}]
+
+
+def _difference(got: Any, wanted: Any) -> str:
+    """How a gradient differs from autograd's; nothing if it does not."""
+    import torch
+
+    if got.shape != wanted.shape:
+        return f"shape {tuple(got.shape)} instead of {tuple(wanted.shape)}"
+    if got.dtype != wanted.dtype:
+        return f"{got.dtype} instead of {wanted.dtype}"
+    if torch.allclose(got, wanted, equal_nan=True):
+        return ""
+    return _diagnosed(got.detach(), wanted.detach())
+
+
+def _diagnosed(got: Any, wanted: Any) -> str:
+    """The difference in a word where there is one for it, else how large it is."""
+    import torch
+
+    if torch.allclose(got, -wanted):
+        return "sign"
+    if got.isfinite().all() and wanted.isfinite().all() and wanted.abs().max() > 0:
+        factor = (got / wanted).flatten()
+        if torch.allclose(factor, factor[:1].expand_as(factor)):
+            return f"factor {factor[0].item():.4g}"
+    largest = (got - wanted).abs().max().item()
+    return f"differs from autograd's by up to {largest:.3g}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Rules on their samples: what their formulas say beside what autograd says of the call.
+
+In: a table and a rule of it. Out: for each sample and dtype a `Run`. Invariant: formulas are computed as they stand, on values of
+the rule's domain, the same on every run.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scaffold.derive.vjp.rules import Rule, Table
+from scaffold.derive.vjp.samples import Sample, read_sample
+from scaffold.verify.child.rule_samples import drawn_values
+from scaffold.verify.child.rule_values import Interpreter, Values, called, defaults
+
+BROADCASTING = {"elementwise", "loss"}
+
+
+def samples(table: Table, rule: Rule) -> list[Sample]:
+    """The samples of a rule."""
+    found = [read_sample(text, rule.spelled, table.graph) for text in rule.samples]
+    return [item for item in found if item is not None]
+
+
+def dtypes(rule: Rule) -> list[torch.dtype]:
+    """What a rule is checked for."""
+    if rule.complex == "only":
+        return [torch.complex128]
+    return [torch.float64, torch.complex128] if rule.complex else [torch.float64]
+
+
+def tuple_of(value: Any) -> tuple[Any, ...]:
+    """The results of a call."""
+    return (value,) if isinstance(value, Tensor) else tuple(value)
+
+
+class Run:
+    """One sample of a rule: what torch says, and what the formulas are computed from."""
+
+    def __init__(self, table: Table, rule: Rule, given: Values) -> None:
+        self.table, self.rule, self.given = table, rule, given
+        self.active = _active(rule, given)
+        outputs = self.outputs = tuple_of(called(rule.spelled, given))
+        grads = _cotangents(rule, outputs)
+        self.grads = [
+            item
+            for value in grads.values()
+            for item in (value if isinstance(value, tuple) else (value,))
+            if item is not None
+        ]
+        differentiable = [out for out in outputs if out.requires_grad]
+        self.wanted = torch.autograd.grad(
+            differentiable, self.inputs, self.grads, create_graph=True
+        )
+        values = defaults(table, rule) | given | _named(rule, outputs) | grads
+        self.interpret = Interpreter(table, values)
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        return [self.given[name] for name in self.active]
+
+    def variants(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """Each formula, what it gives and what autograd gives."""
+        for name, wanted in zip(self.active, self.wanted, strict=True):
+            for text, node in zip(
+                self.rule.formulas[name],
+                self.table.gradients(self.rule, name),
+                strict=True,
+            ):
+                got = _fitted(self.rule, self.interpret(node), self.given[name])
+                yield f"grad.{name} = {text}", got, wanted
+
+
+def runs(table: Table, rule: Rule) -> Iterator[tuple[str, Run]]:
+    """Every sample in every dtype that the rule is for."""
+    for dtype in dtypes(rule):
+        for text, sample in zip(rule.samples, samples(table, rule), strict=True):
+            torch.manual_seed(1)
+            given = drawn_values(table, rule, sample, dtype)
+            yield f"{text} in {dtype}", Run(table, rule, given)
+
+
+def _active(rule: Rule, values: Values) -> list[str]:
+    """The parameters that a gradient is asked of."""
+    found = [name for name in rule.formulas if isinstance(values.get(name), Tensor)]
+    for name in found:
+        values[name] = values[name].detach().clone().requires_grad_()
+    return found
+
+
+def _named(rule: Rule, outputs: tuple[Any, ...]) -> Values:
+    if rule.results[0].startswith("*"):
+        return {rule.results[0][1:]: outputs}
+    return dict(zip(rule.results, outputs, strict=True))
+
+
+def _cotangents(rule: Rule, outputs: tuple[Any, ...]) -> Values:
+    grads = tuple(
+        (
+            torch.randn(out.shape, dtype=out.dtype).requires_grad_()
+            if out.requires_grad
+            else None
+        )
+        for out in outputs
+    )
+    if rule.results[0].startswith("*"):
+        return {rule.cotangents[0]: grads}
+    return dict(zip(rule.cotangents, grads, strict=True))
+
+
+def _fitted(rule: Rule, grad: Tensor, argument: Tensor) -> Tensor:
+    """What the engine does with a gradient of an elementwise rule, and with a complex one of a real argument."""
+    if rule.category in BROADCASTING:
+        grad = grad.expand_as(grad.detach() + argument.detach())
+        grad = grad.sum_to_size(argument.shape)
+    if grad.is_complex() and not argument.is_complex():
+        grad = grad.real
+    return grad

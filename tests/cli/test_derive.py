@@ -1,0 +1,119 @@
+"""`scaffold derive`: the Function on stdout, nothing on disk, and the steps."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Outcome, listing, new_op, scaffold
+
+SWISH = ("--inputs", "x", "--forward", "x * torch.sigmoid(x)")
+NORM = (
+    *("--inputs", "x[..., D], weight[D], eps: float = 1e-6"),
+    *("--forward", "rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + eps)"),
+)
+
+
+def derive(directory: Path, *arguments: str) -> Outcome:
+    return scaffold(directory, "derive", "foo", *arguments)
+
+
+def test_the_function_is_printed_and_nothing_written(tmp_path: Path) -> None:
+    outcome = derive(tmp_path, *SWISH)
+    assert (outcome.code, outcome.err, listing(tmp_path)) == (0, "", {})
+    assert outcome.out.startswith("class FooFunction(Function):\n")
+    assert "grad_x: Tensor = " in outcome.out
+    assert "def foo" not in outcome.out
+    whole = new_op(tmp_path, *SWISH, "--stdout", "--no-verify").out
+    assert outcome.out in whole
+
+
+def test_a_class_name_and_a_file_of_ops(tmp_path: Path) -> None:
+    text = "[ops.foo]\ninputs = 'x'\nforward = 'x ** 3'\nmodule = false\n"
+    (tmp_path / "ops.toml").write_text(text)
+    outcome = derive(tmp_path, "--spec", "ops.toml", "--class-name", "Cube")
+    assert outcome.out.startswith("class CubeFunction(Function):")
+    assert "grad_x: Tensor = " in outcome.out
+
+
+def test_what_is_left_is_said(tmp_path: Path) -> None:
+    outcome = derive(tmp_path, *SWISH, "--no-derive")
+    assert outcome.err == "note: left for you to write: grad_x\n"
+    assert 'raise NotImplementedError("foo: write grad_x")' in outcome.out
+
+
+def test_the_steps_come_before_the_function(tmp_path: Path) -> None:
+    forward = f"{NORM[3]}; return x * rstd * weight"
+    outcome = derive(tmp_path, *NORM[:2], "--forward", forward, "--explain")
+    steps, function = outcome.out.split("\nclass ")
+    assert function.startswith("FooFunction")
+    assert [" ".join(line.split()) for line in steps.splitlines()] == [
+        "# the forward as primitives; * carries a gradient",
+        "* %1 = mul(x, x) [..., D]",
+        "* %2 = mean(%1, -1, True) [..., 1]",
+        "* %3 = add(%2, eps) [..., 1]",
+        "* rstd = rsqrt(%3) [..., 1]",
+        "* %4 = mul(x, rstd) [..., D]",
+        "* output = mul(%4, weight) [..., D]",
+        "",
+        "# rules",
+        "mul grad.x = grad * conj(y)",
+        "mul grad.y = grad * conj(x)",
+        "mean grad.x = expand_back(grad, x, dim, keepdim) / count(x, dim)",
+        "add grad.x = grad",
+        "rsqrt grad.x = -0.5 * grad * conj(result ** 3)",
+        "",
+        "# kept for the backward",
+        "x input for grad_weight, grad_x ...*D",
+        "weight input for grad_x D",
+        "eps on ctx no tensor: eps",
+        "weight_shape on ctx no tensor: weight.shape",
+        "",
+        "# bytes in single precision",
+        "here 4 * (...*D + D)",
+        "plain autograd 4 * (2*...*D + D + ...)",
+    ]
+
+
+def test_bytes_are_counted_for_sizes(tmp_path: Path) -> None:
+    sizes = ("--explain", "--sizes", "N=10, D = 100")
+    maths = ("--inputs", "x[N, D], y[D]", "--forward", "torch.exp(x * y)")
+    lines = derive(tmp_path, *maths, *sizes).out.splitlines()
+    start = lines.index("# bytes in single precision")
+    assert lines[start + 1] == "here            4 * (2*N*D + D)  = 8,400"
+    assert lines[start + 2] == "plain autograd  4 * (2*N*D + D)  = 8,400"
+    lines = derive(tmp_path, *maths, "--explain", "--sizes", "N=10").out.splitlines()
+    assert lines[start + 1].endswith("= ? (no size for D)")
+
+
+def test_for_programs(tmp_path: Path) -> None:
+    outcome = derive(tmp_path, *SWISH, "--format", "json", "--explain")
+    found = json.loads(outcome.out)
+    assert found["function"].startswith("class FooFunction")
+    assert found["steps"].startswith("# the forward")
+    assert (found["derived"], found["missing"], found["notes"]) == (["x"], [], [])
+    outcome = derive(tmp_path, "--inputs", "x[", "--format", "json")
+    assert outcome.code == 2
+    assert json.loads(outcome.out)["problems"]
+
+
+@pytest.mark.parametrize(
+    ("forward", "place"),
+    [
+        ("x.tolist()[0]", "--forward:1:1: "),
+        ("h = x * 2\nreturn h.numpy()", "--forward:1:1: "),
+    ],
+)
+def test_why_nothing_is_derived_is_a_note(
+    forward: str, place: str, tmp_path: Path
+) -> None:
+    outcome = derive(tmp_path, "--inputs", "x", "--forward", forward)
+    assert outcome.code == 0
+    first, last = outcome.err.splitlines()
+    assert first.startswith(f"note: {place}the backward is not derived: ")
+    assert last == "note: left for you to write: grad_x"
+
+
+def test_what_has_no_steps_says_so(tmp_path: Path) -> None:
+    outcome = derive(tmp_path, "--inputs", "x", "--explain")
+    assert outcome.out.startswith("# the forward is not understood piece by piece\n")

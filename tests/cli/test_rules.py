@@ -1,0 +1,116 @@
+"""`scaffold rules`: what there is, one of them, and tables of a team's own."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scaffold.derive.vjp.check import checked_table
+from scaffold.derive.vjp.rules import built_in
+from tests.cli.running import Outcome, new_op, scaffold
+
+SQUARE = """\
+[square]
+call = "torch.square(x)"
+also = ["method"]
+category = "elementwise"
+grad.x = "FACTOR * grad * x"
+samples = ["x[3, 4]"]
+complex = false
+"""
+PROJECT = '[tool.scaffold]\nrules = ["rules.toml"]\n'
+OP = ("--inputs", "x", "--forward", "torch.square(x)")
+
+
+def table(factor: int) -> str:
+    return SQUARE.replace("FACTOR", str(factor))
+
+
+def rules(directory: Path, *arguments: str) -> Outcome:
+    return scaffold(directory, "rules", *arguments)
+
+
+def project(directory: Path, factor: int = 2) -> None:
+    (directory / "pyproject.toml").write_text(PROJECT)
+    (directory / "rules.toml").write_text(table(factor))
+
+
+def test_all_of_them_are_listed(tmp_path: Path) -> None:
+    lines = rules(tmp_path, "list").out.splitlines()
+    assert len(lines) > 200
+    assert [line.split() for line in lines if line.startswith("exp ")] == [
+        ["exp", "elementwise", "torch.exp(x)"]
+    ]
+    listed = json.loads(rules(tmp_path, "list", "--format", "json").out)["rules"]
+    assert len(listed) == len(lines)
+
+
+def test_one_is_shown_as_a_table_has_it(tmp_path: Path) -> None:
+    shown = rules(tmp_path, "show", "softplus").out
+    assert shown.startswith('[softplus]\ncall = "F.softplus(')
+    again = checked_table(shown, "shown", built_in())
+    assert again.rule("softplus").formulas
+    (one,) = json.loads(rules(tmp_path, "show", "exp", "--format", "json").out)["rules"]
+    assert one["grad"] == {"x": "grad * conj(result)"}
+
+
+@pytest.mark.parametrize("name", ["sum", "var_mean", "matmul", "chunk", "where"])
+def test_what_is_shown_can_be_read_again(name: str, tmp_path: Path) -> None:
+    shown = rules(tmp_path, "show", name).out
+    assert checked_table(shown, "shown", built_in()).rule(name)
+
+
+def test_a_team_s_rule_goes_before_the_built_in(tmp_path: Path) -> None:
+    before = new_op(tmp_path, *OP, "--stdout", "--no-verify").out
+    project(tmp_path, factor=7)
+    after = new_op(tmp_path, *OP, "--stdout", "--no-verify").out
+    assert "7" not in before
+    assert "7" in after
+    assert "7" in scaffold(tmp_path, "derive", "foo", *OP).out
+    assert rules(tmp_path, "show", "square").out.count("7 * grad * x") == 1
+
+
+def test_a_table_counts_from_its_pyproject(tmp_path: Path) -> None:
+    project(tmp_path)
+    below = tmp_path / "src"
+    below.mkdir()
+    assert scaffold(below, "derive", "foo", *OP).code == 0
+    (tmp_path / "rules.toml").write_text("[square]\n")
+    outcome = scaffold(below, "derive", "foo", *OP)
+    assert outcome.code == 2
+    assert outcome.err.startswith("../rules.toml:1:2: rule 'square': 'call' is missing")
+
+
+def test_a_table_is_read_where_something_is_derived(tmp_path: Path) -> None:
+    project(tmp_path)
+    (tmp_path / "rules.toml").write_text("[square]\n")
+    stated = ("--grad", "x=2 * x * grad_output")
+    assert scaffold(tmp_path, "derive", "foo", *OP, *stated).code == 0
+
+
+def test_a_right_table_passes_its_check(tmp_path: Path) -> None:
+    project(tmp_path)
+    outcome = rules(tmp_path, "check")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == "rules.toml: all 1 checks agree with autograd\n"
+
+
+def test_a_wrong_formula_is_named(tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text(table(4))
+    outcome = rules(tmp_path, "check", "other.toml")
+    assert outcome.code == 1
+    assert outcome.err == (
+        "other.toml:5:11: rule 'square': grad.x = 4 * grad * x on x[3, 4] in torch.float64: "
+        "factor 2\n"
+    )
+    found = json.loads(rules(tmp_path, "check", "other.toml", "--format", "json").out)
+    (problem,) = found["files"][0]["problems"]
+    assert problem["words"] == "factor 2"
+
+
+def test_what_torch_refuses_is_said(tmp_path: Path) -> None:
+    text = table(2).replace("complex = false\n", "").replace("square(x)", "erf(x)")
+    (tmp_path / "other.toml").write_text(text)
+    outcome = rules(tmp_path, "check", "other.toml")
+    assert outcome.code == 1
+    assert "complex = false" in outcome.err

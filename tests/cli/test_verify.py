@@ -1,0 +1,185 @@
+"""`new-op --verify` and `verify --mutants` as a user sees them."""
+
+import json
+import os
+import pty
+import sys
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from scaffold.cli import proof
+from scaffold.verify import Failure, Verdict
+from tests.cli.running import Outcome, environment, listing, new_op, run, scaffold
+from tests.verify.written import KILLED, RELU, VALUES
+
+PRODUCT = ("--inputs", "x, y", "--forward", "x * y", "--grad", "x=grad_output * y")
+RIGHT = (*PRODUCT, "--grad", "y=grad_output * x", "--no-module")
+WRONG = (*PRODUCT, "--grad", "y=2 * grad_output * x", "--no-module")
+DERIVED = (*PRODUCT[:4], "--no-module")
+MESSAGE = [
+    "--grad:1:3: grad_y: factor 2; nothing was written",
+    "hint: write it all the same with --no-verify",
+]
+
+
+def test_a_wrong_formula_is_not_written(tmp_path: Path) -> None:
+    outcome = new_op(tmp_path, *WRONG, "--verify")
+    assert (outcome.code, outcome.out) == (1, "")
+    said = outcome.err.splitlines()
+    assert said[:3] == [
+        "note: case: base",
+        "note: inputs: x (2, 3), y (2, 3)",
+        "note: needed: x, y",
+    ]
+    assert said[-2:] == MESSAGE
+    assert not listing(tmp_path)
+
+
+@pytest.mark.parametrize("looking", ["--dry-run", "--diff", "--stdout"])
+def test_a_look_tells_what_the_run_would(looking: str, tmp_path: Path) -> None:
+    outcome = new_op(tmp_path, *WRONG, "--verify", looking)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.splitlines()[-2:] == MESSAGE
+
+
+def test_programs_get_the_case_too(tmp_path: Path) -> None:
+    outcome = new_op(tmp_path, *WRONG, "--verify", "--format", "json")
+    answer = json.loads(outcome.out)
+    assert outcome.code == 1 and not answer["written"]
+    assert answer["notes"][0] == "case: base"
+    (problem,) = answer["problems"]
+    assert problem["message"] == "grad_y: factor 2; nothing was written"
+
+
+def test_a_right_formula_is_written(tmp_path: Path) -> None:
+    outcome = new_op(tmp_path, *RIGHT, "--verify")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert list(listing(tmp_path)) == ["foo.py", "test_foo.py"]
+
+
+@pytest.mark.parametrize("switch", [(), ("--no-verify",)])
+def test_what_the_user_states_is_not_verified_unasked(
+    switch: tuple[str, ...], tmp_path: Path
+) -> None:
+    with patch.object(proof, "verify", side_effect=AssertionError):
+        assert new_op(tmp_path, *WRONG, *switch).code == 0
+
+
+def test_what_is_derived_is_verified_unasked(tmp_path: Path) -> None:
+    wrong = Failure("grad_y", "sign", case="base")
+    with patch.object(proof, "verify", return_value=Verdict(1, wrong)):
+        outcome = new_op(tmp_path, *DERIVED)
+        assert outcome.code == 1
+        assert "grad_y: sign; nothing was written" in outcome.err
+        assert new_op(tmp_path, *DERIVED, "--no-verify").code == 0
+    with patch.object(proof, "has_torch", return_value=False):
+        unverified = new_op(tmp_path, *DERIVED)
+    assert unverified.code == 0
+    assert unverified.err == "note: not verified, as there is no torch\n"
+
+
+def test_a_formula_for_each_gradient_leaves_nothing_derived() -> None:
+    from scaffold.derive import derive
+    from tests.derive.building import spec_of
+
+    grad = {"x": "grad_output * y"}
+    whole = "grad_x = grad_output * y; grad_y = grad_output * x"
+    for raw, names in (
+        ({"grad": grad}, {"y"}),
+        ({"grad": grad, "derive": False}, set()),
+        ({"backward": whole}, set()),
+        ({}, {"x", "y"}),
+        ({"surrogate": True}, set()),
+    ):
+        spec = spec_of("x, y", forward="x * y", **raw)
+        assert derive(spec).derived == names
+
+
+def test_a_skeleton_is_not_verified(tmp_path: Path) -> None:
+    outcome = new_op(tmp_path, "--inputs", "x", "--verify")
+    assert outcome.code == 0
+    assert (
+        outcome.err.splitlines()[-1]
+        == "note: not verified, as it lacks forward, grad_x"
+    )
+
+
+def test_a_surrogate_is_noted(tmp_path: Path) -> None:
+    options = ("--inputs", "x", "--forward", "torch.sign(x)", "--surrogate")
+    outcome = new_op(tmp_path, *options, "--grad", "x=grad_output", "--verify")
+    assert outcome.code == 0
+    assert outcome.err.startswith("note: surrogate: grad_x differs from the derivative")
+
+
+def without_torch(directory: Path, *arguments: str) -> Outcome:
+    """A run in a process in which torch cannot be imported."""
+    blocked = directory / "blocked"
+    blocked.mkdir()
+    (blocked / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['torch'] = None\n"
+    )
+    path = os.pathsep.join([str(blocked), environment()["PYTHONPATH"]])
+    return run(directory, *arguments, PYTHONPATH=path)
+
+
+@pytest.mark.parametrize(
+    ("option", "arguments"),
+    [
+        ("--verify", ("new-op", "foo", *RIGHT, "--verify")),
+        ("--mutants", ("verify", "--mutants", "test_foo.py")),
+    ],
+)
+def test_without_torch_it_cannot_be_asked_for(
+    option: str, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    outcome = without_torch(tmp_path, *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == (
+        f"{option}:1:1: '{sys.executable}' has no torch\n"
+        "hint: install it there: pip install 'torch-scaffold[torch]'\n"
+    )
+
+
+def test_a_terminal_sees_that_it_is_verified(tmp_path: Path) -> None:
+    leader, follower = pty.openpty()
+    with os.fdopen(leader, "rb", 0) as seen, os.fdopen(follower, "w") as terminal:
+        with patch.object(sys, "stderr", terminal), proof._progress("foo"):
+            assert seen.read(100) == b"verifying foo ..."
+        terminal.flush()
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hand-written op with poor tests."""
+    directory = tmp_path_factory.mktemp("scored")
+    (directory / "relu.py").write_text(RELU)
+    (directory / "test_relu.py").write_text(VALUES.format(module="relu"))
+    return directory
+
+
+def test_survivors_are_told(scored: Path) -> None:
+    outcome = scaffold(scored, "verify", "--mutants", "test_relu.py")
+    assert (outcome.code, outcome.err) == (1, "")
+    assert outcome.out.splitlines() == [
+        "test_relu.py: 7 mutants of relu.py",
+        "killed    Relu  wrong transpose: grad_x",
+        "survived  Relu  detach: grad_output",
+        "survived  Relu  view for reshape: forward, x",
+        "survived  Relu  grad output view: grad_output",
+        "survived  Relu  tensor on ctx: x",
+        "killed    Relu  factor 2: grad_x",
+        "killed    Relu  sign: grad_x",
+        "score: 3 of 7 mutants killed (42%)",
+    ]
+
+
+def test_programs_get_the_score(scored: Path) -> None:
+    options = ("--op", "relu.py", "--limit", "60", "--format", "json")
+    outcome = scaffold(scored, "verify", "--mutants", "test_relu.py", *options)
+    answer = json.loads(outcome.out)
+    (file,) = answer["files"]
+    assert (answer["version"], outcome.code) == (1, 1)
+    assert (file["test"], file["op"], file["killed"]) == ("test_relu.py", "relu.py", 3)
+    assert {item["mistake"]: item["killed"] for item in file["mutants"]} == KILLED

@@ -1,0 +1,103 @@
+"""The module that a verification runs: the generated test's inputs and reference, further cases, no test."""
+
+import ast
+
+import pytest
+
+from scaffold.derive import derive
+from scaffold.render import verification
+from scaffold.render.layout import Layout
+from scaffold.render.reference import reference_lines
+from scaffold.render.testfile import suite_file
+from scaffold.spec import OpSpec
+from tests.derive.building import spec_of
+
+SPECS = {
+    "linear": spec_of(
+        "x[..., I], w[O, I], b[O]?",
+        forward="x @ w.t() + b",
+        grad={"x": "grad_output @ w", "w": "w", "b": "b"},
+    ),
+    "surrogate": spec_of(
+        "x", forward="torch.sign(x)", grad={"x": "grad_output"}, surrogate="x.tanh()"
+    ),
+    "no gradient": spec_of("x[N; int]", forward="x + 1", outputs="y[N; int]"),
+    "in place": spec_of(
+        "x", forward="x.exp_()", dirty=["x"], grad={"x": "grad_output"}
+    ),
+    "variadic": spec_of("*xs", forward="sum(xs)", grad={"xs": "grad_output"}),
+    "two outputs": spec_of(
+        "x[N]", forward="x * 2, x * 3", outputs="a, b", grad={"x": "grad_a + grad_b"}
+    ),
+}
+
+
+def checks_of(spec: OpSpec, derived: frozenset[str] = frozenset()) -> str:
+    return verification(spec, derive(spec), derived).checks
+
+
+def functions(text: str) -> dict[str, str]:
+    return {
+        node.name: ast.unparse(node)
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_it_holds_no_test_and_no_trace_of_pytest(name: str) -> None:
+    text = checks_of(SPECS[name])
+    assert not [item for item in functions(text) if item.startswith("test_")]
+    assert "pytest" not in text and "\nclass " not in text
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_what_it_shares_with_the_test_file_is_the_same(name: str) -> None:
+    spec = SPECS[name]
+    layout = Layout(spec.name, f"{spec.name}.py", f"test_{spec.name}.py")
+    reference = reference_lines(spec, derive(spec))
+    tests = functions(suite_file(spec, derive(spec), layout, reference))
+    checks = functions(checks_of(spec))
+    shared = checks.keys() & tests.keys()
+    assert "make" in shared
+    assert {item: checks[item] for item in shared} == {i: tests[i] for i in shared}
+
+
+def assigned(text: str, name: str) -> object:
+    """The literal that the module assigns to a name."""
+    for node in ast.parse(text).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(node, ast.AnnAssign):
+            target = node.target
+        if target is not None and ast.unparse(target) == name:
+            assert isinstance(node, ast.Assign | ast.AnnAssign) and node.value
+            return ast.literal_eval(node.value)
+    raise AssertionError(name)
+
+
+def test_each_named_size_has_another_value_and_1() -> None:
+    further = assigned(checks_of(SPECS["linear"]), "FURTHER_CASES")
+    assert further == {
+        "other-sizes": {"I": 7, "O": 8},
+        "I=1": {"I": 1},
+        "O=1": {"O": 1},
+    }
+
+
+def test_a_condition_on_the_sizes_holds_of_all_of_them() -> None:
+    spec = spec_of(
+        "x[H, D]", forward="x", grad={"x": "grad_output"}, require=["H % 4 == 0"]
+    )
+    further = assigned(checks_of(spec), "FURTHER_CASES")
+    assert further == {"other-sizes": {"H": 8, "D": 7}, "D=1": {"D": 1}}
+
+
+def test_shapes_that_are_not_declared_are_guessed_where_gradients_are_derived() -> None:
+    spec = spec_of(
+        "x, y", forward="x + y", grad={"x": "grad_output", "y": "grad_output"}
+    )
+    stated, derived = checks_of(spec), checks_of(spec, frozenset({"x"}))
+    assert assigned(stated, "FURTHER_CASES") == assigned(stated, "BROADCAST") == {}
+    assert assigned(derived, "BROADCAST") == {0: 0, 1: 0}
+    assert "shape (3, 3)" in str(assigned(derived, "FURTHER_CASES"))
+    assert assigned(derived, "LOOSE") is True

@@ -1,0 +1,309 @@
+"""What a verification finds: right ops pass, and of wrong ones the first failing case is told in words."""
+
+from typing import Any
+
+import pytest
+
+from tests.verify.ops import LINEAR, LINEAR_GRAD, failure, judged, texts, verdict
+
+
+def linear(**changed: str) -> dict[str, Any]:
+    return {**LINEAR, "grad": {**LINEAR_GRAD, **changed}}
+
+
+def test_a_right_op_passes_every_case() -> None:
+    found = verdict(**linear())
+    assert found.failure is None
+    # four shapes and absences, two sizes of each dim and three empty tensors, in two layouts,
+    # each with the forward and up to seven subsets of the inputs
+    assert found.cases > 100
+    assert found.notes == found.skipped == ()
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "grad_input: factor 2": linear(input="2 * grad_output @ weight"),
+    "grad_input: sign": linear(input="-(grad_output @ weight)"),
+    "grad_bias: missing sum over dim 0: shape (2, 4) instead of (4,)": linear(
+        bias="grad_output"
+    ),
+    "grad_weight: transposed: shape (3, 4) instead of (4, 3)": linear(
+        weight="input.t() @ grad_output"
+    ),
+    "forward: output: factor 2": {
+        "inputs": "x",
+        "forward": "2 * torch.sin(x)",
+        "grad": {"x": "2 * grad_output * x.cos()"},
+    },
+    "grad_x: dtype float32 instead of float64": {
+        "inputs": "x",
+        "forward": "x * 2",
+        "grad": {"x": "(grad_output * 2).float()"},
+    },
+    "grad_x: missing factor y": {
+        "inputs": "x, y",
+        "forward": "x * y",
+        "grad": {"x": "grad_output", "y": "grad_output * x"},
+    },
+    "grad_x: swapped with grad_y": {
+        "inputs": "x, y",
+        "forward": "x * y",
+        "grad": {"x": "grad_output * x", "y": "grad_output * y"},
+    },
+    "grad_x: missing factor output": {
+        "inputs": "x",
+        "forward": "x.exp()",
+        "grad": {"x": "grad_output"},
+    },
+    "grad_x: conjugated": {
+        "inputs": "x[N; complex], y[N; complex]",
+        "forward": "x * y",
+        "grad": {"x": "(grad_output * y.conj()).conj()", "y": "grad_output * x.conj()"},
+    },
+    "grad_x: not expanded: shape (2, 1) instead of (2, 3)": {
+        "inputs": "x[N, D]",
+        "forward": "x.sum(-1, keepdim=True)",
+        "grad": {"x": "grad_output"},
+    },
+    "grad_y: summed over dim 0, which the input has: shape (3,) instead of (2, 3)": {
+        "inputs": "x[..., D], y[..., D]",
+        "forward": "x + y",
+        "grad": {"x": "grad_output.sum_to_size(x.shape)", "y": "grad_output.sum(0)"},
+    },
+}
+
+
+def with_wrong_forward(raw: dict[str, Any]) -> tuple[str, str]:
+    """The op computes half of what its reference does."""
+    op, checks = texts(**raw)
+    return op.replace("2 * ", "4 * ", 1), checks
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_wrong_op_is_named(words: str) -> None:
+    raw = WRONG[words]
+    if words.startswith("forward"):
+        found = judged(*with_wrong_forward(raw)).failure
+        assert found and f"{found.subject}: {found.words}" == words
+    else:
+        assert failure(**raw) == words
+
+
+def test_the_case_is_told() -> None:
+    found = verdict(**linear(input="2 * grad_output @ weight")).failure
+    assert found is not None
+    assert found.lines[:3] == (
+        "case: base",
+        "inputs: input (2, 3), weight (4, 3), bias (4,)",
+        "needed: input, weight, bias",
+    )
+    assert found.lines[3].startswith("expected: (2, 3) float64 [")
+    assert found.lines[4].startswith("actual: (2, 3) float64 [")
+
+
+@pytest.mark.parametrize(
+    ("raw", "case", "words"),
+    [
+        pytest.param(
+            {
+                "inputs": "x[..., D], y[..., D]",
+                "forward": "x * y",
+                "grad": {"x": "grad_output * y", "y": "grad_output * x"},
+            },
+            "base, x without its leading dims",
+            "missing sum over dim 0",
+            id="broadcast",
+        ),
+        pytest.param(
+            {
+                "inputs": "x[..., D]",
+                "forward": "x * 2",
+                "grad": {"x": "(grad_output * 2).reshape(2, x.shape[-1])"},
+            },
+            "higher-rank",
+            "raised RuntimeError",
+            id="rank",
+        ),
+        pytest.param(
+            {
+                "inputs": "x[N, D]",
+                "forward": "x * 2",
+                "grad": {"x": "2 * grad_output if x.shape[1] > 1 else grad_output"},
+            },
+            "D=1",
+            "factor 1/2",
+            id="size 1",
+        ),
+        pytest.param(
+            {
+                "inputs": "x[N, D]",
+                "forward": "x * 2",
+                "grad": {"x": "2 * grad_output if x.shape[1] < 7 else grad_output"},
+            },
+            "other-sizes",
+            "factor 1/2",
+            id="other size",
+        ),
+        pytest.param(
+            {
+                "inputs": "x[N, D]",
+                "forward": "x * 2",
+                "grad": {"x": "2 * grad_output.view(-1).view(x.shape)"},
+            },
+            "base",
+            "raised RuntimeError: view size is not compatible",
+            id="layout of grad_output",
+        ),
+        pytest.param(
+            {
+                "inputs": "x[N, D]",
+                "forward": "x * x",
+                "grad": {"x": "2 * grad_output * x.view(-1).view(x.shape)"},
+            },
+            "base, not contiguous",
+            "raised RuntimeError: view size is not compatible",
+            id="layout of an input",
+        ),
+    ],
+)
+def test_a_mistake_in_one_kind_of_call_is_found(
+    raw: dict[str, Any], case: str, words: str
+) -> None:
+    found = verdict(**raw).failure
+    assert found is not None
+    assert words in found.words
+    if "grad_output.view" not in str(raw):
+        assert found.case == case
+
+
+def test_shapes_that_are_not_declared_broadcast_only_where_derived() -> None:
+    raw: dict[str, Any] = {
+        "inputs": "x, y",
+        "forward": "x + y",
+        "grad": {"x": "grad_output", "y": "grad_output"},
+    }
+    assert verdict(**raw).failure is None
+    found = verdict(frozenset({"x", "y"}), **raw).failure
+    assert found is not None and "instead of ()" in found.words
+
+
+def test_shapes_that_nobody_declared_may_raise_but_not_be_wrong() -> None:
+    product: dict[str, Any] = {
+        "inputs": "x, y",
+        "forward": "x @ y",
+        "grad": {"x": "grad_output @ y.mT", "y": "x.mT @ grad_output"},
+    }
+    found = verdict(frozenset({"x", "y"}), **product)
+    assert found.failure is None
+    assert found.cases > 8
+    assert found.notes[0].startswith(
+        "not for x (2, 3), y (3,): backward raised Runtime"
+    )
+    product["grad"]["y"] = "grad_output @ x"
+    wrong = verdict(frozenset({"x", "y"}), **product).failure
+    assert wrong is not None and wrong.subject == "grad_y"
+
+
+def test_a_forward_that_takes_no_shape_is_not_verified() -> None:
+    found = verdict(inputs="x", forward="x.reshape(7, 11)", grad={"x": "grad_output"})
+    assert (found.cases, found.failure) == (0, None)
+    declared = verdict(
+        inputs="x[N, D]", forward="x.reshape(7, 11)", grad={"x": "grad_output"}
+    ).failure
+    assert declared is not None
+    assert declared.words.startswith("raised RuntimeError: shape '[7, 11]' is invalid")
+
+
+def test_a_case_of_the_tests_that_the_forward_refuses_is_noted() -> None:
+    found = verdict(
+        inputs="x[..., D]", forward="x.mT * 2", grad={"x": "2 * grad_output.mT"}
+    )
+    assert found.failure is None
+    assert found.notes == (
+        (
+            "the forward refuses the tests' case 'no-batch': it raised RuntimeError: "
+            "tensor.mT is only supported on matrices or batches of matrices. "
+            "Got 1-D tensor."
+        ),
+    )
+
+
+def test_a_gradient_that_nobody_needs_is_found() -> None:
+    op, checks = texts(**linear())
+    always = op.replace("if ctx.needs_input_grad[2]:", "if True:")
+    found = judged(always, checks).failure
+    assert found is not None
+    assert found.subject in ("grad_bias", "backward")
+
+
+def test_a_gradient_that_is_missing_is_found() -> None:
+    op, checks = texts(**linear())
+    never = op.replace("if ctx.needs_input_grad[0]:", "if False:")
+    found = judged(never, checks).failure
+    assert found is not None
+    assert (found.subject, found.words) == ("grad_input", "None though needed")
+
+
+def test_a_case_that_the_forward_refuses_is_skipped() -> None:
+    found = verdict(inputs="x[N, D]", forward="x.amax(-1)", outputs="output[N; const]")
+    assert found.failure is None
+    assert found.skipped == ("D=0",)
+
+
+def test_an_output_may_depend_on_some_inputs_only() -> None:
+    forward = "x * y, torch.tanh(x)"
+    found = verdict(inputs="x[N], y[N]", outputs="a, b", forward=forward)
+    assert found.failure is None
+
+
+def test_without_a_reference_differences_decide() -> None:
+    raw: dict[str, Any] = {
+        "inputs": "x[N], y[N]",
+        "forward": "torch.from_numpy(x.detach().numpy() * y.detach().numpy())",
+        "grad": {"x": "grad_output * y", "y": "grad_output * x"},
+    }
+    assert verdict(**raw).failure is None
+    raw["grad"] = {"x": "grad_output * y", "y": "-grad_output * x"}
+    assert failure(**raw) == "grad_y: sign"
+
+
+STE: dict[str, Any] = {
+    "inputs": "x",
+    "forward": "torch.sign(x)",
+    "grad": {"x": "grad_output * (x.abs() <= 1)"},
+}
+
+
+def test_a_surrogate_is_no_mistake_but_a_note() -> None:
+    found = verdict(**STE, surrogate="x.clamp(-1, 1)")
+    assert found.failure is None
+    (note,) = found.notes
+    assert note.startswith(
+        "surrogate: grad_x differs from the derivative where |x| < 1, by up to "
+    )
+    assert verdict(**STE, surrogate=True).notes == (note,)
+
+
+def test_a_surrogate_that_is_not_its_own_is_a_mistake() -> None:
+    wrong = verdict(**STE, surrogate="x.clamp(-2, 2)").failure
+    assert wrong is not None and wrong.subject == "grad_x"
+
+
+def test_random_ops_draw_the_same_numbers() -> None:
+    raw: dict[str, Any] = {
+        "inputs": "x[N, D]",
+        "forward": "mask = torch.rand_like(x) > 0.5; return x * mask",
+        "grad": {"x": "grad_output * mask"},
+    }
+    assert verdict(**raw).failure is None
+
+
+def test_an_op_in_place_gets_copies() -> None:
+    raw: dict[str, Any] = {
+        "inputs": "x",
+        "dirty": ["x"],
+        "forward": "x.exp_()",
+        "grad": {"x": "grad_output * output"},
+    }
+    assert verdict(**raw).failure is None
+    raw["grad"] = {"x": "2 * grad_output * output"}
+    assert failure(**raw) == "grad_x: factor 2"
