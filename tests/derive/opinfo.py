@@ -244,7 +244,7 @@ def verdicts(
             continue
         except (
             Exception
-        ) as error:
+        ) as error:  # noqa: BLE001 - any failure of ours is a line of the table
             yield "error", call, f"{type(error).__name__}: {error}"
             continue
         if found is not None:

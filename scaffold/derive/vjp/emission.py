@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.vjp.apply import Applier
-from scaffold.derive.vjp.holders import Holders
+from scaffold.derive.vjp.holders import Holders, UnknownShapeError
 from scaffold.derive.vjp.ir import Op, Program, called, pulled_args
 from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.printer import Printer
@@ -21,6 +21,7 @@ from scaffold.derive.vjp.schedule import (
     scheduled,
 )
 from scaffold.derive.vjp.static_printer import Owners
+from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Assign, If, Node, Statement, emit
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
@@ -110,6 +111,8 @@ class _Writer:
             if op.is_tensor and len(safe.needs(op)) < 2 and not _asks(op):
                 owners.setdefault(op.shape, []).append((op, safe.needs(op)))
         self.printer = Printer(emission.applier, emission.holders, self.names, owners)
+        forward = {**emission.held}
+        self.words = Printer(emission.applier, emission.holders, forward, owners)
         self.long: list[tuple[Op, int, str | None]] = []
 
     def _name_pulled(self, op: Op) -> None:
@@ -166,7 +169,18 @@ class _Writer:
             return [If(self.printer.placed(op.data), body, orelse)]
         value = self.printer.expression(op)
         self._measure(name, value, op)
-        return [Assign(target, value)]
+        return [Assign(target, value, "", self._comment(op))]
+
+    def _comment(self, op: Op) -> tuple[str, ...]:
+        """The forward expression that a cotangent is of, where no name says it."""
+        value = self.emission.of.get(op)
+        if value is None or value in self.emission.held or op not in self.plan.named:
+            return ()
+        try:
+            text = emit(self.words.expression(value))
+        except (UnsupportedError, UnknownShapeError):
+            return ()
+        return (f"w.r.t. {text}",) if len(text) <= 48 else ()
 
     def _branch(
         self, name: str, op: Op, at: int, region: Region
