@@ -242,9 +242,8 @@ def verdicts(
             found = verdict_of(call, not info.supports_gradgrad)
         except Unwritable:
             continue
-        except (
-            Exception
-        ) as error:  # noqa: BLE001 - any failure of ours is a line of the table
+        except Exception as error:  # noqa: BLE001
+            # any failure of ours is a line of the table
             yield "error", call, f"{type(error).__name__}: {error}"
             continue
         if found is not None:

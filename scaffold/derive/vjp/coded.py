@@ -13,71 +13,42 @@ from scaffold.derive.vjp.einsums import einsum
 from scaffold.derive.vjp.ir import Kind, Op, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.picks import getitem
-from scaffold.derive.vjp.ranks import Ranks
 from scaffold.derive.vjp.shapes import SCALAR, Shape, is_lead
-from scaffold.derive.vjp.written import static_node
 
 Pairs = list[tuple[Op, Op]]
 Coded = Callable[[Maker, Op, Op], Pairs | None]
 
 
 def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of two matrices, or vectors where an argument is one: where that is not known, the call decides."""
     x, y = op.args
-    ranks = Ranks(make.program)
-    unsure = [_is_unsure(item, ranks) for item in (x, y)]
-    options = [
-        (True, False) if open_ else (item.shape.rank == 1,)
-        for item, open_ in zip((x, y), unsure, strict=True)
-    ]
-    done = [
-        [_of_product(make, x, y, g, flag, other) for other in options[1]]
-        for flag in options[0]
-    ]
-    rows = [_either(make, y, row) for row in done]
-    return _either(make, x, rows)
+    of_x = g if y.shape.rank == 2 else _grown(make, g, x, -2)
+    of_y = g if x.shape.rank == 2 else _grown(make, g, y, -1)
+    return _of_product(make, x, y, of_x, of_y)
 
 
-def _is_unsure(op: Op, ranks: Ranks) -> bool:
-    return op.shape.rank is None and ranks.least(op.shape) < 2
+def _grown(make: Maker, g: Op, operand: Op, dim: int) -> Op:
+    """The cotangent of a product with a dim for the operand's, where that may be a vector."""
+    if operand.shape.rank is not None or operand.shape.least > 1:
+        return g
+    ndim = make.program.op("rank", (), operand.shape)
+    return make.program.op("grown", (g, ndim), dim, kind=g.kind, shape=None)
 
 
-def _either(make: Maker, op: Op, several: list[Pairs]) -> Pairs:
-    """The first pairs where the op is a vector, else the second."""
-    if len(several) == 1:
-        return several[0]
-    graph = make.program.graph
-    rank = make.program.op("rank", (), op.shape)
-    sides = (static_node(make.program, rank), graph.constant("1"))
-    test = graph.node("compare", "==", sides)
-    return [
-        (
-            arg,
-            make.choose(
-                test, Builders(make).sum_to(one, arg), Builders(make).sum_to(two, arg)
-            ),
-        )
-        for (arg, one), (_, two) in zip(*several, strict=True)
-    ]
-
-
-def _of_product(
-    make: Maker, x: Op, y: Op, g: Op, x_vector: bool, y_vector: bool
-) -> Pairs:
+def _of_product(make: Maker, x: Op, y: Op, g: Op, of_y: Op) -> Pairs:
     minus = make.const(-1)
-    if x_vector and y_vector:
+    if y.shape.rank == 1 and x.shape.rank == 1:
         return [
             (x, make("mul", g, make("conj", y))),
             (y, make("mul", g, make("conj", x))),
         ]
-    if y_vector:
+    if y.shape.rank == 1:
         wide = make("unsqueeze", g, minus)
         if x.shape.rank == 2:
             other = make("matmul", make("mH", x), g)
         else:
             other = make("mul", wide, make("conj", x))
         return [(x, make("mul", wide, make("conj", y))), (y, other)]
-    if x_vector:
+    if x.shape.rank == 1:
         column = make("unsqueeze", make("conj", x), minus)
         row = make("unsqueeze", g, make.const(-2))
         turned = make("conj", y)
@@ -89,8 +60,8 @@ def _of_product(
         return [(x, of_x), (y, make("mul", column, row))]
     left = make("matmul", g, make("mH", y))
     if y.shape.rank == 2 and x.shape.rank != 2:
-        return [(x, left), (y, _contracted(make, make("conj", x), g))]
-    return [(x, left), (y, make("matmul", make("mH", x), g))]
+        return [(x, left), (y, _contracted(make, make("conj", x), of_y))]
+    return [(x, left), (y, make("matmul", make("mH", x), of_y))]
 
 
 def _contracted(make: Maker, x: Op, g: Op) -> Op:

@@ -135,6 +135,12 @@ def _matmul(program: Program, args: Args) -> Shape | None:
     return found or shapes.unknown("product", left, right)
 
 
+def _vector(program: Program, args: Args) -> Shape | None:
+    """Of `torch.mv`, which takes a matrix and a vector."""
+    x, y = (item.shape for item in tensors(args.values()))
+    return shapes.multiplied(x, y) or shapes.unknown("rank", 1, ("mv", x, y))
+
+
 def _attention(program: Program, args: Args) -> Shape | None:
     key = shapes.transposed(args["key"].shape, -2, -1)
     scores = shapes.multiplied(args["query"].shape, key)
@@ -209,6 +215,7 @@ SHAPES: dict[str, Infer] = {
     "reshape": _reshaped,
     "view": _reshaped,
     "expand": _expanded,
+    "mv": _vector,
     "scaled_dot_product_attention": _attention,
     "broadcast_to": _expanded,
     "expand_as": _of("other"),
@@ -220,7 +227,6 @@ SHAPES: dict[str, Infer] = {
     "trace": _scalar,
     "mm": _matmul,
     "bmm": _matmul,
-    "mv": _matmul,
     "nll_loss": _class_loss,
     "cross_entropy": _class_loss,
     "scatter": _of("x"),

@@ -65,6 +65,7 @@ GRADIENT: dict[str, tuple[str, ...]] = {
     "matmul": ("projected_grad", "mapped_grad"),
     "contracted": ("projected_grad", "mapped_grad"),
     "einsum": ("projected_grad", "mapped_grad"),
+    "grown": ("grad_matrix", "matrix_grad"),
     "sum": ("inner", "total_grad", "sum_grad"),
     "mean": ("mean_grad", "inner"),
     "where": ("selected_grad", "chosen_grad"),
