@@ -1,6 +1,6 @@
 """Straight-line statements in which every value has a name of its own.
 
-In: statements that use names again (`h = x * 2`, `h = h + y`). Out: the same with `h_1` for what `h` was before its last
+In: statements that use names again (`h = x * 2`, `h = h + y`). Out: the same with `first_h` for what `h` was before its last
 assignment. Invariant: the same values; what a name is at the end keeps that name.
 """
 
@@ -11,6 +11,7 @@ from scaffold.derive.program import surely_written
 from scaffold.formula import Graph, Node, Statement, rewritten, written
 
 Lines = tuple[Statement, ...]
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 
 
 def with_versions(
@@ -33,8 +34,11 @@ def with_versions(
             rest = apart(graph, statements[position:], parts[-2], parts[-1])
             statements = (*statements[:position], *rest)
         change = {parts[-1]: name}
-        for part in parts[:-1] if before else parts[1:-1]:
-            change[part] = fresh(f"{name}_1", used)
+        earlier = parts[:-1] if before else parts[1:-1]
+        for part, word in zip(
+            earlier, (*ORDINALS, *["earlier"] * len(earlier)), strict=False
+        ):
+            change[part] = fresh(f"{word}_{name}", used)
             used.add(change[part])
             origin[change[part]] = name
         statements = _renamed(graph, statements, change)

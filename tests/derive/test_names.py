@@ -97,14 +97,20 @@ def test_builtins_that_a_local_would_hide(source: str, names: set[str]) -> None:
     ("source", "expected"),
     [
         ("h = x\nk = h", "h = x\nk = h"),
-        ("h = x\nh = h + 1\nh = h * 2", "h_1 = x\nh_1_2 = h_1 + 1\nh = h_1_2 * 2"),
-        ("h = x\nh += 1\nk = h\nh = y", "h_1 = x\nh_1 += 1\nk = h_1\nh = y"),
+        (
+            "h = x\nh = h + 1\nh = h * 2",
+            "first_h = x\nsecond_h = first_h + 1\nh = second_h * 2",
+        ),
+        (
+            "h = x\nh += 1\nk = h\nh = y",
+            "first_h = x\nfirst_h += 1\nk = first_h\nh = y",
+        ),
         (
             "h = x\nif p:\n    h = h + 1\nelse:\n    h = y\nk = h",
-            "h_1 = x\nif p:\n    h = h_1 + 1\nelse:\n    h = y\nk = h",
+            "first_h = x\nif p:\n    h = first_h + 1\nelse:\n    h = y\nk = h",
         ),
         ("h = x\nif p:\n    h = y\nk = h", "h = x\nif p:\n    h = y\nk = h"),
-        ("if p:\n    h = y\nh = x\nk = h", "if p:\n    h_1 = y\nh = x\nk = h"),
+        ("if p:\n    h = y\nh = x\nk = h", "if p:\n    first_h = y\nh = x\nk = h"),
     ],
 )
 def test_every_value_has_a_name(source: str, expected: str) -> None:
@@ -122,6 +128,6 @@ def test_a_version_that_is_kept_keeps_its_name() -> None:
     items, origin = with_versions(
         graph, statements("h = x\nh = h + 1\nh = h * 2", graph), {"h"}, ()
     )
-    assert code(as_they_were(graph, items, origin, {"h_1"})) == (
-        "h_1 = x\nh = h_1 + 1\nh = h * 2"
+    assert code(as_they_were(graph, items, origin, {"first_h"})) == (
+        "first_h = x\nh = first_h + 1\nh = h * 2"
     )

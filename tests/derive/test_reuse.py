@@ -43,17 +43,17 @@ def handed(forward: str, backward: str, **raw: Any) -> tuple[set[str], set[str]]
         # a number is no tensor
         ("h = x.shape[0] * p\nreturn x * h", set(), {"h"}),
         # an early value has a name of its own
-        ("t = x.sin()\nh = t * 2\nt = x.cos()\nreturn t * h", {"x"}, {"t_1", "h"}),
+        ("t = x.sin()\nh = t * 2\nt = x.cos()\nreturn t * h", {"x"}, {"first_t", "h"}),
         (
             "t = torch.rand_like(x)\nh = t * x\nt = x.cos()\nreturn t * h",
-            {"t_1", "x"},
+            {"first_t", "x"},
             {"h"},
         ),
         # names that are not read again
         (
             "h, m = x.sin(), x.cos()\nm = torch.rand_like(x)\nreturn h * m",
             {"x"},
-            {"h, _m_1"},
+            {"h, _first_m"},
         ),
     ],
 )
@@ -131,8 +131,8 @@ def test_a_saved_early_value_has_its_name_in_the_forward_too() -> None:
         "grad_x = grad_output * h",
     )
     assert found.forward is not None
-    assert emit_lines(found.forward)[0] == "t_1 = torch.rand_like(x)"
-    assert found.intermediates == ("t_1",)
+    assert emit_lines(found.forward)[0] == "first_t = torch.rand_like(x)"
+    assert found.intermediates == ("first_t",)
 
 
 def test_what_only_a_branch_makes_is_saved_all_the_same() -> None:

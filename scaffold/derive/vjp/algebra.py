@@ -240,6 +240,8 @@ class Algebra:
             rest = [terms.op(term.without(shared)) for term in (one, two)]
             if any(item.kind == "bool" for item in rest):
                 continue  # PyTorch does not subtract masks, and adds them as `or`
+            if any(_is_fraction(item) for item in rest):
+                continue  # Python does not divide by a size of 0
             inner = self.make(rule, *rest)
             found = self.times(terms, shared, inner)
             if found.shape == shapes.broadcast(a.shape, b.shape):
@@ -259,6 +261,14 @@ class Algebra:
 
     def one(self, value: int) -> Op:
         raise NotImplementedError
+
+
+def _is_fraction(op: Op) -> bool:
+    """Whether a Python value is divided by another that is no number."""
+    return isinstance(op.data, Node) and any(
+        part.kind == "binary" and part.label == "/" and part.args[1].kind != "constant"
+        for part in op.data.walk()
+    )
 
 
 def is_minus(op: Op) -> bool:

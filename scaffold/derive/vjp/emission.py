@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.vjp.apply import Applier
-from scaffold.derive.vjp.holders import Holders
+from scaffold.derive.vjp.holders import Holders, UnknownShapeError
 from scaffold.derive.vjp.in_place import InPlace
 from scaffold.derive.vjp.ir import Op, Program, called, pulled_args
-from scaffold.derive.vjp.naming import Namer
+from scaffold.derive.vjp.naming import Namer, owners_of, users_of
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
 from scaffold.derive.vjp.rewrites import is_one_hot
@@ -24,6 +24,7 @@ from scaffold.derive.vjp.schedule import (
     scheduled,
 )
 from scaffold.derive.vjp.static_printer import Owners
+from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Assign, If, Node, Statement, emit
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
@@ -45,6 +46,7 @@ class Emission(NamedTuple):
     holders: Holders
     held: dict[Op, str]
     of: Mapping[Op, Op]
+    via: Mapping[Op, tuple[Op, Op]]
     optional: Collection[Op]
     taken: set[str]
     asked: set[Op]  # values without a name that only a shape is read of
@@ -100,15 +102,12 @@ class _Writer:
             set(emission.taken),
             emission.held,
             emission.of,
-            _users(emission.of),
-            _owners(roots),
+            emission.via,
+            users_of(emission.of),
+            owners_of(roots),
         )
         self.pulled: dict[Op, tuple[str, ...]] = {}
-        for op in sorted(self.plan.named, key=lambda item: item.serial):
-            if op.rule == "vjp":
-                self._name_pulled(op)
-            elif op not in self.names:
-                self.names[op] = self.namer.name(op)
+        self._name_all()
         owners: Owners = {}
         for op in self.program.ops:
             if op.is_tensor and len(safe.needs(op)) < 2 and not _asks(op):
@@ -116,10 +115,21 @@ class _Writer:
         self.printer = Printer(
             emission.applier, emission.holders, self.names, owners, emission.asked
         )
+        forward = {**emission.held}
+        self.words = Printer(
+            emission.applier, emission.holders, forward, owners, emission.asked
+        )
         self.long: list[tuple[Op, int, str | None]] = []
         emission.over.clear()
         if emission.precision is not None:
             self.printer.in_place = self._in_place(emission.precision)
+
+    def _name_all(self) -> None:
+        for op in sorted(self.plan.named, key=lambda item: item.serial):
+            if op.rule == "vjp":
+                self._name_pulled(op)
+            elif op not in self.names:
+                self.names[op] = self.namer.name(op)
 
     def _in_place(self, precision: Precision) -> InPlace:
         """What may write over temporaries that one line reads."""
@@ -189,7 +199,18 @@ class _Writer:
             return [If(self.printer.placed(op.data), body, orelse)]
         value = self.printer.expression(op)
         self._measure(name, value, op)
-        return [Assign(target, value)]
+        return [Assign(target, value, "", self._comment(op))]
+
+    def _comment(self, op: Op) -> tuple[str, ...]:
+        """The forward expression that a cotangent is of, where no name says it."""
+        value = self.emission.of.get(op)
+        if value is None or value in self.emission.held or op not in self.plan.named:
+            return ()
+        try:
+            text = emit(self.words.expression(value))
+        except (UnsupportedError, UnknownShapeError):
+            return ()
+        return (f"w.r.t. {text}",) if len(text) <= 48 else ()
 
     def _branch(
         self, name: str, op: Op, at: int, region: Region
@@ -262,24 +283,6 @@ class _Writer:
             if part.rule != "cond":
                 waiting += part.args
         return found
-
-
-def _users(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
-    """The forward ops that read a forward op."""
-    found: dict[Op, list[Op]] = {}
-    for user in of.values():
-        for arg in user.args:
-            found.setdefault(arg, []).append(user)
-    return found
-
-
-def _owners(roots: Mapping[str, Op]) -> dict[Op, list[str]]:
-    """The inputs whose gradients read an op."""
-    found: dict[Op, list[str]] = {}
-    for name, root in roots.items():
-        for op in root.walk():
-            found.setdefault(op, []).append(name)
-    return found
 
 
 def _merged(lines: list[Statement]) -> list[Statement]:

@@ -96,7 +96,7 @@ def _differentiated(
     roots = {name: regrouped(root) for name, root in roots.items()}
     of = {regrouped.known.get(op, op): primal for op, primal in found.of.items()}
     backward = Backward(
-        spec, applier, forward, lowered, held, results, roots, of, taken
+        spec, applier, forward, lowered, held, results, roots, of, found.via, taken
     )
     return settled(backward)._replace(notes=_notes(found))
 

@@ -46,7 +46,7 @@ class Holders:
             except UnsupportedError:
                 return self._by_any(shape)
             return self.graph.node("tuple", "", sizes)
-        return self._by_any(shape)
+        return self._by_prefix(shape) or self._by_any(shape)
 
     def _broadcast(self, shape: Shape) -> Node:
         """`torch.broadcast_shapes(x.shape, y.shape)`."""
@@ -81,6 +81,26 @@ class Holders:
                 return graph.node("tuple", "", tuple(parts if dim else parts[::-1]))
         return self._by_any(shape)
 
+    def _by_prefix(self, shape: Shape) -> Node | None:
+        """`x.shape[:-1]`, `(*x.shape[:-1], 1)`: a shape that differs in its last dim from one at hand."""
+        assert shape.dims is not None
+        graph, absent = self.graph, self.graph.node("absent")
+        for op in self._holding():
+            if not op.shape.dims or not op.shape.trailing:
+                continue
+            bounds = (absent, number_node(self.program, -1), absent)
+            whole = self._attribute(self._name(op), "shape")
+            index = graph.node("slice", "", bounds)
+            first = graph.node("subscript", "", (whole, index))
+            if op.shape.dims[:-1] == shape.dims:
+                return first
+            if shape.trailing and op.shape.dims[:-1] == shape.dims[:-1]:
+                if not isinstance(shape.dims[-1], int):
+                    continue
+                starred = graph.node("starred", "", (first,))
+                return graph.node("tuple", "", (starred, self.size(shape.dims[-1])))
+        return None
+
     def _by_any(self, shape: Shape) -> Node:
         raise UnknownShapeError(shape)
 
@@ -109,7 +129,8 @@ class Holders:
                 at = op.shape.dims.index(dim)
                 behind = len(op.shape.dims) - at
                 last = behind <= op.shape.trailing
-                index = number_node(self.program, -behind if last else at)
+                first = at == 0 and behind > 1 and op.shape.lead is None
+                index = number_node(self.program, -behind if last and not first else at)
                 shape = self._attribute(self._name(op), "shape")
                 return self.graph.node("subscript", "", (shape, index))
         raise UnsupportedError(f"the size {dim}")
@@ -126,7 +147,7 @@ class Holders:
             raise UnknownShapeError(shape)
         if shape.dims is not None and shape.lead is None:
             return self._multiplied(shape.dims)
-        found = self._by_origin(shape)
+        found = self._by_origin(shape) if shape.dims is None else self.shape(shape)
         if found.kind == "tuple":
             raise UnknownShapeError(shape)
         numel = self.graph.node("attribute", "numel", (found,))

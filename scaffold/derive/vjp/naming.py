@@ -24,10 +24,12 @@ class Namer:
         taken: set[str],
         held: Mapping[Op, str],
         of: Mapping[Op, Op],
+        via: Mapping[Op, tuple[Op, Op]],
         users: Mapping[Op, list[Op]],
         owners: Mapping[Op, list[str]],
     ) -> None:
-        self.taken, self.held, self.of = taken, held, of
+        self.taken, self.held = taken, held
+        self.of, self.via = of, via
         self.users = users  # the forward ops that read a forward op
         self.owners = owners  # the inputs whose gradients an op is for
         self.count = len({name for names in owners.values() for name in names})
@@ -61,6 +63,9 @@ class Namer:
         roles = self._roles(op)
         words = list(dict.fromkeys(filter(None, map(self._word, op.args))))
         owners = self.owners.get(op, []) if self.count > 1 else []
+        yield roles[0]
+        if op in self.via:
+            yield from self._contributions(*self.via[op])
         for role in roles:
             yield role
             if len(owners) == 1:
@@ -68,6 +73,17 @@ class Namer:
         for ends in (words, owners, ["_".join(owners)], ["_".join(words)]):
             for end in filter(None, ends):
                 yield from (f"{role}_{end}" for role in roles)
+        for before in ("other", "further", "next", "later", "last", "extra"):
+            yield from (f"{before}_{role}" for role in roles)
+            yield from (f"{before}_{role}_{word}" for role in roles for word in words)
+
+    def _contributions(self, value: Op, reader: Op) -> Iterator[str]:
+        """What a part of a cotangent is called: `grad_x_via_xz`."""
+        name = self.held.get(value) or str(value.data) * (value.rule == "input")
+        if not name:
+            return
+        roles = [self.held[reader]] if reader in self.held else self._roles(reader)
+        yield from (f"grad_{name}_via_{role}" for role in roles)
 
     def _of_forward(self, value: Op) -> Iterator[str]:
         """What the cotangent of a forward value is called."""
@@ -136,3 +152,21 @@ class Namer:
         if op.rule == "input":
             return str(op.data)
         return next(filter(None, map(self._word, op.args)), "")
+
+
+def users_of(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
+    """The forward ops that read a forward op."""
+    found: dict[Op, list[Op]] = {}
+    for user in of.values():
+        for arg in user.args:
+            found.setdefault(arg, []).append(user)
+    return found
+
+
+def owners_of(roots: Mapping[str, Op]) -> dict[Op, list[str]]:
+    """The inputs whose gradients read an op."""
+    found: dict[Op, list[str]] = {}
+    for name, root in roots.items():
+        for op in root.walk():
+            found.setdefault(op, []).append(name)
+    return found

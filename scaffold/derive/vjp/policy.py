@@ -36,6 +36,7 @@ class Backward(NamedTuple):
     seeds: Mapping[Op, Op]  # the cotangent of each result -> that result
     roots: Mapping[str, Op]
     of: Mapping[Op, Op]
+    via: Mapping[Op, tuple[Op, Op]]
     taken: Collection[str]
 
     @property
@@ -91,7 +92,7 @@ class _Names:
     def __init__(self, backward: Backward, saved: Collection[Op]) -> None:
         self.backward = backward
         self.namer = Namer(
-            {*backward.taken, *backward.held.values()}, backward.held, {}, {}, {}
+            {*backward.taken, *backward.held.values()}, backward.held, {}, {}, {}, {}
         )
         self.new: dict[Op, str] = {}
         for op in saved:
@@ -145,6 +146,7 @@ def _attempt(
         holders,
         held,
         backward.of,
+        backward.via,
         (*optional, *inside),
         taken,
         set(),

@@ -23,6 +23,9 @@ class Reversed(NamedTuple):
 
     gradients: dict[str, Op]
     of: dict[Op, Op]  # a cotangent -> the forward op
+    via: dict[
+        Op, tuple[Op, Op]
+    ]  # a part of one -> what it is of, and what has read that
     calls: tuple[Op, ...]  # those that autograd itself differentiates
 
 
@@ -55,6 +58,7 @@ class Reverse:
         self.waiting: dict[Op, list[Op]] = {}
         self.parts: dict[Op, dict[int, Op]] = {}
         self.of: dict[Op, Op] = {}
+        self.via: dict[Op, tuple[Op, Op]] = {}
         self.calls: list[Op] = []
 
     def run(self, seeds: Mapping[Op, list[Op]], inputs: Mapping[str, Op]) -> Reversed:
@@ -71,7 +75,7 @@ class Reverse:
             ):
                 self._pass_on(op)
         gradients = {name: self._whole(op) for name, op in inputs.items() if op.active}
-        return Reversed(gradients, self.of, tuple(self.calls))
+        return Reversed(gradients, self.of, self.via, tuple(self.calls))
 
     def _whole(self, op: Op) -> Op:
         """All that has reached an input, in its shape."""
@@ -97,6 +101,8 @@ class Reverse:
         total: Op | None = None
         for item in by_shape.values():
             part = self.builders.sum_to(item, op)
+            if item in self.via:
+                self.via.setdefault(part, self.via[item])
             total = part if total is None else self.make("add", total, part)
         return None if total is None or is_number(total, 0) else total
 
@@ -111,16 +117,17 @@ class Reverse:
             self.of.setdefault(g, op)
             if self._is_shared(op):
                 self.make.algebra.atoms.add(g)
-        self._arrive(self._where_not_zero(op, g))
+        self._arrive(op, self._where_not_zero(op, g))
 
     def _is_shared(self, op: Op) -> bool:
         """Whether several gradients come of its cotangent."""
         return len({arg for arg in op.args if arg.active}) > 1
 
-    def _arrive(self, pairs: list[tuple[Op, Op]]) -> None:
+    def _arrive(self, op: Op, pairs: list[tuple[Op, Op]]) -> None:
         """Put gradients down at their ops."""
         for arg, gradient in self._summed(pairs).items():
             self.waiting.setdefault(arg, []).append(gradient)
+            self.via.setdefault(gradient, (arg, op))
 
     def _where_not_zero(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
         """A cotangent that is zero under a test leaves gradients that are; what is absent there is not asked."""
@@ -241,7 +248,7 @@ class Reverse:
                 name: self._item(op, position)
                 for position, name in enumerate(rule.results)
             }
-        self._arrive(self._of_rule(op, env))
+        self._arrive(op, self._of_rule(op, env))
 
     def _items(self, op: Op) -> dict[int, Op]:
         found = (

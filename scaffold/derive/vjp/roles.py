@@ -58,7 +58,6 @@ VALUE: dict[str, tuple[str, ...]] = {
 # Of what holds a cotangent, and is not itself that of a forward value.
 GRADIENT: dict[str, tuple[str, ...]] = {
     "add": ("joint_grad", "total_grad", "whole_grad"),
-    "grown": ("grad_matrix",),
     "sub": ("net_grad", "rest_grad", "left_grad"),
     "mul": ("scaled_grad", "weighted_grad"),
     "div": ("scaled_grad", "weighted_grad"),
@@ -66,6 +65,7 @@ GRADIENT: dict[str, tuple[str, ...]] = {
     "matmul": ("projected_grad", "mapped_grad"),
     "contracted": ("projected_grad", "mapped_grad"),
     "einsum": ("projected_grad", "mapped_grad"),
+    "grown": ("grad_matrix", "matrix_grad"),
     "sum": ("inner", "total_grad", "sum_grad"),
     "mean": ("mean_grad", "inner"),
     "where": ("selected_grad", "chosen_grad"),

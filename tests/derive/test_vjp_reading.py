@@ -1,0 +1,190 @@
+"""What derived backwards read like: rewrites, names, shapes; text in, text out.
+
+That they are the right gradients is for `test_cases.py` and `test_random_programs.py`, which see the same rewrites.
+"""
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from scaffold.derive import derive
+from scaffold.formula import emit_lines
+from tests.derive.building import load, spec_of, text_of
+from tests.derive.cases import CASES, Case
+from tests.derive.ops_of_others import OPS
+
+LAYER_NORM = """
+xc = x - x.mean(-1, keepdim=True)
+rstd = torch.rsqrt((xc * xc).mean(-1, keepdim=True) + eps)
+xhat = xc * rstd
+return xhat * 1
+"""
+SOFTMAX = """
+e = torch.exp(x - x.detach().amax(-1, keepdim=True))
+return e / e.sum(-1, keepdim=True)
+"""
+
+
+def backward(inputs: str, forward: str) -> list[str]:
+    """The lines of the backward, before they are laid out."""
+    derivation = derive(spec_of(inputs, forward=forward, derive=True))
+    assert not derivation.notes
+    return [
+        line for block in derivation.blocks for line in emit_lines(block.statements)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "lines"),
+    [
+        (  # factors of a forward local are met again, what is centred sums to zero
+            "x[..., D], eps=1e-5",
+            LAYER_NORM,
+            [
+                "inner = (grad_output * xhat).mean(-1, keepdim=True)",
+                "mean_grad = grad_output.mean(-1, keepdim=True)",
+                "grad_x = rstd * (grad_output - inner * xhat - mean_grad)",
+            ],
+        ),
+        (  # the output that a quotient's gradient reads anyway
+            "x[..., D]",
+            SOFTMAX,
+            [
+                "inner = (grad_output * output).sum(-1, keepdim=True)",
+                "grad_x = (grad_output - inner) * output",
+            ],
+        ),
+        (  # common factors of choices, divisors and numbers
+            "x, d=1.0",
+            "torch.where(x.abs() < d, 0.5 * x * x, d * (x.abs() - 0.5 * d))",
+            [
+                "grad_x = grad_output * torch.where(torch.abs(x) < ctx.d, x, ctx.d * torch.sgn(x))",
+            ],
+        ),
+        (
+            "x[N, D]",
+            "x.pow(2).sum(-1).mean() / 2",
+            ["grad_x = grad_output * x / x.shape[0]"],
+        ),
+        (  # several sums to one shape are one, at the end
+            "x, z[...; const]",
+            "torch.sin(x * z) + x * z",
+            [
+                "grad_x = (grad_output * (1 + torch.cos(x * z)) * z).sum_to_size(x.shape)"
+            ],
+        ),
+        (  # an exponential is not zero
+            "v, x[...; const]",
+            "x / torch.exp(v)",
+            ["grad_v = -(grad_output * output).sum_to_size(ctx.v_shape)"],
+        ),
+        (  # new dims as an index
+            "x[N, C, H, W; const], g[N, C]",
+            "x * g[..., None, None]",
+            ["grad_g = (grad_output * x).sum((-2, -1))"],
+        ),
+        (
+            "x[N, C, H, W], g[N, C; const]",
+            "x * g[..., None, None]",
+            ["grad_x = grad_output * g[..., None, None]"],
+        ),
+        (  # bounds as the user wrote them
+            "x[N], lo: float, hi: float, y[N; const]",
+            "torch.clamp(y, lo, hi) * x",
+            ["grad_x = grad_output * torch.clamp(y, ctx.lo, ctx.hi)"],
+        ),
+    ],
+)
+def test_a_rewrite(inputs: str, forward: str, lines: list[str]) -> None:
+    found = backward(inputs, forward)
+    assert found[-len(lines) :] == lines
+
+
+def test_inputs_come_in_their_order() -> None:
+    lines = backward("x[..., K], w[M, K], b[M]?", "F.linear(x, w, b)")
+    targets = [re.match(r"\s*(grad_[xwb]) =", line) for line in lines]
+    found = [match.group(1) for match in targets if match]
+    assert found == ["grad_x", "grad_w", "grad_b"]
+
+
+def test_nothing_is_computed_for_its_shape() -> None:
+    lines = backward("mu, v", "(1 + v - mu ** 2 - v.exp()).sum(-1).mean()")
+    shape = "torch.broadcast_shapes(ctx.mu_shape, ctx.v_shape)"
+    assert f"scaled_grad = grad_output / {shape}[:-1].numel()" in lines
+    assert ".sum(" not in "\n".join(lines)
+
+
+def locals_of(text: str) -> list[str]:
+    """What the backward assigns."""
+    begin = text.index("    def backward(")
+    body = text[begin : text.index("\n\ndef ", begin)]
+    return re.findall(r"(?m)^ +(\w+)(?:: \w+)? = ", body)
+
+
+def text_of_case(case: Case) -> str:
+    return text_of(
+        spec_of(case.inputs, forward=case.forward, outputs=case.outputs, derive=True)
+    )
+
+
+@pytest.mark.parametrize("case", [*CASES, *OPS], ids=lambda case: case.name)
+def test_names_say_a_role(case: Case) -> None:
+    own = set(re.findall(r"\w+", case.inputs + case.forward))
+    names = {name for name in locals_of(text_of_case(case)) if name not in own}
+    assert not [name for name in names if re.search(r"_\d+$", name)]
+    generic = "product|quotient|total|difference|summed|selected|value|tmp"
+    assert not [
+        name for name in names if re.fullmatch(rf"({generic})_(output|part)", name)
+    ]
+
+
+class Sums(TorchFunctionMode):
+    """Counts the sums to the shape that a tensor has already."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.redundant = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func is Tensor.sum_to_size:
+            self.redundant += tuple(args[0].shape) == tuple(args[1])
+        return func(*args, **(kwargs or {}))
+
+
+def is_declared(case: Case) -> bool:
+    """Whether the shapes of all tensors are written out."""
+    parts = re.findall(r"(\w+)(\[[^\]]*\])?(\?)?(:[^,]*)?", case.inputs)
+    return "..." not in case.inputs and all(
+        shape or kind or not name or "=" in case.inputs
+        for name, shape, _, kind in parts
+    )
+
+
+DECLARED = [case for case in CASES if is_declared(case)]
+
+
+@pytest.mark.parametrize("case", DECLARED, ids=lambda case: case.name)
+def test_what_has_its_shape_is_not_summed_to_it(case: Case) -> None:
+    text = text_of_case(case)
+    module = load(text)
+    torch.manual_seed(7)
+    for inputs in case.samples():
+        given = [
+            (
+                item.detach().requires_grad_()
+                if isinstance(item, Tensor) and item.dtype.is_floating_point
+                else item
+            )
+            for item in inputs
+        ]
+        result = module.some_op(*given)
+        results = result if isinstance(result, tuple) else (result,)
+        with Sums() as sums:
+            sum(item.abs().sum() for item in results).backward()
+        assert not sums.redundant
