@@ -36,12 +36,13 @@ class AttentionFunction(Function):
         probs = torch.softmax(query @ key.mT * ctx.scale, dim=-1)
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             grad_probs = (grad_output @ value.mT).sum_to_size(probs.shape)
-            total = (grad_probs * probs).sum(-1, keepdim=True)
-            grad_product = probs * (grad_probs - total)
+            inner = (grad_probs * probs).sum(-1, keepdim=True)
+            # w.r.t. query @ key.mT * scale
+            grad_scores = probs * (grad_probs - inner)
         if ctx.needs_input_grad[0]:
-            grad_query = (ctx.scale * (grad_product @ key)).sum_to_size(query.shape)
+            grad_query = (ctx.scale * (grad_scores @ key)).sum_to_size(query.shape)
         if ctx.needs_input_grad[1]:
-            grad_key = (ctx.scale * (grad_product.mT @ query)).sum_to_size(key.shape)
+            grad_key = (ctx.scale * (grad_scores.mT @ query)).sum_to_size(key.shape)
         if ctx.needs_input_grad[2]:
             grad_value = (probs.mT @ grad_output).sum_to_size(ctx.value_shape)
         return grad_query, grad_key, grad_value, None

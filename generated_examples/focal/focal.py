@@ -32,18 +32,18 @@ class FocalLossFunction(Function):
         margin = torch.where(target, logits, -logits)
         weight = torch.sigmoid(-margin) ** ctx.gamma
         sigmoid = torch.sigmoid(-margin)
-        product = grad_output * F.logsigmoid(margin)
+        scaled_grad = grad_output * F.logsigmoid(margin)
         if ctx.gamma == 0:
             grad_sigmoid = grad_output.new_zeros(margin.shape)
         else:
-            grad_sigmoid = (
-                -ctx.gamma * (product * sigmoid ** (ctx.gamma - 1)) / margin.numel()
-            )
-        product_output = grad_output / margin.numel() * (weight * sigmoid)
-        total = product_output + grad_sigmoid * ((1 - sigmoid) * sigmoid)
-        selected = torch.where(target, 0, total)
-        summed = torch.where(target, total, 0).sum_to_size(logits.shape)
-        return selected.sum_to_size(logits.shape) - summed, None, None
+            power = sigmoid ** (ctx.gamma - 1)
+            grad_sigmoid = -ctx.gamma * scaled_grad * power / margin.numel()
+        weighted_grad = grad_output / margin.numel() * weight
+        joint_grad = weighted_grad + grad_sigmoid * (1 - sigmoid)
+        scaled_grad_margin = sigmoid * joint_grad
+        grad_margin = -scaled_grad_margin
+        selected_grad = torch.where(target, grad_margin, scaled_grad_margin)
+        return selected_grad.sum_to_size(logits.shape), None, None
 
 
 def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:

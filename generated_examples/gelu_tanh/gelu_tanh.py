@@ -28,10 +28,11 @@ class GELUTanhFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
         (x,) = ctx.saved_tensors
-        tanh = torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
-        product = x * (1 - tanh**2) * (1 + 0.134145 * (x * x))
-        product_x = 0.5 * math.sqrt(2 / math.pi) * product
-        grad_x: Tensor = grad_output * (0.5 * (1 + tanh) + product_x)
+        tanh = torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x**2))
+        product = x * (1 - tanh**2) * (1 + 0.134145 * x * x)
+        grad_x: Tensor = (
+            0.5 * grad_output * (1 + tanh + math.sqrt(2 / math.pi) * product)
+        )
         return grad_x
 
 

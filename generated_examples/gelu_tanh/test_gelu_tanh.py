@@ -35,7 +35,7 @@ def make(
     """Make the inputs in call order; those in `needs` require grad."""
     torch.manual_seed(seed)
     inputs = {
-        "x": torch.rand(shape, dtype=torch.double) + 0.5,
+        "x": torch.randn(shape, dtype=torch.double),
     }
     return tuple(
         layout(value).requires_grad_(name in needs) for name, value in inputs.items()

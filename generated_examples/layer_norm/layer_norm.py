@@ -41,20 +41,18 @@ class LayerNormFunction(Function):
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             centred = x - x.mean(-1, keepdim=True)
             rstd = torch.rsqrt((centred * centred).mean(-1, keepdim=True) + ctx.eps)
-        if ctx.needs_input_grad[1]:
             normalized = centred * rstd
-            grad_weight = (grad_output * normalized).sum_to_size(ctx.weight_shape)
         if ctx.needs_input_grad[0]:
             if weight is not None:
-                product = grad_output * weight
-                grad_normalized = product
+                scaled_grad = grad_output * weight
+                grad_normalized = scaled_grad
             else:
                 grad_normalized = grad_output
-            product_output = grad_normalized * rstd
-            mean = (grad_normalized * centred).mean(-1, keepdim=True)
-            product_centred = mean * rstd**3 * centred
-            mean_output = (product_centred - product_output).mean(-1, keepdim=True)
-            grad_x = product_output - product_centred + mean_output
+            inner = (grad_normalized * normalized).mean(-1, keepdim=True)
+            mean_grad = grad_normalized.mean(-1, keepdim=True)
+            grad_x = rstd * (grad_normalized - inner * normalized - mean_grad)
+        if ctx.needs_input_grad[1]:
+            grad_weight = (grad_output * normalized).sum_to_size(ctx.weight_shape)
         if ctx.needs_input_grad[2]:
             grad_bias = grad_output.sum_to_size(ctx.bias_shape)
         return grad_x, grad_weight, grad_bias, None

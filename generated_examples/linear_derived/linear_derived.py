@@ -34,11 +34,11 @@ class LinearDerivedFunction(Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         input, weight = ctx.saved_tensors
         grad_input = grad_weight = grad_bias = None
+        if ctx.needs_input_grad[0]:
+            grad_input = grad_output @ weight
         if ctx.needs_input_grad[1]:
             leading = list(range(grad_output.ndim - 1))
             grad_weight = torch.tensordot(grad_output, input, dims=(leading, leading))
-        if ctx.needs_input_grad[0]:
-            grad_input = grad_output @ weight
         if ctx.needs_input_grad[2]:
             grad_bias = grad_output.sum_to_size(ctx.bias_shape)
         return grad_input, grad_weight, grad_bias

@@ -30,12 +30,14 @@ class RMSNormFunction(Function):
         x, weight = ctx.saved_tensors
         grad_x = grad_weight = None
         rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + ctx.eps)
+        normalized = x * rstd
         if ctx.needs_input_grad[0]:
-            grad_product = grad_output * weight
-            mean = (grad_product * x).mean(-1, keepdim=True)
-            grad_x = grad_product * rstd - mean * rstd**3 * x
+            # w.r.t. x * rstd
+            grad_normalized = grad_output * weight
+            inner = (grad_normalized * normalized).mean(-1, keepdim=True)
+            grad_x = rstd * (grad_normalized - inner * normalized)
         if ctx.needs_input_grad[1]:
-            grad_weight = (grad_output * (x * rstd)).sum_to_size(ctx.weight_shape)
+            grad_weight = (grad_output * normalized).sum_to_size(ctx.weight_shape)
         return grad_x, grad_weight, None
 
 

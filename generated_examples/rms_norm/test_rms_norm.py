@@ -45,7 +45,7 @@ def make(
     """Make the inputs in call order; those in `needs` require grad."""
     torch.manual_seed(seed)
     inputs: dict[str, Any] = {
-        "x": torch.rand(*batch, features, dtype=torch.double) + 0.5,
+        "x": torch.randn(*batch, features, dtype=torch.double),
         "weight": torch.randn(features, dtype=torch.double),
         "eps": 1e-6,
     }
