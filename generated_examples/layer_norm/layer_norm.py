@@ -44,8 +44,7 @@ class LayerNormFunction(Function):
             normalized = centred * rstd
         if ctx.needs_input_grad[0]:
             if weight is not None:
-                scaled_grad = grad_output * weight
-                grad_normalized = scaled_grad
+                grad_normalized = grad_output * weight
             else:
                 grad_normalized = grad_output
             inner = (grad_normalized * normalized).mean(-1, keepdim=True)

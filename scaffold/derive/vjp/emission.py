@@ -24,7 +24,7 @@ from scaffold.derive.vjp.schedule import (
     scheduled,
 )
 from scaffold.derive.vjp.static_printer import Owners
-from scaffold.derive.vjp.written import UnsupportedError
+from scaffold.derive.vjp.written import UnsupportedError, merged
 from scaffold.formula import Assign, If, Node, Statement, emit
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
@@ -173,7 +173,7 @@ class _Writer:
             self.emission.holders.current = name
             lines += self._region(region) if region else []
             lines += self._assigned(f"grad_{name}", op, region)
-        return tuple(_merged(lines))
+        return tuple(merged(lines))
 
     def _region(
         self, region: Region, among: Collection[Op] | None = None
@@ -216,7 +216,13 @@ class _Writer:
         self, name: str, op: Op, at: int, region: Region
     ) -> tuple[Statement, ...]:
         inner = (*region, (op.serial, at))
-        return (*self._region(inner), *self._assigned(name, op.args[at], inner))
+        lines = [*self._region(inner), *self._assigned(name, op.args[at], inner)]
+        match lines:
+            case [*before, Assign(made, value, "", comments), Assign(target, last)] if (
+                last is made
+            ):
+                return (*before, Assign(target, value, "", comments))
+        return tuple(lines)
 
     def _takes_statements(self, op: Op, region: Region) -> bool:
         inner = any(
@@ -283,16 +289,3 @@ class _Writer:
             if part.rule != "cond":
                 waiting += part.args
         return found
-
-
-def _merged(lines: list[Statement]) -> list[Statement]:
-    """Neighbours under the same test as one `if`."""
-    done: list[Statement] = []
-    for line in lines:
-        last = done[-1] if done else None
-        if isinstance(line, If) and isinstance(last, If) and last.test is line.test:
-            body = tuple(_merged([*last.body, *line.body]))
-            done[-1] = If(last.test, body, tuple(_merged([*last.orelse, *line.orelse])))
-        else:
-            done.append(line)
-    return done

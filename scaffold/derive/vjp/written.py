@@ -6,7 +6,7 @@ In: static ops. Out: nodes. Invariant: a size is a placeholder, `<serial>`, unti
 import math
 
 from scaffold.derive.vjp.ir import Op, Program
-from scaffold.formula import Node
+from scaffold.formula import If, Node, Statement
 
 
 class UnsupportedError(Exception):
@@ -50,3 +50,16 @@ def dotted(node: Node) -> str | None:
         inner = dotted(node.args[0])
         return f"{inner}.{node.label}" if inner else None
     return None
+
+
+def merged(lines: list[Statement]) -> list[Statement]:
+    """Neighbours under the same test as one `if`."""
+    done: list[Statement] = []
+    for line in lines:
+        last = done[-1] if done else None
+        if isinstance(line, If) and isinstance(last, If) and last.test is line.test:
+            body = tuple(merged([*last.body, *line.body]))
+            done[-1] = If(last.test, body, tuple(merged([*last.orelse, *line.orelse])))
+        else:
+            done.append(line)
+    return done
