@@ -171,7 +171,9 @@ def made(inputs: str, forward: str, outputs: str) -> Any:
         return None
     text = text_of(spec, derivation)
     module = load(text)
-    plain = load(text_of(spec_of(inputs, forward=forward, outputs=outputs)))
+    plain = load(
+        text_of(spec_of(inputs, forward=forward, outputs=outputs, derive=False))
+    )
     verdict = "fallback" if "torch.func.vjp" in text else "direct"
     function = getattr(module, spec.function_name)
     reference = getattr(plain, spec.function_name).forward

@@ -23,6 +23,7 @@ SHAPE = re.compile(r"(?<=\w)\[([^\]]*)\]")
 # A statistic over no rows is not a number, and `det` is derived by the inverse.
 # What is not declared is taken for a matrix in a product.
 VECTORS = {"additive_attention", "gat_edge_scores", "einsum_kinds", "complex_out"}
+VECTORS |= {"spectral_norm_power"}
 NEVER_EMPTY = {"dice_act", "kabsch_cov"}
 
 
