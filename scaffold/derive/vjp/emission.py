@@ -169,11 +169,12 @@ class _Writer:
             below = {part for part in op.walk() if part not in done}
             done.update(below)
             self.emission.holders.current = None
-            lines += self._region((), below)
+            own = self._region((), below)
             self.emission.holders.current = name
-            lines += self._region(region) if region else []
-            lines += self._assigned(f"grad_{name}", op, region)
-        return tuple(merged(lines))
+            own += self._region(region) if region else []
+            own += self._assigned(f"grad_{name}", op, region)
+            lines += merged(own)  # each gradient keeps a branch of its own
+        return tuple(lines)
 
     def _region(
         self, region: Region, among: Collection[Op] | None = None
