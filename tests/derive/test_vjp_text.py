@@ -162,3 +162,12 @@ def test_rules_are_taken_only_under_their_tests() -> None:
     curve = "\n".join(backward("x", "F.gelu(x, approximate='tanh')"))
     assert "erf" in exact and "tanh" not in exact
     assert "tanh" in curve and "erf" not in curve
+
+
+def test_what_is_only_for_formulas_has_no_rule_in_a_forward() -> None:
+    for inputs, forward in (
+        ("x[N, K]", "torch.cumprod(x, -1)"),
+        ("x[N], y[N]", "torch.ops.aten.sigmoid_backward(x, y)"),
+    ):
+        spec = spec_of(inputs, forward=forward, derive=True)
+        assert "torch.func.vjp" in text_of(spec)

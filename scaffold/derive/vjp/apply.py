@@ -17,6 +17,7 @@ from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
 WITHOUT_GRADIENT = "constant"
+FOR_FORMULAS = "backward"  # a forward with it has no rule
 
 
 class Bound(NamedTuple):
@@ -69,6 +70,8 @@ class Applier:
 
     def _is_meant(self, rule: Rule, whole: Mapping[str, Op]) -> bool:
         """Whether the rule is for such arguments; `dim` is no bool: that is `unbiased`, in another overload."""
+        if rule.category == FOR_FORMULAS:
+            return False
         if "dim" in whole and isinstance(literal(whole["dim"]), bool):
             return False
         kinds = {value.kind for value in tensors(whole.values())}
