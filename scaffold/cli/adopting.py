@@ -6,6 +6,7 @@ Invariant: what is written loads as a specification; otherwise there is an error
 
 import ast
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -13,13 +14,14 @@ from typing import NamedTuple
 from scaffold.cli.existing import find_functions
 from scaffold.derive import derive
 from scaffold.errors import ConflictError, Location, ScaffoldError
-from scaffold.inspect.adopting import Adopted, adopt
+from scaffold.inspect.adopting import Adopted, Value, adopt
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.formulas import Unfit
 from scaffold.render import Directories, render
 from scaffold.spec import OpSpec, build
 from scaffold.spec.toml import read_ops
 
+GRADIENTS = ("grad", "backward")
 DIFFERS = (
     "the op that this makes is other code than what is there: state the shapes of its "
     "inputs, and read the difference with scaffold new-op NAME --spec FILE --diff"
@@ -61,14 +63,23 @@ def adopted(target: str, out_dir: str | None) -> Found:
 
 
 def _chosen(facts: Facts) -> tuple[Adopted, bool]:
-    """The first table that leads to the same code; where none does, the one of the Function's own statements."""
+    """The first table that leads to the same code; where none does, the one of the Function's own statements.
+
+    Formulas of gradients are stated only where what is derived is other code.
+    """
     last = None
     for last in adopt(facts):
-        if _leads_back(last, facts):
-            return last, True
+        derived = last._replace(keys=_without_gradients(last.keys))
+        for table in (derived, last):
+            if _leads_back(table, facts):
+                return table, True
     assert last is not None
     _spec(last)  # what the loader refuses is the error
     return last, False
+
+
+def _without_gradients(keys: Mapping[str, Value]) -> dict[str, Value]:
+    return {key: value for key, value in keys.items() if key not in GRADIENTS}
 
 
 def _spec(op: Adopted) -> OpSpec:

@@ -159,6 +159,8 @@ def _input(facts: Facts, item: Parameter, documented: Documented) -> str:
         optional = "?" if default == "None" or _is_optional(item) else ""
         shape = dict(documented.shapes).get(item.name, "")
         traits = "" if gradient or facts.is_trivial else "; const"
+        known = dict(documented.traits).get(item.name)
+        traits = f"; {known}" if known and not gradient else traits
         inner = f"[{shape or '...'}{traits}]" if shape or traits else ""
         return f"{item.name}{inner}{optional}"
     kind = annotation if annotation in TYPES else _kind(default)

@@ -12,7 +12,13 @@ from typing import NamedTuple
 from scaffold.inspect.facts import Facts
 
 LONG = 120
-SHAPE = re.compile(r"^\s*(\w+): Tensor of shape ``\((.*?),?\)``", re.MULTILINE)
+SHAPE = re.compile(
+    r"^\s*(\w+): (?:Tensor|\w+ tensor) of shape ``\((.*?),?\)``", re.MULTILINE
+)
+KIND = re.compile(
+    r"^\s*(\w+): (\w+) tensor of shape ``.*?``(?:,\s+below\s+(\w+))?", re.MULTILINE
+)
+TRAITS = {"Boolean": "bool", "Integer": "int", "Long": "int"}
 RETURNED = re.compile(r"``(\w+)`` of shape ``\((.*?),?\)``")
 BLOCK = re.compile(r"^Computes::\n\n((?:    .*\n|\n)+)", re.MULTILINE)
 SURROGATE = re.compile(
@@ -29,6 +35,7 @@ class Documented(NamedTuple):
     formula: str = ""  # what it says that it computes
     surrogate: str = ""  # what it says that its gradient is of
     shapes: tuple[tuple[str, str], ...] = ()
+    traits: tuple[tuple[str, str], ...] = ()  # of tensors that are no floating ones
     defaults: tuple[tuple[str, str], ...] = ()
     module: bool = False
     inits: tuple[tuple[str, str], ...] = ()
@@ -57,10 +64,20 @@ def read_documented(facts: Facts) -> Documented:
         formula,
         " ".join(said[1].split()) if said else "",
         (*SHAPE.findall(text), *RETURNED.findall(text)),
+        _traits(text),
         _defaults(facts, wrapper),
         module is not None,
         _inits(facts, module) if module is not None else (),
         *_buffers(wrapper, module),
+    )
+
+
+def _traits(text: str) -> tuple[tuple[str, str], ...]:
+    """`index(C)` of a long tensor below C, `bool`, `int`."""
+    return tuple(
+        (name, f"index({below})" if below else TRAITS[kind])
+        for name, kind, below in KIND.findall(text)
+        if kind in TRAITS
     )
 
 

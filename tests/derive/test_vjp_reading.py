@@ -55,7 +55,7 @@ def backward(inputs: str, forward: str) -> list[str]:
             SOFTMAX,
             [
                 "inner = (grad_output * output).sum(-1, keepdim=True)",
-                "grad_x = (grad_output - inner) * output",
+                "grad_x = output * (grad_output - inner)",
             ],
         ),
         (  # common factors of choices, divisors and numbers
@@ -68,7 +68,7 @@ def backward(inputs: str, forward: str) -> list[str]:
         (
             "x[N, D]",
             "x.pow(2).sum(-1).mean() / 2",
-            ["grad_x = grad_output * x / x.shape[0]"],
+            ["grad_x = grad_output / x.shape[0] * x"],
         ),
         (  # several sums to one shape are one, at the end
             "x, z[...; const]",

@@ -146,7 +146,10 @@ class Holders:
         if label != "numel":
             raise UnknownShapeError(shape)
         if shape.dims is not None and shape.lead is None:
-            return self._multiplied(shape.dims)
+            try:
+                return self._multiplied(shape.dims)
+            except UnsupportedError:  # a size that only the value itself tells
+                raise UnknownShapeError(shape) from None
         found = self._by_origin(shape) if shape.dims is None else self.shape(shape)
         if found.kind == "tuple":
             raise UnknownShapeError(shape)
