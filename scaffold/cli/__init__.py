@@ -5,6 +5,6 @@ on stderr, an exit code: 0 fine, 1 findings or a conflict, 2 usage or bad input.
 Invariant: a command imports what it needs when it runs, so `--help` stays fast.
 """
 
-from scaffold.cli.app import app, main
+from scaffold.cli.app import main
 
-__all__ = ["app", "main"]
+__all__ = ["main"]

@@ -4,32 +4,31 @@ Invariant: whatever a user gives us or does to us, the last words are a message 
 """
 
 import gc
+import os
 import sys
 import warnings
 from contextlib import suppress
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scaffold import __version__
-from scaffold.cli.adopt import adopt
-from scaffold.cli.derive import derive
-from scaffold.cli.lint import lint
-from scaffold.cli.new_op import new_op
-from scaffold.cli.rules import rules
-from scaffold.cli.stats import stats
-from scaffold.cli.test_stub import test_stub
-from scaffold.cli.verify import verify
 from scaffold.errors import ScaffoldError
 
-app = typer.Typer(
-    name="scaffold",
-    help="Write custom PyTorch operators: Function, wrapper, Module and tests.",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# What help says of each command.
+COMMANDS = {
+    "new-op": "Write an op: its Function, wrapper, Module and tests.",
+    "derive": "Print the Function of an op, its backward derived.",
+    "lint": "Find mistakes in hand-written autograd.Functions.",
+    "stats": "Count the autograd.Functions of a code base, by their traits.",
+    "test-stub": "Write gradcheck tests for hand-written autograd.Functions.",
+    "adopt": "Write the specification of a hand-written Function, as TOML.",
+    "verify": "See how many planted mistakes the tests of an op find.",
+    "rules": "Show the rules of differentiation; check a table of yours.",
+}
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
@@ -39,8 +38,7 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def scaffold(
+def _scaffold(
     version: Annotated[
         bool,
         typer.Option(
@@ -51,14 +49,60 @@ def scaffold(
     """Write custom PyTorch operators: Function, wrapper, Module and tests."""
 
 
-app.command("new-op")(new_op)
-app.command("derive")(derive)
-app.command("lint")(lint)
-app.command("stats")(stats)
-app.command("test-stub")(test_stub)
-app.command("adopt")(adopt)
-app.command("verify")(verify)
-app.add_typer(rules, name="rules")
+def application(asked: str | None) -> typer.Typer:
+    """The commands: the one that is asked for, and of the others as much as help shows; None asks for all."""
+    app = typer.Typer(
+        name="scaffold",
+        help="Write custom PyTorch operators: Function, wrapper, Module and tests.",
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_scaffold)
+    for name, line in COMMANDS.items():
+        if asked is not None and name != asked:
+            app.command(name, help=line)(_not_asked)
+            continue
+        command = _command(name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
+def _command(name: str) -> "Callable[..., None] | typer.Typer":
+    """The function of a command; a run imports the one that it calls."""
+    match name:
+        case "new-op":
+            from scaffold.cli.new_op import new_op as found
+        case "derive":
+            from scaffold.cli.derive import derive as found
+        case "lint":
+            from scaffold.cli.lint import lint as found
+        case "stats":
+            from scaffold.cli.stats import stats as found
+        case "test-stub":
+            from scaffold.cli.test_stub import test_stub as found
+        case "adopt":
+            from scaffold.cli.adopt import adopt as found
+        case "verify":
+            from scaffold.cli.verify import verify as found
+        case _:
+            from scaffold.cli.rules import rules as found
+    return found
+
+
+def _not_asked() -> None:
+    """Stands for a command that this run does not call."""
+
+
+def _asked() -> str | None:
+    """The command of this run; completion needs all of them."""
+    if "_SCAFFOLD_COMPLETE" in os.environ:
+        return None
+    return next((word for word in sys.argv[1:] if not word.startswith("-")), "")
 
 
 def main() -> None:
@@ -66,7 +110,7 @@ def main() -> None:
     gc.set_threshold(100_000)  # a run makes few cycles: looking for them costs more
     warnings.simplefilter("ignore")  # what Python thinks of a formula's style
     try:
-        app(prog_name="scaffold")
+        application(_asked())(prog_name="scaffold")
     except ScaffoldError as error:
         typer.echo(str(error), err=True)
         sys.exit(error.exit_code)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import scaffold as package
+from scaffold.cli.app import COMMANDS
 from tests.cli.running import COMMAND, QUICK, environment, listing, new_op, run
 from tests.cli.running import scaffold as scaffold_
 
@@ -173,3 +174,12 @@ def test_python_m_and_the_command_are_one() -> None:
         check=True,
     )
     assert done.stdout == f"scaffold {package.__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_of_a_command_what_it_says_of_itself(
+    name: str, tmp_path: Path
+) -> None:
+    own = scaffold_(tmp_path, name, "--help").out
+    assert COMMANDS[name] in own
+    assert f"{name:11}{COMMANDS[name]}" in scaffold_(tmp_path, "--help").out

@@ -11,13 +11,13 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from scaffold.cli import app
+from scaffold.cli.app import application
 
 
 def run_new_op(directory: Path, *arguments: str) -> Result:
     """What `scaffold new-op` says and returns when it runs in the directory."""
     with chdir(directory):
-        return CliRunner().invoke(app, ["new-op", *arguments])
+        return CliRunner().invoke(application("new-op"), ["new-op", *arguments])
 
 
 def new_op(directory: Path, *arguments: str) -> Result:
