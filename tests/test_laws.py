@@ -35,6 +35,7 @@ LIBRARIES = {
     "render": {"black", "jinja2"},
     "derive": {"networkx"},
     "lint": {"libcst"},
+    "workspace": {"merge3"},
     CHILD: {"pytest", "torch", "verified_op"},
 }
 PURE = {"formula", "spec", "derive", "render", "inspect", "lint"}
