@@ -33,7 +33,6 @@ ALLOWED = {
 LIBRARIES = {
     "cli": {"typer"},
     "render": {"black", "jinja2"},
-    "derive": {"networkx"},
     "lint": {"libcst"},
     "workspace": {"merge3"},
     CHILD: {"pytest", "torch", "verified_op"},
