@@ -111,7 +111,7 @@ SETTINGS = (
     Option("--test-dir", "Where its tests go (default: as --out-dir).", metavar="DIR"),
     Option(
         "--on-conflict",
-        "If a file differs: ask, abort, skip or overwrite.",
+        "If a file differs: ask, abort, skip, overwrite or merge.",
         metavar="POLICY",
     ),
     Option(

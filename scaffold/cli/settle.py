@@ -6,16 +6,19 @@ Invariant: a look and a write of the same texts give the same verbs, but for wha
 """
 
 import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import typer
 
 from scaffold.cli.places import from_here
-from scaffold.errors import ConflictError
+from scaffold.errors import ConflictError, ScaffoldError
 from scaffold.workspace import (
     Answer,
+    Ask,
     Change,
+    ChangedError,
     Plan,
     Policy,
     apply,
@@ -25,13 +28,15 @@ from scaffold.workspace import (
     resolve,
 )
 
+ATTEMPTS = 5  # to write while other runs do
+
 
 class Settled(NamedTuple):
     """What became of each file."""
 
     plan: Plan
     written: bool
-    refusal: ConflictError | None = None  # why nothing was
+    refusal: ScaffoldError | None = None  # why nothing was
     undone: tuple[str, ...] = ()  # files that an earlier, killed run had left half done
 
     @property
@@ -41,28 +46,60 @@ class Settled(NamedTuple):
         return (f"undid what an interrupted run had begun: {listed}",) if listed else ()
 
 
-def look(files: dict[str, str], root: Path, policy: Policy) -> Settled:
+class Known(NamedTuple):
+    """What a record says of the files that are there; paths as in the texts."""
+
+    ours: Collection[str] = ()  # as we wrote them: they need no question
+    bases: Mapping[str, str] = {}  # as last written, where a merge starts
+    kept: Collection[str] = ()  # not to be touched
+
+
+NOTHING = Known()
+
+
+def look(
+    files: Mapping[str, str | None], root: Path, policy: Policy, known: Known = NOTHING
+) -> Settled:
     """What a run would do; where it would ask or stop, the conflicts stay."""
-    planned = plan(files, root)
-    if policy in ("skip", "overwrite"):
-        planned = resolve(planned, policy)
-    return Settled(planned, written=False)
+    planned = plan(files, root, **known._asdict())
+    if policy in ("ask", "abort"):
+        return Settled(planned, written=False)
+    return _resolved(planned, policy, None)
 
 
-def write(files: dict[str, str], root: Path, policy: Policy) -> Settled:
+def write(
+    files: Mapping[str, str | None], root: Path, policy: Policy, known: Known = NOTHING
+) -> Settled:
     """Write the files, unless the policy or an answer forbids it; then none of them."""
-    undone = recover(root)
-    planned = plan(files, root)
+    undone: list[str] = []
+    for attempt in range(1, ATTEMPTS + 1):
+        undone += recover(root)
+        planned = plan(files, root, **known._asdict())
+        settled = _resolved(planned, policy, _ask if _terminal() else None)
+        settled = settled._replace(undone=tuple(undone))
+        if settled.refusal:
+            return settled
+        try:
+            apply(settled.plan)
+        except ChangedError:
+            if attempt == ATTEMPTS:
+                raise
+            continue  # another run came in between
+        break
+    return settled._replace(written=True)
+
+
+def _resolved(planned: Plan, policy: Policy, ask: Ask | None) -> Settled:
+    """The plan with the conflicts decided on, or as it was with what stands against that."""
     try:
-        resolved = resolve(
-            _as_seen_from_here(planned), policy, _ask if _terminal() else None
-        )
-    except ConflictError as refusal:
-        return Settled(planned, False, refusal, undone)
-    apply(resolved)
+        resolved = resolve(_as_seen_from_here(planned), policy, ask)
+    except ScaffoldError as refusal:
+        if refusal.exit_code != ConflictError.exit_code:
+            raise
+        return Settled(planned, False, refusal)
     both = zip(planned.changes, resolved.changes, strict=True)
     changes = tuple(done._replace(path=known.path) for known, done in both)
-    return Settled(planned._replace(changes=changes), True, None, undone)
+    return Settled(planned._replace(changes=changes), False)
 
 
 def _as_seen_from_here(planned: Plan) -> Plan:
