@@ -7,6 +7,7 @@ Invariant: all that is wrong with what the user gave is raised together.
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from scaffold.cli.here import configuration_here, working_directory
 from scaffold.cli.options import Values
 from scaffold.cli.places import Places, find_places
 from scaffold.cli.raw import Given, Merged, read_options
@@ -15,7 +16,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.render import render
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
-from scaffold.spec import Configuration, OpSpec, build, load_configuration
+from scaffold.spec import Configuration, OpSpec, build
 from scaffold.spec.problems import Problems
 from scaffold.workspace import store
 
@@ -51,8 +52,8 @@ def specified(
     problems = Problems(given.locate)
     for problem in (*found, *given.problems):
         problems.add(problem)
-    here = _here()
-    known = problems.attempt(lambda: load_configuration(here)) or Configuration()
+    working_directory()  # without one there is nothing else to say
+    known = problems.attempt(configuration_here) or Configuration()
     where = problems.attempt(lambda: find_places(known, settings))
     packaged = where is not None and where.directories.package is not None
     spec = problems.attempt(
@@ -61,13 +62,6 @@ def specified(
     problems.raise_found()
     assert spec is not None and where is not None  # or else there was a problem
     return spec, where
-
-
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        raise ScaffoldError("the working directory does not exist any more") from None
 
 
 def _generated(spec: OpSpec, where: Places) -> Generated:

@@ -129,7 +129,7 @@ def view(
         reference=stated,
         contract=contract_view(spec, derivation) if gradients else None,
         transforms=transforms_view(spec, call) if transforms else None,
-        module=module_tests(spec, making, names[spec.class_name]),
+        module=module_tests(spec, making, names[spec.module_name]),
         skeleton=not derivation.complete,
         gradchecks=gradients and spec.surrogate is None,
         once_differentiable=derivation.once_differentiable,
