@@ -13,7 +13,7 @@ from scaffold.cli.places import Places, find_places
 from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
-from scaffold.render import render
+from scaffold.render import House, render
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
 from scaffold.spec import Configuration, OpSpec, build
@@ -35,6 +35,7 @@ class Generated(NamedTuple):
     derivation: Derivation
     derived: frozenset[str]  # inputs whose gradients follow from the forward
     source: str  # the op's directory below `root`
+    house: House
 
 
 def generate(
@@ -67,7 +68,7 @@ def specified(
 def _generated(spec: OpSpec, where: Places) -> Generated:
     keep_compiled(CompiledTemplates(store))
     derivation = derive(spec)
-    files = render(spec, derivation, where.directories)
+    files = render(spec, derivation, where.directories, where.house, where.formatter)
     missing = _missing(spec, derivation)
     return Generated(
         files=files,
@@ -78,6 +79,7 @@ def _generated(spec: OpSpec, where: Places) -> Generated:
         derivation=derivation,
         derived=derivation.derived,
         source=where.directories.source,
+        house=where.house,
     )
 
 

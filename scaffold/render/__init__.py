@@ -1,10 +1,10 @@
 """OpSpec + Derivation -> {path: text}. Pure: the same bytes for the same input, templates and version."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from scaffold.derive import Derivation
 from scaffold.render.domains import with_domains
-from scaffold.render.formatting import format_source
+from scaffold.render.formatting import format_files
 from scaffold.render.house import PLAIN, House
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_draft
@@ -16,15 +16,17 @@ from scaffold.spec import OpSpec
 __all__ = [
     "PLAIN",
     "Directories",
+    "Formatter",
     "House",
     "Verification",
     "drafts",
-    "format_source",
+    "format_files",
     "render",
     "verification",
 ]
 
-Formatter = Callable[[str, int], str]  # source and length of a line -> source
+# {path: text}, the length of a line -> the same texts, formatted
+Formatter = Callable[[Mapping[str, str], int], dict[str, str]]
 
 
 def render(
@@ -32,13 +34,11 @@ def render(
     derivation: Derivation,
     directories: Directories,
     house: House = PLAIN,
-    formatter: Formatter = format_source,
+    formatter: Formatter | None = None,
 ) -> dict[str, str]:
     """The files of an op, formatted: the op, and its tests unless they are switched off."""
-    return {
-        path: formatter(draft, directories.line_length)
-        for path, draft in drafts(spec, derivation, directories, house).items()
-    }
+    files = drafts(spec, derivation, directories, house)
+    return (formatter or format_files)(files, directories.line_length)
 
 
 def drafts(
