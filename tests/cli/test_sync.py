@@ -73,7 +73,9 @@ def test_what_changed_in_the_manifest_changes_in_its_files_only(synced: Path) ->
 def test_the_form_of_the_manifest_is_no_change(synced: Path) -> None:
     before = contents(synced / "ops")
     text = (synced / "ops.toml").read_text()
-    (synced / "ops.toml").write_text(f"# our ops\n\n{text.replace('grad.x =', 'grad.x   =')}")
+    (synced / "ops.toml").write_text(
+        f"# our ops\n\n{text.replace('grad.x =', 'grad.x   =')}"
+    )
     outcome = scaffold(synced, "sync")
     assert outcome.out == "2 identical (4 files)\n"
     assert contents(synced / "ops") == before
@@ -164,7 +166,11 @@ def test_for_programs_it_is_one_object(synced: Path) -> None:
 
 
 def test_every_problem_of_every_op_is_told(tmp_path: Path) -> None:
-    project(tmp_path, SCALE.replace("x * factor", "x * facto"), SHIFT.replace("bias[D]", "bias[D"))
+    project(
+        tmp_path,
+        SCALE.replace("x * factor", "x * facto"),
+        SHIFT.replace("bias[D]", "bias[D"),
+    )
     outcome = scaffold(tmp_path, "sync")
     assert outcome.code == 2
     assert "ops.toml:3:16: 'facto' is not known" in outcome.err
@@ -196,7 +202,11 @@ def test_outside_of_a_project_nothing_is_remembered(tmp_path: Path) -> None:
 
 
 def test_without_tests_the_file_is_left_and_told(synced: Path) -> None:
-    edit(synced / "ops.toml", "grad.x = 'grad_output * factor'\n", "grad.x = 'grad_output * factor'\ntest = false\n")
+    edit(
+        synced / "ops.toml",
+        "grad.x = 'grad_output * factor'\n",
+        "grad.x = 'grad_output * factor'\ntest = false\n",
+    )
     outcome = scaffold(synced, "sync")
     assert outcome.code == 0
     assert "scaffold upgrade scale" in outcome.err
