@@ -33,7 +33,6 @@ ALLOWED = {
 LIBRARIES = {
     "cli": {"typer"},
     "render": {"black", "jinja2"},
-    "derive": {"networkx"},
     "lint": {"libcst"},
     CHILD: {"pytest", "torch", "verified_op"},
 }

@@ -44,10 +44,15 @@ class OpView(NamedTuple):
 
 def op_file(spec: OpSpec, derivation: Derivation, layout: Layout) -> str:
     """The text of the op's file."""
+    return format_source(op_draft(spec, derivation), layout.line_length)
+
+
+def op_draft(spec: OpSpec, derivation: Derivation) -> str:
+    """The text of the op's file before it is formatted."""
     view = op_view(spec, derivation)
     code = render_template("op.py.jinja", view)
     complete = view._replace(imports=import_block(code, spec.imports))
-    return format_source(render_template("op.py.jinja", complete), layout.line_length)
+    return render_template("op.py.jinja", complete)
 
 
 def function_text(spec: OpSpec, derivation: Derivation, line_length: int) -> str:

@@ -77,10 +77,21 @@ def suite_file(
     reference: tuple[str, ...] | None,
 ) -> str:
     """The text of the test file; `reference` is the body of a function of the op's inputs."""
-    draft = view(spec, derivation, layout, reference)
-    code = render_template("test.py.jinja", draft)
-    complete = draft._replace(imports=imports_of(spec, layout, code))
-    return format_source(render_template("test.py.jinja", complete), layout.line_length)
+    draft = suite_draft(spec, derivation, layout, reference)
+    return format_source(draft, layout.line_length)
+
+
+def suite_draft(
+    spec: OpSpec,
+    derivation: Derivation,
+    layout: Layout,
+    reference: tuple[str, ...] | None,
+) -> str:
+    """The text of the test file before it is formatted."""
+    incomplete = view(spec, derivation, layout, reference)
+    code = render_template("test.py.jinja", incomplete)
+    complete = incomplete._replace(imports=imports_of(spec, layout, code))
+    return render_template("test.py.jinja", complete)
 
 
 def view(
