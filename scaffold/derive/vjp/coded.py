@@ -6,7 +6,7 @@ argument's shape. Invariant: what cannot be told from the shapes falls back on a
 
 from collections.abc import Callable
 
-from scaffold.derive.vjp import indexing
+from scaffold.derive.vjp import indexing, shapes
 from scaffold.derive.vjp.attention import attention
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.einsums import einsum
@@ -21,47 +21,61 @@ Coded = Callable[[Maker, Op, Op], Pairs | None]
 
 def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
     x, y = op.args
-    of_x = g if y.shape.rank == 2 else _grown(make, g, x, -2)
-    of_y = g if x.shape.rank == 2 else _grown(make, g, y, -1)
-    return _of_product(make, x, y, of_x, of_y)
-
-
-def _grown(make: Maker, g: Op, operand: Op, dim: int) -> Op:
-    """The cotangent of a product with a dim for the operand's, where that may be a vector."""
-    if operand.shape.rank is not None or operand.shape.least > 1:
-        return g
-    ndim = make.program.op("rank", (), operand.shape)
-    return make.program.op("grown", (g, ndim), dim, kind=g.kind, shape=None)
-
-
-def _of_product(make: Maker, x: Op, y: Op, g: Op, of_y: Op) -> Pairs:
-    minus = make.const(-1)
-    if y.shape.rank == 1 and x.shape.rank == 1:
-        return [
-            (x, make("mul", g, make("conj", y))),
-            (y, make("mul", g, make("conj", x))),
-        ]
     if y.shape.rank == 1:
-        wide = make("unsqueeze", g, minus)
-        if x.shape.rank == 2:
-            other = make("matmul", make("mH", x), g)
-        else:
-            other = make("mul", wide, make("conj", x))
-        return [(x, make("mul", wide, make("conj", y))), (y, other)]
-    if x.shape.rank == 1:
-        column = make("unsqueeze", make("conj", x), minus)
-        row = make("unsqueeze", g, make.const(-2))
-        turned = make("conj", y)
-        if y.shape.rank == 2:
-            of_x = make("matmul", turned, g)
-        else:
-            of_x = make("matmul", turned, make("unsqueeze", g, minus))
-            of_x = make("squeeze", of_x, minus)
-        return [(x, of_x), (y, make("mul", column, row))]
-    left = make("matmul", g, make("mH", y))
+        return _by_vector(make, x, y, g)
+    if x.shape.rank == 1 and y.shape.least > 1:
+        return _of_vector(make, x, y, g)
+    wide = _matrix(make, _matrix(make, g, y, -1), x, -2)
+    rows, columns = _matrix(make, x, x, -2), _matrix(make, y, y, -1)
+    left = make("matmul", wide, make("mH", columns))
     if y.shape.rank == 2 and x.shape.rank != 2:
-        return [(x, left), (y, _contracted(make, make("conj", x), of_y))]
-    return [(x, left), (y, make("matmul", make("mH", x), of_y))]
+        return [(x, left), (y, _contracted(make, make("conj", x), g))]
+    right = make("matmul", make("mH", rows), wide)
+    if columns is not y:
+        right = _of_rank(make, right, make("squeeze", right, make.const(-1)), y)
+    return [(x, left), (y, right)]
+
+
+def _by_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
+    """Of the product with a vector."""
+    if x.shape.rank == 1:
+        of_x, of_y = make("conj", y), make("conj", x)
+        return [(x, make("mul", g, of_x)), (y, make("mul", g, of_y))]
+    wide = make("unsqueeze", g, make.const(-1))
+    if x.shape.rank == 2:
+        other = make("matmul", make("mH", x), g)
+    else:
+        other = make("mul", wide, make("conj", x))
+    return [(x, make("mul", wide, make("conj", y))), (y, other)]
+
+
+def _of_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
+    """Of the product of a vector with matrices."""
+    minus, turned = make.const(-1), make("conj", y)
+    column = make("unsqueeze", make("conj", x), minus)
+    row = make("unsqueeze", g, make.const(-2))
+    if y.shape.rank == 2:
+        of_x = make("matmul", turned, g)
+    else:
+        of_x = make("matmul", turned, make("unsqueeze", g, minus))
+        of_x = make("squeeze", of_x, minus)
+    return [(x, of_x), (y, make("mul", column, row))]
+
+
+def _matrix(make: Maker, value: Op, operand: Op, dim: int) -> Op:
+    """A value with a dim more where an operand of a product is a vector."""
+    if operand.shape.least > 1:
+        return value
+    wide = make("unsqueeze", value, make.const(dim))
+    return wide if operand.shape.rank == 1 else _of_rank(make, value, wide, operand)
+
+
+def _of_rank(make: Maker, value: Op, other: Op, operand: Op) -> Op:
+    """A value, and another where an operand of a product is a vector."""
+    program = make.program
+    ndim = program.op("rank", (), operand.shape)
+    shape = shapes.unknown("grown", value.shape, other.shape, operand.shape)
+    return program.op("by_rank", (value, other, ndim), kind=value.kind, shape=shape)
 
 
 def _contracted(make: Maker, x: Op, g: Op) -> Op:
