@@ -4,7 +4,7 @@ In: declared dims, and the shapes of arguments. Out: the shape of a result. Inva
 call; what cannot be told is a shape of its own, equal to no other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 Dim = (
@@ -115,12 +115,10 @@ def _parts(shape: Shape) -> tuple[Shape, ...]:
 
 def broadcast(*shapes: Shape) -> Shape:
     """The shape of an elementwise result."""
-    parts: list[Shape] = []
-    for shape in shapes:
-        for part in _parts(shape) or (shape,):
-            if any(fits(part, other) for other in parts):
-                continue
-            parts = [other for other in parts if not fits(other, part)] + [part]
+    whole = _without_smaller(shapes)
+    parts = _without_smaller(
+        part for shape in whole for part in _parts(shape) or (shape,)
+    )
     if not parts:
         return SCALAR
     merged = parts[0]
@@ -134,6 +132,15 @@ def broadcast(*shapes: Shape) -> Shape:
     if not rest:
         return merged
     return unknown("broadcast", tuple(sorted((merged, *rest), key=repr)))
+
+
+def _without_smaller(shapes: Iterable[Shape]) -> list[Shape]:
+    """Those that do not broadcast to another."""
+    left: list[Shape] = []
+    for shape in shapes:
+        if not any(fits(shape, other) for other in left):
+            left = [other for other in left if not fits(other, shape)] + [shape]
+    return left
 
 
 def _merged(one: Shape, two: Shape) -> Shape | None:
