@@ -25,11 +25,12 @@ def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
         return _by_vector(make, x, y, g)
     if x.shape.rank == 1 and y.shape.least > 1:
         return _of_vector(make, x, y, g)
+    if y.shape.rank == 2 and x.shape.rank != 2:
+        left = make("matmul", g, make("mH", y))
+        return [(x, left), (y, _contracted(make, make("conj", x), g))]
     wide = _matrix(make, _matrix(make, g, y, -1), x, -2)
     rows, columns = _matrix(make, x, x, -2), _matrix(make, y, y, -1)
     left = make("matmul", wide, make("mH", columns))
-    if y.shape.rank == 2 and x.shape.rank != 2:
-        return [(x, left), (y, _contracted(make, make("conj", x), g))]
     right = make("matmul", make("mH", rows), wide)
     if columns is not y:
         right = _of_rank(make, right, make("squeeze", right, make.const(-1)), y)

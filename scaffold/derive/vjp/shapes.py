@@ -29,6 +29,8 @@ class Shape(NamedTuple):
                 return base.rank
             case ("rank", int(rank), _):
                 return rank
+            case ("permuted", _, tuple() as dims):
+                return len(dims)
         return None
 
     @property
@@ -54,9 +56,11 @@ class Shape(NamedTuple):
             return len(self.dims) - (self.lead is not None)
         match self.key:
             case ("transposed", Shape() as base, frozenset() as dims):
-                return max([base.least, *(-int(dim) for dim in dims)])  # -2 takes two
+                return max([base.least, *map(_takes, dims)])
             case ("keep", Shape() as base, _):
                 return base.least
+            case ("unsqueezed" | "stacked", Shape() as base, *_):
+                return base.least + 1
             case ("broadcast", tuple() as parts):
                 return max([int(part.least) for part in parts])
             case ("grown", Shape(), Shape(), Shape()):
@@ -67,6 +71,11 @@ class Shape(NamedTuple):
 
 
 SCALAR = Shape(())
+
+
+def _takes(dim: int) -> int:
+    """How many dims there are at least where there is this one."""
+    return dim + 1 if dim >= 0 else -dim
 
 
 def is_lead(dim: Dim) -> bool:
