@@ -6,13 +6,14 @@ argument's shape. Invariant: what cannot be told from the shapes falls back on a
 
 from collections.abc import Callable
 
-from scaffold.derive.vjp import indexing, shapes
+from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.attention import attention
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.einsums import einsum
 from scaffold.derive.vjp.ir import Kind, Op, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.picks import getitem
+from scaffold.derive.vjp.ranks import as_matrix, unless_vector
 from scaffold.derive.vjp.shapes import SCALAR, Shape, is_lead
 
 Pairs = list[tuple[Op, Op]]
@@ -28,12 +29,13 @@ def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
     if y.shape.rank == 2 and x.shape.rank != 2:
         left = make("matmul", g, make("mH", y))
         return [(x, left), (y, _contracted(make, make("conj", x), g))]
-    wide = _matrix(make, _matrix(make, g, y, -1), x, -2)
-    rows, columns = _matrix(make, x, x, -2), _matrix(make, y, y, -1)
+    wide = as_matrix(make, as_matrix(make, g, y, -1), x, -2)
+    rows, columns = as_matrix(make, x, x, -2), as_matrix(make, y, y, -1)
     left = make("matmul", wide, make("mH", columns))
     right = make("matmul", make("mH", rows), wide)
     if columns is not y:
-        right = _of_rank(make, right, make("squeeze", right, make.const(-1)), y)
+        narrow = make("squeeze", right, make.const(-1))
+        right = unless_vector(make.program, right, narrow, y)
     return [(x, left), (y, right)]
 
 
@@ -61,22 +63,6 @@ def _of_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
         of_x = make("matmul", turned, make("unsqueeze", g, minus))
         of_x = make("squeeze", of_x, minus)
     return [(x, of_x), (y, make("mul", column, row))]
-
-
-def _matrix(make: Maker, value: Op, operand: Op, dim: int) -> Op:
-    """A value with a dim more where an operand of a product is a vector."""
-    if operand.shape.least > 1:
-        return value
-    wide = make("unsqueeze", value, make.const(dim))
-    return wide if operand.shape.rank == 1 else _of_rank(make, value, wide, operand)
-
-
-def _of_rank(make: Maker, value: Op, other: Op, operand: Op) -> Op:
-    """A value, and another where an operand of a product is a vector."""
-    program = make.program
-    ndim = program.op("rank", (), operand.shape)
-    shape = shapes.unknown("grown", value.shape, other.shape, operand.shape)
-    return program.op("by_rank", (value, other, ndim), kind=value.kind, shape=shape)
 
 
 def _contracted(make: Maker, x: Op, g: Op) -> Op:

@@ -63,7 +63,7 @@ class Shape(NamedTuple):
                 return base.least + 1
             case ("broadcast", tuple() as parts):
                 return max([int(part.least) for part in parts])
-            case ("grown", Shape(), Shape(), Shape()):
+            case ("matrix", *_):
                 return 2
             case ("product", Shape() as left, Shape() as right):
                 return 2 if left.least > 1 and right.least > 1 else 0
