@@ -42,15 +42,14 @@ class Applier:
     ) -> Bound | None:
         """The rule that a spelling with these arguments means."""
         for item in self.table.find(kind, name):
-            bound = self.bound(item, positional, keywords or {})
-            if bound and self._is_meant(item.rule, bound):
+            bound = self._bind(item, positional, keywords or {})
+            if bound is not None:
                 return Bound(item.rule, bound)
         return None
 
-    def bound(
+    def _bind(
         self, found: Found, positional: Sequence[Op], keywords: Mapping[str, Op]
     ) -> dict[str, Op] | None:
-        """The argument of each parameter, whether or not the rule is for such arguments."""
         names = {item.name for item in found.spelled.parameters}
         usual = {
             KEYWORDS.get(key, key) if key not in names else key: value
@@ -67,7 +66,7 @@ class Applier:
             rule.code or name in rule.tensors or not any(tensors((value,)))
             for name, value in whole.items()
         )
-        return whole if fits else None
+        return whole if fits and whole and self._is_meant(rule, whole) else None
 
     def _is_meant(self, rule: Rule, whole: Mapping[str, Op]) -> bool:
         """Whether the rule is for such arguments; `dim` is no bool: that is `unbiased`, in another overload."""

@@ -4,12 +4,23 @@ In: a call of the forward and the cotangent of its result. Out: pairs of an argu
 PyTorch does not differentiate the call by is left alone.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
-from scaffold.derive.vjp.apply import Applier, constant
+from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.ir import Op, tensors
-from scaffold.derive.vjp.written import dotted
 from scaffold.formula import Node, keywords
+
+# What PyTorch raises for where it requires a gradient: the position and the name.
+STATISTICS = ((1, "running_mean"), (2, "running_var"))
+REFUSED = {
+    "batch_norm": STATISTICS,
+    "instance_norm": STATISTICS,
+    "binary_cross_entropy": ((2, "weight"),),
+    "cross_entropy": ((2, "weight"),),
+    "nll_loss": ((2, "weight"),),
+    "multi_margin_loss": ((4, "weight"),),
+    "pinv": ((1, "rtol"), (2, "atol")),
+}
 
 
 def pulled_back(
@@ -32,32 +43,24 @@ def pulled_back(
 
 
 def _without_gradient(applier: Applier, op: Op) -> set[Op]:
-    """The tensors that get no gradient, as a rule for this call or another of its name says."""
+    """The tensors of a call that get no gradient."""
     if op.rule == "call":
-        return _of_spelling(applier, op)
+        assert isinstance(op.data, Node)
+        classes = any(arg.kind == "int" for arg in op.args)
+        return {op.args[at] for at in _refused(op.data, classes)}
     rule = applier.table.rule(op.rule)
     pairs = zip(rule.parameters, op.args, strict=True)
     return {arg for item, arg in pairs if item.name in rule.nondiff}
 
 
-def _of_spelling(applier: Applier, op: Op) -> set[Op]:
-    node = op.data
-    if not isinstance(node, Node) or node.kind != "call":
-        return set()
-    callee, *args = node.args
-    name = dotted(callee) or ""
-    named = keywords(node)
-    plain = args[: len(args) - len(named)]
-
-    def value(item: Node) -> Op:
-        if item.kind == "name" and item.label.startswith("<"):
-            return op.args[int(item.label[1:-1])]
-        return constant(applier.program, item) or applier.program.static(item)
-
-    positional = [value(item) for item in plain]
-    keyed = {key: value(item) for key, item in named.items()}
-    for found in applier.table.find("function", name):
-        bound = applier.bound(found, positional, keyed)
-        if bound is not None:
-            return {bound[item] for item in found.rule.nondiff if item in bound}
-    return set()
+def _refused(call: Node, classes: bool) -> Iterator[int]:
+    """The tensors, by number, by which PyTorch does not differentiate a call without a rule."""
+    if call.kind != "call" or call.args[0].label == "cross_entropy" and not classes:
+        return  # of probabilities all is differentiable
+    callee, *args = call.args
+    named = keywords(call)
+    for at, name in REFUSED.get(callee.label, ()):
+        plain = args[: len(args) - len(named)]
+        value = named.get(name) or (plain[at] if at < len(plain) else None)
+        if value is not None and value.label.startswith("<"):
+            yield int(value.label[1:-1])
