@@ -6,7 +6,7 @@ Invariant: a look and a write of the same texts give the same verbs, but for wha
 """
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +16,6 @@ from scaffold.cli.places import from_here
 from scaffold.errors import ConflictError, ScaffoldError
 from scaffold.workspace import (
     Answer,
-    Ask,
     Change,
     ChangedError,
     Plan,
@@ -46,60 +45,44 @@ class Settled(NamedTuple):
         return (f"undid what an interrupted run had begun: {listed}",) if listed else ()
 
 
-class Known(NamedTuple):
-    """What a record says of the files that are there; paths as in the texts."""
-
-    ours: Collection[str] = ()  # as we wrote them: they need no question
-    bases: Mapping[str, str] = {}  # as last written, where a merge starts
-    kept: Collection[str] = ()  # not to be touched
-
-
-NOTHING = Known()
-
-
-def look(
-    files: Mapping[str, str | None], root: Path, policy: Policy, known: Known = NOTHING
-) -> Settled:
+def look(files: Mapping[str, str], root: Path, policy: Policy) -> Settled:
     """What a run would do; where it would ask or stop, the conflicts stay."""
-    planned = plan(files, root, **known._asdict())
+    planned = plan(files, root)
     if policy in ("ask", "abort"):
         return Settled(planned, written=False)
-    return _resolved(planned, policy, None)
+    try:
+        return Settled(without_conflicts(planned, policy), written=False)
+    except ConflictError as refusal:
+        return Settled(planned, False, refusal)
 
 
-def write(
-    files: Mapping[str, str | None], root: Path, policy: Policy, known: Known = NOTHING
-) -> Settled:
+def write(files: Mapping[str, str], root: Path, policy: Policy) -> Settled:
     """Write the files, unless the policy or an answer forbids it; then none of them."""
-    undone: list[str] = []
+    undone: tuple[str, ...] = ()
     for attempt in range(1, ATTEMPTS + 1):
         undone += recover(root)
-        planned = plan(files, root, **known._asdict())
-        settled = _resolved(planned, policy, _ask if _terminal() else None)
-        settled = settled._replace(undone=tuple(undone))
-        if settled.refusal:
-            return settled
+        planned = plan(files, root)
         try:
-            apply(settled.plan)
+            resolved = without_conflicts(planned, policy)
+            apply(resolved)
+        except ConflictError as refusal:
+            return Settled(planned, False, refusal, undone)
         except ChangedError:
             if attempt == ATTEMPTS:
                 raise
             continue  # another run came in between
         break
-    return settled._replace(written=True)
+    return Settled(resolved, True, None, undone)
 
 
-def _resolved(planned: Plan, policy: Policy, ask: Ask | None) -> Settled:
-    """The plan with the conflicts decided on, or as it was with what stands against that."""
-    try:
-        resolved = resolve(_as_seen_from_here(planned), policy, ask)
-    except ScaffoldError as refusal:
-        if refusal.exit_code != ConflictError.exit_code:
-            raise
-        return Settled(planned, False, refusal)
+def without_conflicts(planned: Plan, policy: Policy) -> Plan:
+    """The plan as policy or answers settle it; ConflictError where they do not."""
+    resolved = resolve(
+        _as_seen_from_here(planned), policy, _ask if _terminal() else None
+    )
     both = zip(planned.changes, resolved.changes, strict=True)
     changes = tuple(done._replace(path=known.path) for known, done in both)
-    return Settled(planned._replace(changes=changes), False)
+    return planned._replace(changes=changes)
 
 
 def _as_seen_from_here(planned: Plan) -> Plan:
