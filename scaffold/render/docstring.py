@@ -8,7 +8,7 @@ import textwrap
 
 from scaffold.derive import Derivation
 from scaffold.formula import Formula
-from scaffold.render.environment import format_source
+from scaffold.render.formatting import format_source
 from scaffold.spec import Attribute, Dim, Input, OpSpec, Output
 
 INDENT = "    "

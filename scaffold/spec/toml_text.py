@@ -1,36 +1,69 @@
-"""Values as TOML writes them, in one line.
+"""An op's table as TOML.
 
-In: what a TOML parser gives. Out: text. Invariant: parsed again, it is the same value.
+In: the name of an op and its keys. Out: the text of `[ops.NAME]`, as a person would write it.
+Invariant: reading the text gives the same keys and values.
 """
 
-import json
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
-def toml_text(value: Any) -> str:
-    """A value as TOML writes it."""
-    if isinstance(value, dict):
-        entries = (
-            f"{toml_key(key)} = {toml_text(item)}" for key, item in value.items()
-        )
+def op_table(name: str, keys: Mapping[str, Any]) -> str:
+    """The table of an op; keys in the order given, a table of formulas as dotted keys."""
+    lines = [f"[ops.{_key(name)}]"]
+    for key, value in keys.items():
+        lines += _assignments(_key(key), value)
+    return "\n".join(lines) + "\n"
+
+
+def _assignments(key: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _assignments(f"{key}.{_key(name)}", item)
+    else:
+        yield f"{key} = {toml_value(value)}"
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _basic(key)
+
+
+def toml_value(value: Any) -> str:
+    """A string, number, switch, or a list or table of them."""
+    if isinstance(value, Mapping):
+        entries = (f"{_key(key)} = {toml_value(item)}" for key, item in value.items())
         return f"{{ {', '.join(entries)} }}" if value else "{}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(toml_text, value))}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return _string(value)
-    return repr(value)
+    if isinstance(value, int | float):
+        return repr(value)
+    return f"[{', '.join(map(toml_value, value))}]"
 
 
-def toml_key(key: str) -> str:
-    """A key: bare, or quoted where it must be."""
-    return key if _BARE.fullmatch(key) else _string(key)
+def _string(value: str) -> str:
+    if "\n" in value:
+        plain = "'''" not in value and not value.endswith("'")
+        return f"'''\n{value}'''" if plain and _is_plain(value) else _basic(value)
+    return f"'{value}'" if "'" not in value and _is_plain(value) else _basic(value)
 
 
-def _string(text: str) -> str:
-    """A basic string: JSON's, with the one control character that JSON leaves alone escaped."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _is_plain(value: str) -> bool:
+    """Whether a literal string can hold it."""
+    return all(
+        letter >= " " and letter != "\x7f" or letter in "\n\t" for letter in value
+    )
+
+
+def _basic(value: str) -> str:
+    return f'"{"".join(_ESCAPES.get(letter, _escaped(letter)) for letter in value)}"'
+
+
+def _escaped(letter: str) -> str:
+    plain = " " <= letter != "\x7f"
+    return letter if plain else f"\\u{ord(letter):04X}"
