@@ -36,7 +36,7 @@ def list_ops(texts: Mapping[str, str], packaged: bool) -> tuple[Listed, ...]:
     found: dict[str, Listed] = {}
     for path, text in texts.items():
         try:
-            entries = read_ops(text, path)
+            entries = read_ops(text, path, may_be_empty=True)
         except ScaffoldError as error:
             problems.append(error)
             continue
