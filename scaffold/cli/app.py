@@ -82,10 +82,10 @@ def application(asked: str | None) -> typer.Typer:
 def _command(name: str) -> "Callable[..., None] | typer.Typer":
     """The function of a command; a run imports the one that it calls."""
     match name:
-        case "init":
-            from scaffold.cli.init import init as found
         case "new-op":
             from scaffold.cli.new_op import new_op as found
+        case "init":
+            from scaffold.cli.init import init as found
         case "sync":
             from scaffold.cli.sync import sync as found
         case "check":

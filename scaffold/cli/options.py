@@ -115,6 +115,12 @@ SPECIFICATION = (
     Option("--init", "Start of a parameter: 'weight=kaiming_uniform(a=5**0.5)'.", list),
     Option("--test/--no-test", "Write the test file.", bool),
 )
+TEMPLATE_DIR = Option(
+    "--template-dir",
+    "Templates of yours, before those of the configuration.",
+    list,
+    metavar="DIR",
+)
 SETTINGS = (
     Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
     Option(
@@ -123,6 +129,7 @@ SETTINGS = (
         metavar="DIR",
     ),
     Option("--test-dir", "Where its tests go (default: as --out-dir).", metavar="DIR"),
+    TEMPLATE_DIR,
     Option(
         "--on-conflict",
         "If a file differs: ask, abort, skip or overwrite.",
@@ -152,6 +159,7 @@ OF_THE_FUNCTION = tuple(
 DERIVE = (
     *OF_THE_FUNCTION,
     Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
+    TEMPLATE_DIR,
     Option("--explain", "Show the steps before the Function.", bool),
     Option(
         "--sizes", "For the bytes of --explain: 'N=32, D=512, ...=8'.", metavar="SIZES"

@@ -19,7 +19,7 @@ from scaffold.spec.problems import KeyPath, Locate
 from scaffold.spec.surroundings import Surroundings, table_of
 from scaffold.spec.toml import parse_toml
 from scaffold.spec.toml_places import Places
-from scaffold.spec.toml_text import toml_value
+from scaffold.spec.toml_text import toml_text
 
 PROJECT = "pyproject.toml"
 SCHEMA = "scaffold.schema.json"
@@ -102,7 +102,7 @@ def _option(name: str) -> Locate:
 
 def _with_table(before: str, said: Mapping[str, str]) -> str:
     """The file with a [tool.scaffold] at its end."""
-    lines = [f"{key} = {toml_value(value)}\n" for key, value in said.items()]
+    lines = [f"{key} = {toml_text(value)}\n" for key, value in said.items()]
     table = f"[tool.scaffold]\n{''.join(lines)}"
     if not before.removeprefix(MARK).strip():
         return before + table
