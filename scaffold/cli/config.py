@@ -88,12 +88,12 @@ def _unknown(keys: list[str]) -> list[ScaffoldError]:
 
 def _line(setting: "Setting", show_origin: bool) -> str:
     """The key as a file would have it; a comment where it is not set."""
-    from scaffold.spec.toml_text import toml_value
+    from scaffold.spec.toml_text import toml_text
 
     if setting.value is None:
         text = f"# {setting.key} is not set"
     else:
-        text = f"{setting.key} = {toml_value(setting.value)}"
+        text = f"{setting.key} = {toml_text(setting.value)}"
     return f"{setting.origin}\t{text}" if show_origin else text
 
 

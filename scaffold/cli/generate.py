@@ -121,6 +121,9 @@ def _entry(path: str, name: str) -> "Entry":
         message = f"cannot read '{path}': {reason}"
         raise ScaffoldError(message, Location("--spec")) from None
     entries = {entry.name: entry for entry in read_ops(text, path)}
+    if not entries:
+        hint = "write a table: [ops.NAME]"
+        raise ScaffoldError("the file holds no op", Location(path), hint)
     if name not in entries:
         hint = did_you_mean(name, entries) or f"its ops: {', '.join(entries)}"
         raise ScaffoldError(f"no op '{name}' in the file", Location(path), hint)

@@ -50,10 +50,10 @@ def test_the_origin_is_a_line_a_variable_or_the_default(
     outcome = scaffold(project / "src", "config", *keys, "--show-origin")
     assert sorted(outcome.out.splitlines()) == sorted(
         [
-            "../pyproject.toml:5\tstyle = 'combined'",
+            '../pyproject.toml:5\tstyle = "combined"',
             "../pyproject.toml:2\tline-length = 100",
             "SCAFFOLD_EXPORTS\texports = false",
-            "../pyproject.toml:6\tnames = { test = '{op}_test.py' }",
+            '../pyproject.toml:6\tnames = { test = "{op}_test.py" }',
             "default\theader = true",
             "default\t# tests is not set",
         ]

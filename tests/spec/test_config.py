@@ -12,7 +12,7 @@ from scaffold.spec.config_keys import KEYS
 from scaffold.spec.lint import LintConfiguration
 from scaffold.spec.patterns import Patterns
 from scaffold.spec.toml import parse_toml
-from scaffold.spec.toml_text import toml_value
+from scaffold.spec.toml_text import toml_text
 
 
 def read(text: str) -> Configuration:
@@ -204,7 +204,7 @@ def test_the_table_must_be_one() -> None:
 
 def test_the_defaults_of_the_table_are_those_of_the_configuration() -> None:
     lines = (
-        f"{key} = {toml_value(row.default)}"
+        f"{key} = {toml_text(row.default)}"
         for key, row in KEYS.items()
         if row.default is not None
     )
@@ -232,22 +232,21 @@ def test_single_line_imports_are_seen(text: str, single: bool, tmp_path: Path) -
     assert load_configuration(tmp_path).single_line_imports == single
 
 
-STATED: dict[str, tuple[str, Any]] = (
-    {  # key -> what a variable says, and the field's value
-        "source": ("src/ops/", "src/ops"),
-        "manifest": ("a.toml:b/*.toml", ("a.toml", "b/*.toml")),
-        "style": ("combined", "combined"),
-        "line-length": ("100", 100),
-        "header": ("FALSE", False),
-        "exports": ("1", True),
-        "require": ("doc, test", ("doc", "test")),
-        "parameter-names": ("w,gain", ("w", "gain")),
-        "names": ("{ test = '{op}_test.py' }", Patterns(test="{op}_test.py")),
-        "defaults": ("{ module = false }", (("module", False),)),
-        "conventions": ("[{ x = 'N', w = 'N' }]", ((("x", ("N",)), ("w", ("N",))),)),
-        "licence": ("Copyright Us", "Copyright Us"),
-    }
-)
+# Key -> what a variable says, and the field's value.
+STATED: dict[str, tuple[str, Any]] = {
+    "source": ("src/ops/", "src/ops"),
+    "manifest": ("a.toml:b/*.toml", ("a.toml", "b/*.toml")),
+    "style": ("combined", "combined"),
+    "line-length": ("100", 100),
+    "header": ("FALSE", False),
+    "exports": ("1", True),
+    "require": ("doc, test", ("doc", "test")),
+    "parameter-names": ("w,gain", ("w", "gain")),
+    "names": ("{ test = '{op}_test.py' }", Patterns(test="{op}_test.py")),
+    "defaults": ("{ module = false }", (("module", False),)),
+    "conventions": ("[{ x = 'N', w = 'N' }]", ((("x", ("N",)), ("w", ("N",))),)),
+    "licence": ("Copyright Us", "Copyright Us"),
+}
 
 
 @pytest.mark.parametrize("key", STATED)
@@ -261,7 +260,7 @@ def test_a_variable_goes_before_the_file(key: str, tmp_path: Path) -> None:
     after = load_configuration(tmp_path, {variable: text})
     assert after == before._replace(**{field: value})
     (tmp_path / "pyproject.toml").write_text(
-        f"[tool.scaffold]\n{key} = {toml_value(KEYS[key].default or 'x')}\n"
+        f"[tool.scaffold]\n{key} = {toml_text(KEYS[key].default or 'x')}\n"
     )
     assert load_configuration(tmp_path, {variable: text}) == after
     (tmp_path / "pyproject.toml").unlink()
@@ -310,4 +309,4 @@ def test_directories_of_templates_count_from_the_file(tmp_path: Path) -> None:
     "value", ["x", 'a"b\\c\n\t\x7f', "größe 😀", 1, True, [], ["a", {"b c": {}}], 0.5]
 )
 def test_text_of_toml_is_read_back(value: object) -> None:
-    assert parse_toml(f"value = {toml_value(value)}", "") == {"value": value}
+    assert parse_toml(f"value = {toml_text(value)}", "") == {"value": value}

@@ -19,7 +19,7 @@ from scaffold.spec.keys import DEFAULTS, KEYS, TOLERANCES, check_keys
 from scaffold.spec.problems import KeyPath, Problems
 from scaffold.spec.schema import configuration_schema, ops_schema
 from scaffold.spec.toml import read_ops
-from scaffold.spec.toml_text import toml_value
+from scaffold.spec.toml_text import toml_text
 from tests.cli.running import ROOT, scaffold
 from tests.properties.specs import Raw, raws, toml
 
@@ -109,7 +109,7 @@ def test_the_file_around_the_ops(data: Any, valid: bool) -> None:
 
 
 def accepted(table: dict[str, Any]) -> bool:
-    lines = (f"{key} = {toml_value(value)}\n" for key, value in table.items())
+    lines = (f"{key} = {toml_text(value)}\n" for key, value in table.items())
     text = f"[tool.scaffold]\n{''.join(lines)}"
     try:
         read_configuration(text, "pyproject.toml", str(ROOT))
