@@ -36,7 +36,7 @@ SPECIFICATION = (
     Option(
         "--schema", "A PyTorch schema instead: 'scale(Tensor x, float a) -> Tensor'."
     ),
-    Option("--class-name", "Name of the module (default: from NAME)."),
+    Option("--class-name", "What classes call the op (default: from NAME)."),
     Option("--doc", "First line of the docstring."),
     Option(
         "--forward", "Expression, statements with a return, or '@file.py[:function]'."
@@ -80,6 +80,7 @@ SPECIFICATION = (
         "Forbid a second derivative.",
         bool,
     ),
+    Option("--reason", "Why the op can be differentiated only once."),
     Option(
         "--transforms/--no-transforms", "A vmap rule and tests of torch.func.", bool
     ),

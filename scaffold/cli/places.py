@@ -41,6 +41,7 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
         importable=_is_importable(configuration, base, source, package),
         beside=configuration.prepends,
         line_length=configuration.line_length,
+        patterns=configuration.names,
     )
     return Places(root, directories)
 

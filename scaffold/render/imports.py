@@ -38,16 +38,22 @@ THIRD_PARTY = frozenset(
 
 
 def import_block(
-    code: str, wanted: Iterable[Import] = (), known: Iterable[Import] = KNOWN
+    code: str,
+    wanted: Iterable[Import] = (),
+    known: Iterable[Import] = KNOWN,
+    single: bool = False,
 ) -> str:
-    """The imports that `code` needs of the known ones, and of the wanted ones, as one text."""
+    """The imports that `code` needs of the known ones, and of the wanted ones, as one text.
+
+    `single` gives every name a line of its own.
+    """
     read = names_read(code)
     chosen = [item for item in (*known, *wanted) if item.binding in read]
     chosen += [item for item in UNEXPORTED if f"{item.module}." in code]
     sections: dict[int, list[Import]] = {0: [], 1: [], 2: []}
     for item in dict.fromkeys(chosen):
         sections[_section(item)].append(item)
-    blocks = ["\n".join(_lines(items)) for items in sections.values() if items]
+    blocks = ["\n".join(_lines(items, single)) for items in sections.values() if items]
     return "\n\n".join(blocks)
 
 
@@ -64,8 +70,8 @@ def _section(item: Import) -> int:
     return 1 if root in THIRD_PARTY else 2
 
 
-def _lines(items: list[Import]) -> list[str]:
-    """`import` lines first, then one `from` line for each module, both sorted."""
+def _lines(items: list[Import], single: bool) -> list[str]:
+    """`import` lines first, then one `from` line for each module or name, both sorted."""
     plain = sorted({_plain(item) for item in items if item.name is None}, key=_natural)
     members: dict[str, list[Import]] = {}
     for item in items:
@@ -74,13 +80,15 @@ def _lines(items: list[Import]) -> list[str]:
     return plain + [
         line
         for module in sorted(members, key=_natural)
-        for line in _from_lines(module, sorted(members[module], key=_member_key))
+        for line in _from_lines(
+            module, sorted(members[module], key=_member_key), single
+        )
     ]
 
 
-def _from_lines(module: str, items: list[Import]) -> list[str]:
+def _from_lines(module: str, items: list[Import], single: bool) -> list[str]:
     """One line for the names that stay, and one for each that is renamed, by the first name of each."""
-    stay = [item for item in items if _member(item) == item.name]
+    stay = [item for item in items if _member(item) == item.name and not single]
     groups = [[item] for item in items if item not in stay] + ([stay] if stay else [])
     groups.sort(key=lambda group: _member_key(group[0]))
     return [

@@ -7,6 +7,8 @@ import pytest
 from scaffold.errors import ScaffoldError
 from scaffold.spec import Configuration, load_configuration
 from scaffold.spec.config import read_configuration
+from scaffold.spec.lint import LintConfiguration
+from scaffold.spec.patterns import Patterns
 
 
 def read(text: str) -> Configuration:
@@ -24,9 +26,23 @@ style = 'combined'
 line-length = 100
 parameter-names = ['w']
 conventions = [{ x = '..., D', w = 'D, 3' }]
+manifest = ['ops/*.toml', './more.toml']
+save-policy = 'balanced'
+defaults = { module = false, tolerance = { atol = 1e-4 } }
+require = ['doc', 'reason']
+names = { file = '{op}_op.py', function = '_{Op}' }
+licence = '''
+Copyright Us
+All rights reserved'''
+header = false
+docstrings = 'numpy'
+exports = true
+formatter = 'ruff'
+lint = { ignore = ['af01'] }
 """)
     assert found == Configuration(
         root="root",
+        project=True,
         source="src/ops",
         tests="tests",
         package="my.ops",
@@ -34,11 +50,22 @@ conventions = [{ x = '..., D', w = 'D, 3' }]
         line_length=100,
         parameter_names=("w",),
         conventions=((("x", ("...", "D")), ("w", ("D", 3))),),
+        manifest=("ops/*.toml", "more.toml"),
+        save_policy="balanced",
+        defaults=(("module", False), ("tolerance", {"atol": 1e-4})),
+        require=("doc", "reason"),
+        names=Patterns(file="{op}_op.py", function="_{Op}"),
+        licence="Copyright Us\nAll rights reserved",
+        header=False,
+        docstrings="numpy",
+        exports=True,
+        formatter="ruff",
+        lint=LintConfiguration(ignore=("AF01",)),
     )
 
 
 def test_nothing_said_leaves_the_defaults() -> None:
-    assert read("") == Configuration(root="root")
+    assert read("") == Configuration(root="root", project=True)
 
 
 @pytest.mark.parametrize(
@@ -94,14 +121,14 @@ def test_a_broken_file_is_an_error_as_seen_from_here(tmp_path: Path) -> None:
             "source = '/usr'",
             (
                 "2:11: 'source' must be a directory of the project\n"
-                "hint: write it relative to the file, such as 'src/ops'"
+                "hint: write it relative to the project, such as 'src/ops'"
             ),
         ),
         (
             "tests = 'a/../../b'",
             (
                 "2:10: 'tests' must be a directory of the project\n"
-                "hint: write it relative to the file, such as 'src/ops'"
+                "hint: write it relative to the project, such as 'src/ops'"
             ),
         ),
         (
@@ -114,7 +141,7 @@ def test_a_broken_file_is_an_error_as_seen_from_here(tmp_path: Path) -> None:
         ),
         (
             "style = 'combinde'",
-            "2:10: unknown style 'combinde'\nhint: did you mean 'combined'?",
+            "2:10: unknown value 'combinde' for 'style'\nhint: did you mean 'combined'?",
         ),
         ("line-length = true", "2:15: 'line-length' must be a number from 40 up"),
         ("line-length = 8", "2:15: 'line-length' must be a number from 40 up"),
