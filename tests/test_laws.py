@@ -34,6 +34,7 @@ LIBRARIES = {
     "cli": {"typer"},
     "render": {"black", "jinja2"},
     "lint": {"libcst"},
+    "workspace": {"merge3"},
     CHILD: {"pytest", "torch", "verified_op"},
 }
 PURE = {"formula", "spec", "derive", "render", "inspect", "lint"}

@@ -54,7 +54,7 @@ def _printed(
     from scaffold.derive import derive
     from scaffold.render.opfile import function_text
 
-    spec, where = specified(name, values, settings, _problems(settings))
+    spec, where, *_ = specified(name, values, settings, _problems(settings))
     derivation = derive(spec)
     length = where.directories.line_length
     printed = {

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from scaffold.errors import Location, ScaffoldError, raise_all
-from scaffold.render import Formatter, House, format_files
-from scaffold.render.house import header_line, licence_lines
+from scaffold.render.formatting import Formatter, format_files
+from scaffold.render.house import House, header_line, licence_lines
 from scaffold.render.templates import Templates, read_templates
 from scaffold.spec import Configuration
 

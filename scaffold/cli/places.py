@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from scaffold.cli.house import find_formatter, find_house
 from scaffold.errors import Location, ScaffoldError, raise_all
-from scaffold.render import PLAIN, Formatter, House, format_files
+from scaffold.render.formatting import Formatter, format_files
+from scaffold.render.house import PLAIN, House
 from scaffold.render.layout import Directories
 from scaffold.spec import Configuration
 from scaffold.spec.names import is_identifier

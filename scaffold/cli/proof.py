@@ -14,7 +14,7 @@ import typer
 from scaffold.cli.beside import beside
 from scaffold.cli.generate import Generated
 from scaffold.errors import Location, VerificationError
-from scaffold.render import verification
+from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
 from scaffold.verify import Failure, has_torch, verify
 

@@ -4,13 +4,16 @@ In: Python source and the length of a line. Out: the same code as black writes i
 Invariant: text in, text out; formatting piece by piece gives, byte for byte, what formatting the whole gives.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from scaffold.render.folding import fold
 from scaffold.render.pieces import BETWEEN, split
 
 KEPT = 1024  # pieces: those that ops share, and those of the last hundred ops
+
+# {path: text}, the length of a line -> the same texts, formatted
+Formatter = Callable[[Mapping[str, str], int], dict[str, str]]
 
 
 def format_files(files: Mapping[str, str], line_length: int) -> dict[str, str]:
