@@ -6,12 +6,13 @@ from pathlib import Path
 import black
 import pytest
 from black.mode import TargetVersion
+from black.parsing import InvalidInput
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scaffold.render import format_files, formatting
+from scaffold.render import formatting
 from scaffold.render.folding import fold
-from scaffold.render.formatting import format_source
+from scaffold.render.formatting import format_files, format_source
 from scaffold.render.pieces import split
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +86,7 @@ def test_a_piece_that_is_no_python_is_formatted_with_the_next() -> None:
 
 
 def test_what_is_no_python_at_all_is_an_error() -> None:
-    with pytest.raises(black.InvalidInput):
+    with pytest.raises(InvalidInput):
         format_source("import a\n\n\ndef f(:\n    pass\n")
 
 
