@@ -83,7 +83,7 @@ def _with_table(
     listed = project.listed.get(op)
     if listed is None:
         above = f"{text.rstrip()}\n\n" if text.strip() else ""
-        return above + op_table(specified.name, keys)
+        return above + op_table(specified.typed, keys)
     if listed.entry.raw == keys:
         return text
     if policy != "overwrite":

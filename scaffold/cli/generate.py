@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 class Specified(NamedTuple):
     """An op as options, files and configuration say it, and where it goes."""
 
-    name: str  # as it was typed: RMSNorm says how classes call it
     spec: OpSpec
     places: Places
     raw: Mapping[str, Any]  # its keys, as a file beside us would hold them
     configuration: Configuration
+    typed: str  # its name: RMSNorm says how classes call it
 
 
 class Generated(NamedTuple):
@@ -76,7 +76,7 @@ def specified(
     )
     problems.raise_found()
     assert said and spec and where  # or else there was a problem
-    return Specified(name, spec, where, said.raw, known)
+    return Specified(spec, where, said.raw, known, name)
 
 
 def start_rendering() -> None:
