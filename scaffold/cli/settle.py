@@ -6,7 +6,7 @@ Invariant: a look and a write of the same texts give the same verbs, but for wha
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,9 +45,21 @@ class Settled(NamedTuple):
         return (f"undid what an interrupted run had begun: {listed}",) if listed else ()
 
 
-def look(files: Mapping[str, str], root: Path, policy: Policy) -> Settled:
+class Known(NamedTuple):
+    """What is known of the files that are there; paths as in the texts."""
+
+    ours: Collection[str] = ()  # need no question
+    kept: Collection[str] = ()  # stay as they are
+
+
+NOTHING = Known()
+
+
+def look(
+    files: Mapping[str, str], root: Path, policy: Policy, known: Known = NOTHING
+) -> Settled:
     """What a run would do; where it would ask or stop, the conflicts stay."""
-    planned = plan(files, root)
+    planned = plan(files, root, **known._asdict())
     if policy in ("ask", "abort"):
         return Settled(planned, written=False)
     try:
@@ -56,12 +68,14 @@ def look(files: Mapping[str, str], root: Path, policy: Policy) -> Settled:
         return Settled(planned, False, refusal)
 
 
-def write(files: Mapping[str, str], root: Path, policy: Policy) -> Settled:
+def write(
+    files: Mapping[str, str], root: Path, policy: Policy, known: Known = NOTHING
+) -> Settled:
     """Write the files, unless the policy or an answer forbids it; then none of them."""
     undone: tuple[str, ...] = ()
     for attempt in range(1, ATTEMPTS + 1):
         undone += recover(root)
-        planned = plan(files, root)
+        planned = plan(files, root, **known._asdict())
         try:
             resolved = without_conflicts(planned, policy)
             apply(resolved)
