@@ -6,7 +6,7 @@ Invariant: a look and a write of the same texts give the same verbs, but for wha
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -47,9 +47,21 @@ class Settled(NamedTuple):
         return (f"undid what an interrupted run had begun: {listed}",) if listed else ()
 
 
-def look(files: Mapping[str, str], root: Path, policy: Policy) -> Settled:
+class Known(NamedTuple):
+    """What is known of the files that are there; paths as in the texts."""
+
+    ours: Collection[str] = ()  # need no question
+    kept: Collection[str] = ()  # stay as they are
+
+
+NOTHING = Known()
+
+
+def look(
+    files: Mapping[str, str], root: Path, policy: Policy, known: Known = NOTHING
+) -> Settled:
     """What a run would do; where it would ask or stop, the conflicts stay."""
-    planned = plan(files, root)
+    planned = plan(files, root, **known._asdict())
     if policy in ("ask", "abort"):
         return Settled(planned, written=False)
     try:
@@ -58,9 +70,11 @@ def look(files: Mapping[str, str], root: Path, policy: Policy) -> Settled:
         return Settled(planned, False, refusal)
 
 
-def write(files: Mapping[str, str], root: Path, policy: Policy) -> Settled:
+def write(
+    files: Mapping[str, str], root: Path, policy: Policy, known: Known = NOTHING
+) -> Settled:
     """Write the files, unless the policy or an answer forbids it; then none of them."""
-    return undisturbed(lambda: _write(files, root, policy))
+    return undisturbed(lambda: _write(files, root, policy, known))
 
 
 def undisturbed(run: Callable[[], Run]) -> Run:
@@ -71,9 +85,11 @@ def undisturbed(run: Callable[[], Run]) -> Run:
     return run()
 
 
-def _write(files: Mapping[str, str], root: Path, policy: Policy) -> Settled:
+def _write(
+    files: Mapping[str, str], root: Path, policy: Policy, known: Known
+) -> Settled:
     undone = recover(root)
-    planned = plan(files, root)
+    planned = plan(files, root, **known._asdict())
     try:
         resolved = without_conflicts(planned, policy)
     except ConflictError as refusal:
