@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 COMMANDS = {
     "init": "Make a directory a project: configuration, manifest, schema, CI.",
     "new-op": "Write an op: its Function, wrapper, Module and tests.",
-    "sync": "Bring the files of every op of a manifest up to date.",
-    "check": "See that the files are what the manifest says.",
+    "sync": "Write the files of every op of a manifest, or bring them up to date.",
+    "check": "See that the files are what manifest, templates and configuration say.",
     "upgrade": "Bring ops up to date and keep what was edited by hand.",
     "list": "List the ops of the manifest and their files.",
     "derive": "Print the Function of an op, its backward derived.",
