@@ -14,10 +14,10 @@ from scaffold.cli.places import Places, find_places
 from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
-from scaffold.render.files import render
-from scaffold.render.house import House
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
+from scaffold.render.files import render
+from scaffold.render.house import House
 from scaffold.spec import Configuration, OpSpec, build
 from scaffold.spec.problems import Problems
 from scaffold.workspace import store
