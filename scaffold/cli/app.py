@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # What help says of each command.
 COMMANDS = {
-    "init": "Make a directory a project: configuration, manifest, schema, CI.",
+    "init": "Make a directory a project.",
     "new-op": "Write an op: its Function, wrapper, Module and tests.",
     "sync": "Write the files of every op of a manifest, or bring them up to date.",
     "check": "See that the files are what manifest, templates and configuration say.",
