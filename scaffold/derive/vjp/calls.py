@@ -1,6 +1,6 @@
 """Calls that have no rule, as templates over their tensors.
 
-In: a call's expression. Out: the same with placeholders, `<0>`, for its tensors. Invariant: Python values stay as they are written.
+In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensors. Invariant: Python values stay as they are written.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,12 @@ TO_COMPLEX = frozenset({"stft", "polar", "complex", "eig", "eigvals"})
 
 
 def template_of(
-    graph: Graph, node: Node, tensor: Callable[[Node], Op | None]
+    graph: Graph,
+    node: Node,
+    tensor: Callable[[Node], Op | None],
+    fixed: Callable[[Node], Node],
 ) -> tuple[Node, list[Op]]:
-    """The template of a call and its tensors, each once; `tensor` tells what an argument is."""
+    """The template of a call and its tensors, each once; `tensor` tells what an argument is, `fixed` writes another one."""
     if node.kind not in ("call", "binary", "attribute"):
         raise UnsupportedError(f"'{node.label}' has no rule")
     args: list[Op] = []
@@ -41,10 +44,10 @@ def template_of(
             return None
         op = tensor(item)
         if op is None:
-            return item
+            return fixed(item)
         if op not in args:
             args.append(op)
-        return graph.name(f"<{args.index(op)}>")
+        return graph.name(f"<:{args.index(op)}>")
 
     return graph.rewrite(node, placed), args
 
@@ -62,8 +65,8 @@ def creates(node: Node) -> bool:
     return path in {f"torch.{name}" for name in CREATORS}
 
 
-def made(program: Program, node: Node, args: list[Op]) -> Op:
-    """The tensor that such a call makes."""
+def made(program: Program, node: Node, args: list[Op], read: list[Op]) -> Op:
+    """The tensor that such a call makes; `read` are those of which it takes the dtype."""
     name = node.args[0].label
     plain = args[: len(args) - len(node.keywords)]
     dtype = keywords(node).get("dtype")
@@ -75,7 +78,7 @@ def made(program: Program, node: Node, args: list[Op]) -> Op:
     kind = "bool" if _is_dtype(dtype, frozenset({"bool"})) else kind
     kind = "complex" if _is_dtype(dtype, COMPLEX) else kind
     return program.op(
-        "call", (), node, kind=kind, shape=_made_shape(program, name, plain)
+        "call", read, node, kind=kind, shape=_made_shape(program, name, plain)
     )
 
 

@@ -23,6 +23,7 @@ TRIVIAL = frozenset(
         "size",
         "rank",
         "count",
+        "dtype",
         "list",
         "item",
         "range",
