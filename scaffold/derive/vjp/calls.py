@@ -5,8 +5,8 @@ In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensor
 
 from collections.abc import Callable
 
+from scaffold.derive.vjp.counted_shapes import made_shape
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
-from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import WELL_KNOWN, Graph, Node, keywords
 
@@ -78,7 +78,7 @@ def made(program: Program, node: Node, args: list[Op], read: list[Op]) -> Op:
     kind = "bool" if _is_dtype(dtype, frozenset({"bool"})) else kind
     kind = "complex" if _is_dtype(dtype, COMPLEX) else kind
     return program.op(
-        "call", read, node, kind=kind, shape=_made_shape(program, name, plain)
+        "call", read, node, kind=kind, shape=made_shape(program, name, plain)
     )
 
 
@@ -93,19 +93,6 @@ def kind_named(name: str) -> Kind | None:
 
 def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:
     return node is not None and node.label in names
-
-
-def _made_shape(program: Program, name: str, args: list[Op]) -> Shape | None:
-    """Sizes that are written one by one."""
-    if name == "arange" and len(args) == 1:
-        return Shape((program.size_of(args[0]),))
-    if name == "eye" and args:
-        return Shape((program.size_of(args[0]), program.size_of(args[-1])))
-    if name in ("ones", "zeros") and args:
-        sizes = args[0].args if args[0].rule == "list" else args
-        if all(item.rule in ("const", "size", "static") for item in sizes):
-            return Shape(tuple(map(program.size_of, sizes)))
-    return None
 
 
 def _is_function(node: Node) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.counted_shapes import slice_size
 from scaffold.derive.vjp.infer import INDICES
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.shapes import Shape
@@ -87,7 +88,7 @@ def _sliced_shape(value: Op, dim: int, start: Op, end: Op, step: Op) -> Shape | 
     at, dims = shapes.position(value.shape, dim), value.shape.dims
     if at is None or dims is None:
         return None
-    size = f"?{dims[at]}[{start.serial}:{end.serial}:{step.serial}]"
+    size = slice_size(dims[at], start, end, step)
     return Shape((*dims[:at], size, *dims[at + 1 :]))
 
 
@@ -98,6 +99,8 @@ def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
     if dims is None or x.dims is None or at is None or literal(step) is not None:
         return
     program, whole = applier.program, x.dims[at]
+    if isinstance(dims[at], int):
+        return
     if literal(start) is None and program.fractions.get(end) == whole:
         program.sizes[dims[at]] = end
     elif literal(end) is None and program.fractions.get(start) == whole:

@@ -64,6 +64,9 @@ class PythonValues:
                 return self._size(node, inner, index)
             case Node("call", _, (Node("attribute", "size", (inner,)), index)):
                 return self._size(node, inner, index)
+            case Node("call", _, (Node("attribute", "size", (inner,)),)):
+                if not self.is_static(inner):
+                    return self.program.op("shape", (), self.value(inner).shape)
             case Node("attribute", "dtype", (inner,)) if not self.is_static(inner):
                 return self._dtype(node, self.value(inner))
         op = self.program.static(self.fixed(node))
