@@ -135,8 +135,10 @@ def together(program: Program, args: Args) -> Shape | None:
 def padded(program: Program, args: Args) -> Shape | None:
     """The last dims, each longer by what is before and behind it."""
     dims, pad = args["x"].shape.dims, literal(args["pad"])
-    whole = isinstance(pad, tuple) and all(type(item) is int for item in pad)
-    if dims is None or not whole or len(pad) // 2 > args["x"].shape.trailing:
+    if dims is None or not isinstance(pad, tuple):
+        return None
+    whole = all(type(item) is int for item in pad)
+    if not whole or len(pad) // 2 > args["x"].shape.trailing:
         return None
     done = list(dims)
     for at in range(len(pad) // 2):

@@ -122,7 +122,8 @@ class Program:
         if dim.rule == "size" and isinstance(dim.data, str | int):
             return dim.data
         if dim.rule == "size" and isinstance(dim.data, Shape):
-            at = position(dim.data, literal(dim.args[0]))
+            number = literal(dim.args[0])
+            at = position(dim.data, number) if isinstance(number, int) else None
             if at is not None and dim.data.dims is not None:
                 return dim.data.dims[at]
         name = f"?{dim.serial}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from scaffold.derive.vjp import counted_shapes, joint_shapes, shapes
 from scaffold.derive.vjp.counted_shapes import size_left
 from scaffold.derive.vjp.ir import Op, Program, literal, tensors
-from scaffold.derive.vjp.shapes import SCALAR, Dim, Shape
+from scaffold.derive.vjp.shapes import SCALAR, Shape
 
 Args = Mapping[str, Op]
 Infer = Callable[[Program, Args], Shape | None]

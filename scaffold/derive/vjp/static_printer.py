@@ -15,7 +15,7 @@ from scaffold.derive.vjp.written import UnsupportedError, number_node
 from scaffold.formula import Graph, Node
 
 # The values that have a shape, each with the optional inputs that must be there to compute it.
-Owners = dict[Shape, list[tuple[Op, frozenset[Op]]]]
+Owners = dict[Shape, list[tuple[Op, frozenset[str]]]]
 
 
 class StaticPrinter:
@@ -80,7 +80,7 @@ class StaticPrinter:
 
     def _owner(self, shape: Shape) -> Node:
         for op, needs in self.owners.get(shape, ()):
-            if all(item.data == self.holders.current for item in needs):
+            if all(name == self.holders.current for name in needs):
                 return self._anew(op)
         raise UnsupportedError("a shape that no value has")
 

@@ -1,6 +1,5 @@
 """Attention, positions and recurrences as libraries of models write them."""
 
-import torch
 
 from tests.derive.cases import Case, index, p, r
 

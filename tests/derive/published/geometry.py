@@ -7,8 +7,7 @@ from tests.derive.cases import Case, index, p, r
 
 def unit_rows(*shape: int) -> torch.Tensor:
     """Rows of length 1."""
-    found = r(*shape)
-    return found / found.norm(dim=-1, keepdim=True)
+    return torch.nn.functional.normalize(r(*shape), dim=-1)
 
 
 GEOMETRY = (
