@@ -40,7 +40,7 @@ def plan_reuse(spec: OpSpec, given: Given) -> Reuse:
     graph, statements = given.graph, given.forward.statements
     origin = dict(given.versions)
     chosen, described = _plan(spec, given, statements)
-    forward = as_they_were(graph, statements, origin, chosen.saved)
+    forward = as_they_were(graph, statements, origin, {*chosen.saved, *described})
     tensors = frozenset(item.name for item in spec.differentiable)
     constant = active_locals(statements, tensors) & set(chosen.saved)
     return Reuse(chosen, forward, constant, described)

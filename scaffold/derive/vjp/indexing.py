@@ -33,6 +33,11 @@ def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     return value
 
 
+def _is_whole(part: Op) -> bool:
+    """Whether a part of an index is `:`."""
+    return part.rule == "range" and all(literal(item) is None for item in part.args)
+
+
 def _is_ellipsis(part: Op) -> bool:
     return part.rule == "const" and part.value is ...
 
@@ -116,6 +121,8 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     """An index that holds tensors."""
     program = applier.program
     parts = list(parts)
+    while _is_whole(parts[-1]):
+        parts.pop()
     if sum(part.is_tensor for part in parts) == 1 and _is_plain(parts):
         value, parts = _one_tensor(applier, value, parts)
     shape = _indexed_shape(value.shape, parts)

@@ -198,6 +198,15 @@ def _indexed(program: Program, args: Args) -> Shape | None:
     return Shape((*x.dims[:at], index.dims[0], *x.dims[at + 1 :]))
 
 
+def _along(program: Program, args: Args) -> Shape | None:
+    """`take_along_dim`: both shapes broadcast, but for the dim."""
+    x, index = args["x"].shape, args["indices"].shape
+    if literal(args["dim"]) is None:
+        return index if x.rank == index.rank == 1 else None
+    same = index.dims is not None and 1 not in index.dims and x.rank == index.rank
+    return index if same else None
+
+
 SHAPES: dict[str, Infer] = {
     "transpose": _transposed,
     "t": _swapped,
@@ -220,6 +229,7 @@ SHAPES: dict[str, Infer] = {
     "linear": _linear,
     "outer": _outer,
     "gather": _of("index"),
+    "take_along_dim": _along,
     "trace": _scalar,
     "mm": _matmul,
     "bmm": _matmul,

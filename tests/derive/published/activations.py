@@ -142,7 +142,7 @@ NORMS = (
         "hidden_states[..., D], weight[D], variance_epsilon: float = 1e-6",
         """
 input_dtype = hidden_states.dtype
-hidden_states = hidden_states.to(torch.float32)
+hidden_states = hidden_states.to(torch.float64)
 variance = hidden_states.pow(2).mean(-1, keepdim=True)
 hidden_states = hidden_states * torch.rsqrt(variance + variance_epsilon)
 return weight * hidden_states.to(input_dtype)

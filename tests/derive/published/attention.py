@@ -153,7 +153,7 @@ return scores.softmax(dim=-1)
         """
 values = F.embedding(buckets, table)
 values = values.permute([2, 0, 1]).unsqueeze(0)
-scores += values
+scores = scores + values
 return F.softmax(scores, dim=-1).type_as(scores)
 """,
         lambda: [(r(2, 3, 4, 5), r(6, 3), index(6, 4, 5))],
@@ -252,12 +252,13 @@ delta = F.softplus(delta)
 deltaA = torch.exp(torch.einsum('bld,dn->bldn', delta, A))
 deltaB_u = torch.einsum('bld,bln,bld->bldn', delta, Bm, u)
 x = torch.zeros((u.shape[0], u.shape[2], A.shape[1]), device=u.device, dtype=u.dtype)
-ys = []
-for i in range(3):
-    x = deltaA[:, i] * x + deltaB_u[:, i]
-    y = torch.einsum('bdn,bn->bd', x, Cm[:, i, :])
-    ys.append(y)
-y = torch.stack(ys, dim=1)
+x = deltaA[:, 0] * x + deltaB_u[:, 0]
+y0 = torch.einsum('bdn,bn->bd', x, Cm[:, 0, :])
+x = deltaA[:, 1] * x + deltaB_u[:, 1]
+y1 = torch.einsum('bdn,bn->bd', x, Cm[:, 1, :])
+x = deltaA[:, 2] * x + deltaB_u[:, 2]
+y2 = torch.einsum('bdn,bn->bd', x, Cm[:, 2, :])
+y = torch.stack([y0, y1, y2], dim=1)
 return y + u * Dp
 """,
         lambda: [
@@ -398,10 +399,11 @@ return o, S
         "ema_unrolled",
         "x[B, T], alpha: float = 0.3",
         """
-out = [x[:, 0]]
-for t in range(1, 4):
-    out.append(alpha * x[:, t] + (1 - alpha) * out[-1])
-return torch.stack(out, dim=1)
+h0 = x[:, 0]
+h1 = alpha * x[:, 1] + (1 - alpha) * h0
+h2 = alpha * x[:, 2] + (1 - alpha) * h1
+h3 = alpha * x[:, 3] + (1 - alpha) * h2
+return torch.stack([h0, h1, h2, h3], dim=1)
 """,
         lambda: [(r(3, 4), 0.3)],
     ),

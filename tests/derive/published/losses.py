@@ -346,7 +346,7 @@ return loss
     ),
     Case(
         "kto",
-        "policy_chosen[N], policy_rejected[N], ref_chosen[N; const], ref_rejected[N; const], kl[; const], beta: float = 0.1, desirable: float = 1.0, undesirable: float = 1.0",
+        "policy_chosen[N], policy_rejected[N], ref_chosen[N; const], ref_rejected[N; const], kl[1; const], beta: float = 0.1, desirable: float = 1.0, undesirable: float = 1.0",
         """
 chosen_logratios = policy_chosen - ref_chosen
 chosen_losses = 1 - F.sigmoid(beta * (chosen_logratios - kl))
@@ -355,7 +355,7 @@ rejected_losses = 1 - F.sigmoid(beta * (kl - rejected_logratios))
 losses = torch.cat((desirable * chosen_losses, undesirable * rejected_losses), 0)
 return losses.nanmean()
 """,
-        lambda: [(r(3), r(3), r(3), r(3), p(), 0.1, 1.0, 1.0)],
+        lambda: [(r(3), r(3), r(3), r(3), p(1), 0.1, 1.0, 1.0)],
     ),
     Case(
         "preference_losses",
@@ -409,20 +409,21 @@ return 0.5 * torch.mean(torch.max(vf_loss1, vf_loss2))
     ),
     Case(
         "sinkhorn_divergence",
-        "x[N, D], y[M, D], eps: float = 0.5, iters: int = 3",
+        "x[N, D], y[M, D], eps: float = 0.5",
         """
 C = torch.sum((torch.abs(x.unsqueeze(-2) - y.unsqueeze(-3))) ** 2, -1)
 mu = torch.empty(x.shape[0], dtype=x.dtype, device=x.device).fill_(1.0 / x.shape[0])
 nu = torch.empty(y.shape[0], dtype=x.dtype, device=x.device).fill_(1.0 / y.shape[0])
 u = torch.zeros_like(mu)
 v = torch.zeros_like(nu)
-for i in range(3):
-    u = eps * (torch.log(mu + 1e-8) - torch.logsumexp((-C + u.unsqueeze(-1) + v.unsqueeze(-2)) / eps, dim=-1)) + u
-    v = eps * (torch.log(nu + 1e-8) - torch.logsumexp(((-C + u.unsqueeze(-1) + v.unsqueeze(-2)) / eps).transpose(-2, -1), dim=-1)) + v
+u = eps * (torch.log(mu + 1e-8) - torch.logsumexp((-C + u.unsqueeze(-1) + v.unsqueeze(-2)) / eps, dim=-1)) + u
+v = eps * (torch.log(nu + 1e-8) - torch.logsumexp(((-C + u.unsqueeze(-1) + v.unsqueeze(-2)) / eps).transpose(-2, -1), dim=-1)) + v
+u = eps * (torch.log(mu + 1e-8) - torch.logsumexp((-C + u.unsqueeze(-1) + v.unsqueeze(-2)) / eps, dim=-1)) + u
+v = eps * (torch.log(nu + 1e-8) - torch.logsumexp(((-C + u.unsqueeze(-1) + v.unsqueeze(-2)) / eps).transpose(-2, -1), dim=-1)) + v
 pi = torch.exp((-C + u.unsqueeze(-1) + v.unsqueeze(-2)) / eps)
 return torch.sum(pi * C, dim=(-2, -1))
 """,
-        lambda: [(r(3, 2), r(4, 2), 0.5, 3)],
+        lambda: [(r(3, 2), r(4, 2), 0.5)],
     ),
     Case(
         "sliced_wasserstein",
@@ -465,9 +466,9 @@ return torch.sqrt(torch.pow(diff_log, 2).mean() - lambd * torch.pow(diff_log.mea
         "pred, target",
         """
 diff = torch.abs(target - pred)
-delta = 0.2 * torch.max(diff).item()
-part1 = -F.threshold(-diff, -delta, 0.)
-part2 = F.threshold(diff ** 2 + delta ** 2, 2.0 * delta ** 2, 0.) / (2. * delta)
+delta = 0.2 * torch.max(diff).detach()
+part1 = torch.where(diff <= delta, diff, torch.zeros_like(diff))
+part2 = torch.where(diff > delta, (diff ** 2 + delta ** 2) / (2. * delta), torch.zeros_like(diff))
 return torch.mean(part1 + part2)
 """,
         lambda: [(r(3, 4), r(3, 4))],
