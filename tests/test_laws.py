@@ -33,8 +33,8 @@ ALLOWED = {
 LIBRARIES = {
     "cli": {"typer"},
     "render": {"black", "jinja2"},
-    "derive": {"networkx"},
     "lint": {"libcst"},
+    "workspace": {"merge3"},
     CHILD: {"pytest", "torch", "verified_op"},
 }
 PURE = {"formula", "spec", "derive", "render", "inspect", "lint"}

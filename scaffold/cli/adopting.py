@@ -17,7 +17,8 @@ from scaffold.errors import ConflictError, Location, ScaffoldError
 from scaffold.inspect.adopting import Adopted, Value, adopt
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.formulas import Unfit
-from scaffold.render import Directories, render
+from scaffold.render.files import render
+from scaffold.render.layout import Directories
 from scaffold.spec import OpSpec, build
 from scaffold.spec.toml import read_ops
 

@@ -21,12 +21,18 @@ if TYPE_CHECKING:
 # What help says of each command.
 COMMANDS = {
     "new-op": "Write an op: its Function, wrapper, Module and tests.",
+    "sync": "Bring the files of every op of a manifest up to date.",
+    "check": "See that the files are what the manifest says.",
+    "upgrade": "Bring ops up to date and keep what was edited by hand.",
+    "list": "List the ops of the manifest and their files.",
     "derive": "Print the Function of an op, its backward derived.",
     "lint": "Find mistakes in hand-written autograd.Functions.",
     "stats": "Count the autograd.Functions of a code base, by their traits.",
     "test-stub": "Write gradcheck tests for hand-written autograd.Functions.",
     "adopt": "Write the specification of a hand-written Function, as TOML.",
     "verify": "See how many planted mistakes the tests of an op find.",
+    "config": "Show the configuration, and who says so.",
+    "schema": "Print the JSON Schema of a file of ops.",
     "rules": "Show the rules of differentiation; check a table of yours.",
 }
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -77,6 +83,14 @@ def _command(name: str) -> "Callable[..., None] | typer.Typer":
     match name:
         case "new-op":
             from scaffold.cli.new_op import new_op as found
+        case "sync":
+            from scaffold.cli.sync import sync as found
+        case "check":
+            from scaffold.cli.check import check as found
+        case "upgrade":
+            from scaffold.cli.sync import upgrade as found
+        case "list":
+            from scaffold.cli.listing import list_ops as found
         case "derive":
             from scaffold.cli.derive import derive as found
         case "lint":
@@ -89,6 +103,10 @@ def _command(name: str) -> "Callable[..., None] | typer.Typer":
             from scaffold.cli.adopt import adopt as found
         case "verify":
             from scaffold.cli.verify import verify as found
+        case "config":
+            from scaffold.cli.config import config as found
+        case "schema":
+            from scaffold.cli.schema import schema as found
         case _:
             from scaffold.cli.rules import rules as found
     return found

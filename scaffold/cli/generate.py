@@ -4,23 +4,35 @@ In: options and settings by key. Out: a `Generated`; nothing is written.
 Invariant: all that is wrong with what the user gave is raised together.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scaffold.cli.here import configuration_here, working_directory
 from scaffold.cli.options import Values
 from scaffold.cli.places import Places, find_places
 from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
-from scaffold.render import render
+from scaffold.render.files import render
+from scaffold.render.house import House
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
-from scaffold.spec import Configuration, OpSpec, build, load_configuration
+from scaffold.spec import Configuration, OpSpec, build
 from scaffold.spec.problems import Problems
 from scaffold.workspace import store
 
 if TYPE_CHECKING:
     from scaffold.spec.toml import Entry
+
+
+class Specified(NamedTuple):
+    """An op as options, files and configuration say it, and where it goes."""
+
+    spec: OpSpec
+    places: Places
+    raw: Mapping[str, Any]  # its keys, as a file beside us would hold them
+    configuration: Configuration
 
 
 class Generated(NamedTuple):
@@ -34,46 +46,48 @@ class Generated(NamedTuple):
     derivation: Derivation
     derived: frozenset[str]  # inputs whose gradients follow from the forward
     source: str  # the op's directory below `root`
+    specified: Specified
+    house: House
 
 
 def generate(
     name: str, values: Values, settings: Values, found: list[ScaffoldError]
 ) -> Generated:
     """The files of an op; `found` are problems that the caller knows of."""
-    return _generated(*specified(name, values, settings, found))
+    return _generated(specified(name, values, settings, found))
 
 
 def specified(
     name: str, values: Values, settings: Values, found: list[ScaffoldError]
-) -> tuple[OpSpec, Places]:
+) -> Specified:
     """The op that the options and the configuration say, and where it goes."""
     given = read_options(values)
     problems = Problems(given.locate)
     for problem in (*found, *given.problems):
         problems.add(problem)
-    here = _here()
-    known = problems.attempt(lambda: load_configuration(here)) or Configuration()
+    working_directory()  # without one there is nothing else to say
+    known = problems.attempt(configuration_here) or Configuration()
     where = problems.attempt(lambda: find_places(known, settings))
     packaged = where is not None and where.directories.package is not None
-    spec = problems.attempt(
-        lambda: _specification(name, given, settings.get("spec"), known, packaged)
+    said = problems.attempt(lambda: _said(name, given, settings.get("spec")))
+    spec = said and problems.attempt(
+        lambda: build(name, said.raw, said.locate, known, packaged=packaged)
     )
     problems.raise_found()
-    assert spec is not None and where is not None  # or else there was a problem
-    return spec, where
+    assert said and spec and where  # or else there was a problem
+    return Specified(spec, where, said.raw, known)
 
 
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        raise ScaffoldError("the working directory does not exist any more") from None
-
-
-def _generated(spec: OpSpec, where: Places) -> Generated:
+def start_rendering() -> None:
+    """Let templates be compiled once and for all."""
     keep_compiled(CompiledTemplates(store))
+
+
+def _generated(specified: Specified) -> Generated:
+    spec, where = specified.spec, specified.places
+    start_rendering()
     derivation = derive(spec)
-    files = render(spec, derivation, where.directories)
+    files = render(spec, derivation, where.directories, where.house, where.formatter)
     missing = _missing(spec, derivation)
     return Generated(
         files=files,
@@ -84,21 +98,16 @@ def _generated(spec: OpSpec, where: Places) -> Generated:
         derivation=derivation,
         derived=derivation.derived,
         source=where.directories.source,
+        specified=specified,
+        house=where.house,
     )
 
 
-def _specification(
-    name: str,
-    given: Given,
-    path: str | None,
-    configuration: Configuration,
-    packaged: bool,
-) -> OpSpec:
-    """The op from the options, or from a file whose keys the options override."""
+def _said(name: str, given: Given, path: str | None) -> Given | Merged:
+    """The keys from the options, or from a file whose keys the options override."""
     if path is None:
-        return build(name, given.raw, given.locate, configuration, packaged=packaged)
-    merged = Merged(_entry(path, name), given, Path(path).parent)
-    return build(name, merged.raw, merged.locate, configuration, packaged=packaged)
+        return given
+    return Merged(_entry(path, name), given, Path(path).parent)
 
 
 def _entry(path: str, name: str) -> "Entry":
@@ -112,6 +121,9 @@ def _entry(path: str, name: str) -> "Entry":
         message = f"cannot read '{path}': {reason}"
         raise ScaffoldError(message, Location("--spec")) from None
     entries = {entry.name: entry for entry in read_ops(text, path)}
+    if not entries:
+        hint = "write a table: [ops.NAME]"
+        raise ScaffoldError("the file holds no op", Location(path), hint)
     if name not in entries:
         hint = did_you_mean(name, entries) or f"its ops: {', '.join(entries)}"
         raise ScaffoldError(f"no op '{name}' in the file", Location(path), hint)

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import typer
 
+from scaffold.cli.here import configuration_here
 from scaffold.cli.scanning import Tree, each, look_through
 from scaffold.cli.sources import is_plain_utf8, read_source
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.lint import Finding, Unreadable, lint_text
 from scaffold.lint.baseline import read_baseline, without_known, write_baseline
 from scaffold.lint.selection import check_codes, ignored_in, select, split_codes
-from scaffold.spec import load_configuration
 from scaffold.spec.lint import LintConfiguration
 
 
@@ -71,7 +71,7 @@ def _unread(error: ScaffoldError) -> Unreadable:
 
 def _choice(selected: tuple[str, ...], ignored: tuple[str, ...]) -> Choice:
     """The command line's codes, over those of the configuration."""
-    configuration = load_configuration(Path.cwd())
+    configuration = configuration_here()
     known: LintConfiguration = configuration.lint
     problems = [
         *check_codes(selected, Location("--select")),

@@ -89,7 +89,17 @@ def _settle(generated: "Generated", settings: Values) -> "Settled":
 
     looking = settings.get("dry-run") or settings.get("diff")
     policy = settings.get("on-conflict", "ask")
+    if _joins(generated, settings):
+        from scaffold.cli.adding import add_op
+
+        return add_op(generated.specified, policy, write=not looking).settled
     return (look if looking else write)(generated.files, generated.root, policy)
+
+
+def _joins(generated: "Generated", settings: Values) -> bool:
+    """Whether the op becomes part of the project: it goes where the configuration says."""
+    elsewhere = "out-dir" in settings or "test-dir" in settings
+    return generated.specified.configuration.project and not elsewhere
 
 
 def _exit_on_conflict(settled: "Settled") -> None:

@@ -14,7 +14,7 @@ import typer
 from scaffold.cli.beside import beside
 from scaffold.cli.generate import Generated
 from scaffold.errors import Location, VerificationError
-from scaffold.render import verification
+from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
 from scaffold.verify import Failure, has_torch, verify
 
@@ -28,7 +28,7 @@ def prove(generated: Generated) -> tuple[str, ...]:
     if generated.missing:
         return (f"not verified, as it lacks {', '.join(generated.missing)}",)
     spec = generated.spec
-    texts = verification(spec, generated.derivation, generated.derived)
+    texts = verification(spec, generated.derivation, generated.derived, generated.house)
     with _progress(spec.name):
         verdict = verify(texts.op, texts.checks, _path(generated))
     if verdict.failure is not None:

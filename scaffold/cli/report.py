@@ -91,12 +91,13 @@ def _show_json(
         "files": files,
         "missing": list(missing),
         "notes": list(notes),
-        "problems": [_problem(problem) for problem in problems],
+        "problems": [as_problem(problem) for problem in problems],
     }
     typer.echo(json.dumps(result, indent=2))
 
 
-def _problem(problem: ScaffoldError) -> dict[str, Any]:
+def as_problem(problem: ScaffoldError) -> dict[str, Any]:
+    """A problem as a JSON object."""
     place = problem.location
     return {
         "source": place.source if place else None,

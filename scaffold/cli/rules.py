@@ -104,9 +104,9 @@ def _check_format(format: str) -> None:
 
 
 def _configured() -> "tuple[RuleFile, ...]":
-    from scaffold.spec import load_configuration
+    from scaffold.cli.here import configuration_here
 
-    return load_configuration(Path.cwd()).rules
+    return configuration_here().rules
 
 
 def _table() -> "Table":

@@ -64,8 +64,8 @@ def each(
 class Progress:
     """A line on the terminal that says how far a run is; nothing where there is no terminal."""
 
-    def __init__(self, total: int) -> None:
-        self.total = total
+    def __init__(self, total: int, things: str = "files") -> None:
+        self.total, self.things = total, things
         terminal = bool(sys.stderr and sys.stderr.isatty())
         self.shown = terminal and total > OFTEN
 
@@ -75,7 +75,7 @@ class Progress:
     def update(self, done: int) -> None:
         """Show how many are done."""
         if self.shown and (done % OFTEN == 0 or done == self.total):
-            typer.echo(f"\r{done}/{self.total} files", nl=False, err=True)
+            typer.echo(f"\r{done}/{self.total} {self.things}", nl=False, err=True)
 
     def __exit__(self, *_: object) -> None:
         if self.shown:

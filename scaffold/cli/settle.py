@@ -12,7 +12,7 @@ from typing import NamedTuple
 import typer
 
 from scaffold.cli.places import from_here
-from scaffold.errors import ConflictError
+from scaffold.errors import ConflictError, ScaffoldError
 from scaffold.workspace import (
     Answer,
     Change,
@@ -31,7 +31,7 @@ class Settled(NamedTuple):
 
     plan: Plan
     written: bool
-    refusal: ConflictError | None = None  # why nothing was
+    refusal: ScaffoldError | None = None  # why nothing was
     undone: tuple[str, ...] = ()  # files that an earlier, killed run had left half done
 
     @property
@@ -54,15 +54,21 @@ def write(files: dict[str, str], root: Path, policy: Policy) -> Settled:
     undone = recover(root)
     planned = plan(files, root)
     try:
-        resolved = resolve(
-            _as_seen_from_here(planned), policy, _ask if _terminal() else None
-        )
+        resolved = without_conflicts(planned, policy)
     except ConflictError as refusal:
         return Settled(planned, False, refusal, undone)
     apply(resolved)
+    return Settled(resolved, True, None, undone)
+
+
+def without_conflicts(planned: Plan, policy: Policy) -> Plan:
+    """The plan as policy or answers settle it; ConflictError where they do not."""
+    resolved = resolve(
+        _as_seen_from_here(planned), policy, _ask if _terminal() else None
+    )
     both = zip(planned.changes, resolved.changes, strict=True)
     changes = tuple(done._replace(path=known.path) for known, done in both)
-    return Settled(planned._replace(changes=changes), True, None, undone)
+    return planned._replace(changes=changes)
 
 
 def _as_seen_from_here(planned: Plan) -> Plan:

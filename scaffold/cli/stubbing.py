@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from scaffold.cli.existing import Meant, find_functions
 from scaffold.inspect.stubs import Source, write_stub
-from scaffold.render.environment import format_source
+from scaffold.render.formatting import format_source
 
 
 class Stubs(NamedTuple):

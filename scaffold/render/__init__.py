@@ -1,25 +1,4 @@
-"""OpSpec + Derivation -> {path: text}. Pure: the same bytes for the same input, templates and version."""
+"""OpSpec + Derivation -> text, through templates and a formatter.
 
-from scaffold.derive import Derivation
-from scaffold.render.domains import with_domains
-from scaffold.render.layout import Directories, layout
-from scaffold.render.opfile import op_file
-from scaffold.render.reference import reference_lines
-from scaffold.render.testfile import suite_file
-from scaffold.render.verification import Verification, verification
-from scaffold.spec import OpSpec
-
-__all__ = ["Directories", "Verification", "render", "verification"]
-
-
-def render(
-    spec: OpSpec, derivation: Derivation, directories: Directories
-) -> dict[str, str]:
-    """The files of an op, formatted: the op, and its tests unless they are switched off."""
-    places = layout(spec.name, directories)
-    files = {places.op_path: op_file(spec, derivation, places)}
-    if spec.test:
-        spec = with_domains(spec, derivation)
-        reference = reference_lines(spec, derivation)
-        files[places.test_path] = suite_file(spec, derivation, places, reference)
-    return files
+Nothing is imported here: who asks where a file goes, or which templates there are, pays for neither jinja2 nor black.
+"""

@@ -8,7 +8,7 @@ import textwrap
 
 from scaffold.derive import Derivation
 from scaffold.formula import Formula
-from scaffold.render.environment import format_source
+from scaffold.render.formatting import format_source
 from scaffold.spec import Attribute, Dim, Input, OpSpec, Output
 
 INDENT = "    "
@@ -98,8 +98,9 @@ def _notes(spec: OpSpec, derivation: Derivation) -> list[str]:
             f"Changes {' and '.join(f'``{name}``' for name in spec.dirty)} in place."
         )
     if derivation.once_differentiable:
+        reason = f" ({' '.join(spec.reason.split())})" if spec.reason else ""
         notes.append(
-            "Once differentiable: the gradient must not be part of a loss, since autograd may drop "
+            f"Once differentiable{reason}: the gradient must not be part of a loss, since autograd may drop "
             "the second derivative without an error."
         )
     if spec.surrogate:

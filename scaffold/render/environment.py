@@ -1,47 +1,87 @@
-"""Templates and the formatter, each behind one function.
+"""Templates behind one function.
 
-In: a template's name and a view. Out: formatted source. Invariant: text in, text out; no template reads a file.
+In: a template's name and a view. Out: text, not formatted yet. Invariant: the text follows from the view and the templates
+alone; a mistake in a template of the team's is an error at its line.
 """
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict
 
-import black
-import jinja2
-from black.mode import TargetVersion
+from scaffold.render.templates import BUILT_IN, Templates, template_root
 
-from scaffold.render.folding import fold
-from scaffold.render.templates import template_root
+if TYPE_CHECKING:
+    import jinja2
+
+
+class View(Protocol):
+    """What a template shows: a NamedTuple with a text of imports."""
+
+    @property
+    def imports(self) -> str: ...
+
+    def _replace(self, *, imports: str) -> Self: ...
+
+
+class Options(TypedDict):
+    """What our templates and those of a team have in common."""
+
+    trim_blocks: bool
+    lstrip_blocks: bool
+    keep_trailing_newline: bool
+    auto_reload: bool
+
+
+OPTIONS = Options(
+    trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, auto_reload=False
+)
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def built_in_environment() -> "jinja2.Environment":
+    """The environment of our own templates."""
+    import jinja2  # what renders nothing does without
+
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(template_root()),
         undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+        **OPTIONS,
     )
 
 
-def keep_compiled(compiled: jinja2.BytecodeCache) -> None:
+def keep_compiled(compiled: "jinja2.BytecodeCache") -> None:
     """Take compiled templates from a cache, and leave those there that it lacks."""
-    _environment().bytecode_cache = compiled
+    built_in_environment().bytecode_cache = compiled
 
 
-def render_template(name: str, view: Any) -> str:
+def render_template(name: str, view: Any, templates: Templates = BUILT_IN) -> str:
     """The text of a template, not formatted yet; the template sees the view as `view`."""
-    return _environment().get_template(name).render(view=view)
+    return _rendered(name, None, view, templates)
 
 
-def render_block(name: str, block: str, view: Any) -> str:
+def render_block(
+    name: str, block: str, view: Any, templates: Templates = BUILT_IN
+) -> str:
     """The text of one block of a template."""
-    template = _environment().get_template(name)
-    return "".join(template.blocks[block](template.new_context({"view": view})))
+    return _rendered(name, block, view, templates)
 
 
-def format_source(source: str, line_length: int = 88) -> str:
-    """Python source as black writes it."""
-    mode = black.Mode(target_versions={TargetVersion.PY311}, line_length=line_length)
-    return black.format_str(fold(source, line_length), mode=mode)
+def _rendered(name: str, block: str | None, view: Any, templates: Templates) -> str:
+    if templates.find(name) is None:
+        return _text(built_in_environment().get_template(name), block, view)
+    from scaffold.render.blame import blamed  # only where a team has some
+    from scaffold.render.layers import layered
+
+    with blamed(templates, name):
+        environment = layered(templates)
+        template = environment.get_template(environment.place(name))
+        return _text(template, block, view)
+
+
+def _text(template: "jinja2.Template", block: str | None, view: Any) -> str:
+    """The text of a template, or of one block of it, as the templates below it leave it."""
+    context = template.new_context({"view": view})
+    if block is None:
+        return "".join(template.root_render_func(context))
+    for _ in template.root_render_func(context):
+        pass  # what it extends adds its blocks on the way
+    return "".join(context.blocks[block][0](context))

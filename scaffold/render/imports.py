@@ -8,6 +8,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterable
+from functools import lru_cache
 
 from scaffold.spec import Import
 
@@ -38,23 +39,43 @@ THIRD_PARTY = frozenset(
 
 
 def import_block(
-    code: str, wanted: Iterable[Import] = (), known: Iterable[Import] = KNOWN
+    code: str,
+    wanted: Iterable[Import] = (),
+    known: Iterable[Import] = KNOWN,
+    single: bool = False,
+    also: str = "",
 ) -> str:
-    """The imports that `code` needs of the known ones, and of the wanted ones, as one text."""
-    read = names_read(code)
+    """The imports that `code` needs of the known ones, and of the wanted ones, as one text.
+
+    `single` gives every name a line of its own; `also` is code that stands beside the other.
+    """
+    read = names_read(code) | names_read(also)
     chosen = [item for item in (*known, *wanted) if item.binding in read]
     chosen += [item for item in UNEXPORTED if f"{item.module}." in code]
     sections: dict[int, list[Import]] = {0: [], 1: [], 2: []}
     for item in dict.fromkeys(chosen):
         sections[_section(item)].append(item)
-    blocks = ["\n".join(_lines(items)) for items in sections.values() if items]
+    blocks = ["\n".join(_lines(items, single)) for items in sections.values() if items]
     return "\n\n".join(blocks)
 
 
+@lru_cache(maxsize=4)  # the blocks of one file
 def names_read(code: str) -> frozenset[str]:
     """The identifiers that some code reads, those in quoted annotations left out."""
-    tree = ast.parse(code)
-    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    found: set[str] = set()
+    left: list[ast.AST] = [ast.parse(code)]
+    while left:  # ast.walk, which takes twice as long
+        node = left.pop()
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+            continue
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if isinstance(value, list):
+                left += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST) and value._fields:
+                left.append(value)
+    return frozenset(found)
 
 
 def _section(item: Import) -> int:
@@ -64,8 +85,8 @@ def _section(item: Import) -> int:
     return 1 if root in THIRD_PARTY else 2
 
 
-def _lines(items: list[Import]) -> list[str]:
-    """`import` lines first, then one `from` line for each module, both sorted."""
+def _lines(items: list[Import], single: bool) -> list[str]:
+    """`import` lines first, then one `from` line for each module or name, both sorted."""
     plain = sorted({_plain(item) for item in items if item.name is None}, key=_natural)
     members: dict[str, list[Import]] = {}
     for item in items:
@@ -74,13 +95,15 @@ def _lines(items: list[Import]) -> list[str]:
     return plain + [
         line
         for module in sorted(members, key=_natural)
-        for line in _from_lines(module, sorted(members[module], key=_member_key))
+        for line in _from_lines(
+            module, sorted(members[module], key=_member_key), single
+        )
     ]
 
 
-def _from_lines(module: str, items: list[Import]) -> list[str]:
+def _from_lines(module: str, items: list[Import], single: bool) -> list[str]:
     """One line for the names that stay, and one for each that is renamed, by the first name of each."""
-    stay = [item for item in items if _member(item) == item.name]
+    stay = [item for item in items if _member(item) == item.name and not single]
     groups = [[item] for item in items if item not in stay] + ([stay] if stay else [])
     groups.sort(key=lambda group: _member_key(group[0]))
     return [

@@ -6,6 +6,8 @@ In: an op's name and the directories. Out: paths and import names. Invariant: ev
 import posixpath
 from typing import NamedTuple
 
+from scaffold.spec.patterns import DEFAULT, Patterns
+
 
 class Directories(NamedTuple):
     """Where files go: relative paths with forward slashes."""
@@ -16,6 +18,7 @@ class Directories(NamedTuple):
     importable: bool = False  # the package is installed or on the test runner's path
     beside: bool = True  # the test runner puts a test's own directory on the path
     line_length: int = 88
+    patterns: Patterns = DEFAULT
 
 
 class Layout(NamedTuple):
@@ -31,26 +34,27 @@ class Layout(NamedTuple):
 
 
 def layout(name: str, directories: Directories) -> Layout:
-    """The files of an op: `NAME.py` and `test_NAME.py`."""
-    package = directories.package
+    """The files of an op, by the patterns of the project."""
+    package, patterns = directories.package, directories.patterns
+    op_file = patterns.op_file(name)
+    stem = op_file.removesuffix(".py")
+    test_path = posixpath.normpath(f"{directories.tests}/{patterns.test_file(name)}")
     return Layout(
-        module=f"{package}.{name}" if package else name,
-        op_path=posixpath.normpath(f"{directories.source}/{name}.py"),
-        test_path=posixpath.normpath(f"{directories.tests}/test_{name}.py"),
+        module=f"{package}.{stem}" if package else stem,
+        op_path=posixpath.normpath(f"{directories.source}/{op_file}"),
+        test_path=test_path,
         line_length=directories.line_length,
-        search_path=_search_path(directories),
+        search_path=_search_path(directories, posixpath.dirname(test_path) or "."),
     )
 
 
-def _search_path(directories: Directories) -> str | None:
+def _search_path(directories: Directories, tests: str) -> str | None:
     """The directory that the import starts from, unless the test runner finds it by itself."""
     if directories.importable:
         return None
-    same = posixpath.normpath(directories.source) == posixpath.normpath(
-        directories.tests
-    )
-    if same and directories.beside:
+    source = posixpath.normpath(directories.source)
+    if source == tests and directories.beside:
         return None
     levels = len(directories.package.split(".")) if directories.package else 0
     start = posixpath.normpath(posixpath.join(directories.source, *[".."] * levels))
-    return posixpath.relpath(start, directories.tests)
+    return posixpath.relpath(start, tests)

@@ -57,7 +57,7 @@ def module_view(spec: OpSpec, module: ModuleSpec, derivation: Derivation) -> Mod
     dims = {name: dims_of(spec, name) for name in (*module.parameters, *module.buffers)}
     arguments = init_arguments(spec, module)
     return ModuleView(
-        name=spec.class_name,
+        name=spec.module_name,
         docstring=textwrap.indent(_docstring(spec, module), INDENT),
         field_lines=tuple(_fields(spec, module)),
         init_parameters=", ".join(arguments),

@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation, fresh
 from scaffold.render.docstring import INDENT, quoted, wrapper_docstring
-from scaffold.render.environment import (
-    format_source,
-    render_block,
-    render_template,
-)
+from scaffold.render.environment import render_block
+from scaffold.render.formatting import format_source
 from scaffold.render.function import FunctionView, forward_type, function_view
+from scaffold.render.house import PLAIN, House
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
 from scaffold.render.module import ModuleView, module_view
 from scaffold.render.signature import arguments, parameters_with_defaults, wrapper_type
+from scaffold.render.templates import OP
+from scaffold.render.whole import with_imports
 from scaffold.spec import Import, OpSpec
 
 
@@ -34,6 +34,8 @@ class WrapperView(NamedTuple):
 class OpView(NamedTuple):
     """What the template of an op's file shows."""
 
+    licence_lines: tuple[str, ...]
+    header: str  # the line that says where the file comes from; "" outside of a project
     docstring: str
     imports: str
     type_imports: str  # for annotations only
@@ -42,23 +44,36 @@ class OpView(NamedTuple):
     module: ModuleView | None
 
 
-def op_file(spec: OpSpec, derivation: Derivation, layout: Layout) -> str:
+def op_file(
+    spec: OpSpec, derivation: Derivation, layout: Layout, house: House = PLAIN
+) -> str:
     """The text of the op's file."""
-    view = op_view(spec, derivation)
-    code = render_template("op.py.jinja", view)
-    complete = view._replace(imports=import_block(code, spec.imports))
-    return format_source(render_template("op.py.jinja", complete), layout.line_length)
+    return format_source(op_draft(spec, derivation, house), layout.line_length)
 
 
-def function_text(spec: OpSpec, derivation: Derivation, line_length: int) -> str:
+def op_draft(spec: OpSpec, derivation: Derivation, house: House = PLAIN) -> str:
+    """The text of the op's file before it is formatted."""
+    view = op_view(spec, derivation, house)
+    single = house.single_line_imports
+    return with_imports(
+        OP, view, lambda code: import_block(code, spec.imports, single=single), house
+    )
+
+
+def function_text(
+    spec: OpSpec, derivation: Derivation, line_length: int, house: House = PLAIN
+) -> str:
     """The Function alone, formatted."""
-    code = render_block("op.py.jinja", "function", op_view(spec, derivation))
+    view = op_view(spec, derivation, house)
+    code = render_block(OP, "function", view, house.templates)
     return format_source(code.lstrip("\n"), line_length)
 
 
-def op_view(spec: OpSpec, derivation: Derivation) -> OpView:
+def op_view(spec: OpSpec, derivation: Derivation, house: House = PLAIN) -> OpView:
     """The view, but for the imports, which follow from the code that it makes."""
     return OpView(
+        licence_lines=house.licence,
+        header=house.header,
         docstring=quoted([_title(spec)]),
         imports="",
         type_imports=_type_imports(spec),

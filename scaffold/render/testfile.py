@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from scaffold.derive import Derivation
 from scaffold.derive.activity import calls
 from scaffold.formula import Node, expressions
-from scaffold.render.environment import format_source, render_template
+from scaffold.render.formatting import format_source
+from scaffold.render.house import PLAIN, House
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
+from scaffold.render.templates import TESTS
 from scaffold.render.testcall import (
     CallView,
     ReferenceView,
@@ -31,6 +33,7 @@ from scaffold.render.testinputs import InputsView, inputs_view
 from scaffold.render.testlimits import is_its_derivative, maps, takes_any_layout
 from scaffold.render.testmodule import ModuleTests, module_tests
 from scaffold.render.testnames import LIBRARY, op_imports, samples_name
+from scaffold.render.whole import with_imports
 from scaffold.spec import OpSpec
 
 if TYPE_CHECKING:
@@ -54,6 +57,8 @@ SECOND_ORDER = (
 class TestView(NamedTuple):
     """What the template shows; every `_lines` is a body, not yet indented."""
 
+    licence_lines: tuple[str, ...]
+    header: str  # as in the op's file
     op: str
     imports: str
     inputs: InputsView
@@ -77,12 +82,26 @@ def suite_file(
     derivation: Derivation,
     layout: Layout,
     reference: tuple[str, ...] | None,
+    house: House = PLAIN,
 ) -> str:
     """The text of the test file; `reference` is the body of a function of the op's inputs."""
-    draft = view(spec, derivation, layout, reference)
-    code = render_template("test.py.jinja", draft)
-    complete = draft._replace(imports=imports_of(spec, layout, code))
-    return format_source(render_template("test.py.jinja", complete), layout.line_length)
+    draft = suite_draft(spec, derivation, layout, reference, house)
+    return format_source(draft, layout.line_length)
+
+
+def suite_draft(
+    spec: OpSpec,
+    derivation: Derivation,
+    layout: Layout,
+    reference: tuple[str, ...] | None,
+    house: House = PLAIN,
+) -> str:
+    """The text of the test file before it is formatted."""
+    incomplete = view(spec, derivation, layout, reference, house)
+    single = house.single_line_imports
+    return with_imports(
+        TESTS, incomplete, lambda code: imports_of(spec, layout, code, single), house
+    )
 
 
 def view(
@@ -90,6 +109,7 @@ def view(
     derivation: Derivation,
     layout: Layout,
     reference: tuple[str, ...] | None,
+    house: House = PLAIN,
 ) -> TestView:
     """The view, but for the imports, which follow from the code that it makes."""
     names = {item.name: item.binding for item in op_imports(spec, layout.module)}
@@ -102,6 +122,8 @@ def view(
     call = call_view(spec, names[spec.name], random)
     stated = reference_view(spec, reference, random) if reference is not None else None
     return TestView(
+        licence_lines=house.licence,
+        header=house.header,
         op=spec.name,
         imports="",
         inputs=inputs_view(spec, making, samples_name(spec), gradients, transforms),
@@ -109,7 +131,7 @@ def view(
         reference=stated,
         contract=contract_view(spec, derivation) if gradients else None,
         transforms=transforms_view(spec, call, maps(spec)) if transforms else None,
-        module=module_tests(spec, making, names[spec.class_name]),
+        module=module_tests(spec, making, names[spec.module_name]),
         skeleton=not derivation.complete,
         gradchecks=gradients and is_its_derivative(spec),
         layouts="torch.clone, permuted" if takes_any_layout(spec) else "torch.clone",
@@ -148,14 +170,14 @@ def _second_options(spec: OpSpec) -> str:
     return "".join(f", {name}={value}" for name, value in shared)
 
 
-def imports_of(spec: OpSpec, layout: Layout, code: str) -> str:
+def imports_of(spec: OpSpec, layout: Layout, code: str, single: bool = False) -> str:
     """The import block; where no import finds the op, its directory is added to the path before it."""
     op = op_imports(spec, layout.module)
     if layout.search_path is None:
-        return import_block(code, (*op, *spec.imports), LIBRARY)
+        return import_block(code, (*op, *spec.imports), LIBRARY, single)
     added = f"sys.path.insert(0, str({_directory(layout.search_path)}))"
-    above = import_block(f"{code}\n{added}", spec.imports, LIBRARY)
-    return "\n\n".join([above, added, import_block(code, op, ())])
+    above = import_block(code, spec.imports, LIBRARY, single, added)
+    return "\n\n".join([above, added, import_block(code, op, (), single)])
 
 
 def _directory(search_path: str) -> str:

@@ -39,7 +39,7 @@ HELPERS = frozenset(
 
 def op_imports(spec: OpSpec, module: str) -> tuple[Import, ...]:
     """The module, the Function and the functional form, each under a name that is free."""
-    names = (spec.class_name, spec.function_name, spec.name)
+    names = (spec.module_name, spec.function_name, spec.name)
     return tuple(Import(module, name, _alias(name)) for name in names)
 
 

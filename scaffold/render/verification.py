@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.render.domains import with_domains
-from scaffold.render.environment import render_template
+from scaffold.render.house import PLAIN, House
 from scaffold.render.layout import Layout
 from scaffold.render.opfile import op_file
 from scaffold.render.reference import reference_lines
@@ -22,6 +22,7 @@ from scaffold.render.testcases import size_name
 from scaffold.render.testfile import TestView, imports_of, view
 from scaffold.render.testgradients import contract_view
 from scaffold.render.testvalues import literal
+from scaffold.render.whole import with_imports
 from scaffold.spec import OpSpec
 
 OP_MODULE = "verified_op"
@@ -55,9 +56,15 @@ class Verification(NamedTuple):
 
 
 def verification(
-    spec: OpSpec, derivation: Derivation, derived: frozenset[str] = frozenset()
+    spec: OpSpec,
+    derivation: Derivation,
+    derived: frozenset[str] = frozenset(),
+    house: House = PLAIN,
 ) -> Verification:
-    """The texts for an op with nothing left to write; `derived` are the inputs whose gradient follows from the forward."""
+    """The texts for an op with nothing left to write; `derived` are the inputs whose gradient follows from the forward.
+
+    The op is the one that is written, by the team's template; what calls it is ours.
+    """
     if any(item.name not in derived for item in spec.differentiable):
         derived = frozenset()  # a formula of the user's may count on equal shapes
     spec = with_domains(spec, derivation)
@@ -65,10 +72,10 @@ def verification(
     reference = reference_lines(spec, derivation)
     draft = view(spec, derivation, place, reference)
     draft = draft._replace(proof=_proof_view(spec, derivation, draft, derived))
-    code = render_template("verification.py.jinja", draft)
-    complete = draft._replace(imports=imports_of(spec, place, code))
-    checks = render_template("verification.py.jinja", complete)
-    return Verification(op_file(spec, derivation, place), checks)
+    checks = with_imports(
+        "verification.py.jinja", draft, lambda code: imports_of(spec, place, code)
+    )
+    return Verification(op_file(spec, derivation, place, house), checks)
 
 
 def _proof_view(

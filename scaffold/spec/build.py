@@ -18,8 +18,10 @@ from scaffold.spec.maths import Maths, read_maths
 from scaffold.spec.model import Attribute, ModuleSpec, OpSpec
 from scaffold.spec.module import read_module
 from scaffold.spec.names import check_class_name, op_names
+from scaffold.spec.patterns import Patterns
 from scaffold.spec.problems import Locate, Problems
 from scaffold.spec.references import ReadFile
+from scaffold.spec.requirements import check_requirements
 
 SIGNATURE = {"inputs", "outputs", "schema", "optional", "nondiff", "dirty"}
 
@@ -39,10 +41,12 @@ def build(
     settings = configuration or Configuration()
     problems = Problems(locate)
     names = problems.attempt(
-        lambda: op_names(name, problems.within(("name",)), packaged)
+        lambda: op_names(name, problems.within(("name",)), packaged, settings.names)
     )
-    sound = check_keys(name, raw, problems)
-    if _unreadable(raw, sound):
+    stated = check_keys(name, raw, problems)
+    assumed = {"save-policy": settings.save_policy, **dict(settings.defaults)}
+    sound = {**assumed, **stated}
+    if _unreadable(raw, stated):
         problems.raise_found()
     arguments = read_arguments(sound, problems)
     if arguments is None:
@@ -53,7 +57,8 @@ def build(
     maths = read_maths(names[0], sound, arguments, shapes, read or _read, problems)
     module = read_module(sound, arguments, maths, shapes, settings, problems)
     _check_results(arguments, maths, problems)
-    _check_classes(sound, names, arguments, maths, problems)
+    _check_classes(sound, names, arguments, maths, settings.names, problems)
+    check_requirements(settings.require, sound, arguments.tensors, problems)
     problems.raise_found()
     return _spec(sound, names, arguments, maths, module, shapes, settings)
 
@@ -95,8 +100,8 @@ def _spec(
         derive=raw.get("derive", True),
         rules=configuration.rules,
         style=raw.get("style", configuration.style),
-        style_is_free="style" not in raw and raw.get("save-policy") == "balanced",
-        save_policy=raw.get("save-policy", "recompute"),
+        style_is_free="style" not in raw and raw["save-policy"] == "balanced",
+        save_policy=raw["save-policy"],
         tolerance=tuple(
             (key, repr(value)) for key, value in raw.get("tolerance", {}).items()
         ),
@@ -105,6 +110,8 @@ def _spec(
         module=module,
         test=raw.get("test", True),
         conventional=shapes,
+        reason=raw.get("reason"),
+        patterns=configuration.names,
     )
     return _with_module_attributes(spec)
 
@@ -159,6 +166,7 @@ def _check_classes(
     names: tuple[str, str],
     arguments: Arguments,
     maths: Maths,
+    patterns: Patterns,
     problems: Problems,
 ) -> None:
     """The names that the op's file defines are its own."""
@@ -166,8 +174,13 @@ def _check_classes(
     path = ("class-name",) if "class-name" in raw else ("name",)
     if class_name == names[1] == "":  # the op's own name was no name
         return
-    problems.add(check_class_name(class_name, problems.within(path)))
-    defined = (names[0], class_name, f"{class_name}Function")
+    classes = (
+        patterns.module_class(class_name),
+        patterns.function_class(class_name),
+    )
+    amiss = (check_class_name(klass, problems.within(path)) for klass in classes)
+    problems.add(next(filter(None, amiss), None))
+    defined = (names[0], *classes)
     for position, item in enumerate(maths.imports):
         if item.binding in defined:
             stated = position < len(raw.get("import", ()))
@@ -184,6 +197,6 @@ def _check_classes(
     inputs = {item.name for item in arguments.inputs}
     for name in {*defined[1:]} & (types | inputs):
         problems.at(path, f"the class '{name}' is called like an input or its type")
-    if class_name == names[0]:
-        message = f"the class and the function are both called '{class_name}'"
+    if names[0] in classes:
+        message = f"the class and the function are both called '{names[0]}'"
         problems.at(path, message)

@@ -6,7 +6,7 @@ Invariant: a declared shape is never touched; derivation does not read these.
 
 from collections.abc import Sequence
 
-from scaffold.spec.config import Convention
+from scaffold.spec.config_values import Convention
 from scaffold.spec.model import Dim, Input, TensorInput
 
 Shapes = tuple[tuple[str, tuple[Dim, ...]], ...]

@@ -5,117 +5,135 @@ Invariant: a mapping that comes out holds only known keys, each with a value of 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, get_args
 
 from scaffold.errors import did_you_mean
+from scaffold.spec.checking import check_value
+from scaffold.spec.kinds import (
+    EITHER,
+    NUMBERS,
+    SWITCH,
+    TABLE,
+    TEXT,
+    TEXTS,
+    Kind,
+    choice,
+)
 from scaffold.spec.model import SavePolicy, Style
 from scaffold.spec.problems import KeyPath, Problems
 
 
-class Kind(NamedTuple):
-    """A kind of value: how to call it, how to tell it, the words it is limited to."""
+class Key(NamedTuple):
+    """A key of an op's table: the kind of its value, what it says."""
 
-    what: str
-    accepts: Callable[[Any], bool]
-    choices: tuple[str, ...] = ()
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+    kind: Kind
+    help: str
 
 
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_either(value: Any) -> bool:
-    return isinstance(value, bool | str)
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_text, value.values()))
-
-
-def _is_numbers(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(item, int | float) for item in value.values()
-    )
-
-
-TEXT = Kind("a string", _is_text)
-SWITCH = Kind("true or false", _is_bool)
-TEXTS = Kind("a list of strings", _is_texts)
-TABLE = Kind("a table of strings", _is_table)
-
-KEYS: dict[str, Kind] = {
-    "inputs": TEXT,
-    "outputs": TEXT,
-    "schema": TEXT,
-    "class-name": TEXT,
-    "doc": TEXT,
-    "forward": TEXT,
-    "grad": TABLE,
-    "backward": TEXT,
-    "surrogate": Kind("true, false or a string", _is_either),
-    "import": TEXTS,
-    "optional": TEXTS,
-    "nondiff": TEXTS,
-    "dirty": TEXTS,
-    "require": TEXTS,
-    "samples": TEXT,
-    "derive": SWITCH,
-    "once-differentiable": SWITCH,
-    "transforms": SWITCH,
-    "materialize-grads": SWITCH,
-    "style": Kind("a style", _is_text, get_args(Style)),
-    "save-policy": Kind("a policy", _is_text, get_args(SavePolicy)),
-    "tolerance": Kind("a table of numbers", _is_numbers),
-    "module": SWITCH,
-    "params": TEXTS,
-    "buffers": TEXTS,
-    "update": TABLE,
-    "init": TABLE,
-    "test": SWITCH,
+_NOT_NEGATIVE = {"type": "number", "minimum": 0}
+TOLERANCES = {
+    "eps": {"type": "number", "exclusiveMinimum": 0},
+    "atol": _NOT_NEGATIVE,
+    "rtol": _NOT_NEGATIVE,
+    "nondet_tol": _NOT_NEGATIVE,
+    "fast_mode": {"type": "boolean"},
 }
-TOLERANCES = ("eps", "atol", "rtol", "nondet_tol", "fast_mode")
+TOLERANCE = NUMBERS._replace(
+    schema={
+        "type": "object",
+        "additionalProperties": False,
+        "properties": TOLERANCES,
+    }
+)
+STYLE = choice("a style", get_args(Style))
+SAVE_POLICY = choice("a policy", get_args(SavePolicy))
+
+KEYS: dict[str, Key] = {
+    "inputs": Key(
+        TEXT, "Inputs in call order: 'x[..., D], weight[D]?, eps: float = 1e-6'."
+    ),
+    "outputs": Key(
+        TEXT, "Outputs: 'values, indices[N; int]'. Without it one, named output."
+    ),
+    "schema": Key(
+        TEXT, "A PyTorch schema instead: 'scale(Tensor x, float a) -> Tensor'."
+    ),
+    "class-name": Key(
+        TEXT, "How classes call the op: RMSNorm. Without it, the name in CamelCase."
+    ),
+    "doc": Key(TEXT, "What the op computes; the first lines of the docstring."),
+    "forward": Key(
+        TEXT, "An expression, statements with a return, or '@file.py[:function]'."
+    ),
+    "grad": Key(TABLE, "A formula for each input: weight = 'grad_output.t() @ input'."),
+    "backward": Key(
+        TEXT, "Statements that assign grad_<input>, or '@file.py[:function]'."
+    ),
+    "surrogate": Key(
+        EITHER,
+        "The gradient is not the forward's derivative; a string is the function whose derivative it is.",
+    ),
+    "import": Key(TEXTS, "Functions of yours to use: 'my_kernels:forward_kernel'."),
+    "optional": Key(TEXTS, "Inputs that may be None, as 'name?' says."),
+    "nondiff": Key(TEXTS, "Inputs without a gradient, as '; const' says."),
+    "dirty": Key(TEXTS, "Inputs that the forward changes in place."),
+    "require": Key(TEXTS, "Conditions on the sizes: 'H % G == 0'."),
+    "samples": Key(TEXT, "Test inputs of your own: '@file.py:make'."),
+    "derive": Key(SWITCH, "Derive the gradients that no formula states (true)."),
+    "once-differentiable": Key(
+        SWITCH, "Forbid a second derivative (where the backward demands it)."
+    ),
+    "reason": Key(TEXT, "Why the op can be differentiated only once."),
+    "transforms": Key(
+        SWITCH, "A vmap rule and tests of torch.func (true, unless it leaves torch)."
+    ),
+    "materialize-grads": Key(
+        SWITCH, "Zeros for the gradients of unused outputs (true)."
+    ),
+    "style": Key(STYLE, "How the Function is written."),
+    "save-policy": Key(SAVE_POLICY, "What of the forward is saved for the backward."),
+    "tolerance": Key(TOLERANCE, "For gradcheck."),
+    "module": Key(SWITCH, "Write an nn.Module (true)."),
+    "params": Key(TEXTS, "Inputs that the module owns as parameters."),
+    "buffers": Key(TEXTS, "Inputs that the module owns as buffers."),
+    "update": Key(TABLE, "New values of buffers in training."),
+    "init": Key(TABLE, "Start of parameters: weight = 'kaiming_uniform(a=5**0.5)'."),
+    "test": Key(SWITCH, "Write the test file (true)."),
+}
+# What a project may say of all its ops. The style and the policy stand one level above.
+DEFAULTS = (
+    *("derive", "once-differentiable", "transforms", "materialize-grads"),
+    *("tolerance", "module", "test"),
+)
 
 
 def check_keys(op: str, raw: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
     """The keys that are known and whose values are of their kind; the others are noted."""
     sound = {}
     for key, value in raw.items():
-        kind, before = KEYS.get(key), len(problems)
-        if kind is None:
+        if key not in KEYS:
             hint = did_you_mean(key, KEYS) or f"the keys of an op: {', '.join(KEYS)}"
             problems.at_key((key,), f"unknown key '{key}' in op '{op}'", hint)
-        elif not kind.accepts(value):
-            problems.at((key,), f"'{key}' must be {kind.what}")
-        elif kind.choices and value not in kind.choices:
-            _unknown_word((key,), value, kind.choices, problems)
-        elif key == "tolerance":
-            _check_tolerance(value, problems)
-        for path, text in _texts((key,), value):
-            _check_characters(path, text, problems)
-        if len(problems) == before:
+        elif check_key((key,), value, problems):
             sound[key] = value
     return sound
 
 
-def _unknown_word(
-    path: KeyPath, word: str, choices: tuple[str, ...], problems: Problems
+def check_key(path: KeyPath, value: Any, problems: Problems) -> bool:
+    """Whether the value of a known key is sound; if not, why is noted."""
+    before = len(problems)
+    sound = check_value(path, value, KEYS[path[-1]].kind, problems)
+    if sound and path[-1] == "tolerance":
+        _check_tolerance(path, value, problems)
+    return len(problems) == before
+
+
+def _check_tolerance(
+    above: KeyPath, table: Mapping[str, float], problems: Problems
 ) -> None:
-    hint = did_you_mean(word, choices) or f"one of: {', '.join(choices)}"
-    problems.at(path, f"unknown value '{word}' for '{path[0]}'", hint)
-
-
-def _check_tolerance(table: Mapping[str, float], problems: Problems) -> None:
     for name, value in table.items():
-        path = ("tolerance", name)
+        path = (*above, name)
         if name not in TOLERANCES:
             hint = did_you_mean(name, TOLERANCES) or f"one of: {', '.join(TOLERANCES)}"
             problems.at_key(path, f"gradcheck has no argument '{name}'", hint)
@@ -126,25 +144,3 @@ def _check_tolerance(table: Mapping[str, float], problems: Problems) -> None:
             problems.at(path, f"'{name}' must be a number from 0 up")
         elif name == "eps" and value == 0:
             problems.at(path, "'eps' must be above 0")
-
-
-def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _texts((*path, str(key)), item)
-    elif isinstance(value, list):
-        for position, item in enumerate(value):
-            yield from _texts((*path, str(position)), item)
-
-
-def _check_characters(path: KeyPath, text: str, problems: Problems) -> None:
-    """No file can hold half a character, and no editor shows a control character."""
-    for character in text:
-        code = ord(character)
-        control = code < 32 and character not in "\n\t" or 127 <= code < 160
-        if control or code in (0x2028, 0x2029) or 0xD800 <= code < 0xE000:
-            message = f"'{path[0]}' holds the character U+{code:04X}"
-            problems.at(path, message, "write text and line ends only")
-            return

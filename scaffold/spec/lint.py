@@ -8,9 +8,23 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from scaffold.errors import did_you_mean
+from scaffold.spec.config_values import Stated
+from scaffold.spec.kinds import ANY_TABLE, TEXTS
 from scaffold.spec.problems import Problems
 
 KEYS = ("select", "ignore", "per-file-ignores")
+_CODES = TEXTS.schema
+LINT = ANY_TABLE._replace(
+    schema={
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "select": _CODES,
+            "ignore": _CODES,
+            "per-file-ignores": {"type": "object", "additionalProperties": _CODES},
+        },
+    }
+)
 
 
 class LintConfiguration(NamedTuple):
@@ -24,14 +38,9 @@ class LintConfiguration(NamedTuple):
 NOTHING_SAID = LintConfiguration()
 
 
-def read_lint(value: Any, problems: Problems) -> LintConfiguration:
+def read_lint(stated: Stated) -> LintConfiguration:
     """The configuration in the value of the key `lint`."""
-    if value is None:
-        return LintConfiguration()
-    if not isinstance(value, dict):
-        hint = "write: [tool.scaffold.lint]"
-        problems.at(("lint",), "'lint' must be a table", hint)
-        return LintConfiguration()
+    value, problems = stated.value, stated.problems
     for key in value:
         if key not in KEYS:
             hint = did_you_mean(key, KEYS) or f"the keys: {', '.join(KEYS)}"

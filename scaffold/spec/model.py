@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scaffold.formula import Formula
+from scaffold.spec.patterns import DEFAULT, Patterns
 
 Dim = str | int  # a name, a size, or "..." for any leading dimensions
 DType = Literal["float", "complex", "int", "bool", "index"]
@@ -125,7 +126,7 @@ class OpSpec:
     """One custom operator."""
 
     name: str  # rms_norm: the functional wrapper and the file
-    class_name: str  # RMSNorm: the module; the Function is RMSNormFunction
+    class_name: str  # RMSNorm: what classes call it
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...] = (Output("output"),)
     doc: str | None = None
@@ -155,10 +156,18 @@ class OpSpec:
     conventional: tuple[
         tuple[str, tuple[Dim, ...]], ...
     ] = ()  # shapes taken from the convention
+    reason: str | None = None  # why it can be differentiated only once
+    patterns: Patterns = DEFAULT  # what files and classes are called
 
     @property
     def function_name(self) -> str:
-        return f"{self.class_name}Function"
+        """The autograd.Function."""
+        return self.patterns.function_class(self.class_name)
+
+    @property
+    def module_name(self) -> str:
+        """The nn.Module."""
+        return self.patterns.module_class(self.class_name)
 
     @property
     def tensors(self) -> tuple[TensorInput, ...]:

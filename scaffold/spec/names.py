@@ -10,6 +10,7 @@ import sys
 import unicodedata
 
 from scaffold.errors import Location, ScaffoldError
+from scaffold.spec.patterns import DEFAULT, Patterns
 
 RESERVED = frozenset(
     {"ctx", "self", "cls", "torch", "Tensor", "nn", "F", "math", "Function"}
@@ -89,13 +90,15 @@ def camel_name(snake: str) -> str:
     return lead + "".join(part[:1].upper() + part[1:] for part in snake.split("_"))
 
 
-def op_names(name: str, place: Location, packaged: bool) -> tuple[str, str]:
+def op_names(
+    name: str, place: Location, packaged: bool, patterns: Patterns = DEFAULT
+) -> tuple[str, str]:
     """The function and the class that an op's name stands for: both spellings name both."""
     camel = re.fullmatch(r"[A-Z][A-Za-z0-9]*", name) is not None
     snake = snake_name(name) if camel else name
     klass = name if camel else camel_name(name)
     _check_spelling(name, snake, place)
-    _check_module_name(snake, place, packaged)
+    _check_module_name(snake, patterns.op_file(snake), place, packaged)
     return snake, klass
 
 
@@ -113,17 +116,18 @@ def _check_spelling(name: str, snake: str, place: Location) -> None:
     raise ScaffoldError(message, place, hint)
 
 
-def _check_module_name(snake: str, place: Location, packaged: bool) -> None:
+def _check_module_name(snake: str, file: str, place: Location, packaged: bool) -> None:
     hint = f"choose another name, such as '{snake}_op'"
     if snake.startswith("test"):
         message = f"'{snake}' cannot name an op: pytest would collect it as a test"
         raise ScaffoldError(message, place, "choose a name that starts otherwise")
     if packaged:
         return
-    hidden = "the standard library's" if snake in sys.stdlib_module_names else None
-    hidden = "the installed" if snake in INSTALLED else hidden
+    module = file.removesuffix(".py")
+    hidden = "the standard library's" if module in sys.stdlib_module_names else None
+    hidden = "the installed" if module in INSTALLED else hidden
     if hidden:
-        message = f"'{snake}' cannot name an op outside a package: {snake}.py would hide {hidden} module"
+        message = f"'{snake}' cannot name an op outside a package: {file} would hide {hidden} module"
         raise ScaffoldError(message, place, hint)
 
 

@@ -69,6 +69,11 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found)
 
+    @property
+    def found(self) -> tuple[ScaffoldError, ...]:
+        """What was noted so far."""
+        return tuple(self._found)
+
     def add(self, problem: ScaffoldError | None) -> None:
         """Note a problem whose place may be inside a value."""
         for item in problem.problems if problem else ():

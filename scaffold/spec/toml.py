@@ -40,7 +40,7 @@ def _end(text: str) -> tuple[int, int]:
 
 
 def read_ops(text: str, path: str) -> tuple[Entry, ...]:
-    """Every `[ops.NAME]` of a file."""
+    """Every `[ops.NAME]` of a file; none is no error here."""
     data = parse_toml(text, path)
     places = Places(text, path)
     problems = []
@@ -58,8 +58,5 @@ def read_ops(text: str, path: str) -> tuple[Entry, ...]:
             place = places(("ops", name), key=True)
             problems.append(ScaffoldError(f"'ops.{name}' must be a table", place))
     raise_all(sorted(problems, key=lambda item: item.location or Location(path)))
-    if not ops:
-        hint = "write a table: [ops.NAME]"
-        raise ScaffoldError("the file holds no op", Location(path), hint)
     below = ((name, raw, places.below(("ops", name))) for name, raw in ops.items())
     return tuple(Entry(name, raw, place) for name, raw, place in below)

@@ -18,6 +18,8 @@ from scaffold.workspace.conflicts import (
 )
 from scaffold.workspace.difference import diff
 from scaffold.workspace.journal import recover
+from scaffold.workspace.merging import Merged, has_markers, merge
+from scaffold.workspace.normal_form import normal_form
 from scaffold.workspace.store import store
 from scaffold.workspace.writing import apply
 
@@ -26,12 +28,16 @@ __all__ = [
     "Answer",
     "Ask",
     "Change",
+    "Merged",
     "Plan",
     "Policy",
     "Verb",
     "apply",
     "converse",
     "diff",
+    "has_markers",
+    "merge",
+    "normal_form",
     "plan",
     "recover",
     "resolve",

@@ -115,6 +115,12 @@ CASES = {
         ("--inputs", "x", "--forward", "x.exp_()"),
         "inputs = 'x'\nforward = 'x.exp_()'\n",
     ),
+    "reason": Case(
+        ("--reason", "the kernel is"),
+        "reason = 'the kernel is'",
+        (*PRODUCT, "--once-differentiable"),
+        PRODUCT_TOML + "once-differentiable = true\n",
+    ),
     "require": Case(
         ("--require", "H % G == 0", "--require", "H > G"),
         "require = ['H % G == 0', 'H > G']",

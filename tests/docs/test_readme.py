@@ -10,7 +10,7 @@ import pytest
 
 from scaffold.errors import Location
 from scaffold.spec import Attribute, OpSpec, TensorInput, build, load_configuration
-from scaffold.spec.config import KEYS as CONFIGURATION_KEYS
+from scaffold.spec.config_keys import KEYS as CONFIGURATION_KEYS
 from scaffold.spec.toml import parse_toml
 from tests.docs.readme import (
     ROOT,
@@ -206,6 +206,7 @@ def test_toml_loads_and_every_key_of_the_configuration_is_shown(tmp_path: Path) 
     (block,) = (b for b in BLOCKS if b.text.startswith("[tool.scaffold]"))
     (tmp_path / "pyproject.toml").write_text(block.text)
     (tmp_path / "rules.toml").write_text("")
+    (tmp_path / "templates").mkdir()
     configuration = load_configuration(tmp_path)
     assert configuration.source == shown["source"]
     assert configuration.parameter_names == tuple(shown["parameter-names"])

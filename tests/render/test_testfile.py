@@ -245,7 +245,7 @@ def test_an_op_that_leaves_torch_is_not_transformed() -> None:
 
 def test_a_team_can_replace_a_block() -> None:
     example = BY_NAME["linear"]
-    child = '{% extends "test.py.jinja" %}{% block header %}# ours{% endblock %}'
+    child = '{% extends "test.py.jinja" %}{% block docstring %}# ours{% endblock %}'
     loaders = [
         jinja2.DictLoader({"ours": child}),
         jinja2.FileSystemLoader(template_root()),

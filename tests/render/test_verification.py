@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from scaffold.derive import derive
-from scaffold.render import verification
+from scaffold.render.verification import verification
 from scaffold.render.layout import Layout
 from scaffold.render.reference import reference_lines
 from scaffold.render.testfile import suite_file

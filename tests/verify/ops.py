@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from scaffold.derive import derive
-from scaffold.render import Verification, verification
+from scaffold.render.verification import Verification, verification
 from scaffold.render.verification import OP_MODULE
 from scaffold.verify import Verdict
 from scaffold.verify.child.checking import check

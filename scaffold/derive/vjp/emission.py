@@ -31,10 +31,8 @@ from scaffold.formula import Assign, If, Node, Statement, emit
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
 LONGEST = 8  # of `ctx.` and the like, which come in later
 
-OF_A_SHAPE = frozenset(
-    {"zeros", "expanded", "reshaped", "summed_to", "same", "vjp", "unsliced"}
-    | {"shaped_like"}
-)
+OF_A_SHAPE = frozenset({"zeros", "expanded", "reshaped", "summed_to", "same", "vjp"})
+OF_A_SHAPE |= {"unsliced", "shaped_like"}
 # What has no better name than how it is made.
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
 
@@ -115,9 +113,8 @@ class _Writer:
         self.printer = Printer(
             emission.applier, emission.holders, self.names, owners, emission.asked
         )
-        forward = {**emission.held}
         self.words = Printer(
-            emission.applier, emission.holders, forward, owners, emission.asked
+            emission.applier, emission.holders, held, owners, emission.asked
         )
         self.long: list[tuple[Op, int, str | None]] = []
         emission.over.clear()
@@ -260,10 +257,8 @@ class _Writer:
         value = graph.node("call", "", (pullback, printer.node(g)))
         gradients = tuple(graph.name(name) for name in self.pulled[op])
         comment = ("there is no rule for this call: autograd differentiates it",)
-        return [
-            Assign(both, made, "", comment),
-            Assign(graph.node("tuple", "", gradients), value),
-        ]
+        pulled = Assign(graph.node("tuple", "", gradients), value)
+        return [Assign(both, made, "", comment), pulled]
 
     def _measure(self, name: str, value: Node, op: Op) -> None:
         width = len(name) + 3 + len(emit(value))

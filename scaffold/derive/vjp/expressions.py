@@ -149,12 +149,9 @@ class Expressions(PythonValues):
         )
 
     def _name(self, node: Node) -> Op:
-        kind = {"bool": "bool", "int": "int", "float": "real"}.get(node.label)
-        if kind is None:
+        if node.label not in ("bool", "int", "float"):
             raise UnsupportedError(f"'{node.label}'")
-        op = self.program.static(node)  # as a dtype
-        self.program.dtypes[op] = kind  # type: ignore[assignment]
-        return op
+        return self._of_torch(node)
 
     def _unary(self, node: Node) -> Op:
         (inner,) = node.args

@@ -1,0 +1,103 @@
+"""An op that `new-op` adds to a project: its table goes into the manifest, its files follow from that.
+
+In: what was specified, and the policy of `--on-conflict`. Out: an `Outcome`; the manifest is one of its files.
+Invariant: what is in the manifest already keeps its form and its comments; an op that says something else is not replaced
+without being asked.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scaffold.cli.generate import Specified
+from scaffold.cli.places import from_here
+from scaffold.cli.project import WILD, Project, open_project
+from scaffold.cli.raw import FORMULAS
+from scaffold.cli.survey import survey
+from scaffold.cli.syncing import Outcome, carry_out
+from scaffold.errors import ConflictError, ScaffoldError
+from scaffold.spec.manifest import list_ops
+from scaffold.spec.toml_text import op_table
+from scaffold.workspace import Policy, recover
+
+
+def add_op(specified: Specified, policy: Policy, *, write: bool) -> Outcome:
+    """Write the op's table and files, or see what that would do."""
+    undone = recover(specified.places.root) if write else ()
+    project = open_project(may_lack=True)
+    path = _manifest(project, specified.spec.name)
+    keys = _from_manifest(specified.raw, project.root / path)
+    text = project.texts.get(path, "")
+    changed = _with_table(project, text, specified.spec.name, keys, policy)
+    manifests = {} if changed == text else {path: changed}
+    project = _listing(project, path, changed)
+    ops = survey(project, [specified.spec.name])
+    outcome = carry_out(
+        project, ops, policy, write=write, prune=True, manifests=manifests
+    )
+    return outcome._replace(undone=undone)
+
+
+def _manifest(project: Project, op: str) -> str:
+    """The file that the op stands in, or goes into: the first that the configuration names."""
+    if op in project.listed:
+        return project.listed[op].manifest
+    plain = [path for path in project.configuration.manifest if not WILD & set(path)]
+    if not plain:
+        patterns = ", ".join(project.configuration.manifest)
+        raise ScaffoldError(
+            f"which manifest the op goes into is not said: {patterns}",
+            hint="name one in [tool.scaffold]: manifest = ['ops.toml', ...]",
+        )
+    return Path(plain[0]).as_posix()
+
+
+def _from_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:
+    """The keys as the manifest holds them: files that formulas name are counted from there."""
+    directory = os.path.relpath(manifest.parent)
+    return {
+        key: _seen_from(directory, value) if key in FORMULAS else value
+        for key, value in raw.items()
+    }
+
+
+def _seen_from(directory: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _seen_from(directory, item) for key, item in value.items()}
+    if not isinstance(value, str) or not value.lstrip().startswith("@"):
+        return value
+    named = value.lstrip().removeprefix("@")
+    return f"@{Path(os.path.relpath(named, directory)).as_posix()}"
+
+
+def _with_table(
+    project: Project, text: str, op: str, keys: Mapping[str, Any], policy: Policy
+) -> str:
+    """The text of the manifest with the op's table in it."""
+    listed = project.listed.get(op)
+    if listed is None:
+        above = f"{text.rstrip()}\n\n" if text.strip() else ""
+        return above + op_table(op, keys)
+    if listed.entry.raw == keys:
+        return text
+    if policy != "overwrite":
+        message = f"op '{op}' stands here and says something else; nothing was written"
+        hint = "edit it and run 'scaffold sync', or say --on-conflict overwrite"
+        raise ConflictError(message, listed.entry.locate((), key=True), hint)
+    from scaffold.cli.manifest_edits import replaced  # tomlkit: few runs need it
+
+    return replaced(text, listed.entry.name, keys)
+
+
+def _listing(project: Project, path: str, text: str) -> Project:
+    """The project as it is with that text of a manifest."""
+    shown = from_here(project.root, path)
+    packaged = project.places.directories.package is not None
+    listed = {
+        item.name: item._replace(manifest=path)
+        for item in list_ops({shown: text}, packaged)
+    }
+    return project._replace(
+        listed={**project.listed, **listed}, texts={**project.texts, path: text}
+    )

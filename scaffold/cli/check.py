@@ -1,0 +1,113 @@
+"""`scaffold check`: whether the files are what manifest, templates and configuration say."""
+
+import json
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
+
+if TYPE_CHECKING:
+    from scaffold.cli.checking import Checked
+    from scaffold.cli.project import Project
+
+OPS = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="OP...", help="Ops of the manifest (default: all)."),
+]
+STRICT = Annotated[bool, typer.Option("--strict", help="Edited files fail too.")]
+DIFF = Annotated[bool, typer.Option("--diff", help="Show what differs.")]
+FORMAT = Annotated[
+    str, typer.Option("--format", help="text, json or github.", metavar="FORMAT")
+]
+FORMATS = ("text", "json", "github")
+JSON_VERSION = 1
+
+
+def check(
+    ops: OPS = None,
+    strict: STRICT = False,
+    diff: DIFF = False,
+    format_: FORMAT = "text",
+) -> None:
+    """See that the files are what manifest, templates and configuration say.
+
+    Each file is ok, edited, stale, missing, orphaned, interrupted, or holds conflict markers. Exit code 1: some
+    file is neither ok nor edited; with --strict, nor edited. Nothing is written.
+
+    Example: scaffold check --diff
+    """
+    from scaffold.cli.checking import PASSING, check_project
+    from scaffold.cli.project import open_project
+
+    if format_ not in FORMATS:
+        hint = did_you_mean(format_, FORMATS) or f"one of: {', '.join(FORMATS)}"
+        message = f"unknown value '{format_}'"
+        raise ScaffoldError(message, Location("--format"), hint)
+    project = open_project(settled=True)
+    found = check_project(project, ops or (), formatted=diff)
+    {"text": _text, "json": _json, "github": _github}[format_](project, found, diff)
+    passing = PASSING - {"edited"} if strict else PASSING
+    if any(item.status not in passing for item in found):
+        sys.exit(ConflictError.exit_code)
+
+
+def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
+    from scaffold.cli.checking import STATUSES
+
+    told = [item for item in found if item.status != "ok"]
+    width = max((len(item.status) for item in told), default=0)
+    for item in told:
+        reason = f": {item.reason}" if item.reason else ""
+        typer.echo(f"{item.status:{width}}  {_shown(project, item)}{reason}")
+    if diff:
+        typer.echo("".join(_difference(project, item) for item in told), nl=False)
+    for hint in dict.fromkeys(item.hint for item in told if item.hint):
+        typer.echo(f"hint: {hint}", err=True)
+    counted = Counter(item.status for item in found)
+    counts = ", ".join(
+        f"{counted[status]} {status}" for status in STATUSES if counted[status]
+    )
+    typer.echo(counts or "no ops")
+
+
+def _shown(project: "Project", item: "Checked") -> str:
+    from scaffold.cli.places import from_here
+
+    return from_here(project.root, item.path)
+
+
+def _difference(project: "Project", item: "Checked") -> str:
+    """From what was written last to what is there; of a stale file, from what is there to what it should be."""
+    from scaffold.cli.comparing import difference
+
+    return difference(project, item)
+
+
+def _json(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
+    files = []
+    for item in found:
+        one = {
+            "path": _shown(project, item),
+            "op": item.op,
+            "status": item.status,
+            "reason": item.reason,
+            "hint": item.hint,
+        }
+        if diff:
+            one["diff"] = _difference(project, item)
+        files.append(one)
+    typer.echo(json.dumps({"version": JSON_VERSION, "files": files}, indent=2))
+
+
+def _github(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
+    from scaffold.cli.annotations import annotation
+
+    for item in found:
+        if item.status != "ok":
+            level = "warning" if item.status == "edited" else "error"
+            said = f"{item.status}: {item.reason}" if item.reason else item.status
+            said = f"{said} ({item.hint})" if item.hint else said
+            typer.echo(annotation(level, _shown(project, item), 1, 1, said))

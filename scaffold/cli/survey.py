@@ -1,0 +1,85 @@
+"""How the ops of a project stand to their records: what moved since, and what became of the files.
+
+In: a `Project` and the names that are meant. Out: an `Op` each; nothing is rendered.
+Invariant: where nothing moved, rendering would give what was written last, so it need not be done.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scaffold import __version__
+from scaffold.cli.project import Project
+from scaffold.render.templates import digest
+from scaffold.spec.manifest import (
+    Listed,
+    configuration_digest,
+    spec_digest,
+    text_digest,
+)
+from scaffold.workspace.standing import Standing, standing
+from scaffold.workspace.state import Origin, Record
+
+
+class Op(NamedTuple):
+    """An op of the manifest, and how it stands to its record."""
+
+    listed: Listed
+    record: Record | None
+    origin: Origin  # what its files would follow from now
+    standings: dict[str, Standing]  # of the files of the record, by path
+    moved: tuple[str, ...]  # what is not what it was; nothing where there is no record
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing to render: nothing moved, and every file is there."""
+        there = all(item.condition != "missing" for item in self.standings.values())
+        return self.record is not None and not self.moved and there
+
+
+def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
+    """How the ops stand; all of them where none is named."""
+    directories = project.places.directories._replace(line_length=0)
+    configurations = {
+        path: configuration_digest(project.configuration, directories, path)
+        for path in project.texts
+    }
+    templates = digest(project.places.house.templates)
+    digests = _Digests(project)
+    found = []
+    for listed in project.chosen(names).values():
+        record = project.records.get(listed.name)
+        origin = Origin(
+            __version__,
+            spec_digest(listed.entry),
+            configurations[listed.manifest],
+            templates,
+            digests.again(record.origin.reads if record else ()),
+        )
+        files = record.files if record else ()
+        standings = {
+            kept.path: standing(project.root, listed.name, kept) for kept in files
+        }
+        moved = origin.moved(record.origin) if record else ()
+        found.append(Op(listed, record, origin, standings, moved))
+    return tuple(found)
+
+
+class _Digests:
+    """Digests of files that formulas name; each is read once."""
+
+    def __init__(self, project: Project) -> None:
+        self._root = project.root
+        self._known: dict[str, str] = {}
+
+    def again(self, reads: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        """The same files as they are now."""
+        return tuple((path, self._digest(path)) for path, _ in reads)
+
+    def _digest(self, path: str) -> str:
+        if path not in self._known:
+            try:
+                text = (self._root / path).read_text(encoding="utf-8")
+                self._known[path] = text_digest(text)
+            except (OSError, ValueError):
+                self._known[path] = ""  # it is gone: that is a change
+        return self._known[path]

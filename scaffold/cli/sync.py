@@ -1,0 +1,75 @@
+"""`scaffold sync` and `scaffold upgrade`: the files of all ops of a manifest, brought up to date."""
+
+from typing import Annotated
+
+import typer
+
+from scaffold.cli.test_stub import DIFF, DRY_RUN
+from scaffold.errors import Location, ScaffoldError
+
+MANIFESTS = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="MANIFEST...",
+        help="Files of ops (default: the configuration's, or ops.toml).",
+    ),
+]
+OPS = Annotated[
+    list[str] | None, typer.Argument(metavar="OP...", help="Ops of the manifest.")
+]
+ON_CONFLICT = Annotated[
+    str,
+    typer.Option(
+        "--on-conflict",
+        help="If a file differs: ask, abort, skip, overwrite or merge.",
+        metavar="POLICY",
+    ),
+]
+ALL = Annotated[bool, typer.Option("--all", help="Every op of the manifest.")]
+FORMAT = Annotated[
+    str, typer.Option("--format", help="text or json.", metavar="FORMAT")
+]
+
+
+def sync(
+    manifests: MANIFESTS = None,
+    on_conflict: ON_CONFLICT = "ask",
+    dry_run: DRY_RUN = False,
+    diff: DIFF = False,
+    format_: FORMAT = "text",
+) -> None:
+    """Create the files of every op of a manifest, and update those that nobody edited.
+
+    A file that was edited and is out of date is a conflict: scaffold upgrade merges the two.
+
+    Example: scaffold sync
+    """
+    from scaffold.cli.updating import Asked, bring_up_to_date
+
+    look = dry_run or diff
+    asked = Asked(on_conflict, look=look, diff=diff, format=format_, prune=False)
+    bring_up_to_date(asked, manifests=tuple(manifests or ()))
+
+
+def upgrade(
+    ops: OPS = None,
+    every: ALL = False,
+    on_conflict: ON_CONFLICT = "merge",
+    dry_run: DRY_RUN = False,
+    diff: DIFF = False,
+    format_: FORMAT = "text",
+) -> None:
+    """Bring ops up to date and keep what was edited by hand: a three-way merge.
+
+    Where both sides changed the same lines, the file gets conflict markers, and the exit code is 1.
+
+    Example: scaffold upgrade linear
+    """
+    from scaffold.cli.updating import Asked, bring_up_to_date
+
+    if not ops and not every:
+        message = "which ops to upgrade is not said"
+        raise ScaffoldError(message, Location("OP"), "name them, or say --all")
+    look = dry_run or diff
+    asked = Asked(on_conflict, look=look, diff=diff, format=format_, prune=True)
+    bring_up_to_date(asked, ops=() if every else tuple(ops or ()))

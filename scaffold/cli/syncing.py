@@ -1,0 +1,247 @@
+"""From a manifest to files: what is out of date is rendered, settled and written, with the record of it, or none of it.
+
+In: a `Project`, how its ops stand, and the policy of `--on-conflict`. Out: an `Outcome`.
+Invariant: files, records and bases are one plan; a look and a write of the same ops give the same verbs.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from scaffold.cli.project import Project
+from scaffold.cli.settle import Settled, without_conflicts
+from scaffold.cli.survey import Op
+from scaffold.errors import (
+    ConflictError,
+    Location,
+    ScaffoldError,
+    ScaffoldErrors,
+    raise_all,
+)
+from scaffold.workspace import Change, Plan, Policy, Verb, apply, merge, plan
+from scaffold.workspace.reconcile import Prospect, reconcile
+from scaffold.workspace.recording import record_files
+from scaffold.workspace.state import Record, read_base
+
+WEIGHT: tuple[Verb, ...] = (
+    *("identical", "skip", "create", "remove", "update", "conflict"),
+)
+
+NOTHING: Mapping[str, str] = {}
+
+
+class Work(NamedTuple):
+    """What is to be done about the files of an op."""
+
+    op: Op
+    prospects: tuple[Prospect, ...]
+    reads: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+
+
+class Outcome(NamedTuple):
+    """What became of the files of a run, or would."""
+
+    plan: Plan  # of the files of the ops, without records
+    verbs: dict[str, Verb]  # of each op, the weightiest of its files
+    files: int
+    notes: tuple[str, ...]
+    written: bool
+    refusal: ScaffoldError | None = None  # why nothing was written
+    undone: tuple[str, ...] = ()  # what an interrupted run had begun
+
+    @property
+    def settled(self) -> Settled:
+        """The same, as of a run that is about one op."""
+        return Settled(self.plan, self.written, self.refusal, self.undone)
+
+    @property
+    def counts(self) -> str:
+        """How many ops have which verb: `2 created, 98 identical`."""
+        counted = Counter(self.verbs.values())
+        return ", ".join(f"{counted[verb]} {verb}" for verb in WEIGHT if counted[verb])
+
+
+def weigh(project: Project, ops: tuple[Op, ...]) -> tuple[Work, ...]:
+    """Render what is not settled, and see what that calls for."""
+    from scaffold.cli.rendering import (
+        render_ops,
+    )  # where nothing moved it is not needed
+
+    open_ = [op for op in ops if not op.settled]
+    rendered = render_ops(project, [op.listed for op in open_]) if open_ else {}
+    works = []
+    for op in open_:
+        name, result = op.listed.name, rendered[op.listed.name]
+        prospects = reconcile(project.root, name, op.record, result.files)
+        works.append(Work(op, prospects, result.reads, result.notes))
+    return tuple(works)
+
+
+def carry_out(
+    project: Project,
+    ops: tuple[Op, ...],
+    policy: Policy,
+    *,
+    write: bool,
+    prune: bool,
+    manifests: Mapping[str, str] = NOTHING,
+) -> Outcome:
+    """Bring the files of the ops up to date; `prune` removes those that an op has no more.
+
+    `manifests` are written too, in the same step.
+    """
+    works = weigh(project, ops)
+    _check_markers(works)
+    planned = _planned(project, works, policy, prune, manifests)
+    verbs = _verbs(ops, works, planned)
+    notes = tuple(_notes(works, prune))
+    files = sum(len(op.standings) for op in ops if op.settled)
+    files += sum(len(work.prospects) for work in works)
+    outcome = Outcome(planned, verbs, files, notes, written=False)
+    if not write and policy in ("ask", "abort"):
+        return outcome
+    try:
+        resolved = without_conflicts(planned, policy)
+    except ConflictError:
+        return outcome._replace(refusal=_refusal(works))
+    outcome = outcome._replace(plan=resolved, verbs=_verbs(ops, works, resolved))
+    if write:
+        apply(_with_records(project, works, resolved))
+    return outcome._replace(written=write)
+
+
+def _check_markers(works: tuple[Work, ...]) -> None:
+    """Refuse to touch a file in which a conflict is still to be resolved."""
+    raise_all(
+        [
+            ConflictError(
+                "holds conflict markers; nothing was written",
+                Location(prospect.moved_from or prospect.path),
+                "resolve them first",
+            )
+            for work in works
+            for prospect in work.prospects
+            if prospect.need == "collide"
+            and prospect.standing
+            and prospect.standing.condition == "conflict-markers"
+        ]
+    )
+
+
+def _planned(
+    project: Project,
+    works: tuple[Work, ...],
+    policy: Policy,
+    prune: bool,
+    manifests: Mapping[str, str],
+) -> Plan:
+    """What is to be written and removed, and what may be written over without a question."""
+    files: dict[str, str | None] = {**manifests}
+    ours = set(manifests)
+    bases: dict[str, str] = {}
+    for work in works:
+        for item in work.prospects:
+            wanted, moved = item.wanted, item.moved_from
+            if item.need == "drop" and prune:
+                files[item.path] = None
+                ours.add(item.path)
+            if wanted is None or item.need in ("same", "keep"):
+                continue
+            if item.need == "update":
+                ours.add(item.path)
+            base = _base(project, work, item)
+            if base is not None:
+                bases[item.path] = base
+            files[item.path] = wanted.text
+            if moved is not None and item.standing:
+                if item.standing.edited:
+                    files[item.path] = _carried(project, work, item, policy)
+                files[moved] = None
+                ours.add(moved)
+    return plan(files, project.root, ours=ours, bases=bases)
+
+
+def _base(project: Project, work: Work, item: Prospect) -> str | None:
+    if item.kept is None or item.need != "collide":
+        return None
+    return read_base(project.root, work.op.listed.name, item.kept)
+
+
+def _carried(project: Project, work: Work, item: Prospect, policy: Policy) -> str:
+    """The text of an edited file that goes to another path: the edits go with it."""
+    assert item.wanted is not None and item.standing is not None
+    base, mine = _base(project, work, item), item.standing.text
+    if policy != "merge" or base is None or mine is None:
+        name = work.op.listed.name
+        message = f"was edited, and goes to '{item.path}' now; nothing was written"
+        place = Location(item.moved_from or item.path)
+        raise ConflictError(message, place, f"scaffold upgrade {name}")
+    return merge(base, mine, item.wanted.text).text
+
+
+def _refusal(works: tuple[Work, ...]) -> ScaffoldError:
+    """Every file that stands in the way, and what to do about it."""
+    problems = []
+    for work in works:
+        for item in work.prospects:
+            if item.need == "collide":
+                known = item.kept is not None
+                hint = (
+                    f"scaffold upgrade {work.op.listed.name} merges the two"
+                    if known
+                    else "see it with --diff, settle it with --on-conflict"
+                )
+                what = (
+                    "was edited and is out of date" if known else "exists and differs"
+                )
+                message = f"{what}; nothing was written"
+                problems.append(ConflictError(message, Location(item.path), hint))
+    return problems[0] if len(problems) == 1 else ScaffoldErrors(problems)
+
+
+def _notes(works: tuple[Work, ...], prune: bool) -> Iterator[str]:
+    for work in works:
+        name = work.op.listed.name
+        if any(item.need in ("create", "update") for item in work.prospects):
+            yield from (f"{name}: {note}" for note in work.notes)
+        for item in work.prospects:
+            if item.need == "leave":
+                yield f"'{item.path}' is not part of '{name}' any more, but was edited"
+            elif item.need == "drop" and not prune:
+                yield f"'{item.path}' is not part of '{name}' any more: scaffold upgrade {name}"
+
+
+def _verbs(
+    ops: tuple[Op, ...], works: tuple[Work, ...], planned: Plan
+) -> dict[str, Verb]:
+    """The weightiest verb of each op."""
+    of_path = {change.path: change.verb for change in planned.changes}
+    found: dict[str, Verb] = {}
+    for op in ops:
+        edited = any(item.edited for item in op.standings.values())
+        found[op.listed.name] = "skip" if edited else "identical"
+    for work in works:
+        name = work.op.listed.name
+        verbs = [of_path.get(item.path, "identical") for item in work.prospects]
+        found[name] = max([*verbs, found[name]], key=WEIGHT.index)
+    return found
+
+
+def _with_records(project: Project, works: tuple[Work, ...], resolved: Plan) -> Plan:
+    """The same plan, and the records of what it does."""
+    if not project.configuration.project:
+        return resolved
+    done = {
+        change.path
+        for change in resolved.changes
+        if change.verb not in ("skip", "identical") or change.before == change.after
+    }
+    files: dict[str, str] = {}
+    for work in works:
+        origin = work.op.origin._replace(reads=work.reads)
+        listed = work.op.listed
+        record = Record(listed.name, listed.manifest, origin, ())
+        files |= record_files(record, work.prospects, done)
+    kept = plan(files, project.root, ours=files.keys())
+    return resolved._replace(changes=(*resolved.changes, *kept.changes))

@@ -1,0 +1,133 @@
+"""A run of `sync` or `upgrade`: the project is read, its ops are settled, and what became of them is said.
+
+In: what was asked for. Out: stdout for what happened, stderr for what is said of it; an exit code.
+Invariant: with `--format json` stdout is one JSON object, whatever happens.
+"""
+
+import json
+import sys
+from typing import NamedTuple
+
+import typer
+
+from scaffold.cli.existing import check_policy
+from scaffold.cli.places import from_here
+from scaffold.cli.project import open_project
+from scaffold.cli.report import JSON_VERSION, as_problem, show_diff, show_notes
+from scaffold.cli.survey import survey
+from scaffold.cli.syncing import Outcome, carry_out
+from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
+from scaffold.workspace import Plan, recover
+from scaffold.workspace.difference import diff_file
+
+FORMATS = ("text", "json")
+SAID = 20  # notes that are shown one by one
+
+
+class Asked(NamedTuple):
+    """What a user wants of a run."""
+
+    policy: str
+    look: bool
+    diff: bool
+    format: str
+    prune: bool  # remove files that an op has no more
+
+
+def bring_up_to_date(
+    asked: Asked, *, manifests: tuple[str, ...] = (), ops: tuple[str, ...] = ()
+) -> None:
+    """Run, say what became of it, and exit with 1 where a conflict is left."""
+    check_policy(asked.policy)
+    check_format(asked.format)
+    try:
+        outcome = _outcome(asked, manifests, ops)
+    except ScaffoldError as error:
+        if asked.format == "json":
+            _show_json(None, asked.diff, error)
+        raise
+    (_for_programs if asked.format == "json" else _for_people)(outcome, asked)
+    if outcome.refusal:
+        raise outcome.refusal
+    if any(change.verb == "conflict" for change in outcome.plan.changes):
+        sys.exit(ConflictError.exit_code)
+
+
+def check_format(name: str) -> None:
+    """Refuse a value of --format that is none."""
+    if name not in FORMATS:
+        hint = did_you_mean(name, FORMATS) or f"one of: {', '.join(FORMATS)}"
+        raise ScaffoldError(f"unknown value '{name}'", Location("--format"), hint)
+
+
+def _outcome(asked: Asked, manifests: tuple[str, ...], ops: tuple[str, ...]) -> Outcome:
+    project = open_project(manifests, settled=asked.prune)
+    undone = () if asked.look else recover(project.root)
+    if undone:
+        project = open_project(manifests, settled=asked.prune)
+    found = survey(project, ops)
+    outcome = carry_out(
+        project, found, asked.policy, write=not asked.look, prune=asked.prune
+    )
+    notes = list(outcome.notes)
+    if undone:
+        notes.insert(0, f"undid what an interrupted run had begun: {', '.join(undone)}")
+    if not ops:
+        notes += [
+            f"op '{record.op}' is in no manifest any more: scaffold remove {record.op}"
+            for record in project.orphans()
+        ]
+    if not project.configuration.project:
+        notes.append("no [tool.scaffold] here: nothing is remembered; scaffold init")
+    return outcome._replace(notes=tuple(notes))
+
+
+def _for_people(outcome: Outcome, asked: Asked) -> None:
+    show_notes(outcome.notes[:SAID])
+    if len(outcome.notes) > SAID:
+        show_notes([f"and {len(outcome.notes) - SAID} more"])
+    if outcome.refusal:
+        return
+    if asked.diff:
+        show_diff(outcome.plan)
+        return
+    _show_changes(outcome.plan)
+    typer.echo(f"{outcome.counts or 'no ops'} ({_files(outcome.files)})")
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'s' * (count != 1)}"
+
+
+def _show_changes(plan: Plan) -> None:
+    """The files that are not as they were, one line each."""
+    changes = [change for change in plan.changes if change.verb != "identical"]
+    width = max((len(change.verb) for change in changes), default=0)
+    for change in changes:
+        line = f"{change.verb:{width}}  {from_here(plan.root, change.path)}\n"
+        typer.echo(line.encode(errors="surrogateescape"), nl=False)
+
+
+def _for_programs(outcome: Outcome, asked: Asked) -> None:
+    _show_json(outcome, asked.diff, outcome.refusal)
+
+
+def _show_json(
+    outcome: Outcome | None, with_diff: bool, error: ScaffoldError | None
+) -> None:
+    changes = outcome.plan.changes if outcome else ()
+    files = []
+    for change in changes:
+        one = {"path": change.path, "verb": change.verb}
+        if with_diff:
+            one["diff"] = diff_file(change)
+        files.append(one)
+    told = {
+        "version": JSON_VERSION,
+        "written": bool(outcome and outcome.written),
+        "ops": outcome.verbs if outcome else {},
+        "files": files,
+        "notes": list(outcome.notes) if outcome else [],
+        "problems": [as_problem(item) for item in error.problems] if error else [],
+    }
+    typer.echo(json.dumps(told, indent=2))

@@ -1,0 +1,44 @@
+"""The files of an op: OpSpec + Derivation -> {path: text}.
+
+Invariant: the same bytes for the same input, templates and version.
+"""
+
+from scaffold.derive import Derivation
+from scaffold.render.domains import with_domains
+from scaffold.render.formatting import Formatter, format_files
+from scaffold.render.house import PLAIN, House
+from scaffold.render.layout import Directories, layout
+from scaffold.render.opfile import op_draft
+from scaffold.render.reference import reference_lines
+from scaffold.render.testfile import suite_draft
+from scaffold.spec import OpSpec
+
+
+def render(
+    spec: OpSpec,
+    derivation: Derivation,
+    directories: Directories,
+    house: House = PLAIN,
+    formatter: Formatter | None = None,
+) -> dict[str, str]:
+    """The files of an op, formatted: the op, and its tests unless they are switched off."""
+    files = drafts(spec, derivation, directories, house)
+    return (formatter or format_files)(files, directories.line_length)
+
+
+def drafts(
+    spec: OpSpec,
+    derivation: Derivation,
+    directories: Directories,
+    house: House = PLAIN,
+) -> dict[str, str]:
+    """The same files before they are formatted: what they say, whatever the formatter."""
+    places = layout(spec.name, directories)
+    files = {places.op_path: op_draft(spec, derivation, house)}
+    if spec.test:
+        spec = with_domains(spec, derivation)
+        reference = reference_lines(spec, derivation)
+        files[places.test_path] = suite_draft(
+            spec, derivation, places, reference, house
+        )
+    return files

@@ -1,0 +1,163 @@
+"""The keys of `[tool.scaffold]`, as data.
+
+Out: `KEYS`, one row a key: its kind, the default as TOML has it, how it is read, what it says.
+Invariant: a key is a field of `Configuration`, with `_` for `-`; the default, read, is the field's default.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args
+
+from scaffold.spec import config_values as values
+from scaffold.spec.config_defaults import DEFAULTS, read_defaults
+from scaffold.spec.config_values import Stated
+from scaffold.spec.keys import SAVE_POLICY, STYLE
+from scaffold.spec.kinds import (
+    NUMBER,
+    SWITCH,
+    TABLES,
+    TEXT,
+    TEXT_OR_TEXTS,
+    TEXTS,
+    Kind,
+    choice,
+    choices,
+)
+from scaffold.spec.lint import LINT, read_lint
+from scaffold.spec.patterns import DEFAULT, NAMES
+from scaffold.spec.requirements import FEATURES
+from scaffold.spec.rule_files import read_rule_files
+from scaffold.spec.surroundings import LINE_LENGTH, SHORTEST
+
+Formatter = Literal["black", "ruff"]
+Docstrings = Literal["google", "numpy", "sphinx"]
+
+
+class Key(NamedTuple):
+    """A key of the configuration."""
+
+    kind: Kind
+    default: Any  # as TOML has it; None: not set
+    read: Callable[[Stated], Any]
+    help: str
+    example: str | None = None  # how it is written, where the kind does not tell
+
+
+KEYS: dict[str, Key] = {
+    "source": Key(TEXT, ".", values.read_directory, "Where ops go."),
+    "tests": Key(
+        TEXT, None, values.read_directory, "Where their tests go; else beside them."
+    ),
+    "package": Key(
+        TEXT, None, values.read_package, "The import path of the source directory."
+    ),
+    "manifest": Key(
+        TEXT_OR_TEXTS,
+        "ops.toml",
+        values.read_manifests,
+        "The files that hold the ops; '*' and '**' stand for any names.",
+        "manifest = ['ops/*.toml']",
+    ),
+    "style": Key(
+        STYLE, "setup-context", values.read_text, "How Functions are written."
+    ),
+    "save-policy": Key(
+        SAVE_POLICY,
+        "recompute",
+        values.read_text,
+        "What of a forward is saved for a derived backward.",
+    ),
+    "defaults": Key(
+        DEFAULTS,
+        {},
+        read_defaults,
+        "Keys of every op that does not state them.",
+        "defaults = { module = false }",
+    ),
+    "require": Key(
+        choices("a list of features", tuple(FEATURES)),
+        [],
+        values.read_strings,
+        "What every op must have.",
+        "require = ['doc', 'shapes']",
+    ),
+    "parameter-names": Key(
+        TEXTS,
+        ["weight", "weights", "bias", "gamma", "beta", "alpha", "scale"],
+        values.read_parameter_names,
+        "Inputs that become parameters of the module.",
+    ),
+    "conventions": Key(
+        TABLES,
+        [
+            {
+                "input": "N, in_features",
+                "weight": "out_features, in_features",
+                "bias": "out_features",
+            }
+        ],
+        values.read_conventions,
+        "Shapes of inputs that declare none and occur together.",
+        "conventions = [{ x = 'N, D', scale = 'D' }]",
+    ),
+    "rules": Key(
+        TEXTS,
+        [],
+        read_rule_files,
+        "Tables of rules of differentiation, beside the built-in one.",
+        "rules = ['rules.toml']",
+    ),
+    "names": Key(
+        NAMES,
+        dict(DEFAULT._asdict()),
+        values.read_names,
+        "What files and classes are called.",
+        "names = { file = '{op}.py', function = '{Op}Function' }",
+    ),
+    "template-dirs": Key(
+        TEXTS,
+        [],
+        values.read_template_dirs,
+        "Directories of templates that go before the built-in ones.",
+        "template-dirs = ['templates']",
+    ),
+    "licence": Key(
+        TEXT, None, values.read_text, "Comment lines on top of every generated file."
+    ),
+    "header": Key(
+        SWITCH, True, values.read_text, "A line that names the manifest, on top."
+    ),
+    "docstrings": Key(
+        choice("a convention", get_args(Docstrings)),
+        "google",
+        values.read_text,
+        "How docstrings list arguments.",
+    ),
+    "exports": Key(
+        SWITCH,
+        False,
+        values.read_text,
+        "Keep the __init__.py of the source directory exporting the ops, sorted.",
+    ),
+    "formatter": Key(
+        choice("a formatter", get_args(Formatter)),
+        "black",
+        values.read_text,
+        "What formats generated files.",
+    ),
+    "line-length": Key(
+        NUMBER._replace(
+            what=f"a number from {SHORTEST} up",
+            schema={"type": "integer", "minimum": SHORTEST},
+        ),
+        LINE_LENGTH,
+        values.read_length,
+        "The length of lines; else that of [tool.black] or [tool.ruff].",
+    ),
+    "lint": Key(
+        LINT,
+        {},
+        read_lint,
+        "Which rules of the linter run where.",
+        "lint = { ignore = ['AF08'] }",
+    ),
+}

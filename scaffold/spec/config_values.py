@@ -1,0 +1,149 @@
+"""The values of `[tool.scaffold]`, read one by one.
+
+In: a `Stated` value, of the kind that its key has. Out: what the `Configuration` holds.
+Invariant: what is amiss is noted at its place; what comes out then does not matter.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from keyword import iskeyword
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scaffold.errors import Location, raise_all
+from scaffold.spec.grammar import Entry, parse_dims
+from scaffold.spec.model import Dim
+from scaffold.spec.names import check_name, is_identifier
+from scaffold.spec.patterns import Patterns, read_patterns
+from scaffold.spec.problems import KeyPath, Problems
+from scaffold.spec.shapes import read_dims
+from scaffold.spec.signature import dim_problems
+from scaffold.spec.surroundings import SHORTEST
+from scaffold.spec.tokens import Words
+
+# Names that occur together, with their shapes.
+Convention = tuple[tuple[str, tuple[Dim, ...]], ...]
+
+
+class Stated(NamedTuple):
+    """What somebody says of a key, and where problems with it go."""
+
+    value: Any
+    key: str
+    problems: Problems
+    root: str  # the directory that paths count from
+    shown: str  # the same, as messages have it
+
+    def refuse(self, message: str, hint: str | None = None, *below: str) -> None:
+        """Note a problem with the value, or with a part of it."""
+        self.problems.at((self.key, *below), message, hint)
+
+    @property
+    def path(self) -> KeyPath:
+        return (self.key,)
+
+
+def read_text(stated: Stated) -> Any:
+    """The value as it is."""
+    return stated.value
+
+
+def read_strings(stated: Stated) -> tuple[str, ...]:
+    """A list of strings, or one."""
+    value = stated.value
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def read_directory(stated: Stated) -> str | None:
+    """A directory of the project."""
+    return _inside(stated.value, stated, "be a directory of the project", "src/ops")
+
+
+def read_manifests(stated: Stated) -> tuple[str, ...]:
+    """Files of the project, or patterns of them."""
+    listed = isinstance(stated.value, list)
+    found = (
+        _inside(item, stated, "name files of the project", "ops.toml", *below)
+        for position, item in enumerate(read_strings(stated))
+        for below in [(str(position),) if listed else ()]
+    )
+    return tuple(item for item in found if item is not None)
+
+
+def _inside(
+    value: str, stated: Stated, what: str, example: str, *below: str
+) -> str | None:
+    """A path that stays below the root."""
+    inside = os.path.normpath(value) if value else ".."
+    if "\0" in value or os.path.isabs(value) or inside.split(os.sep)[0] == "..":
+        hint = f"write it relative to the project, such as '{example}'"
+        stated.refuse(f"'{stated.key}' must {what}", hint, *below)
+        return None
+    return Path(inside).as_posix()
+
+
+def read_template_dirs(stated: Stated) -> tuple[str, ...]:
+    """Directories that are there; they may be outside of the project."""
+    for position, item in enumerate(stated.value):
+        if "\0" in item or not Path(stated.root, item).is_dir():
+            stated.refuse(f"'{item}' is not a directory", None, str(position))
+    return tuple(Path(os.path.normpath(item)).as_posix() for item in stated.value)
+
+
+def read_package(stated: Stated) -> str | None:
+    """A dotted name."""
+    if not all(
+        is_identifier(part) and not iskeyword(part) for part in stated.value.split(".")
+    ):
+        stated.refuse(f"'{stated.value}' is no package", "write: package = 'myops'")
+        return None
+    return str(stated.value)
+
+
+def read_length(stated: Stated) -> int:
+    """A length of lines."""
+    if stated.value < SHORTEST:
+        stated.refuse(f"'{stated.key}' must be a number from {SHORTEST} up")
+    return int(stated.value)
+
+
+def read_parameter_names(stated: Stated) -> tuple[str, ...]:
+    """Names that an input can have."""
+    for position, name in enumerate(stated.value):
+        place = stated.problems.within((stated.key, str(position)))
+        stated.problems.add(check_name(name, place, "a parameter"))
+    return tuple(stated.value)
+
+
+def read_names(stated: Stated) -> Patterns:
+    """The patterns of names."""
+    return read_patterns(stated.value, stated.path, stated.problems)
+
+
+def read_conventions(stated: Stated) -> tuple[Convention, ...]:
+    """Shapes of tensors that occur together."""
+    return tuple(
+        _convention(item, str(k), stated) for k, item in enumerate(stated.value)
+    )
+
+
+def _convention(table: Mapping[str, Any], position: str, stated: Stated) -> Convention:
+    found: list[tuple[str, tuple[Dim, ...]]] = []
+    problems = stated.problems
+    for name, text in table.items():
+        path = (stated.key, position, name)
+        place = problems.within(path)
+        if not isinstance(text, str):
+            problems.at(path, f"the shape of '{name}' must be a string")
+            continue
+        problems.add(check_name(name, place, "a tensor"))
+        read = partial(_shape, text, place, set(table))
+        found.append((name, problems.attempt(read) or ()))
+    return tuple(found)
+
+
+def _shape(text: str, start: Location, names: set[str]) -> tuple[Dim, ...]:
+    words = parse_dims(text, start)
+    raise_all(dim_problems([Entry(Words("", start), dims=words)], names, "a tensor"))
+    return read_dims(words)

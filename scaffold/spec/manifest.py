@@ -1,0 +1,87 @@
+"""Manifests: the ops that a project lists, in one file or in several.
+
+In: the texts of the files, and the configuration. Out: a `Listed` an op, and digests of what its files follow from.
+Invariant: an op stands in one place; what does not change what is generated does not change a digest.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import NamedTuple
+
+from scaffold.errors import ScaffoldError, raise_all
+from scaffold.spec.config import Configuration
+from scaffold.spec.names import op_names
+from scaffold.spec.toml import Entry, read_ops
+
+# Fields of the configuration that change no word of a file: where, when and how it is written.
+WITHOUT_A_SAY = (
+    *("root", "pythonpath", "lint", "line_length", "formatter"),
+    *("manifest", "template_dirs", "exports"),
+)
+
+
+class Listed(NamedTuple):
+    """An op of a manifest: its name in code, and its table."""
+
+    name: str
+    manifest: str
+    entry: Entry
+
+
+def list_ops(texts: Mapping[str, str], packaged: bool) -> tuple[Listed, ...]:
+    """The ops of all files, in the order in which they stand there."""
+    problems: list[ScaffoldError] = []
+    found: dict[str, Listed] = {}
+    for path, text in texts.items():
+        try:
+            entries = read_ops(text, path)
+        except ScaffoldError as error:
+            problems.append(error)
+            continue
+        for entry in entries:
+            try:
+                _add(Listed(_name(entry, packaged), path, entry), found)
+            except ScaffoldError as error:
+                problems.append(error)
+    raise_all(problems)
+    return tuple(found.values())
+
+
+def _name(entry: Entry, packaged: bool) -> str:
+    return op_names(entry.name, entry.locate((), key=True), packaged)[0]
+
+
+def _add(listed: Listed, found: dict[str, Listed]) -> None:
+    first = found.setdefault(listed.name, listed)
+    if first is not listed:
+        where = first.entry.locate((), key=True)
+        place = listed.entry.locate((), key=True)
+        message = f"op '{listed.name}' is listed a second time"
+        raise ScaffoldError(message, place, f"the first one: {where}")
+
+
+def text_digest(text: str) -> str:
+    """The fingerprint of a text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def spec_digest(entry: Entry) -> str:
+    """The fingerprint of what a table says, however it is written."""
+    raw = json.dumps(entry.raw, sort_keys=True, default=str)
+    return text_digest(f"{entry.name}\n{raw}")
+
+
+def configuration_digest(
+    configuration: Configuration, directories: object, manifest: str
+) -> str:
+    """The fingerprint of what the configuration contributes to what the files of a manifest say.
+
+    How they are formatted is no part of it, nor is an absolute path.
+    """
+    said = configuration._asdict()
+    for name in WITHOUT_A_SAY:
+        del said[name]
+    said["rules"] = [PurePath(item.path).name + item.text for item in said["rules"]]
+    return text_digest(f"{said!r}\n{directories!r}\n{manifest}")

@@ -1,0 +1,64 @@
+"""What a project wants of every op: the key `require` of [tool.scaffold].
+
+In: the keys that an op states and its inputs. Out: a problem for each feature that it lacks.
+Invariant: what is said of a feature is at the key that would give it.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from scaffold.spec.model import TensorInput
+from scaffold.spec.problems import Problems
+
+Raw = Mapping[str, Any]
+Tensors = Sequence[TensorInput]
+
+
+class Feature(NamedTuple):
+    """A feature: whether an op lacks it, the key that gives it, and how to write that."""
+
+    lacks: Callable[[Raw, Tensors], bool]
+    key: str
+    hint: str
+
+
+def _unstated(key: str) -> Callable[[Raw, Tensors], bool]:
+    return lambda raw, tensors: not str(raw.get(key, "")).strip()
+
+
+def _is_off(key: str) -> Callable[[Raw, Tensors], bool]:
+    return lambda raw, tensors: raw.get(key) is False
+
+
+def _unexplained(raw: Raw, tensors: Tensors) -> bool:
+    once = raw.get("once-differentiable") or raw.get("save-policy") == "balanced"
+    return bool(once) and _unstated("reason")(raw, tensors)
+
+
+def _shapeless(raw: Raw, tensors: Tensors) -> bool:
+    return any(item.dims is None for item in tensors)
+
+
+FEATURES: dict[str, Feature] = {
+    "doc": Feature(_unstated("doc"), "doc", "write: doc = 'What it computes.'"),
+    "forward": Feature(
+        _unstated("forward"), "forward", "write: forward = 'x * torch.sigmoid(x)'"
+    ),
+    "shapes": Feature(_shapeless, "inputs", "a shape stands in brackets: 'x[..., D]'"),
+    "module": Feature(_is_off("module"), "module", "leave 'module' out"),
+    "test": Feature(_is_off("test"), "test", "leave 'test' out"),
+    "reason": Feature(
+        _unexplained, "reason", "say why the op can be differentiated only once"
+    ),
+}
+
+
+def check_requirements(
+    wanted: Collection[str], raw: Raw, tensors: Tensors, problems: Problems
+) -> None:
+    """Note what an op lacks of what the project wants."""
+    for name in wanted:
+        feature = FEATURES[name]
+        if feature.lacks(raw, tensors):
+            message = f"the project requires '{name}' of every op"
+            problems.at((feature.key,), message, feature.hint)

@@ -1,0 +1,189 @@
+"""A three-way merge of texts: the edits of a file and those of its generator, both kept.
+
+In: the text as last written, the file as it is, the text as it would be written now. Out: a `Merged`.
+Invariant: where one side alone says something else, it is heard; what both say otherwise stands between markers. Of the
+same statement in two spellings the file's is kept, so that a formatter neither conflicts nor gets lost.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from scaffold.workspace.normal_form import unix
+from scaffold.workspace.statements import Statement, cut, split
+
+YOURS, BASE, OURS = "yours", "base", "scaffold"
+_MARKER = re.compile(r"^(<{7}|\|{7}|>{7})( .*)?$", re.MULTILINE)
+Side = tuple[Statement, ...]
+
+
+class Merged(NamedTuple):
+    """A merged text and the number of its places that are left for the user to settle."""
+
+    text: str
+    conflicts: int
+
+
+class _Sides(NamedTuple):
+    """The same part of the three texts."""
+
+    base: Side
+    mine: Side
+    new: Side
+
+
+def has_markers(text: str) -> bool:
+    """Whether a merge, ours or another's, left a place to settle; `=======` alone says nothing."""
+    return _MARKER.search(unix(text)) is not None
+
+
+def merge(base: str, mine: str, new: str) -> Merged:
+    """Bring what is new since `base` into `mine`; the lines of the result end in a newline."""
+    if new in (base, mine):
+        return Merged(mine, 0)
+    if mine == base:
+        return Merged(new, 0)
+    texts = [_ended(unix(text)) for text in (base, mine, new)]
+    sides = [cut(text) for text in texts]
+    if None in sides:
+        return _merged(_Sides(*map(_lines, texts)))
+    merged = _merged(_Sides(*(side or () for side in sides)))
+    if not merged.conflicts and cut(merged.text) is None:
+        return _opposed(*map(split, texts))
+    return merged
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") or not text else f"{text}\n"
+
+
+def _lines(text: str) -> Side:
+    """The statements of what is no Python: its lines."""
+    return tuple(Statement(line, line.rstrip()) for line in split(text))
+
+
+class _Matcher:
+    """Pairs equal lines, without difflib's guess that frequent ones, blank or a bracket, are of no interest."""
+
+    def __init__(
+        self,
+        isjunk: Callable[[str], bool] | None = None,
+        a: Sequence[str] = "",
+        b: Sequence[str] = "",
+        autojunk: bool = False,
+    ) -> None:
+        self._matcher = SequenceMatcher(isjunk, a, b, autojunk=False)
+
+    def get_matching_blocks(self) -> list[tuple[int, int, int]]:
+        return [(i, j, size) for i, j, size in self._matcher.get_matching_blocks()]
+
+
+def _merged(sides: _Sides) -> Merged:
+    parts: list[str] = []
+    conflicts = 0
+    for gap, agreed in _regions(sides):
+        text, count = _decide(gap)
+        parts.append(text)
+        conflicts += count
+        parts += map(_spelling, *agreed)
+    return Merged("".join(parts), conflicts)
+
+
+def _regions(sides: _Sides) -> Iterator[tuple[_Sides, _Sides]]:
+    """Where the sides differ, and after it where all three say the same, in turn."""
+    from merge3 import Merge3  # most runs merge nothing
+
+    base, mine, new = map(_forms, sides)
+    at = [0, 0, 0]
+    for region in Merge3(base, mine, new, False, _Matcher).find_sync_regions():
+        starts, ends = region[0::2], region[1::2]
+        yield _part(sides, at, starts), _part(sides, starts, ends)
+        at = list(ends)
+
+
+def _part(sides: _Sides, starts: Sequence[int], ends: Sequence[int]) -> _Sides:
+    cuts = zip(sides, starts, ends, strict=True)
+    return _Sides(*(side[start:end] for side, start, end in cuts))
+
+
+def _spelling(base: Statement, mine: Statement, new: Statement) -> str:
+    """The text of what all three say: the file's, unless it is as it was written."""
+    return new.text if mine.text == base.text else mine.text
+
+
+def _decide(gap: _Sides) -> Merged:
+    """The text for a place where the sides differ."""
+    base, mine, new = map(_forms, gap)
+    if mine == base:
+        return Merged(_text(gap.new), 0)
+    if new in (base, mine):
+        return Merged(_text(gap.mine), 0)
+    return _merged_lines(_respelled(gap))
+
+
+def _forms(side: Side) -> list[str]:
+    return [statement.form for statement in side]
+
+
+def _text(side: Side) -> str:
+    return "".join(statement.text for statement in side)
+
+
+def _respelled(gap: _Sides) -> _Sides:
+    """The three with one spelling of what two of them say."""
+    base = _respell(gap.base, gap.mine)
+    return gap._replace(base=base, new=_respell(_respell(gap.new, base), gap.mine))
+
+
+def _respell(side: Side, model: Side) -> Side:
+    """The side with the texts of those statements of the model that say the same."""
+    respelled = list(side)
+    matcher = _Matcher(None, _forms(side), _forms(model))
+    for start, there, size in matcher.get_matching_blocks():
+        respelled[start : start + size] = model[there : there + size]
+    return tuple(respelled)
+
+
+def _merged_lines(gap: _Sides) -> Merged:
+    from merge3 import Merge3
+
+    parts: list[str] = []
+    conflicts = 0
+    base, mine, new = (split(_text(side)) for side in gap)
+    for group in Merge3(base, mine, new, False, _Matcher).merge_groups():
+        if group[0] == "conflict":
+            parts.append(_marked(*group[1:]))
+            conflicts += 1
+        else:
+            parts += group[1]
+    return Merged("".join(parts), conflicts)
+
+
+def _marked(base: Sequence[str], mine: Sequence[str], new: Sequence[str]) -> str:
+    """A place for the user to settle: the three texts between markers."""
+    first, second, third = ("".join(side) for side in (mine, base, new))
+    return (
+        f"<<<<<<< {YOURS}\n{first}||||||| {BASE}\n{second}"
+        f"=======\n{third}>>>>>>> {OURS}\n"
+    )
+
+
+def _opposed(base: list[str], mine: list[str], new: list[str]) -> Merged:
+    """All that lies between the lines that the three texts start and end with, as one conflict."""
+    sides = (base, mine, new)
+    head = _common(*sides)
+    tail = _common(*(side[head:][::-1] for side in sides))
+    middle = (side[head : len(side) - tail] for side in sides)
+    end = mine[len(mine) - tail :]
+    return Merged("".join([*mine[:head], _marked(*middle), *end]), 1)
+
+
+def _common(*sides: Sequence[str]) -> int:
+    """How many lines all sides start with."""
+    count = 0
+    for lines in zip(*sides, strict=False):
+        if len(set(lines)) > 1:
+            break
+        count += 1
+    return count

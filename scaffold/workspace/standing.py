@@ -1,0 +1,62 @@
+"""How a file on disk stands to what was written last.
+
+In: the root, an op, and the record of one of its files. Out: a `Standing`.
+Invariant: formatting alone is not an edit; nothing is written.
+"""
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.workspace.merging import has_markers
+from scaffold.workspace.normal_form import normal_form
+from scaffold.workspace.state import Kept, digest, read_base
+
+Condition = Literal["untouched", "reformatted", "edited", "missing", "conflict-markers"]
+
+
+class Standing(NamedTuple):
+    """What became of a file since it was written."""
+
+    condition: Condition
+    text: str | None  # what it holds now, where it was worth reading
+
+    @property
+    def edited(self) -> bool:
+        """Whether overwriting it would lose somebody's work."""
+        return self.condition in ("edited", "conflict-markers")
+
+
+def standing(root: Path, op: str, kept: Kept) -> Standing:
+    """Compare a file with its record."""
+    data = present(root, kept.path)
+    if data is None:
+        return Standing("missing", None)
+    if digest(data) == kept.text:
+        return Standing("untouched", None)
+    text = decoded(data, kept.path)
+    if has_markers(text):
+        return Standing("conflict-markers", text)
+    base = read_base(root, op, kept)
+    if base is not None and normal_form(base) == normal_form(text):
+        return Standing("reformatted", text)
+    return Standing("edited", text)
+
+
+def present(root: Path, path: str) -> bytes | None:
+    """The content of a file of the project, None where there is none."""
+    try:
+        return (root / path).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        raise ScaffoldError(message, Location(path)) from None
+
+
+def decoded(data: bytes, path: str) -> str:
+    """The text of a file, with plain line ends."""
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise ScaffoldError("is not UTF-8", Location(path)) from None

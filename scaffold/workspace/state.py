@@ -1,0 +1,159 @@
+"""What a project remembers of an op: what its files were made from, and their texts as they were written.
+
+In: the project's root. Out: a `Record` an op, read from `.scaffold/OP.json`; the texts stand beside it, in `OP.ROLE.base`.
+Invariant: a record that cannot be read is an error at its place, never taken for none; paths count from the root, with
+forward slashes, so that a record is the same on every machine.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scaffold.errors import Location, ScaffoldError, raise_all
+
+DIRECTORY = ".scaffold"
+VERSION = 1
+_ORIGIN = ("tool", "spec", "configuration", "templates")
+
+
+class Origin(NamedTuple):
+    """What the files of an op follow from: the version of this tool, and digests of the rest."""
+
+    tool: str
+    spec: str
+    configuration: str
+    templates: str
+    reads: tuple[tuple[str, str], ...] = ()  # files that the formulas name
+
+    def moved(self, before: "Origin") -> tuple[str, ...]:
+        """What is not what it was, in words."""
+        names = ("tool", "spec", "configuration", "template")
+        pairs = zip(names, self[:4], before[:4], strict=True)
+        moved = tuple(name for name, now, then in pairs if now != then)
+        if self.reads != before.reads and "spec" not in moved:
+            moved = (*moved, "spec")
+        return moved
+
+
+class Kept(NamedTuple):
+    """One file as it was written last: its part in the op, its path, digests of draft and text."""
+
+    role: str  # "op" or "test"
+    path: str
+    draft: str  # before it was formatted; "" once the op has no such file any more
+    text: str
+
+
+class Record(NamedTuple):
+    """What is known of an op's files."""
+
+    op: str
+    manifest: str
+    origin: Origin
+    files: tuple[Kept, ...]
+
+    def kept(self, role: str) -> Kept | None:
+        """The file with that part in the op."""
+        return next((item for item in self.files if item.role == role), None)
+
+
+def digest(data: bytes) -> str:
+    """The fingerprint of a file, whatever its line ends."""
+    return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
+
+
+def record_path(op: str) -> str:
+    """Where the record of an op is, below the root."""
+    return f"{DIRECTORY}/{op}.json"
+
+
+def base_path(op: str, role: str) -> str:
+    """Where the text of a file is, as it was written last."""
+    return f"{DIRECTORY}/{op}.{role}.base"
+
+
+def read_records(root: Path) -> dict[str, Record]:
+    """Every record of a project, by op."""
+    directory = root / DIRECTORY
+    try:
+        names = sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    found: dict[str, Record] = {}
+    problems: list[ScaffoldError] = []
+    for name in names:
+        if name.endswith(".json"):
+            try:
+                record = _read(directory / name, f"{DIRECTORY}/{name}")
+                found[record.op] = record
+            except ScaffoldError as error:
+                problems.append(error)
+    raise_all(problems)
+    return found
+
+
+def _read(path: Path, shown: str) -> Record:
+    try:
+        data = path.read_bytes()
+        return _decoded(json.loads(data), path.stem)
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        raise ScaffoldError(message, Location(shown)) from None
+    except json.JSONDecodeError as error:
+        place = Location(shown, error.lineno, error.colno)
+    except (ValueError, KeyError, TypeError):
+        place = Location(shown)
+    hint = "take the file from version control; or remove it, and 'scaffold sync' asks"
+    raise ScaffoldError("is no record of an op", place, hint)
+
+
+def _decoded(raw: Any, op: str) -> Record:
+    if raw["version"] > VERSION:
+        raise ScaffoldError(
+            f"was written by a newer version, {raw['tool']}",
+            Location(record_path(op)),
+            "install that version of torch-scaffold",
+        )
+    reads = tuple(sorted(_texts(raw["reads"])))
+    files = tuple(
+        Kept(role, *(_text(file[key]) for key in ("path", "draft", "text")))
+        for role, file in raw["files"].items()
+    )
+    origin = Origin(*(_text(raw[key]) for key in _ORIGIN), reads=reads)
+    return Record(op, _text(raw["manifest"]), origin, files)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _texts(table: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(key, _text(value)) for key, value in table.items()]
+
+
+def encode(record: Record) -> str:
+    """The text of a record; the same record is the same text."""
+    told: dict[str, Any] = {"version": VERSION, "manifest": record.manifest}
+    told |= {key: getattr(record.origin, key) for key in _ORIGIN}
+    told["reads"] = dict(record.origin.reads)
+    told["files"] = {
+        item.role: {"path": item.path, "draft": item.draft, "text": item.text}
+        for item in record.files
+    }
+    return json.dumps(told, indent=2) + "\n"
+
+
+def read_base(root: Path, op: str, kept: Kept) -> str | None:
+    """The text that was written last; None where it is lost, or not the one that the record means."""
+    try:
+        data = (root / base_path(op, kept.role)).read_bytes()
+    except OSError:
+        return None
+    if digest(data) != kept.text:
+        return None
+    return data.decode("utf-8").replace("\r\n", "\n")
