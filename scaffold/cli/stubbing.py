@@ -31,7 +31,7 @@ def stubs_for(targets: tuple[str, ...], out_dir: str | None) -> Stubs:
     below = root.relative_to(base)
     files: dict[str, str] = {}
     notes = list(found.notes)
-    ready = waiting = 0
+    ready = tried = waiting = 0
     for meant in found.meant:
         module, start = _dotted(meant.path)
         search = os.path.relpath(start, root)
@@ -39,8 +39,12 @@ def stubs_for(targets: tuple[str, ...], out_dir: str | None) -> Stubs:
         name = _free(meant, module, files, below)
         files[name] = format_source(stub.text)
         ready, waiting = ready + len(stub.ready), waiting + len(stub.waiting)
+        tried += len(stub.tried)
         notes += [f"{function} needs {needs}" for function, needs in stub.waiting]
-    notes.append(f"{ready} can run as they are, {waiting} are skipped until filled in")
+    trying = f"{tried} try inputs that may fit, " if tried else ""
+    notes.append(
+        f"{ready} can run as they are, {trying}{waiting} are skipped until filled in"
+    )
     return Stubs(files, base, tuple(notes))
 
 
