@@ -3,10 +3,10 @@
 In: `Templates`. Out: facts of their syntax; nothing is rendered. Invariant: a template that does not parse is an error at its line.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.errors import Location, did_you_mean
 from scaffold.render.templates import (
     BUILT_IN_NAME,
     WRITTEN,
@@ -108,22 +108,19 @@ def inherited_blocks(
     return tuple(names)
 
 
-def shown_by_nothing(
+def unshown(
     found: Outline, layer: int, templates: Templates
-) -> list[ScaffoldError]:
-    """Blocks that override nothing and stand in none that does."""
+) -> Iterator[tuple[Location, str, str]]:
+    """Blocks that override nothing and stand in none that does: place, message, hint."""
     known = inherited_blocks(found, layer, templates)
     if known is None:
-        return []
-    problems = []
-    shown: list[Block] = [block for block in found.blocks if block.name in known]
+        return
+    shown = [block for block in found.blocks if block.name in known]
     for block in found.blocks:
-        inside = any(
-            item.first <= block.first and block.last <= item.last for item in shown
-        )
-        if not inside:
+        if not any(
+            one.first <= block.first and block.last <= one.last for one in shown
+        ):
             place = Location(found.source.path, block.first)
             hint = did_you_mean(block.name, known) or f"they are: {', '.join(known)}"
-            message = f"no block '{block.name}' to override, so nothing shows it"
-            problems.append(ScaffoldError(message, place, hint))
-    return problems
+            words = f"there is no block '{block.name}' to override; nothing shows it"
+            yield place, words, hint
