@@ -20,7 +20,9 @@ def problems_of(templates: Templates) -> list[ScaffoldError]:
     found = _of_syntax(templates)
     if not any(problem.exit_code == ScaffoldError.exit_code for problem in found):
         found += _of_rendering(templates)
-    told = {str(problem): problem for problem in found}
+    told: dict[tuple[Location | None, str], ScaffoldError] = {}
+    for problem in found:  # what follows a comma is of one op
+        told.setdefault((problem.location, problem.message.split(",")[0]), problem)
     return sorted(told.values(), key=lambda item: item.location or Location(""))
 
 

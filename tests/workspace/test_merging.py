@@ -1,4 +1,3 @@
-import ast
 import subprocess
 import sys
 from pathlib import Path
