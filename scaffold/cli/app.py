@@ -34,6 +34,7 @@ COMMANDS = {
     "verify": "See how many planted mistakes the tests of an op find.",
     "config": "Show the configuration, and who says so.",
     "schema": "Print the JSON Schema of a file of ops.",
+    "templates": "List, start, compare and check templates of yours.",
     "rules": "Show the rules of differentiation; check a table of yours.",
 }
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -110,6 +111,8 @@ def _command(name: str) -> "Callable[..., None] | typer.Typer":
             from scaffold.cli.config import config as found
         case "schema":
             from scaffold.cli.schema import schema as found
+        case "templates":
+            from scaffold.cli.templates import templates as found
         case _:
             from scaffold.cli.rules import rules as found
     return found
