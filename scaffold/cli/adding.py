@@ -98,4 +98,6 @@ def _listing(project: Project, path: str, text: str) -> Project:
         item.name: item._replace(manifest=path)
         for item in list_ops({shown: text}, packaged)
     }
-    return project._replace(listed={**project.listed, **listed})
+    return project._replace(
+        listed={**project.listed, **listed}, texts={**project.texts, path: text}
+    )

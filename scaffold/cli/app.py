@@ -31,6 +31,8 @@ COMMANDS = {
     "test-stub": "Write gradcheck tests for hand-written autograd.Functions.",
     "adopt": "Write the specification of a hand-written Function, as TOML.",
     "verify": "See how many planted mistakes the tests of an op find.",
+    "config": "Show the configuration, and who says so.",
+    "schema": "Print the JSON Schema of a file of ops.",
     "rules": "Show the rules of differentiation; check a table of yours.",
 }
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -101,6 +103,10 @@ def _command(name: str) -> "Callable[..., None] | typer.Typer":
             from scaffold.cli.adopt import adopt as found
         case "verify":
             from scaffold.cli.verify import verify as found
+        case "config":
+            from scaffold.cli.config import config as found
+        case "schema":
+            from scaffold.cli.schema import schema as found
         case _:
             from scaffold.cli.rules import rules as found
     return found

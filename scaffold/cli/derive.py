@@ -56,9 +56,10 @@ def _printed(
 
     spec, where, *_ = specified(name, values, settings, _problems(settings))
     derivation = derive(spec)
+    length = where.directories.line_length
     printed = {
         "version": JSON_VERSION,
-        "function": function_text(spec, derivation, where.directories.line_length),
+        "function": function_text(spec, derivation, length, where.house),
         "steps": _steps(spec, derivation, settings),
         "derived": sorted(derivation.derived),
         "missing": sorted(derivation.missing),

@@ -15,6 +15,7 @@ from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.render.files import render
+from scaffold.render.house import House
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
 from scaffold.spec import Configuration, OpSpec, build
@@ -46,6 +47,7 @@ class Generated(NamedTuple):
     derived: frozenset[str]  # inputs whose gradients follow from the forward
     source: str  # the op's directory below `root`
     specified: Specified
+    house: House
 
 
 def generate(
@@ -85,7 +87,7 @@ def _generated(specified: Specified) -> Generated:
     spec, where = specified.spec, specified.places
     start_rendering()
     derivation = derive(spec)
-    files = render(spec, derivation, where.directories)
+    files = render(spec, derivation, where.directories, where.house, where.formatter)
     missing = _missing(spec, derivation)
     return Generated(
         files=files,
@@ -97,6 +99,7 @@ def _generated(specified: Specified) -> Generated:
         derived=derivation.derived,
         source=where.directories.source,
         specified=specified,
+        house=where.house,
     )
 
 
@@ -118,6 +121,9 @@ def _entry(path: str, name: str) -> "Entry":
         message = f"cannot read '{path}': {reason}"
         raise ScaffoldError(message, Location("--spec")) from None
     entries = {entry.name: entry for entry in read_ops(text, path)}
+    if not entries:
+        hint = "write a table: [ops.NAME]"
+        raise ScaffoldError("the file holds no op", Location(path), hint)
     if name not in entries:
         hint = did_you_mean(name, entries) or f"its ops: {', '.join(entries)}"
         raise ScaffoldError(f"no op '{name}' in the file", Location(path), hint)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scaffold.cli.choices import completing
 from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
 
 if TYPE_CHECKING:
@@ -14,13 +15,32 @@ PATHS = Annotated[
     list[str] | None,
     typer.Argument(metavar="PATH...", help="Files and directories (default: here)."),
 ]
+
+
+def _offer_rules(incomplete: str) -> list[str]:
+    """What a shell completes of a rule."""
+    from scaffold.lint.registry import RULES
+
+    return [code for code in RULES if code.startswith(incomplete.upper())]
+
+
 SELECT = Annotated[
     list[str] | None,
-    typer.Option("--select", help="Only these rules: AF01,AF02 or ALL.", metavar="IDS"),
+    typer.Option(
+        "--select",
+        help="Only these rules: AF01,AF02 or ALL.",
+        metavar="IDS",
+        autocompletion=_offer_rules,
+    ),
 ]
 IGNORE = Annotated[
     list[str] | None,
-    typer.Option("--ignore", help="All rules but these.", metavar="IDS"),
+    typer.Option(
+        "--ignore",
+        help="All rules but these.",
+        metavar="IDS",
+        autocompletion=_offer_rules,
+    ),
 ]
 FIX = Annotated[
     bool, typer.Option("--fix", help="Mend what can be mended (needs libcst).")
@@ -30,10 +50,22 @@ DIFF = Annotated[
 ]
 STRICT = Annotated[bool, typer.Option("--strict", help="Advice fails too.")]
 EXPLAIN = Annotated[
-    str | None, typer.Option("--explain", help="Explain one rule.", metavar="ID")
+    str | None,
+    typer.Option(
+        "--explain",
+        help="Explain one rule.",
+        metavar="ID",
+        autocompletion=_offer_rules,
+    ),
 ]
 FORMAT = Annotated[
-    str, typer.Option("--format", help="text, json, github or sarif.", metavar="FORMAT")
+    str,
+    typer.Option(
+        "--format",
+        help="text, json, github or sarif.",
+        metavar="FORMAT",
+        autocompletion=completing(("text", "json", "github", "sarif")),
+    ),
 ]
 BASELINE = Annotated[
     str | None,

@@ -41,5 +41,5 @@ def list_ops(format_: FORMAT = "text") -> None:
         max((len(str(row[key])) for row in rows), default=0) for key in ("op", "place")
     ]
     for row in rows:
-        files = ", ".join(row["files"]) or "not written yet: scaffold sync"
-        typer.echo(f"{row['op']:{widths[0]}}  {row['place']:{widths[1]}}  {files}")
+        shown = ", ".join(row["files"]) or "not written yet: scaffold sync"
+        typer.echo(f"{row['op']:{widths[0]}}  {row['place']:{widths[1]}}  {shown}")

@@ -10,6 +10,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from scaffold.cli.choices import FORMATS, ON_CONFLICT, completing
+
 
 class Option(NamedTuple):
     """One option: its flags, the key of the specification it sets, its help."""
@@ -19,6 +21,7 @@ class Option(NamedTuple):
     kind: type = str  # str, bool, or list: given several times
     key: str = ""  # where it is not the flag's own name; "name=" rows fill a table
     metavar: str = "TEXT"
+    choices: tuple[str, ...] = ()  # the words that it takes, where it takes only some
 
     @property
     def name(self) -> str:
@@ -26,6 +29,7 @@ class Option(NamedTuple):
         return self.key or self.flags.split("/")[0].removeprefix("--")
 
 
+FORMAT = Option("--format", "text or json.", metavar="FORMAT", choices=FORMATS)
 SPECIFICATION = (
     Option(
         "--inputs", "Inputs in call order: 'x[..., D], weight[D]?, eps: float = 1e-6'."
@@ -87,8 +91,18 @@ SPECIFICATION = (
     Option(
         "--materialize-grads/--no-materialize-grads", "Zeros for unused outputs.", bool
     ),
-    Option("--style", "setup-context or combined.", metavar="STYLE"),
-    Option("--save-policy", "recompute or balanced.", metavar="POLICY"),
+    Option(
+        "--style",
+        "setup-context or combined.",
+        metavar="STYLE",
+        choices=("setup-context", "combined"),
+    ),
+    Option(
+        "--save-policy",
+        "recompute or balanced.",
+        metavar="POLICY",
+        choices=("recompute", "balanced"),
+    ),
     Option("--tolerance", "For gradcheck: 'eps=1e-6, atol=1e-4, nondet_tol=0'."),
     Option("--module/--no-module", "Write an nn.Module.", bool),
     Option(
@@ -101,6 +115,12 @@ SPECIFICATION = (
     Option("--init", "Start of a parameter: 'weight=kaiming_uniform(a=5**0.5)'.", list),
     Option("--test/--no-test", "Write the test file.", bool),
 )
+TEMPLATE_DIR = Option(
+    "--template-dir",
+    "Templates of yours, before those of the configuration.",
+    list,
+    metavar="DIR",
+)
 SETTINGS = (
     Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
     Option(
@@ -109,10 +129,12 @@ SETTINGS = (
         metavar="DIR",
     ),
     Option("--test-dir", "Where its tests go (default: as --out-dir).", metavar="DIR"),
+    TEMPLATE_DIR,
     Option(
         "--on-conflict",
         "If a file differs: ask, abort, skip or overwrite.",
         metavar="POLICY",
+        choices=ON_CONFLICT,
     ),
     Option(
         "--verify/--no-verify",
@@ -122,7 +144,7 @@ SETTINGS = (
     Option("--dry-run", "Say what would be written, and write nothing.", bool),
     Option("--diff", "Show the difference to what is there, and write nothing.", bool),
     Option("--stdout", "Print the files, and write nothing.", bool),
-    Option("--format", "text or json.", metavar="FORMAT"),
+    FORMAT,
 )
 Values = dict[str, Any]
 
@@ -137,11 +159,12 @@ OF_THE_FUNCTION = tuple(
 DERIVE = (
     *OF_THE_FUNCTION,
     Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
+    TEMPLATE_DIR,
     Option("--explain", "Show the steps before the Function.", bool),
     Option(
         "--sizes", "For the bytes of --explain: 'N=32, D=512, ...=8'.", metavar="SIZES"
     ),
-    Option("--format", "text or json.", metavar="FORMAT"),
+    FORMAT,
 )
 
 
@@ -209,7 +232,7 @@ VERIFY = (
         int,
         metavar="SECONDS",
     ),
-    Option("--format", "text or json.", metavar="FORMAT"),
+    FORMAT,
 )
 
 
@@ -222,7 +245,11 @@ def _parameter(option: Option) -> inspect.Parameter:
     kind: Any = kinds.get(option.kind, str | None)
     metavar = None if option.kind is bool else option.metavar
     shown = typer.Option(
-        option.flags, help=option.help, metavar=metavar, show_default=False
+        option.flags,
+        help=option.help,
+        metavar=metavar,
+        show_default=False,
+        autocompletion=completing(option.choices) if option.choices else None,
     )
     return inspect.Parameter(
         _identifier(option),

@@ -1,25 +1,30 @@
-"""Where an op's files go: from the configuration, the options and what is on disk.
+"""Where an op's files go and how they look: from the configuration, the options and what is on disk.
 
-In: the configuration, `--out-dir` and `--test-dir`. Out: a root that holds both, and `Directories` relative to it.
+In: the configuration, `--out-dir` and `--test-dir`. Out: a root that holds both, and `Directories` relative to it; the `House`.
 Invariant: the same options and configuration give the same root, so that a run finds what a killed one left there.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from scaffold.cli.house import find_formatter, find_house
 from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.render.formatting import Formatter, format_files
+from scaffold.render.house import PLAIN, House
 from scaffold.render.layout import Directories
 from scaffold.spec import Configuration
 from scaffold.spec.names import is_identifier
 
 
 class Places(NamedTuple):
-    """The directory that everything is written under, and the directories below it."""
+    """The directory that everything is written under, the directories below it, and how files look."""
 
     root: Path
     directories: Directories
+    house: House = PLAIN
+    formatter: Formatter = format_files
 
 
 def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Places:
@@ -28,7 +33,9 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
     problems: list[ScaffoldError] = []
     out_dir = _option("out-dir", settings, problems)
     test_dir = _option("test-dir", settings, problems)
+    house = _attempt(lambda: find_house(configuration, settings), problems)
     raise_all(problems)
+    assert house is not None  # or else there was a problem
     source = out_dir or _absolute(base / configuration.source)
     configured = None if out_dir or configuration.tests is None else configuration.tests
     tests = test_dir or (_absolute(base / configured) if configured else source)
@@ -43,7 +50,15 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
         line_length=configuration.line_length,
         patterns=configuration.names,
     )
-    return Places(root, directories)
+    return Places(root, directories, house, find_formatter(configuration, root))
+
+
+def _attempt(find: Callable[[], House], problems: list[ScaffoldError]) -> House | None:
+    try:
+        return find()
+    except ScaffoldError as error:
+        problems.append(error)
+        return None
 
 
 def from_here(root: Path, path: str) -> str:

@@ -28,7 +28,7 @@ def prove(generated: Generated) -> tuple[str, ...]:
     if generated.missing:
         return (f"not verified, as it lacks {', '.join(generated.missing)}",)
     spec = generated.spec
-    texts = verification(spec, generated.derivation, generated.derived)
+    texts = verification(spec, generated.derivation, generated.derived, generated.house)
     with _progress(spec.name):
         verdict = verify(texts.op, texts.checks, _path(generated))
     if verdict.failure is not None:

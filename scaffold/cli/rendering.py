@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from scaffold.cli.house import headed
 from scaffold.cli.places import Places, from_here
 from scaffold.cli.project import Project
 from scaffold.cli.raw import Given, Merged
@@ -70,7 +71,7 @@ def _rendered(setting: Setting, listed: Listed) -> Rendering:
 
     try:
         spec = specification(setting, listed, read)
-        files, notes = _files(setting, spec)
+        files, notes = _files(setting, listed, spec)
     except ScaffoldError as error:
         return Rendering(listed.name, problems=error.problems)
     return Rendering(listed.name, files, tuple(sorted(reads.items())), notes)
@@ -93,7 +94,7 @@ def specification(
 
 
 def _files(
-    setting: Setting, spec: OpSpec
+    setting: Setting, listed: Listed, spec: OpSpec
 ) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
     from scaffold.cli.generate import notes_of, start_rendering
     from scaffold.derive import derive
@@ -101,19 +102,14 @@ def _files(
 
     start_rendering()
     derivation = derive(spec)
-    texts = drafts(spec, derivation, setting.places.directories)
-    shown = (
-        _formatted(setting, texts) if setting.formatted else dict.fromkeys(texts, "")
-    )
+    places = setting.places
+    house = headed(places.house, setting.configuration, listed.manifest)
+    texts = drafts(spec, derivation, places.directories, house)
+    shown = dict.fromkeys(texts, "")
+    if setting.formatted:
+        shown = places.formatter(texts, places.directories.line_length)
     files = tuple(
         Wanted(role, path, text_digest(draft), shown[path])
         for role, (path, draft) in zip(ROLES, texts.items(), strict=False)
     )
     return files, notes_of(spec, derivation)
-
-
-def _formatted(setting: Setting, drafts: dict[str, str]) -> dict[str, str]:
-    from scaffold.render.formatting import format_source
-
-    length = setting.places.directories.line_length
-    return {path: format_source(text, length) for path, text in drafts.items()}

@@ -4,16 +4,22 @@ from typing import Annotated
 
 import typer
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.cli.choices import FORMATS, check_choice, completing
+from scaffold.errors import raise_all
 
 PATHS = Annotated[
     list[str] | None,
     typer.Argument(metavar="PATH...", help="Files and directories (default: here)."),
 ]
 FORMAT = Annotated[
-    str, typer.Option("--format", help="text or json.", metavar="FORMAT")
+    str,
+    typer.Option(
+        "--format",
+        help="text or json.",
+        metavar="FORMAT",
+        autocompletion=completing(FORMATS),
+    ),
 ]
-FORMATS = ("text", "json")
 
 
 def stats(paths: PATHS = None, format_: FORMAT = "text") -> None:
@@ -23,9 +29,7 @@ def stats(paths: PATHS = None, format_: FORMAT = "text") -> None:
     """
     from scaffold.cli.counting import as_json, as_text, count_below
 
-    if format_ not in FORMATS:
-        hint = did_you_mean(format_, FORMATS) or f"one of: {', '.join(FORMATS)}"
-        raise ScaffoldError(f"unknown value '{format_}'", Location("--format"), hint)
+    raise_all(check_choice("--format", format_, FORMATS))
     counted = count_below(tuple(paths or ["."]))
     for error in counted.unread:
         typer.echo(f"note: {error.location}: {error.message}", err=True)

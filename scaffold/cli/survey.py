@@ -38,19 +38,22 @@ class Op(NamedTuple):
 
 def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
     """How the ops stand; all of them where none is named."""
-    configuration = configuration_digest(
-        project.configuration, project.places.directories
-    )
+    directories = project.places.directories._replace(line_length=0)
+    configurations = {
+        path: configuration_digest(project.configuration, directories, path)
+        for path in project.texts
+    }
+    templates = digest(project.places.house.templates)
     digests = _Digests(project)
-    common = Origin(
-        __version__, "", configuration, digest(project.places.house.templates)
-    )
     found = []
     for listed in project.chosen(names).values():
         record = project.records.get(listed.name)
-        origin = common._replace(
-            spec=spec_digest(listed.entry),
-            reads=digests.again(record.origin.reads if record else ()),
+        origin = Origin(
+            __version__,
+            spec_digest(listed.entry),
+            configurations[listed.manifest],
+            templates,
+            digests.again(record.origin.reads if record else ()),
         )
         files = record.files if record else ()
         standings = {

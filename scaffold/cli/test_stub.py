@@ -4,6 +4,9 @@ from typing import Annotated
 
 import typer
 
+from scaffold.cli.choices import ON_CONFLICT as POLICIES
+from scaffold.cli.choices import completing
+
 PATHS = Annotated[
     list[str],
     typer.Argument(metavar="PATH[::CLASS]...", help="Files, directories, Functions."),
@@ -20,6 +23,7 @@ ON_CONFLICT = Annotated[
         "--on-conflict",
         help="If a file differs: ask, abort, skip or overwrite.",
         metavar="POLICY",
+        autocompletion=completing(POLICIES),
     ),
 ]
 DRY_RUN = Annotated[

@@ -28,7 +28,7 @@ def blamed(templates: Templates, name: str) -> Iterator[None]:
         yield
     except ScaffoldError:
         raise
-    except Exception as error:  # noqa: BLE001 - a template can raise anything
+    except Exception as error:  # noqa: BLE001 (whatever a template raises)
         place = _place(error, templates) or Location(templates.source(name).path)
         raise ScaffoldError(_words(error), place, _hint(error, templates)) from None
 

@@ -3,11 +3,9 @@
 Invariant: the same bytes for the same input, templates and version.
 """
 
-from collections.abc import Callable
-
 from scaffold.derive import Derivation
 from scaffold.render.domains import with_domains
-from scaffold.render.formatting import format_source
+from scaffold.render.formatting import Formatter, format_files
 from scaffold.render.house import PLAIN, House
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_draft
@@ -15,21 +13,17 @@ from scaffold.render.reference import reference_lines
 from scaffold.render.testfile import suite_draft
 from scaffold.spec import OpSpec
 
-Formatter = Callable[[str, int], str]  # source and length of a line -> source
-
 
 def render(
     spec: OpSpec,
     derivation: Derivation,
     directories: Directories,
     house: House = PLAIN,
-    formatter: Formatter = format_source,
+    formatter: Formatter | None = None,
 ) -> dict[str, str]:
     """The files of an op, formatted: the op, and its tests unless they are switched off."""
-    return {
-        path: formatter(draft, directories.line_length)
-        for path, draft in drafts(spec, derivation, directories, house).items()
-    }
+    files = drafts(spec, derivation, directories, house)
+    return (formatter or format_files)(files, directories.line_length)
 
 
 def drafts(

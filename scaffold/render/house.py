@@ -3,11 +3,10 @@
 In: nothing. Out: a `House`. Invariant: the default says nothing, so what is rendered without one is what we think best.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from scaffold.render.templates import BUILT_IN, Templates
-
-Docstrings = Literal["google", "numpy", "sphinx"]
+from scaffold.spec.config_keys import Docstrings
 
 
 class House(NamedTuple):

@@ -173,7 +173,7 @@ def imports_of(spec: OpSpec, layout: Layout, code: str, single: bool = False) ->
     if layout.search_path is None:
         return import_block(code, (*op, *spec.imports), LIBRARY, single)
     added = f"sys.path.insert(0, str({_directory(layout.search_path)}))"
-    above = import_block(f"{code}\n{added}", spec.imports, LIBRARY, single)
+    above = import_block(code, spec.imports, LIBRARY, single, added)
     return "\n\n".join([above, added, import_block(code, op, (), single)])
 
 

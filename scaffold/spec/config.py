@@ -6,6 +6,7 @@ Invariant: an unknown key or a value of another kind is an error, never ignored.
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,7 +82,7 @@ class Sources(NamedTuple):
     shown: str  # the root as messages have it
     said: Mapping[str, Said]
     around: Surroundings
-    around_at: Location | None = None  # where the line length is said
+    places: Locate | None = None  # of the file
     project: bool = False
     problems: tuple[ScaffoldError, ...] = ()
 
@@ -111,8 +112,7 @@ def find_sources(start: Path, environment: Mapping[str, str] = NOBODY) -> Source
                 if found is not None:
                     return found
             if nearest is None:
-                around = _surroundings(text, str(directory))
-                nearest = Sources(".", "", variables, around)
+                nearest = _around(text, shown, str(directory), variables)
     return nearest or Sources(".", "", variables, Surroundings())
 
 
@@ -124,16 +124,16 @@ def _read(path: Path, shown: str) -> str:
         raise ScaffoldError(f"cannot be read: {reason}", Location(shown)) from None
 
 
-def _surroundings(text: str, root: str) -> Surroundings:
+def _around(text: str, path: str, root: str, variables: Mapping[str, Said]) -> Sources:
     """What a file that is not about this tool says; if it is not TOML, that is its owner's affair."""
     from scaffold.spec.toml import parse_toml
+    from scaffold.spec.toml_places import Places
 
-    if not any(word in text for word in ("line-length", "pytest", "force")):
-        return Surroundings()
-    try:
-        return read_surroundings(parse_toml(text, ""), root)
-    except ScaffoldError:
-        return Surroundings()
+    around = Surroundings()
+    if any(word in text for word in ("line-length", "pytest", "force")):
+        with suppress(ScaffoldError):
+            around = read_surroundings(parse_toml(text, ""), root)
+    return Sources(".", "", variables, around, Places(text, path))
 
 
 def read_configuration(text: str, path: str, root: str) -> Configuration | None:
@@ -158,11 +158,9 @@ def _sources(
         raise ScaffoldError("'tool.scaffold' must be a table", places(()))
     said = {key: Said(value, places) for key, value in table.items() if key in KEYS}
     around = read_surroundings(data, root)
-    key = around.line_length_key
-    at = Places(text, path)(key) if key else None
     unknown = tuple(_unknown(key, places) for key in table if key not in KEYS)
-    shown = os.path.dirname(path)
-    return Sources(root, shown, {**said, **variables}, around, at, True, unknown)
+    shown, said = os.path.dirname(path), {**said, **variables}
+    return Sources(root, shown, said, around, Places(text, path), True, unknown)
 
 
 def _unknown(key: str, places: Locate) -> ScaffoldError:

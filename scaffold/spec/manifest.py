@@ -15,6 +15,12 @@ from scaffold.spec.config import Configuration
 from scaffold.spec.names import op_names
 from scaffold.spec.toml import Entry, read_ops
 
+# Fields of the configuration that change no word of a file: where, when and how it is written.
+WITHOUT_A_SAY = (
+    *("root", "pythonpath", "lint", "line_length", "formatter"),
+    *("manifest", "template_dirs", "exports"),
+)
+
 
 class Listed(NamedTuple):
     """An op of a manifest: its name in code, and its table."""
@@ -30,7 +36,7 @@ def list_ops(texts: Mapping[str, str], packaged: bool) -> tuple[Listed, ...]:
     found: dict[str, Listed] = {}
     for path, text in texts.items():
         try:
-            entries = read_ops(text, path, may_be_empty=True)
+            entries = read_ops(text, path)
         except ScaffoldError as error:
             problems.append(error)
             continue
@@ -67,15 +73,15 @@ def spec_digest(entry: Entry) -> str:
     return text_digest(f"{entry.name}\n{raw}")
 
 
-def configuration_digest(configuration: Configuration, directories: object) -> str:
-    """The fingerprint of what the configuration contributes to a file's text; no absolute path is part of it."""
-    plain = Configuration()
-    told = configuration._replace(
-        root=plain.root,
-        pythonpath=plain.pythonpath,
-        lint=plain.lint,
-        rules=tuple(
-            item._replace(path=PurePath(item.path).name) for item in configuration.rules
-        ),
-    )
-    return text_digest(f"{told!r}\n{directories!r}")
+def configuration_digest(
+    configuration: Configuration, directories: object, manifest: str
+) -> str:
+    """The fingerprint of what the configuration contributes to what the files of a manifest say.
+
+    How they are formatted is no part of it, nor is an absolute path.
+    """
+    said = configuration._asdict()
+    for name in WITHOUT_A_SAY:
+        del said[name]
+    said["rules"] = [PurePath(item.path).name + item.text for item in said["rules"]]
+    return text_digest(f"{said!r}\n{directories!r}\n{manifest}")

@@ -39,8 +39,8 @@ def _end(text: str) -> tuple[int, int]:
     return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 
-def read_ops(text: str, path: str, *, may_be_empty: bool = False) -> tuple[Entry, ...]:
-    """Every `[ops.NAME]` of a file."""
+def read_ops(text: str, path: str) -> tuple[Entry, ...]:
+    """Every `[ops.NAME]` of a file; none is no error here."""
     data = parse_toml(text, path)
     places = Places(text, path)
     problems = []
@@ -58,8 +58,5 @@ def read_ops(text: str, path: str, *, may_be_empty: bool = False) -> tuple[Entry
             place = places(("ops", name), key=True)
             problems.append(ScaffoldError(f"'ops.{name}' must be a table", place))
     raise_all(sorted(problems, key=lambda item: item.location or Location(path)))
-    if not ops and not may_be_empty:
-        hint = "write a table: [ops.NAME]"
-        raise ScaffoldError("the file holds no op", Location(path), hint)
     below = ((name, raw, places.below(("ops", name))) for name, raw in ops.items())
     return tuple(Entry(name, raw, place) for name, raw, place in below)

@@ -1,66 +1,70 @@
-"""An op's table as TOML.
+"""Values and tables as TOML writes them.
 
-In: the name of an op and its keys. Out: the text of `[ops.NAME]`, as a person would write it.
-Invariant: reading the text gives the same keys and values.
+In: what a TOML parser gives. Out: text. Invariant: parsed again, it is the same value.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
+_NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # what no literal string holds
+
+
+def toml_text(value: Any) -> str:
+    """A value as TOML writes it, in one line."""
+    if isinstance(value, dict):
+        entries = (
+            f"{toml_key(key)} = {toml_text(item)}" for key, item in value.items()
+        )
+        return f"{{ {', '.join(entries)} }}" if value else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_text, value))}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _string(value)
+    return repr(value)
+
+
+def toml_key(key: str) -> str:
+    """A key: bare, or quoted where it must be."""
+    return key if _BARE.fullmatch(key) else _string(key)
+
+
+def _string(text: str) -> str:
+    """A basic string: JSON's, with the one control character that JSON leaves alone escaped."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def op_table(name: str, keys: Mapping[str, Any]) -> str:
-    """The table of an op; keys in the order given, a table of formulas as dotted keys."""
-    lines = [f"[ops.{_key(name)}]"]
+    """The table of an op as a person writes it: formulas in single quotes, a table of them as dotted keys."""
+    lines = [f"[ops.{toml_key(name)}]"]
     for key, value in keys.items():
-        lines += _assignments(_key(key), value)
+        lines += _assignments(toml_key(key), value)
     return "\n".join(lines) + "\n"
 
 
 def _assignments(key: str, value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for name, item in value.items():
-            yield from _assignments(f"{key}.{_key(name)}", item)
+            yield from _assignments(f"{key}.{toml_key(name)}", item)
+    elif isinstance(value, list | tuple):
+        yield f"{key} = [{', '.join(map(_item, value))}]"
     else:
-        yield f"{key} = {toml_value(value)}"
+        yield f"{key} = {_item(value)}"
 
 
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _basic(key)
+def _item(value: Any) -> str:
+    return _formula(value) if isinstance(value, str) else toml_text(value)
 
 
-def toml_value(value: Any) -> str:
-    """A string, number, switch or list of them."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, int | float):
-        return repr(value)
-    return f"[{', '.join(map(toml_value, value))}]"
-
-
-def _string(value: str) -> str:
-    if "\n" in value:
-        plain = "'''" not in value and not value.endswith("'")
-        return f"'''\n{value}'''" if plain and _is_plain(value) else _basic(value)
-    return f"'{value}'" if "'" not in value and _is_plain(value) else _basic(value)
-
-
-def _is_plain(value: str) -> bool:
-    """Whether a literal string can hold it."""
-    return all(
-        letter >= " " and letter != "\x7f" or letter in "\n\t" for letter in value
-    )
-
-
-def _basic(value: str) -> str:
-    return f'"{"".join(_ESCAPES.get(letter, _escaped(letter)) for letter in value)}"'
-
-
-def _escaped(letter: str) -> str:
-    plain = " " <= letter != "\x7f"
-    return letter if plain else f"\\u{ord(letter):04X}"
+def _formula(text: str) -> str:
+    """A literal string where there can be one: nothing in it is escaped."""
+    if _NOT_LITERAL.search(text):
+        return _string(text)
+    if "\n" in text:
+        plain = "'''" not in text and not text.endswith("'")
+        return f"'''\n{text}'''" if plain else _string(text)
+    return f"'{text}'" if "'" not in text else _string(text)

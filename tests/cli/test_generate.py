@@ -107,7 +107,7 @@ def failed(directory: Path, *arguments: str, name: str = "foo") -> Outcome:
         (b"\xff", "pyproject.toml:1:1: cannot be read: not UTF-8"),
         (b"[tool.scaffold\n", "pyproject.toml:1:15: not valid TOML: "),
         (b"[tool]\nscaffold = 3\n", "pyproject.toml:2:12: 'tool.scaffold' must be"),
-        (b"[tool.scaffold]\nstyle = 'x'\n", "pyproject.toml:2:10: unknown style"),
+        (b"[tool.scaffold]\nstyle = 'x'\n", "pyproject.toml:2:10: unknown value"),
     ],
 )
 def test_a_broken_configuration(tmp_path: Path, data: bytes, complaint: str) -> None:

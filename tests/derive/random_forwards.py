@@ -124,7 +124,7 @@ class _Drawer:
             shape, dtype=torch.double, generator=self.generator
         )
         style = self.chance.random()
-        if style < 0.35 and rank != 1:  # an undeclared factor of `@` is no vector
+        if style < 0.35:
             return name
         if style < 0.6 and rank > 1 and "1" not in map(str, dims[-1:]):
             return f"{name}[..., {dims[-1]}]"

@@ -7,8 +7,11 @@ import pytest
 from scaffold.errors import ScaffoldError
 from scaffold.spec import Configuration, load_configuration
 from scaffold.spec.config import read_configuration
+from scaffold.spec.config_keys import KEYS
 from scaffold.spec.lint import LintConfiguration
 from scaffold.spec.patterns import Patterns
+from scaffold.spec.toml import parse_toml
+from scaffold.spec.toml_text import toml_text
 
 
 def read(text: str) -> Configuration:
@@ -196,3 +199,112 @@ def test_all_problems_come_together() -> None:
 def test_the_table_must_be_one() -> None:
     with pytest.raises(ScaffoldError, match="'tool.scaffold' must be a table"):
         read_configuration("[tool]\nscaffold = 1", "pyproject.toml", ".")
+
+
+def test_the_defaults_of_the_table_are_those_of_the_configuration() -> None:
+    lines = (
+        f"{key} = {toml_text(row.default)}"
+        for key, row in KEYS.items()
+        if row.default is not None
+    )
+    assert read("\n".join(lines)) == read("")
+    fields = {key.replace("-", "_") for key in KEYS}
+    assert fields < set(Configuration._fields)
+    unset = {key.replace("-", "_") for key, row in KEYS.items() if row.default is None}
+    assert {Configuration._field_defaults[name] for name in unset} == {None}
+
+
+@pytest.mark.parametrize(
+    ("text", "single"),
+    [
+        ("[tool.ruff.lint.isort]\nforce-single-line = true\n", True),
+        ("[tool.ruff.isort]\nforce-single-line = true\n", True),
+        ("[tool.isort]\nforce_single_line = true\n", True),
+        ("[tool.isort]\nforce_single_line = 'yes'\n", False),
+        ("[tool.ruff.lint]\nisort = 1\n", False),
+    ],
+)
+def test_single_line_imports_are_seen(text: str, single: bool, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert load_configuration(tmp_path).single_line_imports == single
+    (tmp_path / "pyproject.toml").write_text(f"{text}[tool.scaffold]\n")
+    assert load_configuration(tmp_path).single_line_imports == single
+
+
+STATED = {  # key -> what a variable says, and the field's value
+    "source": ("src/ops/", "src/ops"),
+    "manifest": ("a.toml:b/*.toml", ("a.toml", "b/*.toml")),
+    "style": ("combined", "combined"),
+    "line-length": ("100", 100),
+    "header": ("FALSE", False),
+    "exports": ("1", True),
+    "require": ("doc, test", ("doc", "test")),
+    "parameter-names": ("w,gain", ("w", "gain")),
+    "names": ("{ test = '{op}_test.py' }", Patterns(test="{op}_test.py")),
+    "defaults": ("{ module = false }", (("module", False),)),
+    "conventions": ("[{ x = 'N', w = 'N' }]", ((("x", ("N",)), ("w", ("N",))),)),
+    "licence": ("Copyright Us", "Copyright Us"),
+}
+
+
+@pytest.mark.parametrize("key", STATED)
+def test_a_variable_goes_before_the_file(key: str, tmp_path: Path) -> None:
+    text, value = STATED[key]
+    variable = f"SCAFFOLD_{key.upper().replace('-', '_')}"
+    field = key.replace("-", "_")
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\n")
+    before = load_configuration(tmp_path)
+    assert getattr(before, field) != value
+    after = load_configuration(tmp_path, {variable: text})
+    assert after == before._replace(**{field: value})
+    (tmp_path / "pyproject.toml").write_text(
+        f"[tool.scaffold]\n{key} = {toml_text(KEYS[key].default or 'x')}\n"
+    )
+    assert load_configuration(tmp_path, {variable: text}) == after
+    (tmp_path / "pyproject.toml").unlink()
+    alone = load_configuration(tmp_path, {variable: text})
+    assert alone == Configuration()._replace(**{field: value})
+
+
+def test_an_empty_variable_says_nothing(tmp_path: Path) -> None:
+    variables = {"SCAFFOLD_STYLE": "", "SCAFFOLD_RULES": "", "SCAFFOLD_OTHER": "x"}
+    assert load_configuration(tmp_path, variables) == Configuration()
+
+
+def test_problems_of_file_and_variables_come_together(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\nstyle = 1\nsource = 2\n")
+    variables = {
+        "SCAFFOLD_LINE_LENGTH": "wide",
+        "SCAFFOLD_HEADER": "maybe",
+        "SCAFFOLD_STYLE": "combinde",
+        "SCAFFOLD_TEMPLATE_DIRS": "nowhere",
+        "SCAFFOLD_NAMES": "{ file = ",
+    }
+    with pytest.raises(ScaffoldError) as caught:
+        load_configuration(tmp_path, variables)
+    assert str(caught.value).splitlines() == [
+        "SCAFFOLD_HEADER:1:1: 'header' must be true or false",
+        "SCAFFOLD_LINE_LENGTH:1:1: 'line-length' must be a number from 40 up",
+        "SCAFFOLD_NAMES:1:1: 'names' must be a table",
+        "hint: write: names = { file = '{op}.py', function = '{Op}Function' }",
+        "SCAFFOLD_STYLE:1:1: unknown value 'combinde' for 'style'",
+        "hint: did you mean 'combined'?",
+        "SCAFFOLD_TEMPLATE_DIRS:1:1: 'nowhere' is not a directory",
+        "pyproject.toml:3:10: 'source' must be a string",
+    ]
+
+
+def test_directories_of_templates_count_from_the_file(tmp_path: Path) -> None:
+    (tmp_path / "team" / "src").mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.scaffold]\ntemplate-dirs = ['team/', './team/src']\n"
+    )
+    found = load_configuration(tmp_path / "team" / "src")
+    assert found.template_dirs == ("team", "team/src")
+
+
+@pytest.mark.parametrize(
+    "value", ["x", 'a"b\\c\n\t\x7f', "größe 😀", 1, True, [], ["a", {"b c": {}}], 0.5]
+)
+def test_text_of_toml_is_read_back(value: object) -> None:
+    assert parse_toml(f"value = {toml_text(value)}", "") == {"value": value}

@@ -8,6 +8,7 @@ from scaffold.derive.vjp.indexing import sliced
 from scaffold.derive.vjp.infer import dims_of
 from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.ranks import length, restored
 from scaffold.derive.vjp.shapes import SCALAR, Shape
 from scaffold.derive.vjp.sizes import size_at
 from scaffold.derive.vjp.statics import is_int
@@ -36,7 +37,7 @@ class Builders:
             return g  # a scalar broadcasts as it is
         if isinstance(dims[0], str):
             if is_int(self.program, dim):
-                return self.make("unsqueeze", g, dim)
+                return restored(self.make, g, x, dim)
             kept = self._kept(x, dim)
             return self.program.op(
                 "shaped_like", (g, kept), kind=g.kind, shape=kept.shape
@@ -48,7 +49,7 @@ class Builders:
                 raise UnsupportedError("dims counted from both ends")
             plain = [at % rank for at in plain]
         for at in sorted(plain, reverse=plain[0] < 0):
-            g = self.make("unsqueeze", g, self.program.const(at))
+            g = restored(self.make, g, x, self.program.const(at))
         return g
 
     def _kept(self, x: Op, dim: Op) -> Op:
@@ -178,13 +179,17 @@ class Builders:
             return self.program.op("count", (), x.shape)
         if isinstance(dims[0], str):
             if is_int(self.program, dim):
-                return self.size(x, dim)
+                return self._length(x, dim)
             taken = (self.program.op("count", (), x.shape), self._kept(x, dim))
             return self.program.op("ratio", taken)
         total = self.make.const(1)
         for at in dims:
-            total = self.make("mul", total, self.size(x, self.make.const(at)))
+            size = self._length(x, self.make.const(at))
+            total = self.make("mul", total, size)
         return total
+
+    def _length(self, x: Op, dim: Op) -> Op:
+        return length(self.program, self.size(x, dim), x, dim)
 
     def moved(self, x: Op, dim: Op, by: Op) -> Op:
         at, forward = literal(dim), literal(by) == 1
@@ -218,6 +223,8 @@ class Builders:
         return self.make.const(tuple(range(self._rank(x) - 1)))
 
     def channels(self, weight: Op, x: Op) -> Op:
+        if x.shape == SCALAR:
+            return self.make("squeeze", weight, self.make.const(-1))
         for _ in range(self._rank(x) - 2):
             weight = self.make("unsqueeze", weight, self.make.const(-1))
         return weight

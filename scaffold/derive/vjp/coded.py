@@ -13,6 +13,7 @@ from scaffold.derive.vjp.einsums import einsum
 from scaffold.derive.vjp.ir import Kind, Op, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.picks import getitem
+from scaffold.derive.vjp.ranks import as_matrix, unless_vector
 from scaffold.derive.vjp.shapes import SCALAR, Shape, is_lead
 
 Pairs = list[tuple[Op, Op]]
@@ -21,47 +22,47 @@ Coded = Callable[[Maker, Op, Op], Pairs | None]
 
 def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
     x, y = op.args
-    of_x = g if y.shape.rank == 2 else _grown(make, g, x, -2)
-    of_y = g if x.shape.rank == 2 else _grown(make, g, y, -1)
-    return _of_product(make, x, y, of_x, of_y)
-
-
-def _grown(make: Maker, g: Op, operand: Op, dim: int) -> Op:
-    """The cotangent of a product with a dim for the operand's, where that may be a vector."""
-    if operand.shape.rank is not None or operand.shape.least > 1:
-        return g
-    ndim = make.program.op("rank", (), operand.shape)
-    return make.program.op("grown", (g, ndim), dim, kind=g.kind, shape=None)
-
-
-def _of_product(make: Maker, x: Op, y: Op, g: Op, of_y: Op) -> Pairs:
-    minus = make.const(-1)
-    if y.shape.rank == 1 and x.shape.rank == 1:
-        return [
-            (x, make("mul", g, make("conj", y))),
-            (y, make("mul", g, make("conj", x))),
-        ]
     if y.shape.rank == 1:
-        wide = make("unsqueeze", g, minus)
-        if x.shape.rank == 2:
-            other = make("matmul", make("mH", x), g)
-        else:
-            other = make("mul", wide, make("conj", x))
-        return [(x, make("mul", wide, make("conj", y))), (y, other)]
-    if x.shape.rank == 1:
-        column = make("unsqueeze", make("conj", x), minus)
-        row = make("unsqueeze", g, make.const(-2))
-        turned = make("conj", y)
-        if y.shape.rank == 2:
-            of_x = make("matmul", turned, g)
-        else:
-            of_x = make("matmul", turned, make("unsqueeze", g, minus))
-            of_x = make("squeeze", of_x, minus)
-        return [(x, of_x), (y, make("mul", column, row))]
-    left = make("matmul", g, make("mH", y))
+        return _by_vector(make, x, y, g)
+    if x.shape.rank == 1 and y.shape.least > 1:
+        return _of_vector(make, x, y, g)
     if y.shape.rank == 2 and x.shape.rank != 2:
-        return [(x, left), (y, _contracted(make, make("conj", x), of_y))]
-    return [(x, left), (y, make("matmul", make("mH", x), of_y))]
+        left = make("matmul", g, make("mH", y))
+        return [(x, left), (y, _contracted(make, make("conj", x), g))]
+    wide = as_matrix(make, as_matrix(make, g, y, -1), x, -2)
+    rows, columns = as_matrix(make, x, x, -2), as_matrix(make, y, y, -1)
+    left = make("matmul", wide, make("mH", columns))
+    right = make("matmul", make("mH", rows), wide)
+    if columns is not y:
+        narrow = make("squeeze", right, make.const(-1))
+        right = unless_vector(make.program, right, narrow, y)
+    return [(x, left), (y, right)]
+
+
+def _by_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
+    """Of the product with a vector."""
+    if x.shape.rank == 1:
+        of_x, of_y = make("conj", y), make("conj", x)
+        return [(x, make("mul", g, of_x)), (y, make("mul", g, of_y))]
+    wide = make("unsqueeze", g, make.const(-1))
+    if x.shape.rank == 2:
+        other = make("matmul", make("mH", x), g)
+    else:
+        other = make("mul", wide, make("conj", x))
+    return [(x, make("mul", wide, make("conj", y))), (y, other)]
+
+
+def _of_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
+    """Of the product of a vector with matrices."""
+    minus, turned = make.const(-1), make("conj", y)
+    column = make("unsqueeze", make("conj", x), minus)
+    row = make("unsqueeze", g, make.const(-2))
+    if y.shape.rank == 2:
+        of_x = make("matmul", turned, g)
+    else:
+        of_x = make("matmul", turned, make("unsqueeze", g, minus))
+        of_x = make("squeeze", of_x, minus)
+    return [(x, of_x), (y, make("mul", column, row))]
 
 
 def _contracted(make: Maker, x: Op, g: Op) -> Op:

@@ -30,7 +30,7 @@ def stacked(program: Program, args: Args) -> Shape | None:
     wide = shapes.unsqueezed(first, dims[0])
     at = shapes.position(wide, dims[0])
     if wide.dims is None or at is None:
-        return shapes.unknown("unsqueezed", first, dims[0])
+        return shapes.unknown("stacked", first, dims[0], len(parts))
     return Shape((*wide.dims[:at], len(parts), *wide.dims[at + 1 :]))
 
 

@@ -26,7 +26,7 @@ PROMOTING = frozenset(
         "unsqueeze",
         "squeeze",
     }
-    | {"mT", "expanded", "reshaped", "grown", "same"}
+    | {"mT", "expanded", "reshaped", "unless_vector", "unless_scalar", "same"}
     | {"summed_to", "slice", "select", "softplus", "logsigmoid", "detach", "clamp"}
     | {"vector_norm", "norm", "cat", "masked_fill", "gather", "zeros", "permute"}
     | {"transpose", "relu", "silu", "var", "cond", "maximum", "minimum", "pow"}

@@ -121,13 +121,16 @@ class Printer(ChainPrinter):
         dims = self.graph.node("call", "", (self.graph.name("range"), last))
         return self.graph.node("call", "", (self.graph.name("list"), dims))
 
-    def _grown(self, op: Op) -> Node:
+    def _unless_vector(self, op: Op) -> Node:
         """`g.unsqueeze(-2) if x.ndim == 1 else g`."""
-        g, ndim = map(self.node, op.args)
-        assert isinstance(op.data, int)
+        value, other, ndim = map(self.node, op.args)
         test = self.graph.node("compare", "==", (ndim, self.graph.constant("1")))
-        wide = self.method(g, "unsqueeze", self.graph.constant(str(op.data)))
-        return self.graph.node("conditional", "", (test, wide, g))
+        return self.graph.node("conditional", "", (test, other, value))
+
+    def _unless_scalar(self, op: Op) -> Node:
+        """`g.unsqueeze(-1) if x.ndim else g`."""
+        value, other, ndim = map(self.node, op.args)
+        return self.graph.node("conditional", "", (ndim, value, other))
 
     def _contracted(self, op: Op) -> Node:
         left, right, *dims = map(self.node, op.args)

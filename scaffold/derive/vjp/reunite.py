@@ -73,7 +73,8 @@ class Reunion:
             inner = self.terms.of(summed)
             inside = common(inner, term)
             outside = term.without(inside)
-            if inside == Term() or not any(outside[1:]) or not whole.holds(outside):
+            taken = _joined(outside, Term(1, (), (outer,)))
+            if inside == Term() or not any(outside[1:]) or not whole.holds(taken):
                 continue
             factors = (*outside.tensors, *outside.below)
             if not all(shapes.fits(item.shape, outer.shape) for item in factors):
@@ -84,7 +85,7 @@ class Reunion:
             if product.kind != summed.kind:
                 continue
             reduced = self.make(outer.rule, product, *rest)
-            left = whole.without(_joined(outside, Term(1, (), (outer,))))
+            left = whole.without(taken)
             return self.terms.op(left._replace(tensors=(reduced, *left.tensors)))
         return None
 

@@ -13,6 +13,7 @@ from scaffold.derive.vjp.compositions import Composer
 from scaffold.derive.vjp.formulas import Evaluator
 from scaffold.derive.vjp.ir import Op, is_number, tensors
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.pulled import pulled_back
 from scaffold.derive.vjp.rules import Rule
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
@@ -281,18 +282,5 @@ class Reverse:
         return self.program.op("list", parts)
 
     def _of_call(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
-        """Autograd of one call, apart for each argument that may be absent."""
         self.calls.append(op)
-        args = list(dict.fromkeys(arg for arg in tensors(op.args) if arg.active))
-        sure = tuple(arg for arg in args if arg not in self.optional)
-        several = [sure, *((arg,) for arg in args if arg in self.optional)]
-        pairs = []
-        for some in filter(None, several):
-            data = (op, some)
-            pulled = self.program.op("vjp", (g, *op.args), data, kind="group")
-            for at, arg in enumerate(some):
-                item = self.program.op(
-                    "item", (pulled,), at, kind=arg.kind, shape=arg.shape
-                )
-                pairs.append((arg, item))
-        return pairs
+        return pulled_back(self.make.applier, op, g, self.optional)

@@ -164,7 +164,7 @@ class Rewrites:
     def _scatter_add(self, a: Op, dim: Op, index: Op, source: Op) -> Op | None:
         """One value a line goes to where a one-hot is 1."""
         at = shapes.position(index.shape, dim_of(dim))
-        if a.rule != "zeros" or at is None or a.shape.dims is None:
+        if a.rule != "zeros" or at is None or not a.shape.dims:
             return None
         line = list(a.shape.dims)
         line[at : at + 1] = [1]

@@ -4,7 +4,7 @@ In: declared dims, and the shapes of arguments. Out: the shape of a result. Inva
 call; what cannot be told is a shape of its own, equal to no other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 Dim = (
@@ -29,6 +29,8 @@ class Shape(NamedTuple):
                 return base.rank
             case ("rank", int(rank), _):
                 return rank
+            case ("permuted", _, tuple() as dims):
+                return len(dims)
         return None
 
     @property
@@ -54,17 +56,26 @@ class Shape(NamedTuple):
             return len(self.dims) - (self.lead is not None)
         match self.key:
             case ("transposed", Shape() as base, frozenset() as dims):
-                return max([base.least, *(-int(dim) for dim in dims)])  # -2 takes two
+                return max([base.least, *map(_takes, dims)])
             case ("keep", Shape() as base, _):
                 return base.least
+            case ("unsqueezed" | "stacked", Shape() as base, *_):
+                return base.least + 1
             case ("broadcast", tuple() as parts):
                 return max([int(part.least) for part in parts])
+            case ("matrix", *_):
+                return 2
             case ("product", Shape() as left, Shape() as right):
                 return 2 if left.least > 1 and right.least > 1 else 0
         return self.rank or 0
 
 
 SCALAR = Shape(())
+
+
+def _takes(dim: int) -> int:
+    """How many dims there are at least where there is this one."""
+    return dim + 1 if dim >= 0 else -dim
 
 
 def is_lead(dim: Dim) -> bool:
@@ -113,12 +124,10 @@ def _parts(shape: Shape) -> tuple[Shape, ...]:
 
 def broadcast(*shapes: Shape) -> Shape:
     """The shape of an elementwise result."""
-    parts: list[Shape] = []
-    for shape in shapes:
-        for part in _parts(shape) or (shape,):
-            if any(fits(part, other) for other in parts):
-                continue
-            parts = [other for other in parts if not fits(other, part)] + [part]
+    whole = _without_smaller(shapes)
+    parts = _without_smaller(
+        part for shape in whole for part in _parts(shape) or (shape,)
+    )
     if not parts:
         return SCALAR
     merged = parts[0]
@@ -132,6 +141,15 @@ def broadcast(*shapes: Shape) -> Shape:
     if not rest:
         return merged
     return unknown("broadcast", tuple(sorted((merged, *rest), key=repr)))
+
+
+def _without_smaller(shapes: Iterable[Shape]) -> list[Shape]:
+    """Those that do not broadcast to another."""
+    left: list[Shape] = []
+    for shape in shapes:
+        if not any(fits(shape, other) for other in left):
+            left = [other for other in left if not fits(other, shape)] + [shape]
+    return left
 
 
 def _merged(one: Shape, two: Shape) -> Shape | None:

@@ -82,7 +82,27 @@ class StaticPrinter:
         for op, needs in self.owners.get(shape, ()):
             if all(item.data == self.holders.current for item in needs):
                 return self._anew(op)
+        return self._by_base(shape)
+
+    def _by_base(self, shape: Shape) -> Node:
+        """A value of a shape, made of one that has the shape it comes of."""
+        match shape.key:
+            case ("unsqueezed" | "squeezed" as word, Shape() as base, int() as dim):
+                return self._viewed(base, word.removesuffix("d"), dim)
+            case ("transposed", Shape() as base, frozenset() as dims) if len(dims) == 2:
+                return self._viewed(base, "transpose", *sorted(dims))
+            case ("drop" | "keep" as word, Shape() as base, (int(), *_) as dims):
+                callee = self._attribute(self._owner(base), "sum")
+                at = self.program.const(dims[0] if len(dims) == 1 else dims)
+                keepdim = self.program.const(word == "keep")
+                args = (callee, self.node(at), self.node(keepdim))
+                return self.graph.node("call", "", args, ("keepdim",))
         raise UnsupportedError("a shape that no value has")
+
+    def _viewed(self, base: Shape, label: str, *dims: int) -> Node:
+        """A view of a value of a shape."""
+        numbers = (number_node(self.program, dim) for dim in dims)
+        return self.method(self._owner(base), label, *numbers)
 
     def _anew(self, op: Op) -> Node:
         """A value of the forward over the forward's names: those of the backward may come later."""

@@ -1,0 +1,31 @@
+"""Options that take one of some words.
+
+In: the option, what was given and the words. Out: a problem at the option; what a shell completes.
+Invariant: every such option refuses another word in the same way.
+"""
+
+from collections.abc import Callable, Iterable
+
+from scaffold.errors import Location, ScaffoldError, did_you_mean
+
+FORMATS = ("text", "json")
+ON_CONFLICT = ("ask", "abort", "skip", "overwrite")
+
+
+def check_choice(option: str, given: str, words: Iterable[str]) -> list[ScaffoldError]:
+    """The problem with a word that is none of those, if it is one."""
+    known = tuple(words)
+    if given in known:
+        return []
+    hint = did_you_mean(given, known) or f"one of: {', '.join(known)}"
+    return [ScaffoldError(f"unknown value '{given}'", Location(option), hint)]
+
+
+def completing(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """What a shell offers for the beginning of a word."""
+    known = tuple(words)
+
+    def offer(incomplete: str) -> list[str]:
+        return [word for word in known if word.startswith(incomplete)]
+
+    return offer

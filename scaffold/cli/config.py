@@ -1,0 +1,89 @@
+"""`scaffold config`: every key of the configuration, its value, and who says so.
+
+In: keys. Out: TOML on stdout, or one JSON object. Invariant: the values are those that other commands run with.
+"""
+
+import json
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scaffold.cli.choices import FORMATS, check_choice, completing
+from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+
+if TYPE_CHECKING:
+    from scaffold.spec.settings import Setting
+
+JSON_VERSION = 1
+KEYS = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY...", help="Only these keys: style."),
+]
+SHOW_ORIGIN = Annotated[
+    bool, typer.Option("--show-origin", help="Show who says so, as git config does.")
+]
+FORMAT = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="text or json.",
+        metavar="FORMAT",
+        autocompletion=completing(FORMATS),
+    ),
+]
+
+
+def config(
+    keys: KEYS = None, show_origin: SHOW_ORIGIN = False, format_: FORMAT = "text"
+) -> None:
+    """Show the configuration that holds here.
+
+    A key is stated by SCAFFOLD_KEY of the environment, else by [tool.scaffold] of the nearest pyproject.toml.
+
+    Example: scaffold config style line-length --show-origin
+    """
+    from scaffold.cli.here import working_directory
+    from scaffold.spec.settings import load_settings
+
+    raise_all([*check_choice("--format", format_, FORMATS), *_unknown(keys or [])])
+    settings = [
+        setting
+        for setting in load_settings(working_directory(), os.environ)
+        if not keys or setting.key in keys
+    ]
+    if format_ == "json":
+        typer.echo(_json(settings))
+        return
+    for setting in settings:
+        typer.echo(_line(setting, show_origin))
+
+
+def _unknown(keys: list[str]) -> list[ScaffoldError]:
+    from scaffold.spec.config_keys import KEYS
+
+    return [
+        ScaffoldError(
+            f"unknown key '{key}'",
+            Location("KEY"),
+            did_you_mean(key, KEYS) or f"the keys: {', '.join(KEYS)}",
+        )
+        for key in keys
+        if key not in KEYS
+    ]
+
+
+def _line(setting: "Setting", show_origin: bool) -> str:
+    """The key as a file would have it; a comment where it is not set."""
+    from scaffold.spec.toml_text import toml_text
+
+    if setting.value is None:
+        text = f"# {setting.key} is not set"
+    else:
+        text = f"{setting.key} = {toml_text(setting.value)}"
+    return f"{setting.origin}\t{text}" if show_origin else text
+
+
+def _json(settings: "list[Setting]") -> str:
+    shown = [setting._asdict() for setting in settings]
+    return json.dumps({"version": JSON_VERSION, "settings": shown}, indent=2)

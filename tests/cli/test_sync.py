@@ -1,0 +1,230 @@
+"""`scaffold sync`: files follow the manifest, what somebody edited is safe, all of it or nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.projects import SCALE, SHIFT, contents, project
+from tests.cli.running import scaffold
+
+FILES = [
+    *("ops/scale.py", "ops/shift.py", "tests/test_scale.py", "tests/test_shift.py"),
+]
+
+
+@pytest.fixture
+def synced(tmp_path: Path) -> Path:
+    project(tmp_path, SCALE, SHIFT)
+    assert scaffold(tmp_path, "sync").code == 0
+    return tmp_path
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_a_first_run_creates_every_file_and_its_record(tmp_path: Path) -> None:
+    project(tmp_path, SCALE, SHIFT)
+    outcome = scaffold(tmp_path, "sync")
+    assert outcome.code == 0
+    assert outcome.out.splitlines() == [
+        "create  ops/scale.py",
+        "create  tests/test_scale.py",
+        "create  ops/shift.py",
+        "create  tests/test_shift.py",
+        "2 create (4 files)",
+    ]
+    held = contents(tmp_path)
+    assert set(FILES) < held.keys()
+    assert held[".scaffold/scale.op.base"] == held["ops/scale.py"]
+    assert held[".scaffold/scale.test.base"] == held["tests/test_scale.py"]
+    assert set(json.loads(held[".scaffold/scale.json"])["files"]) == {"op", "test"}
+
+
+def test_a_second_run_writes_nothing(synced: Path) -> None:
+    before = contents(synced)
+    outcome = scaffold(synced, "sync")
+    assert (outcome.code, outcome.out) == (0, "2 identical (4 files)\n")
+    assert contents(synced) == before
+
+
+def test_it_can_be_run_from_a_directory_of_the_project(synced: Path) -> None:
+    (synced / "ops/scale.py").unlink()
+    outcome = scaffold(synced / "tests", "sync")
+    assert outcome.out.splitlines()[0] == "create  ../ops/scale.py"
+
+
+def test_what_changed_in_the_manifest_changes_in_its_files_only(synced: Path) -> None:
+    before = contents(synced)
+    edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
+    outcome = scaffold(synced, "sync")
+    assert outcome.code == 0
+    assert outcome.out.splitlines()[-1] == "1 update, 1 identical (4 files)"
+    after = contents(synced)
+    changed = {path for path in after if after[path] != before.get(path)}
+    assert {path for path in changed if "shift" in path} == set()
+    assert "ops/scale.py" in changed
+    assert b"factor: float = 3.0" in after["ops/scale.py"]
+
+
+def test_the_form_of_the_manifest_is_no_change(synced: Path) -> None:
+    before = contents(synced / "ops")
+    text = (synced / "ops.toml").read_text()
+    (synced / "ops.toml").write_text(
+        f"# our ops\n\n{text.replace('grad.x =', 'grad.x   =')}"
+    )
+    outcome = scaffold(synced, "sync")
+    assert outcome.out == "2 identical (4 files)\n"
+    assert contents(synced / "ops") == before
+
+
+def test_an_edited_file_is_left_alone(synced: Path) -> None:
+    edit(synced / "ops/scale.py", "x * factor", "factor * x")
+    before = contents(synced)
+    outcome = scaffold(synced, "sync")
+    assert (outcome.code, outcome.out) == (0, "1 identical, 1 skip (4 files)\n")
+    assert contents(synced) == before
+
+
+def test_an_edited_file_that_is_out_of_date_stops_the_run(synced: Path) -> None:
+    edit(synced / "ops/scale.py", "x * factor", "factor * x")
+    edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
+    edit(synced / "ops.toml", "x + bias", "bias + x")
+    before = contents(synced)
+    outcome = scaffold(synced, "sync")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err == (
+        "ops/scale.py:1:1: was edited and is out of date; nothing was written\n"
+        "hint: scaffold upgrade scale merges the two\n"
+    )
+    assert contents(synced) == before
+
+
+def test_the_others_are_written_where_it_is_skipped(synced: Path) -> None:
+    edit(synced / "ops/scale.py", "x * factor", "factor * x")
+    edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
+    mine = (synced / "ops/scale.py").read_bytes()
+    outcome = scaffold(synced, "sync", "--on-conflict", "skip")
+    assert outcome.code == 0
+    assert (synced / "ops/scale.py").read_bytes() == mine
+    assert "3.0" in (synced / "tests/test_scale.py").read_text()
+    assert scaffold(synced, "sync").code == 1  # it is still out of date
+
+
+def test_overwriting_takes_the_edit_away(synced: Path) -> None:
+    edit(synced / "ops/scale.py", "x * factor", "factor * x")
+    edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
+    assert scaffold(synced, "sync", "--on-conflict", "overwrite").code == 0
+    assert "factor * x" not in (synced / "ops/scale.py").read_text()
+    assert scaffold(synced, "check", "--strict").code == 0
+
+
+def test_a_file_that_is_not_ours_stops_the_run(tmp_path: Path) -> None:
+    project(tmp_path, SCALE, SHIFT)
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops/shift.py").write_text("mine = 1\n")
+    before = contents(tmp_path)
+    outcome = scaffold(tmp_path, "sync")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("ops/shift.py:1:1: exists and differs; nothing was ")
+    assert contents(tmp_path) == before
+
+
+def test_a_file_that_says_the_same_is_taken_over(tmp_path: Path, synced: Path) -> None:
+    for path in (synced / ".scaffold").iterdir():
+        path.unlink()
+    outcome = scaffold(synced, "sync")
+    assert (outcome.code, outcome.out) == (0, "2 identical (4 files)\n")
+    assert scaffold(synced, "check", "--strict").code == 0
+
+
+@pytest.mark.parametrize("flag", ["--dry-run", "--diff"])
+def test_a_look_tells_what_a_run_does(tmp_path: Path, flag: str) -> None:
+    project(tmp_path, SCALE)
+    before = contents(tmp_path)
+    looked = scaffold(tmp_path, "sync", flag)
+    assert contents(tmp_path) == before
+    done = scaffold(tmp_path, "sync")
+    assert looked.code == done.code == 0
+    if flag == "--dry-run":
+        assert looked.out == done.out
+    else:
+        assert "+++ b/ops/scale.py\n" in looked.out
+        assert ".scaffold" not in looked.out
+
+
+def test_for_programs_it_is_one_object(synced: Path) -> None:
+    edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
+    told = json.loads(scaffold(synced, "sync", "--format", "json").out)
+    assert told["written"] is True
+    assert told["ops"] == {"scale": "update", "shift": "identical"}
+    assert {"path": "ops/scale.py", "verb": "update"} in told["files"]
+    assert told["problems"] == []
+
+
+def test_every_problem_of_every_op_is_told(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        SCALE.replace("x * factor", "x * facto"),
+        SHIFT.replace("bias[D]", "bias[D"),
+    )
+    outcome = scaffold(tmp_path, "sync")
+    assert outcome.code == 2
+    assert "ops.toml:3:16: 'facto' is not known" in outcome.err
+    assert "ops.toml:7:" in outcome.err
+    assert not (tmp_path / "ops").exists()
+
+
+def test_the_same_op_in_two_manifests_is_an_error(tmp_path: Path) -> None:
+    configuration = '[tool.scaffold]\nmanifest = ["a.toml", "b.toml"]\n'
+    project(tmp_path, configuration=configuration)
+    (tmp_path / "a.toml").write_text(SCALE)
+    (tmp_path / "b.toml").write_text(SHIFT + "\n" + SCALE)
+    outcome = scaffold(tmp_path, "sync")
+    assert outcome.code == 2
+    assert outcome.err == (
+        "b.toml:7:1: op 'scale' is listed a second time\n"
+        "hint: the first one: a.toml:1:1\n"
+    )
+
+
+def test_outside_of_a_project_nothing_is_remembered(tmp_path: Path) -> None:
+    (tmp_path / "ops.toml").write_text(SCALE)
+    outcome = scaffold(tmp_path, "sync")
+    assert outcome.code == 0
+    assert set(contents(tmp_path)) == {"ops.toml", "scale.py", "test_scale.py"}
+    assert scaffold(tmp_path, "sync").out == "1 identical (2 files)\n"
+    edit(tmp_path / "scale.py", "x * factor", "factor * x")
+    assert scaffold(tmp_path, "sync").code == 1
+
+
+def test_without_tests_the_file_is_left_and_told(synced: Path) -> None:
+    edit(
+        synced / "ops.toml",
+        "grad.x = 'grad_output * factor'\n",
+        "grad.x = 'grad_output * factor'\ntest = false\n",
+    )
+    outcome = scaffold(synced, "sync")
+    assert outcome.code == 0
+    assert "scaffold upgrade scale" in outcome.err
+    assert (synced / "tests/test_scale.py").exists()
+    assert "orphaned  tests/test_scale.py" in scaffold(synced, "check").out
+    assert scaffold(synced, "upgrade", "scale").code == 0
+    assert not (synced / "tests/test_scale.py").exists()
+    assert scaffold(synced, "check").code == 0
+
+
+def test_a_directory_that_moves_takes_its_files_along(synced: Path) -> None:
+    edit(synced / "ops/shift.py", "x + bias", "bias + x")
+    edit(synced / "pyproject.toml", '"ops"', '"kernels"')
+    assert scaffold(synced, "sync").code == 1
+    assert not (synced / "kernels").exists()
+    assert scaffold(synced, "upgrade", "--all").code == 0
+    held = set(contents(synced))
+    assert {"kernels/scale.py", "kernels/shift.py"} < held
+    assert not {"ops/scale.py", "ops/shift.py"} & held
+    assert "bias + x" in (synced / "kernels/shift.py").read_text()
+    assert scaffold(synced, "check").code == 0

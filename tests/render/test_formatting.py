@@ -1,0 +1,101 @@
+"""Formatting piece by piece gives what formatting the whole gives, and formats a piece once."""
+
+import ast
+from pathlib import Path
+
+import black
+import pytest
+from black.mode import TargetVersion
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scaffold.render import format_files, formatting
+from scaffold.render.folding import fold
+from scaffold.render.formatting import format_source
+from scaffold.render.pieces import split
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "generated_examples").rglob("*.py"))
+# What stands at the top level of a file, with what may confuse a split.
+BLOCKS = (
+    "import torch\nfrom torch import nn",
+    "from a import b",
+    '"""A docstring."""',
+    "'''A string with\n\n\ndef inside():\n    it'''",
+    'TEXT = """\n\n\nclass NoClass:\n    pass\n"""',
+    "VALUES = [\n\n\n]",
+    "CALL = f(\n    1\n\n\n)",
+    "x = {  'a':1 }",
+    "if x:\n    import late\n\n\n    def nested(): ...",
+    "# a comment",
+    "# fmt: off\ny   =  1\n# fmt: on",
+    "z   = 1  # fmt: skip",
+    "def f(a,b):\n    return a+b",
+    "def g(): ...",
+    "async def h(a):\n    await a",
+    "@decorated\n@twice(1)\ndef d():\n\n\n    'text'",
+    "@overload\ndef o(a: int) -> int: ...",
+    "class C:\n\n    x: int = 1\n    def m(self): pass",
+    "class D(Base):\n    '''Doc.'''",
+    "def long(parameter_number_one, parameter_number_two, parameter_number_three, more):\n    pass",
+    "def said():\n    # only a comment\n    pass\n    # at the end",
+    "def joined():\n    return 1 + \\\n        2",
+    "with a as b, c as d:\n    pass",
+)
+BLANKS = ("\n", "\n\n", "\n\n\n", "\n\n\n\n\n", "\n \n\t\n")
+
+
+def whole(source: str, length: int = 88) -> str:
+    """What black makes of the whole."""
+    mode = black.Mode(target_versions={TargetVersion.PY311}, line_length=length)
+    return black.format_str(fold(source, length), mode=mode)
+
+
+@st.composite
+def modules(draw: st.DrawFn) -> str:
+    blocks = draw(st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=7))
+    blanks = draw(st.lists(st.sampled_from(BLANKS), min_size=len(blocks)))
+    head = draw(st.sampled_from(["", "import math\n\n\n", '"""Doc."""\n\nimport a\n']))
+    return head + "".join(a + b for a, b in zip(blocks, blanks, strict=False))
+
+
+@settings(max_examples=300, deadline=None)
+@given(modules(), st.sampled_from([40, 88, 120]))
+def test_pieces_together_are_the_whole(source: str, length: int) -> None:
+    assert format_source(source, length) == whole(source, length)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.name))
+def test_generated_files_are_in_pieces_what_they_are_whole(path: Path) -> None:
+    text = path.read_text()
+    assert len(split(text)) > 1
+    for length in (88, 60):
+        assert format_source(text, length) == whole(text, length)
+
+
+def test_a_piece_that_is_no_python_is_formatted_with_the_next() -> None:
+    source = 'import a\n\n\ndef f():\n    return """\n\n\ndef g():\n    pass\n"""\n'
+    ast.parse(source)
+    assert len(split(source)) == 3, "the split does not know of strings"
+    assert format_source(source) == source
+
+
+def test_what_is_no_python_at_all_is_an_error() -> None:
+    with pytest.raises(black.InvalidInput):
+        format_source("import a\n\n\ndef f(:\n    pass\n")
+
+
+def test_a_piece_is_formatted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    formatted: list[str] = []
+    usual = black.format_str
+
+    def counted(text: str, mode: black.Mode) -> str:
+        formatted.append(text)
+        return usual(text, mode=mode)
+
+    monkeypatch.setattr(black, "format_str", counted)
+    formatting._formatted.cache_clear()
+    shared = "\n\n\ndef shared() -> None:\n    print(12321)\n"
+    files = {name: f"import {name}\n{shared}" for name in ("abc", "abd")}
+    format_files(files, 88)
+    assert formatted == ["import abc\n", shared.lstrip("\n"), "import abd\n"]
