@@ -10,9 +10,10 @@ from collections import Counter
 from typing import Any, Literal, NamedTuple
 
 Status = Literal["passed", "failed", "not implemented", "no tests"]
-ENDS = {2: "was interrupted", 3: "broke pytest", 4: "was refused by pytest"}
+ENDS = {2: "was interrupted", 3: "pytest itself failed", 4: "pytest refused to run"}
 COUNTED = ("failed", "passed", "skipped", "xfailed", "xpassed")
 SAID = 6  # lines of what a process said before it died
+_PROGRESS = ".FEsxX "  # what pytest shows of tests
 _UNWRITTEN = re.compile(r"\w+: write (.+)")
 
 
@@ -83,7 +84,9 @@ class Telling:
                 self.end(code)
 
     def _tested(self, test: str, outcome: str, words: str) -> None:
-        if self.outcomes.get(test) != "failed":  # it may fail once more as it is torn down
+        if (
+            self.outcomes.get(test) != "failed"
+        ):  # it may fail once more as it is torn down
             self.outcomes[test] = outcome
             self._words[test] = words
         found = _UNWRITTEN.fullmatch(words) if outcome == "xfailed" else None
@@ -117,12 +120,13 @@ class Telling:
             if outcome == "failed"
         )
         shown = bool(self._trouble) and not self._broken
+        lines = [line.rstrip() for line in said.splitlines() if line.strip(_PROGRESS)]
         return Report(
             tuple((name, counted[name]) for name in COUNTED if counted[name]),
             failures,
             tuple(self._unwritten),
             self._trouble,
-            tuple(said.strip().splitlines()[-SAID:]) if shown else (),
+            tuple(lines[-SAID:]) if shown else (),
         )
 
 

@@ -119,7 +119,10 @@ class _Runner:
         except OSError as error:
             message = f"'{self.python}' cannot be started: {error.strerror}"
             raise ScaffoldError(message, OPTION) from None
-        for stream, hear in ((process.stdout, self._hear), (process.stderr, self._note)):
+        for stream, hear in (
+            (process.stdout, self._hear),
+            (process.stderr, self._note),
+        ):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
             self.selector.register(stream, selectors.EVENT_READ, hear)
@@ -132,7 +135,9 @@ class _Runner:
         data = os.read(self._process.stdout.fileno(), 65536)
         *lines, self._line = (self._line + data).split(b"\n")
         for line in lines:
-            with suppress(ValueError):  # of a process that was killed half a line is left
+            with suppress(
+                ValueError
+            ):  # of a process that was killed half a line is left
                 self._answer(json.loads(line))
         if not data and not self.telling.ended:
             self._note()

@@ -108,9 +108,7 @@ def _prepare(file: str) -> None:
     with suppress(Exception), open(file, encoding="utf-8-sig") as opened:
         if "torch.compile" in opened.read():
             torch = sys.modules["torch"]
-            double = torch.compile(
-                lambda x: 2 * x, fullgraph=True, backend="aot_eager"
-            )
+            double = torch.compile(lambda x: 2 * x, fullgraph=True, backend="aot_eager")
             double(torch.ones(1, requires_grad=True))
             torch.compiler.reset()
 
