@@ -10,7 +10,7 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,7 +44,7 @@ def run_suites(
     jobs: int = 1,
     limit: float = LIMIT,
     tell: Callable[[int], None] = lambda count: None,
-) -> Iterator[Report]:
+) -> Generator[Report, None, None]:
     """Run the tests; `tell` hears how many there have been so far."""
     waiting = list(reversed(range(len(suites))))
     found: dict[int, Report] = {}

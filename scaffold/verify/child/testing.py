@@ -60,9 +60,7 @@ def _name(nodeid: str) -> str:
 
 def _outcome(report: Any) -> tuple[str, str]:
     if hasattr(report, "wasxfail"):
-        words = report.wasxfail
-        if words.startswith("reason: "):
-            words = words[len("reason: ") :]
+        words = report.wasxfail.removeprefix("reason: ")
         return ("xfailed" if report.skipped else "xpassed"), words
     if report.failed:
         return "failed", _reason(report.longreprtext)
