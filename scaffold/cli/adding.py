@@ -96,7 +96,7 @@ def _listing(project: Project, path: str, text: str) -> Project:
     packaged = project.places.directories.package is not None
     listed = {
         item.name: item._replace(manifest=path)
-        for item in list_ops({shown: text}, packaged)
+        for item in list_ops({shown: text}, packaged, project.configuration.names)
     }
     return project._replace(
         listed={**project.listed, **listed}, texts={**project.texts, path: text}

@@ -9,10 +9,11 @@ import re
 import warnings
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.inspect.classes import find_functions, scan
+from scaffold.inspect.classes import find_functions
 from scaffold.inspect.model import Function, Method, Module, Operator, Parameter
 from scaffold.inspect.names import Names
 from scaffold.inspect.operators import find_operators
+from scaffold.inspect.scanning import scan
 from scaffold.inspect.values import Values
 
 __all__ = [
@@ -56,7 +57,7 @@ def may_matter(text: str, known: frozenset[str] = frozenset()) -> bool:
 
 def function_names(text: str) -> set[str]:
     """Names of classes with a base called Function: classes of other files may inherit from them."""
-    if "Function" not in text:
+    if "Function" not in text or "torch" not in text:
         return set()
     return {found[1] for found in CLASS.finditer(text) if BASE.search(found[2])}
 

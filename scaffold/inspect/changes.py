@@ -62,7 +62,14 @@ def _changed_by_call(values: Values, node: ast.Call, step: Step) -> Iterator[Cha
         yield Change(node, node.args[0], step, f"{name}()", True)
     name = method_call(node, values.names)
     if name in CHANGES and isinstance(node.func, ast.Attribute):
+        if name == "copy_" and _is_own_copy(node, node.func.value):
+            return
         yield Change(node, _stripped(node.func.value), step, f".{name}()", True)
+
+
+def _is_own_copy(node: ast.Call, target: ast.expr) -> bool:
+    """Whether `x.copy_(x)` gives a tensor the values that it has."""
+    return [ast.dump(item) for item in node.args] == [ast.dump(target)]
 
 
 def _is_true(node: ast.expr) -> bool:

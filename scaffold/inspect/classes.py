@@ -7,10 +7,10 @@ Invariant: a class is a Function only where a base says so, or where its methods
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
-from scaffold.inspect.model import Application, Binding, Function, Method, Parameter
+from scaffold.inspect.model import Binding, Function, Method, Parameter
 from scaffold.inspect.names import Names, decorators
+from scaffold.inspect.scanning import Scan, aliases, applications, local_names
 
 BASES = {
     f"torch.autograd.{name}"
@@ -20,43 +20,14 @@ BASES = {
         *("function._SingleLevelFunction", "function.BackwardCFunction"),
     )
 }
+# Their Functions have other rules than torch's.
+FOREIGN = {
+    *("chainer", "chainerx", "jittor", "megengine", "mindspore", "mxnet", "oneflow"),
+    *("paddle", "sympy", "tensorflow"),
+}
 METHODS = {"forward", "backward", "setup_context", "jvp", "vjp", "vmap", "symbolic"}
 CTX = {"ctx", "context", "_ctx", "fctx"}
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-
-
-class Scan(NamedTuple):
-    """Nodes of a file by what they are, from one walk, with the definitions around each."""
-
-    classes: list[tuple[ast.ClassDef, tuple[ast.AST, ...]]]
-    calls: list[tuple[ast.Call, tuple[ast.AST, ...]]]
-    assignments: list[tuple[ast.Assign, tuple[ast.AST, ...]]]
-    functions: list[tuple[ast.FunctionDef, tuple[ast.AST, ...]]]
-    imports: list[ast.AST]
-
-
-def scan(tree: ast.Module) -> Scan:
-    """Every class, call, assignment, function and import of a file, in the order in which they stand."""
-    found = Scan([], [], [], [], [])
-    pending: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(tree, ())]
-    while pending:
-        node, within = pending.pop()
-        if isinstance(node, ast.ClassDef):
-            found.classes.append((node, within))
-            within = (*within, node)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if isinstance(node, ast.FunctionDef):
-                found.functions.append((node, within))
-            within = (*within, node)
-        elif isinstance(node, ast.Call):
-            found.calls.append((node, within))
-        elif isinstance(node, ast.Assign):
-            found.assignments.append((node, within))
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found.imports.append(node)
-        children = [(child, within) for child in ast.iter_child_nodes(node)]
-        pending.extend(reversed(children))
-    return found
 
 
 def find_functions(
@@ -77,9 +48,9 @@ class _Finder:
         for node, _ in found.classes:
             self.by_name.setdefault(node.name, []).append(node)
         self.made: dict[int, Function | None] = {}
-        self.applied = _applications(found, names)
-        self.aliased = _aliases(found)
-        self.local = _local_names(found, names)
+        self.applied = applications(found, names)
+        self.aliased = aliases(found)
+        self.local = local_names(found, names)
 
     def functions(self) -> tuple[Function, ...]:
         every = (self._function(node) for node, _ in self.scan.classes)
@@ -97,6 +68,8 @@ class _Finder:
             self.local.get(name := self.names.resolve(base), name) for base in bases
         ]
         parents = [self._parent(base, node) for base in bases]
+        if any(name.split(".")[0] in FOREIGN for name in dotted):
+            return None
         direct = [self._is_torch(name) for name in dotted]
         remote = [
             not (parent or torch or name.startswith("torch."))
@@ -242,55 +215,3 @@ def _flag(node: ast.ClassDef, name: str) -> bool:
             if any(isinstance(t, ast.Name) and t.id == name for t in targets):
                 return isinstance(item.value, ast.Constant) and item.value.value is True
     return False
-
-
-def _applications(
-    found: Scan, names: Names
-) -> dict[str, list[tuple[str, Application]]]:
-    """Calls of `Name.apply(...)`, and of names that are bound to `Name.apply`."""
-    aliases = {
-        target.id: node.value.value.id
-        for node, _ in found.assignments
-        if isinstance(node.value, ast.Attribute)
-        and node.value.attr == "apply"
-        and isinstance(node.value.value, ast.Name)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    calls: dict[str, list[tuple[str, Application]]] = {}
-    for call, within in found.calls:
-        function = call.func
-        name = ""
-        if isinstance(function, ast.Attribute) and function.attr == "apply":
-            if isinstance(function.value, ast.Name):
-                name = function.value.id
-        elif isinstance(function, ast.Name):
-            name = aliases.get(function.id, "")
-        if name:
-            calls.setdefault(name, []).append((name, Application(call, within)))
-    return calls
-
-
-def _aliases(found: Scan) -> dict[str, list[str]]:
-    """The module's names for `Name.apply`."""
-    aliases: dict[str, list[str]] = {}
-    for node, within in found.assignments:
-        value = node.value
-        if within or not isinstance(value, ast.Attribute) or value.attr != "apply":
-            continue
-        if isinstance(value.value, ast.Name):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    aliases.setdefault(value.value.id, []).append(target.id)
-    return aliases
-
-
-def _local_names(found: Scan, names: Names) -> dict[str, str]:
-    """`Base = torch.autograd.Function` at the top of a file."""
-    return {
-        target.id: names.resolve(node.value)
-        for node, within in found.assignments
-        if not within and isinstance(node.value, ast.Attribute | ast.Name)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }

@@ -38,7 +38,7 @@ def backward_text(facts: Facts, outputs: tuple[str, ...]) -> dict[str, str]:
     texts = list(statements(facts, backward, backward.node.body, replaced))
     for name, value in gradients.items():
         text = text_of(facts, value, replaced)
-        if text != f"grad_{name}":
+        if text != f"grad_{name}" or not texts:
             texts.append(f"grad_{name} = {text}")
     if len(gradients) == 1:
         (name,) = gradients

@@ -6,9 +6,10 @@ Invariant: a registration belongs to an operator only where it is called on its 
 
 import ast
 
-from scaffold.inspect.classes import Scan, parameters_of
+from scaffold.inspect.classes import parameters_of
 from scaffold.inspect.model import Operator
 from scaffold.inspect.names import Names
+from scaffold.inspect.scanning import Scan
 
 
 def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:

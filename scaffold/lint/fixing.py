@@ -13,6 +13,7 @@ from scaffold.errors import ScaffoldError
 from scaffold.lint.model import Edit, EditKind
 
 Group = tuple[Edit, ...]
+BY_LINE = ("decorate", "undecorate", "signature", "drop")  # of a definition
 
 
 class Place(NamedTuple):
@@ -29,20 +30,33 @@ class Place(NamedTuple):
 def fix_text(text: str, groups: Iterable[Sequence[Edit]]) -> str:
     """The text with every group of edits that can be applied."""
     try:
-        from scaffold.lint.rewriting import Rewriter, places_in
+        from scaffold.lint.placing import places_in
+        from scaffold.lint.rewriting import Rewriter
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "libcst":
             raise
         hint = "pip install 'torch-scaffold[fix]'"
         raise ScaffoldError("--fix needs libcst", hint=hint) from None
     lines = text.split("\n")
-    placed = [tuple(_place(edit, lines) for edit in group) for group in groups]
+    placed = [
+        tuple(_place(edit, lines) for edit in group)
+        for group in groups
+        if not any(_swallows(edit, lines) for edit in group)
+    ]
     wrapped, known = places_in(text)
     chosen = _compatible(placed, known)
     if not chosen:
         return text
     fixed = wrapped.visit(Rewriter(chosen)).code
     return fixed if _parses(fixed) else text
+
+
+def _swallows(edit: Edit, lines: list[str]) -> bool:
+    """Whether a comment stands inside of what is replaced."""
+    first, _, last, _ = edit.span
+    return edit.kind == "replace" and any(
+        "#" in row for row in lines[first - 1 : last - 1]
+    )
 
 
 def _place(edit: Edit, lines: list[str]) -> Place:
@@ -85,8 +99,8 @@ def _compatible(
 def _is_known(place: Place, known: "set[tuple[str, int, int, int, int]]") -> bool:
     if place.kind == "import":
         return True
-    if place.kind == "decorate":
-        return ("decorate", place.line, 0, 0, 0) in known
+    if place.kind in BY_LINE:
+        return (place.kind, place.line, 0, 0, 0) in known
     kind = "statement" if place.kind in ("before", "after", "remove") else "replace"
     kind = "remove" if place.kind == "remove" else kind
     if kind == "statement":

@@ -11,7 +11,17 @@ from scaffold.inspect import Module
 from scaffold.inspect.facts import Facts
 
 Level = Literal["error", "advice"]
-EditKind = Literal["before", "after", "replace", "decorate", "remove", "import"]
+EditKind = Literal[
+    "before",
+    "after",
+    "replace",
+    "remove",
+    "import",
+    "decorate",  # and what follows: of a function, by the line of its name
+    "undecorate",  # by the line of the decorator
+    "signature",
+    "drop",
+]
 Span = tuple[int, int, int, int]  # line from 1, column from 0, and the end
 
 

@@ -1,42 +1,16 @@
-"""The LibCST side of fixing: which places a text has, and a transformer that edits them.
+"""The LibCST side of fixing: a transformer that edits the places that it is given.
 
-In: a text; places. Out: the places that can be edited; the edited tree.
-Invariant: a statement that shares its line with another, or would lose a comment, is no place for an edit.
+In: places of a tree. Out: the edited tree.
+Invariant: what no place names keeps its formatting and its comments.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import libcst as cst
-from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from scaffold.lint.fixing import Place
-
-Known = set[tuple[str, int, int, int, int]]
-Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
-Flattened = cst.FlattenSentinel[Statement]
-
-
-def places_in(text: str) -> tuple[MetadataWrapper, Known]:
-    """The tree of a text with its positions, and every place that an edit may name."""
-    wrapped = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
-    finder = _Finder()
-    wrapped.visit(finder)
-    return wrapped, finder.known
-
-
-def _span(found: CodeRange) -> tuple[int, int, int, int]:
-    return (found.start.line, found.start.column, found.end.line, found.end.column)
-
-
-def _place_of(
-    node: cst.CSTNode, position: Callable[[cst.CSTNode], CodeRange]
-) -> tuple[int, int, int, int]:
-    """The span as ast has it: without parentheses, but for those of a tuple."""
-    if isinstance(node, cst.Tuple) and node.lpar:
-        first, last = position(node.lpar[-1]), position(node.rpar[0])
-        return (*_span(first)[:2], *_span(last)[2:])
-    return _span(position(node))
+from scaffold.lint.placing import Positioned, place_of
 
 
 def _parse(text: str, original: cst.BaseExpression) -> cst.BaseExpression:
@@ -50,49 +24,8 @@ def _parse(text: str, original: cst.BaseExpression) -> cst.BaseExpression:
     return parsed
 
 
-class _Finder(cst.CSTVisitor):
-    """Collects the places."""
-
-    METADATA_DEPENDENCIES = (PositionProvider,)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: Known = set()
-
-    def on_visit(self, node: cst.CSTNode) -> bool:
-        if isinstance(node, cst.BaseExpression):
-            self._add("replace", node)
-        elif isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1:
-            small = node.body[0]
-            found = self._position(small)
-            self.known.add(("statement", found.start.line, found.start.column, 0, 0))
-            self._add("replace", small)
-            commented = node.trailing_whitespace.comment is not None or any(
-                line.comment for line in node.leading_lines
-            )
-            if not commented:
-                self._add("remove", small)
-        elif isinstance(node, cst.BaseCompoundStatement):
-            found = self._position(node)
-            self.known.add(("statement", found.start.line, found.start.column, 0, 0))
-            if isinstance(node, cst.FunctionDef):
-                line = self._position(node.name).start.line
-                self.known.add(("decorate", line, 0, 0, 0))
-        return True
-
-    def _add(self, kind: str, node: cst.CSTNode) -> None:
-        self.known.add((kind, *_place_of(node, self._position)))
-
-    def _position(self, node: cst.CSTNode) -> CodeRange:
-        found = self.get_metadata(PositionProvider, node)
-        assert isinstance(found, CodeRange)
-        return found
-
-
-class Rewriter(cst.CSTTransformer):
+class Rewriter(Positioned, cst.CSTTransformer):
     """Edits the places it was given."""
-
-    METADATA_DEPENDENCIES = (PositionProvider,)
 
     def __init__(self, places: frozenset[Place]) -> None:
         super().__init__()
@@ -102,18 +35,14 @@ class Rewriter(cst.CSTTransformer):
         self.removed = {place[1:5] for place in places if place.kind == "remove"}
         self.before = _by_start(places, "before")
         self.after = _by_start(places, "after")
-        self.decorated = {
-            place.line: place.text for place in places if place.kind == "decorate"
-        }
+        self.decorated = _by_line(places, "decorate")
+        self.undecorated = _by_line(places, "undecorate")
+        self.signatures = _by_line(places, "signature")
+        self.dropped = _by_line(places, "drop")
         self.imports = sorted({p.text for p in places if p.kind == "import"})
 
-    def _position(self, node: cst.CSTNode) -> CodeRange:
-        found = self.get_metadata(PositionProvider, node)
-        assert isinstance(found, CodeRange)
-        return found
-
     def _at(self, node: cst.CSTNode) -> tuple[int, int, int, int]:
-        return _place_of(node, self._position)
+        return place_of(node, self.position)
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: Any) -> Any:
         updated = super().on_leave(original_node, updated_node)
@@ -137,7 +66,7 @@ class Rewriter(cst.CSTTransformer):
         if span in self.removed:
             return cst.RemoveFromParent()
         place = self.replaced.get(span)
-        if place is not None and not isinstance(small, cst.Expr):
+        if place is not None and _takes_all(small, place.text):
             parsed = cst.parse_statement(place.text)
             assert isinstance(parsed, cst.SimpleStatementLine)
             updated_node = updated_node.with_changes(body=parsed.body)
@@ -146,12 +75,23 @@ class Rewriter(cst.CSTTransformer):
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> Any:
-        name = self.decorated.get(self._at(original_node.name)[0])
-        if name is not None:
-            decorator = cst.Decorator(cst.parse_expression(name))
+        line = self._at(original_node.name)[0]
+        if line in self.dropped:
+            return cst.RemoveFromParent()
+        if line in self.signatures:
+            parameters = _merged(original_node.params, self.signatures[line])
+            updated_node = updated_node.with_changes(params=parameters)
+        if line in self.decorated:
+            decorator = cst.Decorator(cst.parse_expression(self.decorated[line]))
             decorators = (*updated_node.decorators, decorator)
             return updated_node.with_changes(decorators=decorators)
         return updated_node
+
+    def leave_Decorator(
+        self, original_node: cst.Decorator, updated_node: cst.Decorator
+    ) -> Any:
+        line = self._at(original_node.decorator)[0]
+        return cst.RemoveFromParent() if line in self.undecorated else updated_node
 
     def leave_Module(
         self, original_node: cst.Module, updated_node: cst.Module
@@ -178,6 +118,30 @@ class Rewriter(cst.CSTTransformer):
         )
 
 
+def _by_line(places: frozenset[Place], kind: str) -> dict[int, str]:
+    return {place.line: place.text for place in places if place.kind == kind}
+
+
+def _merged(parameters: cst.Parameters, text: str) -> cst.Parameters:
+    """The parameters that a text lists, with the formatting and annotations of those that were there."""
+    wanted = cst.parse_statement(f"def f({text}): pass")
+    assert isinstance(wanted, cst.FunctionDef)
+    old = {item.name.value: item for item in parameters.params}
+    first, last = parameters.params[0], parameters.params[-1]
+    between = first.comma if len(old) > 1 else cst.MaybeSentinel.DEFAULT
+    listed = []
+    for item in wanted.params.params:
+        kept = old.get(item.name.value, item)
+        if item.default is None:
+            kept = kept.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
+        inner = cst.SimpleWhitespace("")
+        listed.append(kept.with_changes(comma=between, whitespace_after_param=inner))
+    listed[-1] = listed[-1].with_changes(
+        comma=last.comma, whitespace_after_param=last.whitespace_after_param
+    )
+    return parameters.with_changes(params=listed)
+
+
 def _by_start(
     places: frozenset[Place], kind: str
 ) -> dict[tuple[int, int], tuple[str, ...]]:
@@ -187,6 +151,11 @@ def _by_start(
             start = (place.line, place.column)
             found[start] = (*found.get(start, ()), place.text)
     return found
+
+
+def _takes_all(small: cst.BaseSmallStatement, text: str) -> bool:
+    """Whether a replacement is one of the statement, and not of the expression that it consists of."""
+    return not isinstance(small, cst.Expr) or _is_statement(text)
 
 
 def _is_statement(text: str) -> bool:

@@ -50,6 +50,9 @@ def test_a_base_says_so(head: str) -> None:
         "from torch import nn\nclass F(nn.Module):\n    def forward(self, x):\n        return x\n",
         f"class F:\n{METHODS}",
         "from a import Base\nclass F(Base):\n    def backward(self, g):\n        return g\n",
+        f"from paddle.autograd import PyLayer\nclass F(PyLayer):\n{METHODS}",
+        f"from jittor import Function\nclass F(Function):\n{METHODS}",
+        f"from mxnet import autograd\nclass F(autograd.Function):\n{METHODS}",
     ],
 )
 def test_other_classes_are_none(text: str) -> None:
@@ -165,3 +168,11 @@ def test_what_cannot_be_parsed_has_a_place(text: str) -> None:
 )
 def test_what_is_passed_over_cannot_matter(text: str, matters: bool) -> None:
     assert may_matter(text, frozenset({"Base"})) is matters
+
+
+def test_a_function_of_another_framework_is_no_base_for_other_files() -> None:
+    text = (
+        "from chainer import function\nclass Function(function.Function):\n    x = 1\n"
+    )
+    assert function_names(text) == set()
+    assert function_names(f"# unlike torch's\n{text}") == {"Function"}

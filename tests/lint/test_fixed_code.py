@@ -1,9 +1,10 @@
 """What a fix makes behaves: the planted bug is there before, and gone after."""
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch.autograd import gradcheck
 
 from scaffold.lint import RULES
 from tests.lint.cases import HEAD
+from tests.lint.planted import PLANTED
 from tests.lint.test_fixing import fixed
 
 Probe = Callable[[ModuleType], None]
@@ -118,7 +120,10 @@ def same_sets(module: ModuleType) -> None:
     def total(x: torch.Tensor) -> Any:
         return module.Mul.apply(x, x)
 
-    torch.func.vmap(total)(torch.rand(3))
+    gradients = torch.func.grad(lambda x: torch.func.vmap(total)(x).sum())(
+        torch.ones(3)
+    )
+    assert torch.equal(gradients, torch.full((3,), 2.0))
 
 
 def frees_what_is_frozen(module: ModuleType) -> None:
@@ -134,6 +139,61 @@ def frees_what_is_frozen(module: ModuleType) -> None:
     output.sum().backward()
 
 
+def masks(module: ModuleType) -> None:
+    assert gradcheck(lambda x: module.Keep.apply(x)[0], (double(3),))
+
+
+def scales(module: ModuleType) -> None:
+    assert gradcheck(lambda x: module.Scale.apply(x, 3.0), (double(3),))
+
+
+def goes_without_one(module: ModuleType) -> None:
+    """Of two outputs one is used."""
+    assert gradcheck(lambda x: module.Both.apply(x)[1], (double(3),))
+
+
+def returns_the_dirty_one(module: ModuleType) -> None:
+    def on_a_copy(x: torch.Tensor) -> Any:
+        return module.Double.apply(x * 1)
+
+    assert gradcheck(on_a_copy, (double(3),))
+
+
+def autocasts(module: ModuleType) -> None:
+    x = double(3)
+    assert gradcheck(module.Double.apply, (x,))
+    assert not hasattr(x, "_fwd_used_autocast")
+
+
+def compiles(module: ModuleType) -> None:
+    x = double(3)
+    compiled: Any = torch.compile(module.Double.apply, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(x), x * 2)
+    assert gradcheck(module.Double.apply, (x,))
+    forward = gradcheck(module.DoubleWithJvp.apply, (x,), check_forward_ad=True)
+    assert forward and issubclass(module.DoubleWithJvp, module.Double)
+
+
+def knows_its_arguments(module: ModuleType) -> None:
+    assert gradcheck(module.scale, (double(3),))
+    assert gradcheck(module.scale, (double(3), torch.ones(3, dtype=torch.double)))
+
+
+def needs_the_second_alone(module: ModuleType) -> None:
+    x = torch.rand(3, dtype=torch.double)
+    assert gradcheck(lambda y: module.Mul.apply(x, y), (double(3),))
+
+
+def returns_a_copy(module: ModuleType) -> None:
+    x = torch.rand(3)
+    assert torch.equal(module.same(x), x) and module.same(x) is not x
+
+
+def is_bare(module: ModuleType) -> None:
+    assert torch.equal(module.start(2), torch.zeros(2))
+    assert "Variable" not in module.start.__code__.co_names
+
+
 def is_double(module: ModuleType) -> None:
     module.test_double()
 
@@ -142,20 +202,47 @@ PROBES: dict[str, Probe] = {
     "AF01": holds_no_cycle,
     "AF02": checks_versions,
     "AF03": differentiates,
+    "AF04": masks,
     "AF05": differentiates,
+    "AF06": scales,
     "AF07": refuses_twice,
     "AF08": marks_dirty,
+    "AF09": returns_the_dirty_one,
     "AF11": leaves_the_gradient,
     "AF13": can_be_changed,
     "AF14": mask_has_no_graph,
+    "AF15": goes_without_one,
     "AF17": requires_grad,
     "AF18": refuses_twice,
+    "AF21": autocasts,
+    "AF22": compiles,
+    "AF23": same_sets,
     "AF24": vmaps,
     "AF25": is_called,
     "AF26": differentiates,
+    "AF27": knows_its_arguments,
+    "AF29": returns_a_copy,
     "AF30": is_double,
+    "AF31": refuses_twice,
+    "AF33": needs_the_second_alone,
     "AF34": frees_what_is_frozen,
+    "AF35": is_bare,
 }
+
+
+def test_every_rule_that_fixes_has_a_probe() -> None:
+    assert list(PROBES) == [rule.id for rule in RULES.values() if rule.fixes]
+
+
+@pytest.fixture(autouse=True)
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands for compiled code: nothing that autograd could look into."""
+
+    def cube_backward(grad_output: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return (3 * x * x * grad_output).detach()
+
+    extension = SimpleNamespace(_C=SimpleNamespace(cube_backward=cube_backward))
+    monkeypatch.setitem(sys.modules, "kernels_of_the_test", extension)
 
 
 def load(text: str, directory: Path, name: str) -> ModuleType:
@@ -170,7 +257,7 @@ def load(text: str, directory: Path, name: str) -> ModuleType:
 
 @pytest.mark.parametrize("rule", PROBES)
 def test_the_bug_is_there_before_and_gone_after(rule: str, tmp_path: Path) -> None:
-    text = HEAD + RULES[rule].bad
+    text = HEAD + PLANTED.get(rule, RULES[rule].bad)
     probe = PROBES[rule]
     with pytest.raises((Exception, pytest.fail.Exception)):  # each in its own way
         probe(load(text, tmp_path, "before"))

@@ -1,9 +1,10 @@
 """AF04: backward does not take one gradient for each output."""
 
+import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
-from scaffold.lint.model import Found, Rule
+from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -25,7 +26,42 @@ def find(facts: Facts) -> Iterator[Found]:
         takes = f"{most} gradient{'s' * (most != 1)}"
         returns = f"{outputs} value{'s' * (outputs != 1)}"
         message = f"backward takes {takes}, but forward returns {returns}: TypeError"
-        yield Found(backward.node, message)
+        yield Found(backward.node, message, _fitted(facts, outputs))
+
+
+def _fitted(facts: Facts, outputs: int) -> tuple[Edit, ...]:
+    """A parameter for each output: more only where the gradient is none, fewer only where it is not read."""
+    backward = facts.function.backward
+    assert backward is not None
+    given = [item.name for item in backward.positional]
+    plain = len(given) == backward.required == len(backward.parameters)
+    if not plain or backward.ctx is None:
+        return ()
+    read = {n.id for n in ast.walk(backward.node) if isinstance(n, ast.Name)}
+    names = [item.arg for item in backward.node.args.args]
+    if len(given) > outputs:
+        if read & set(given[outputs:]):
+            return ()
+        del names[outputs - len(given) :]
+    else:
+        missing = _constant_outputs(facts, len(given))
+        if missing is None or read & set(missing):
+            return ()
+        names += missing
+    return (Edit("signature", span(backward.node), ", ".join(names)),)
+
+
+def _constant_outputs(facts: Facts, start: int) -> list[str] | None:
+    """Names for the gradients of the last outputs, if all of these are marked as non-differentiable."""
+    marked = facts.marked("mark_non_differentiable") or frozenset()
+    found = set()
+    for item in facts.outputs:
+        last = (item.values or ())[start:]
+        names = tuple(node.id for node in last if isinstance(node, ast.Name))
+        if not last or len(names) < len(last) or not marked.issuperset(names):
+            return None
+        found.add(names)
+    return [f"_grad_{name}" for name in found.pop()] if len(found) == 1 else None
 
 
 RULE = Rule(
@@ -56,4 +92,5 @@ class Both(Function):
         return grad_double * 2 + grad_triple * 3
 """,
     each=find,
+    fixes=True,
 )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import ContextCall, Facts
 from scaffold.inspect.values import is_shapely
+from scaffold.lint.attributes import kept_instead
 from scaffold.lint.model import Found, Rule
 
 PLAIN = {
@@ -25,13 +26,12 @@ def find(facts: Facts) -> Iterator[Found]:
     if saver is None or saver not in facts.function.own:
         return
     for item in facts.context_calls(saver, "save_for_backward"):
-        for argument in item.call.args:
-            if _is_plain(facts, argument, item):
-                text = ast.unparse(argument)
-                yield Found(
-                    argument,
-                    f"'{text}' is no tensor: save_for_backward raises a TypeError; keep it on ctx",
-                )
+        plain = [a for a in item.call.args if _is_plain(facts, a, item)]
+        edits = kept_instead(facts, item, plain) if plain else ()
+        for argument in plain:
+            text = ast.unparse(argument)
+            message = f"'{text}' is no tensor: save_for_backward raises a TypeError; keep it on ctx"
+            yield Found(argument, message, edits)
 
 
 def _is_plain(facts: Facts, node: ast.expr, item: ContextCall) -> bool:
@@ -91,4 +91,5 @@ class Scale(Function):
 """,
     level="advice",
     each=find,
+    fixes=True,
 )

@@ -26,6 +26,8 @@ def find(facts: Facts) -> Iterator[Found]:
     )
     marked = {*dirty, *_aliases(facts, dirty)}
     for change in facts.changes(forward):
+        if change.how == ".set_()":
+            continue  # other memory, whose values nobody changed
         root = values.root(change.target, change.step)
         if (
             root is None

@@ -3,8 +3,10 @@
 import ast
 from collections.abc import Iterator
 
-from scaffold.inspect.facts import Facts, Returned, is_none
-from scaffold.lint.model import Found, Rule
+from scaffold.inspect.facts import ContextCall, Facts, Returned, is_none
+from scaffold.inspect.names import method_call, torch_call
+from scaffold.inspect.vocabulary import FRESH
+from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -29,7 +31,54 @@ def find(facts: Facts) -> Iterator[Found]:
                 message = (
                     f"'{root.name}' is marked dirty and not returned: RuntimeError"
                 )
-                yield Found(item.call, message)
+                edits = _returned(facts, root.name, after) or _unmarked(facts, item)
+                yield Found(item.call, message, edits)
+
+
+def _returned(facts: Facts, name: str, after: list[Returned]) -> tuple[Edit, ...]:
+    """The tensor itself for the one copy of it that is returned."""
+    forward, calls = facts.function.forward, [item.node for item in after]
+    assert forward is not None
+    if len(facts.outputs) != 1 or len(calls) != 1:
+        return ()
+    (call,) = calls
+    if not isinstance(call, ast.Call) or method_call(call, facts.names) != "clone":
+        return ()
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    root = facts.values(forward).root(owner, after[0].step) if owner else None
+    if call.args or call.keywords or root is None or root.viewed or root.name != name:
+        return ()
+    return (Edit("replace", span(call), ast.unparse(owner or call)),)
+
+
+def _unmarked(facts: Facts, item: ContextCall) -> tuple[Edit, ...]:
+    """No mark where nothing can have changed the tensor: all that reads it makes new ones."""
+    forward, (argument, *others) = facts.function.forward, item.call.args
+    if forward is None or others or not isinstance(argument, ast.Name):
+        return ()
+    nodes = list(ast.walk(forward.node))
+    harmless = {id(node) for other in nodes for node in _only_read(facts, other)}
+    reads = [n for n in nodes if isinstance(n, ast.Name) and n.id == argument.id]
+    if not isinstance(item.step.statement, ast.Expr):
+        return ()
+    if any(id(node) not in harmless for node in reads if node is not argument):
+        return ()
+    return (Edit("remove", span(item.step.statement)),)
+
+
+def _only_read(facts: Facts, node: ast.AST) -> tuple[ast.AST, ...]:
+    """The operands of an expression that makes a new tensor."""
+    if isinstance(node, ast.BinOp):
+        return node.left, node.right
+    if isinstance(node, ast.Compare):
+        return node.left, *node.comparators
+    if not isinstance(node, ast.Call) or any(k.arg == "out" for k in node.keywords):
+        return ()
+    if torch_call(node, facts.names) in FRESH:
+        return tuple(node.args)
+    owned = method_call(node, facts.names) in FRESH
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    return (*node.args, owner) if owned and owner is not None else ()
 
 
 def _lacks(facts: Facts, name: str, item: Returned) -> bool:
@@ -61,7 +110,7 @@ class Double(Function):
     def forward(ctx, x):
         x.mul_(2)
         ctx.mark_dirty(x)
-        return x + 0
+        return x.clone()
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -80,4 +129,5 @@ class Double(Function):
         return grad_output * 2
 """,
     each=find,
+    fixes=True,
 )

@@ -7,15 +7,22 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """mark_dirty in a Function of several outputs."""
+    """mark_dirty of an input with a gradient, in a Function of several outputs."""
+    if facts.output_count is None or facts.output_count < 2 or facts.is_trivial:
+        return
+    constant = facts.marked("mark_non_differentiable")
+    if constant is None:
+        return
     for method in (facts.function.forward, facts.function.setup_context):
         if method is None or method.ctx is None or method not in facts.function.own:
             continue
         for item in facts.context_calls(method, "mark_dirty"):
-            several = facts.output_count is not None and facts.output_count > 1
-            if several and item.call.args and not facts.is_trivial:
-                message = f"an input is changed in place and there are {facts.output_count} outputs: RuntimeError where the input is a view"
-                yield Found(item.call, message)
+            # without a gradient, as a counter has none, torch does not look whether it is a view
+            for name in sorted(item.names - constant):
+                if facts.has_gradient(name):
+                    message = f"input '{name}' is changed in place and there are {facts.output_count} outputs: RuntimeError where it is a view"
+                    yield Found(item.call, message)
+                    break
 
 
 RULE = Rule(

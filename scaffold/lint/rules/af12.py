@@ -8,14 +8,17 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Changes of what `ctx.saved_tensors` gave."""
+    """The first change of each tensor that `ctx.saved_tensors` gave."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return
-    values = facts.values(backward)
+    values, seen = facts.values(backward), set()
     for change in facts.changes(backward):
         root = values.root(change.target, change.step)
-        if root is not None and root.origin == "saved" and not root.detached:
+        if root is None or root.origin != "saved" or root.detached:
+            continue
+        if root.element not in seen:
+            seen.add(root.element)
             text = ast.unparse(change.target)
             message = f"saved tensor '{text}' is changed in place ({change.how}): a second backward raises"
             yield Found(change.node, message)

@@ -26,7 +26,7 @@ def find(facts: Facts) -> Iterator[Found]:
             message = (
                 f"'{item.name}' may be None (set_materialize_grads is False): guard it"
             )
-            edits = () if several else _guard(facts, item.name)
+            edits = _materialized(facts) if several else _guard(facts, item.name)
             yield Found(used[0], message, edits, None if several else "advice")
 
 
@@ -65,6 +65,19 @@ def _guard(facts: Facts, name: str) -> tuple[Edit, ...]:
         return ()
     nothing = ", ".join(["None"] * max(wanted, 1))
     return (Edit("before", span(first), f"if {name} is None:\n    return {nothing}"),)
+
+
+def _materialized(facts: Facts) -> tuple[Edit, ...]:
+    """Zeros again for the outputs that nobody used: the call that does without them goes."""
+    calls = [
+        item
+        for method in (facts.function.forward, facts.function.setup_context)
+        if method is not None and method in facts.function.own
+        for item in facts.context_calls(method, "set_materialize_grads")
+    ]
+    if len(calls) != 1 or not isinstance(calls[0].step.statement, ast.Expr):
+        return ()
+    return (Edit("remove", span(calls[0].step.statement)),)
 
 
 RULE = Rule(

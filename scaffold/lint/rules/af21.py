@@ -1,9 +1,10 @@
 """AF21: custom_fwd on a forward beside setup_context."""
 
+import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
-from scaffold.lint.model import Found, Rule
+from scaffold.lint.model import Edit, EditKind, Found, Level, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -12,12 +13,47 @@ def find(facts: Facts) -> Iterator[Found]:
     forward = function.forward
     if forward is None or function.setup_context is None or forward not in function.own:
         return
-    for name in forward.decorators:
+    backward = function.backward
+    fails = backward is not None and any(map(_is_bwd, backward.decorators))
+    for name, node in zip(forward.decorators, forward.node.decorator_list, strict=True):
         if name.startswith("torch.") and name.endswith(".custom_fwd"):
-            yield Found(
-                forward.node,
-                "custom_fwd takes the first input for ctx: AttributeError; cast where apply is called",
-            )
+            message = "custom_fwd takes the first input for ctx and notes on it whether autocast is on"
+            if fails:
+                message += ", where custom_bwd does not find it: AttributeError"
+            level: Level | None = None if fails else "advice"
+            yield Found(forward.node, message, _noted(facts, name, node), level)
+
+
+def _is_bwd(name: str) -> bool:
+    return name.startswith("torch.") and name.endswith(".custom_bwd")
+
+
+def _noted(facts: Facts, name: str, decorator: ast.expr) -> tuple[Edit, ...]:
+    """What custom_bwd reads, noted in setup_context; a decorator that also casts stays."""
+    setup, backward = facts.function.setup_context, facts.function.backward
+    if setup is None or setup not in facts.function.own or setup.ctx is None:
+        return ()
+    removed = Edit("undecorate", span(decorator))
+    keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+    if any(item.arg != "device_type" for item in keywords):
+        return ()
+    if backward is None or not any(map(_is_bwd, backward.decorators)):
+        return (removed,)
+    if facts.names.imported.get("torch") != "torch":
+        return ()
+    text = facts.module.text
+    given = [ast.get_source_segment(text, item.value) for item in keywords]
+    device = given[0] if given else '"cuda"'
+    if not given and not name.startswith("torch.cuda."):
+        return ()
+    first = setup.node.body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    texts = (
+        f"{setup.ctx}._dtype = torch.get_autocast_dtype({device})",
+        f"{setup.ctx}._fwd_used_autocast = torch.is_autocast_enabled({device})",
+    )
+    where: EditKind = "after" if documented else "before"
+    return (removed, *(Edit(where, span(first), text) for text in texts))
 
 
 RULE = Rule(
@@ -25,8 +61,9 @@ RULE = Rule(
     title="custom_fwd on a forward beside setup_context",
     why=(
         "custom_fwd writes to its first argument, which it takes for ctx; with "
-        "setup_context that is an input: AttributeError (pytorch#132388). Cast in the "
-        "function that calls apply."
+        "setup_context that is an input: an AttributeError where it is no tensor, and in "
+        "custom_bwd, which reads ctx (pytorch#132388). Cast in the function that calls "
+        "apply, or note in setup_context what custom_bwd reads."
     ),
     bad="""\
 class Double(Function):
@@ -40,6 +77,7 @@ class Double(Function):
         pass
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
     def backward(ctx, grad_output):
         return grad_output * 2
 """,
@@ -56,4 +94,5 @@ class Double(Function):
         return grad_output * 2
 """,
     each=find,
+    fixes=True,
 )

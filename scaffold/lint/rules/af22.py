@@ -1,19 +1,38 @@
 """AF22: a Function defines jvp."""
 
+import re
 from collections.abc import Iterator
+from textwrap import dedent, indent
 
 from scaffold.inspect.facts import Facts
-from scaffold.lint.model import Found, Rule
+from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
     """Functions with a jvp and a backward of their own."""
     function = facts.function
     if "jvp" in function.methods and "backward" in function.methods:
-        yield Found(
-            function.methods["jvp"].node,
-            "jvp makes torch.compile(fullgraph=True) fail; define it in a subclass",
+        message = (
+            "jvp makes torch.compile(fullgraph=True) fail; define it in a subclass"
         )
+        yield Found(function.methods["jvp"].node, message, _moved(facts))
+
+
+def _moved(facts: Facts) -> tuple[Edit, ...]:
+    """The method in a subclass of its own, where nothing in the file differentiates forward."""
+    function, text = facts.function, facts.module.text
+    node, name = function.methods["jvp"].node, f"{function.name}WithJvp"
+    alone = function.node.body == [node] or function.node.decorator_list
+    used = re.search(rf"forward_ad|\.jvp\(|jacfwd|fwAD|\b{name}\b", text)
+    if used or alone or function.nested or not function.unique:
+        return ()
+    lines = text.split("\n")
+    first = min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1
+    while lines[first - 1].strip().startswith("#"):
+        first -= 1
+    body = dedent("\n".join(lines[first : node.end_lineno]))
+    made = f"\n\nclass {name}({function.name}):\n{indent(body, '    ')}\n"
+    return (Edit("drop", span(node)), Edit("after", span(function.node), made))
 
 
 RULE = Rule(
@@ -21,8 +40,8 @@ RULE = Rule(
     title="a Function defines jvp",
     why=(
         "torch.compile(fullgraph=True) fails on a Function that defines jvp where an "
-        "input needs grad. Put it into a subclass that is used outside of compiled "
-        "code."
+        "input needs grad. Put it into a subclass, whose apply is called where "
+        "derivatives are taken forward, outside of compiled code."
     ),
     bad="""\
 class Double(Function):
@@ -58,4 +77,5 @@ class Double(Function):
 """,
     level="advice",
     each=find,
+    fixes=True,
 )

@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from scaffold.inspect import Module
-from scaffold.lint.model import Found, Rule
+from scaffold.inspect import Module, Operator, Parameter
+from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(module: Module) -> Iterator[Found]:
@@ -17,7 +17,54 @@ def find(module: Module) -> Iterator[Found]:
             tensor = "Tensor" in ast.dump(item.annotation) if item.annotation else False
             if item.default is not None and tensor and position in asked:
                 message = f"default of '{item.name}' in a schema: needs_input_grad[{position}] is an IndexError; put the default into a wrapper"
-                yield Found(operator.node, message, function=operator.name)
+                yield Found(
+                    operator.node,
+                    message,
+                    _wrapped(module, operator),
+                    None,
+                    operator.name,
+                )
+
+
+def _wrapped(module: Module, operator: Operator) -> tuple[Edit, ...]:
+    """The operator under another name and without defaults; a function of the old name has them."""
+    node, name, new = operator.node, operator.name, f"{operator.name}_op"
+    nodes = list(ast.walk(module.tree))
+    uses = [n for n in nodes if isinstance(n, ast.Name) and n.id == name]
+    called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+    registered = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}
+    if operator.autograd is not None:
+        registered |= {id(item) for item in operator.autograd.args[:1]}
+    taken = any(isinstance(n, ast.Name) and n.id == new for n in nodes)
+    plain = all(item.passing == "positional" for item in operator.parameters)
+    if taken or not plain or any(id(n) not in called | registered for n in uses):
+        return ()
+    column = node.col_offset + len("def ")
+    given = [item.name for item in operator.parameters]
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    listed = ", ".join(_declared(module, item) for item in operator.parameters)
+    wrapper = (
+        f"\n\ndef {name}({listed}){returns}:\n"
+        f"    return {new}({', '.join(given)})\n"
+    )
+    place = (node.lineno, column, node.lineno, column + len(name))
+    return (
+        Edit("replace", place, new),
+        Edit("signature", span(node), ", ".join(given)),
+        Edit("after", span(node), wrapper),
+        *(Edit("replace", span(n), new) for n in uses if id(n) in registered),
+    )
+
+
+def _declared(module: Module, item: Parameter) -> str:
+    """A parameter as it was written."""
+    text = item.name
+    if item.annotation is not None:
+        text += f": {ast.get_source_segment(module.text, item.annotation)}"
+    if item.default is not None:
+        equals = " = " if item.annotation is not None else "="
+        text += f"{equals}{ast.get_source_segment(module.text, item.default)}"
+    return text
 
 
 def _asked(backward: ast.FunctionDef) -> Iterator[int]:
@@ -42,11 +89,11 @@ RULE = Rule(
     bad="""\
 @torch.library.custom_op("lib::scale", mutates_args=())
 def scale(x: Tensor, weight: Optional[Tensor] = None) -> Tensor:
-    return x * 2 if weight is None else x * weight
+    return x * 2 if weight is None else x * 2 + weight
 
 
 def backward(ctx, grad_output):
-    return grad_output, grad_output if ctx.needs_input_grad[1] else None
+    return grad_output * 2, grad_output if ctx.needs_input_grad[1] else None
 
 
 scale.register_autograd(backward)
@@ -54,14 +101,15 @@ scale.register_autograd(backward)
     good="""\
 @torch.library.custom_op("lib::scale", mutates_args=())
 def scale(x: Tensor, weight: Optional[Tensor]) -> Tensor:
-    return x * 2 if weight is None else x * weight
+    return x * 2 if weight is None else x * 2 + weight
 
 
 def backward(ctx, grad_output):
-    return grad_output, grad_output if ctx.needs_input_grad[1] else None
+    return grad_output * 2, grad_output if ctx.needs_input_grad[1] else None
 
 
 scale.register_autograd(backward)
 """,
     whole=find,
+    fixes=True,
 )

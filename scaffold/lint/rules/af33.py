@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts, is_none
 from scaffold.lint.asking import asked_alone
-from scaffold.lint.model import Found, Rule
+from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -36,7 +36,33 @@ def find(facts: Facts) -> Iterator[Found]:
             f"{named} computed under needs_input_grad[{branch}], the branch of another "
             "input: None where only its own input needs a gradient"
         )
-        yield Found(found[0][1], message)
+        yield Found(found[0][1], message, _asking(facts, branch, positions))
+
+
+def _asking(
+    facts: Facts, branch: int, positions: dict[str, list[int]]
+) -> tuple[Edit, ...]:
+    """The branch asks for each input whose gradient is computed in it."""
+    backward, edits = facts.function.backward, []
+    assert backward is not None
+    for step in backward.flow.steps:
+        statement = step.statement
+        if not isinstance(statement, ast.If) or statement.orelse:
+            continue
+        if ast.unparse(statement.test) != f"{backward.ctx}.needs_input_grad[{branch}]":
+            continue
+        wanted = {
+            position
+            for name, places in positions.items()
+            for bound in backward.flow.bindings.get(name, ())
+            if any(guard.node is statement for guard in bound.guards)
+            for position in places
+        }
+        asked = [f"{backward.ctx}.needs_input_grad[{n}]" for n in sorted(wanted)]
+        if wanted - {branch}:
+            text = " or ".join(asked)
+            edits.append(Edit("replace", span(statement.test), text))
+    return tuple(edits)
 
 
 RULE = Rule(
@@ -78,4 +104,5 @@ class Mul(Function):
         return grad_x, grad_y
 """,
     each=find,
+    fixes=True,
 )

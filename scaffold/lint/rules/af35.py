@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect import Module
+from scaffold.inspect.names import torch_call
+from scaffold.inspect.vocabulary import CREATIONS
 from scaffold.lint.model import Edit, Found, Rule, span
 
 
@@ -12,10 +14,8 @@ def find(module: Module) -> Iterator[Found]:
     for call in module.calls:
         name = module.names.resolve(call.func)
         if name in ("torch.autograd.Variable", "torch.autograd.variable.Variable"):
-            edits = ()
-            yield Found(
-                call, "torch.autograd.Variable is deprecated: a Tensor does", edits
-            )
+            message = "torch.autograd.Variable is deprecated: a Tensor does"
+            yield Found(call, message, _bare(module, call))
         elif name == "torch.nn.Parameter" or name == "torch.nn.parameter.Parameter":
             made = call.args[0] if call.args else None
             if (
@@ -28,6 +28,18 @@ def find(module: Module) -> Iterator[Found]:
                     "torch.Tensor(sizes) is uninitialised memory: use torch.empty and an initialiser",
                     _empty(module, made),
                 )
+
+
+def _bare(module: Module, call: ast.Call) -> tuple[Edit, ...]:
+    """The tensor itself where it is new; of another one Variable takes the history."""
+    made = call.args[0] if len(call.args) == 1 and not call.keywords else None
+    if made is None or torch_call(made, module.names) not in CREATIONS - {"as_tensor"}:
+        return ()
+    keywords = made.keywords if isinstance(made, ast.Call) else []
+    if any(item.arg in ("requires_grad", "out", None) for item in keywords):
+        return ()
+    text = ast.get_source_segment(module.text, made)
+    return (Edit("replace", span(call), text),) if text else ()
 
 
 TYPES = {"torch.Tensor", "torch.FloatTensor"}
