@@ -20,7 +20,7 @@ Without --forward and --grad the bodies are left for you to write, and the tests
 Example: scaffold new-op linear --inputs 'input, weight, bias?'
 """
 CHOICES = {
-    "on-conflict": ("ask", "abort", "skip", "overwrite"),
+    "on-conflict": ("ask", "abort", "skip", "overwrite", "merge"),
     "format": ("text", "json"),
 }
 

@@ -93,7 +93,9 @@ class Terminal:
 def test_a_line_is_an_answer(clashing: Plan, line: str, answer: Answer) -> None:
     terminal = Terminal(line)
     assert terminal.answer(clashing.conflicts[0]) == answer
-    assert terminal.shown == ["overwrite a.py? [n]o/[y]es/[d]iff/[a]ll/[q]uit (no): "]
+    assert terminal.shown == [
+        "overwrite a.py? [n]o/[y]es/[d]iff/[m]erge/[a]ll/[q]uit (no): "
+    ]
 
 
 def test_a_closed_input_overwrites_nothing(clashing: Plan) -> None:
@@ -112,4 +114,4 @@ def test_the_difference_is_shown_and_the_question_asked_again(clashing: Plan) ->
 def test_anything_else_is_asked_again(clashing: Plan) -> None:
     terminal = Terminal("maybe", "n")
     assert terminal.answer(clashing.conflicts[0]) == "no"
-    assert terminal.shown[1] == "'maybe' is no answer: n, y, d, a or q\n"
+    assert terminal.shown[1] == "'maybe' is no answer: n, y, d, m, a or q\n"
