@@ -31,7 +31,7 @@ COMMANDS = {
     "stats": "Count the autograd.Functions of a code base, by their traits.",
     "test-stub": "Write gradcheck tests for hand-written autograd.Functions.",
     "adopt": "Write the specification of a hand-written Function, as TOML.",
-    "verify": "See how many planted mistakes the tests of an op find.",
+    "verify": "Run the tests of ops; see how many planted mistakes they find.",
     "config": "Show the configuration, and who says so.",
     "schema": "Print the JSON Schema of a file of ops.",
     "templates": "List, start, compare and check templates of yours.",
