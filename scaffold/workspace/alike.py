@@ -25,7 +25,9 @@ class Alike:
 
     def same(self, one: str, other: str) -> bool:
         """Whether two texts differ in their formatting at most."""
-        pair = hashlib.sha256(f"{len(one)} {one}{other}".encode(errors="backslashreplace"))
+        pair = hashlib.sha256(
+            f"{len(one)} {one}{other}".encode(errors="backslashreplace")
+        )
         name = pair.hexdigest()[:32]
         if name not in self._read() and normal_form(one) != normal_form(other):
             return False

@@ -195,8 +195,6 @@ def _imported(node: Any, above: int, comments: dict[int, str]) -> Iterator[Impor
     """The names of an import; a comment is on the name of its line, or on all of them."""
     rows = {alias.lineno for alias in node.names}
     shared = {row for row in range(node.lineno, node.end_lineno + 1) if row not in rows}
-    if len(rows) == 1:
-        shared |= rows
     for number, alias in enumerate(node.names):
         own = {alias.lineno} | shared
         if number == 0:
