@@ -17,7 +17,7 @@ from inspect import cleandoc
 from typing import Any, NamedTuple
 
 BLOCKS = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
-_SILENT = frozenset({"ctx", "kind", "type_comment", "decorator_list", *BLOCKS})
+_SILENT = frozenset({"ctx", "decorator_list", *BLOCKS})
 _FIXED = frozenset({"[", "]", "{", "}", ":"})  # no formatter moves a comment past one
 _CODE = frozenset({tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING})
 _IMPORTS = (ast.Import, ast.ImportFrom)
