@@ -18,12 +18,13 @@ CHILD = "verify.child"  # runs in a process of its own, the user's code with it
 # Package -> what it may import of scaffold, beside itself.
 ALLOWED = {
     "errors": set[str](),
+    "annotations": set[str](),
     "formula": {"errors"},
     "spec": {"errors", "formula"},
     "derive": {"errors", "formula", "spec"},
     "render": {"errors", "formula", "spec", "derive"},
     "inspect": {"errors", "formula", "spec"},
-    "lint": {"errors", "formula", "spec", "inspect"},
+    "lint": {"errors", "annotations", "formula", "spec", "inspect"},
     "workspace": {"errors"},
     "verify": {"errors"},
     CHILD: {"verify", "derive", "spec", "formula"},
@@ -31,7 +32,7 @@ ALLOWED = {
     "__init__": set[str](),
 }
 LIBRARIES = {
-    "cli": {"typer"},
+    "cli": {"tomlkit", "typer"},
     "render": {"black", "jinja2"},
     "lint": {"libcst"},
     "workspace": {"merge3"},

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # What help says of each command.
 COMMANDS = {
+    "init": "Make a directory a project: configuration, manifest, schema, CI.",
     "new-op": "Write an op: its Function, wrapper, Module and tests.",
     "sync": "Bring the files of every op of a manifest up to date.",
     "check": "See that the files are what the manifest says.",
@@ -83,6 +84,8 @@ def _command(name: str) -> "Callable[..., None] | typer.Typer":
     match name:
         case "new-op":
             from scaffold.cli.new_op import new_op as found
+        case "init":
+            from scaffold.cli.init import init as found
         case "sync":
             from scaffold.cli.sync import sync as found
         case "check":

@@ -103,11 +103,11 @@ def _json(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
 
 
 def _github(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
-    from scaffold.cli.annotations import annotation
+    from scaffold.annotations import Level, annotation
 
     for item in found:
         if item.status != "ok":
-            level = "warning" if item.status == "edited" else "error"
+            level: Level = "warning" if item.status == "edited" else "error"
             said = f"{item.status}: {item.reason}" if item.reason else item.status
             said = f"{said} ({item.hint})" if item.hint else said
             typer.echo(annotation(level, _shown(project, item), 1, 1, said))

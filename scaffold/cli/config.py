@@ -16,9 +16,22 @@ if TYPE_CHECKING:
     from scaffold.spec.settings import Setting
 
 JSON_VERSION = 1
-KEYS = Annotated[
+
+
+def _offer_keys(incomplete: str) -> list[str]:
+    """What a shell completes of a key."""
+    from scaffold.spec.config_keys import KEYS
+
+    return [key for key in KEYS if key.startswith(incomplete)]
+
+
+NAMES = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY...", help="Only these keys: style."),
+    typer.Argument(
+        metavar="KEY...",
+        help="Only these keys: style.",
+        autocompletion=_offer_keys,
+    ),
 ]
 SHOW_ORIGIN = Annotated[
     bool, typer.Option("--show-origin", help="Show who says so, as git config does.")
@@ -35,7 +48,7 @@ FORMAT = Annotated[
 
 
 def config(
-    keys: KEYS = None, show_origin: SHOW_ORIGIN = False, format_: FORMAT = "text"
+    keys: NAMES = None, show_origin: SHOW_ORIGIN = False, format_: FORMAT = "text"
 ) -> None:
     """Show the configuration that holds here.
 

@@ -21,7 +21,7 @@ from scaffold.errors import (
     raise_all,
 )
 from scaffold.inspect import Function, Module, NotReadable, inspect_text
-from scaffold.workspace import POLICIES
+from scaffold.workspace import POLICIES, Policy
 
 
 class Meant(NamedTuple):
@@ -99,12 +99,13 @@ def dotted(path: str) -> tuple[str, Path]:
     return ".".join(parts), directory
 
 
-def check_policy(policy: str) -> None:
-    """Refuse a value of --on-conflict that is none."""
+def check_policy(policy: str) -> Policy:
+    """The policy of that name; a value of --on-conflict that is none is refused."""
     if policy not in POLICIES:
         hint = did_you_mean(policy, POLICIES) or f"one of: {', '.join(POLICIES)}"
         message = f"unknown value '{policy}'"
         raise ScaffoldError(message, Location("--on-conflict"), hint)
+    return policy
 
 
 def put(

@@ -15,13 +15,13 @@ from scaffold.spec.toml_text import op_table
 def replaced(text: str, op: str, keys: Mapping[str, Any]) -> str:
     """The op with other keys, where it stood."""
     document = tomlkit.parse(text)
-    table = tomlkit.parse(op_table(op, keys))["ops"][op]  # type: ignore[index]
-    document["ops"][op] = table  # type: ignore[index]
+    table = tomlkit.parse(op_table(op, keys))["ops"][op]
+    document["ops"][op] = table
     return tomlkit.dumps(document)
 
 
 def without(text: str, op: str) -> str:
     """The text without the op."""
     document = tomlkit.parse(text)
-    del document["ops"][op]  # type: ignore[union-attr]
+    del document["ops"][op]
     return tomlkit.dumps(document)

@@ -132,7 +132,7 @@ SETTINGS = (
     TEMPLATE_DIR,
     Option(
         "--on-conflict",
-        "If a file differs: ask, abort, skip or overwrite.",
+        "If a file differs: ask, abort, skip, overwrite or merge.",
         metavar="POLICY",
         choices=ON_CONFLICT,
     ),

@@ -81,7 +81,7 @@ def open_project(
     texts = {path: _text(root, path) for path in paths}
     shown = {from_here(root, path): text for path, text in texts.items()}
     packaged = places.directories.package is not None
-    listed = list_ops(shown, packaged)
+    listed = list_ops(shown, packaged, configuration.names)
     below = dict(zip(shown, paths, strict=True))
     records = read_records(root) if configuration.project else {}
     return Project(

@@ -6,6 +6,7 @@ Invariant: a look and a write of the same texts give the same verbs, but for wha
 """
 
 import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from scaffold.errors import ConflictError, ScaffoldError
 from scaffold.workspace import (
     Answer,
     Change,
+    ChangedError,
     Plan,
     Policy,
     apply,
@@ -24,6 +26,8 @@ from scaffold.workspace import (
     recover,
     resolve,
 )
+
+ATTEMPTS = 5  # to write while other runs do
 
 
 class Settled(NamedTuple):
@@ -41,23 +45,47 @@ class Settled(NamedTuple):
         return (f"undid what an interrupted run had begun: {listed}",) if listed else ()
 
 
-def look(files: dict[str, str], root: Path, policy: Policy) -> Settled:
+class Known(NamedTuple):
+    """What is known of the files that are there; paths as in the texts."""
+
+    ours: Collection[str] = ()  # need no question
+    kept: Collection[str] = ()  # stay as they are
+
+
+NOTHING = Known()
+
+
+def look(
+    files: Mapping[str, str], root: Path, policy: Policy, known: Known = NOTHING
+) -> Settled:
     """What a run would do; where it would ask or stop, the conflicts stay."""
-    planned = plan(files, root)
-    if policy in ("skip", "overwrite"):
-        planned = resolve(planned, policy)
-    return Settled(planned, written=False)
-
-
-def write(files: dict[str, str], root: Path, policy: Policy) -> Settled:
-    """Write the files, unless the policy or an answer forbids it; then none of them."""
-    undone = recover(root)
-    planned = plan(files, root)
+    planned = plan(files, root, **known._asdict())
+    if policy in ("ask", "abort"):
+        return Settled(planned, written=False)
     try:
-        resolved = without_conflicts(planned, policy)
+        return Settled(without_conflicts(planned, policy), written=False)
     except ConflictError as refusal:
-        return Settled(planned, False, refusal, undone)
-    apply(resolved)
+        return Settled(planned, False, refusal)
+
+
+def write(
+    files: Mapping[str, str], root: Path, policy: Policy, known: Known = NOTHING
+) -> Settled:
+    """Write the files, unless the policy or an answer forbids it; then none of them."""
+    undone: tuple[str, ...] = ()
+    for attempt in range(1, ATTEMPTS + 1):
+        undone += recover(root)
+        planned = plan(files, root, **known._asdict())
+        try:
+            resolved = without_conflicts(planned, policy)
+            apply(resolved)
+        except ConflictError as refusal:
+            return Settled(planned, False, refusal, undone)
+        except ChangedError:
+            if attempt == ATTEMPTS:
+                raise
+            continue  # another run came in between
+        break
     return Settled(resolved, True, None, undone)
 
 

@@ -31,9 +31,11 @@ class Op(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Whether there is nothing to render: nothing moved, and every file is there."""
+        """Whether there is nothing to render: nothing moved, and every file is there and wanted."""
+        if self.record is None or self.moved:
+            return False
         there = all(item.condition != "missing" for item in self.standings.values())
-        return self.record is not None and not self.moved and there
+        return there and all(kept.draft for kept in self.record.files)
 
 
 def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:

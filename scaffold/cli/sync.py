@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from scaffold.cli.choices import ON_CONFLICT as POLICIES
+from scaffold.cli.choices import completing
 from scaffold.cli.test_stub import DIFF, DRY_RUN
 from scaffold.errors import Location, ScaffoldError
 
@@ -23,6 +25,7 @@ ON_CONFLICT = Annotated[
         "--on-conflict",
         help="If a file differs: ask, abort, skip, overwrite or merge.",
         metavar="POLICY",
+        autocompletion=completing(POLICIES),
     ),
 ]
 ALL = Annotated[bool, typer.Option("--all", help="Every op of the manifest.")]

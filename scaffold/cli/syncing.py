@@ -23,10 +23,16 @@ from scaffold.workspace.reconcile import Prospect, reconcile
 from scaffold.workspace.recording import record_files
 from scaffold.workspace.state import Record, read_base
 
-WEIGHT: tuple[Verb, ...] = (
-    *("identical", "skip", "create", "remove", "update", "conflict"),
-)
+WEIGHT = ("identical", "skip", "create", "remove", "update", "conflict")
 
+TOLD = {
+    "create": "created",
+    "update": "updated",
+    "remove": "removed",
+    "conflict": "in conflict",
+    "skip": "edited",
+    "identical": "identical",
+}
 NOTHING: Mapping[str, str] = {}
 
 
@@ -43,7 +49,7 @@ class Outcome(NamedTuple):
     """What became of the files of a run, or would."""
 
     plan: Plan  # of the files of the ops, without records
-    verbs: dict[str, Verb]  # of each op, the weightiest of its files
+    verbs: dict[str, str]  # of each op, the weightiest of its files
     files: int
     notes: tuple[str, ...]
     written: bool
@@ -59,7 +65,9 @@ class Outcome(NamedTuple):
     def counts(self) -> str:
         """How many ops have which verb: `2 created, 98 identical`."""
         counted = Counter(self.verbs.values())
-        return ", ".join(f"{counted[verb]} {verb}" for verb in WEIGHT if counted[verb])
+        return ", ".join(
+            f"{counted[verb]} {told}" for verb, told in TOLD.items() if counted[verb]
+        )
 
 
 def weigh(project: Project, ops: tuple[Op, ...]) -> tuple[Work, ...]:
@@ -143,7 +151,7 @@ def _planned(
     for work in works:
         for item in work.prospects:
             wanted, moved = item.wanted, item.moved_from
-            if item.need == "drop" and prune:
+            if item.need == "drop" and (prune or _is_gone(item)):
                 files[item.path] = None
                 ours.add(item.path)
             if wanted is None or item.need in ("same", "keep"):
@@ -162,8 +170,12 @@ def _planned(
     return plan(files, project.root, ours=ours, bases=bases)
 
 
+def _is_gone(item: Prospect) -> bool:
+    return item.standing is not None and item.standing.condition == "missing"
+
+
 def _base(project: Project, work: Work, item: Prospect) -> str | None:
-    if item.kept is None or item.need != "collide":
+    if item.kept is None or item.need not in ("update", "collide"):
         return None
     return read_base(project.root, work.op.listed.name, item.kept)
 
@@ -214,16 +226,18 @@ def _notes(works: tuple[Work, ...], prune: bool) -> Iterator[str]:
 
 def _verbs(
     ops: tuple[Op, ...], works: tuple[Work, ...], planned: Plan
-) -> dict[str, Verb]:
+) -> dict[str, str]:
     """The weightiest verb of each op."""
     of_path = {change.path: change.verb for change in planned.changes}
-    found: dict[str, Verb] = {}
+    found: dict[str, str] = {}
     for op in ops:
         edited = any(item.edited for item in op.standings.values())
         found[op.listed.name] = "skip" if edited else "identical"
     for work in works:
         name = work.op.listed.name
-        verbs = [of_path.get(item.path, "identical") for item in work.prospects]
+        verbs: list[str] = [
+            of_path.get(item.path, "identical") for item in work.prospects
+        ]
         found[name] = max([*verbs, found[name]], key=WEIGHT.index)
     return found
 

@@ -38,7 +38,6 @@ def bring_up_to_date(
     asked: Asked, *, manifests: tuple[str, ...] = (), ops: tuple[str, ...] = ()
 ) -> None:
     """Run, say what became of it, and exit with 1 where a conflict is left."""
-    check_policy(asked.policy)
     check_format(asked.format)
     try:
         outcome = _outcome(asked, manifests, ops)
@@ -61,14 +60,13 @@ def check_format(name: str) -> None:
 
 
 def _outcome(asked: Asked, manifests: tuple[str, ...], ops: tuple[str, ...]) -> Outcome:
+    policy = check_policy(asked.policy)
     project = open_project(manifests, settled=asked.prune)
     undone = () if asked.look else recover(project.root)
     if undone:
         project = open_project(manifests, settled=asked.prune)
     found = survey(project, ops)
-    outcome = carry_out(
-        project, found, asked.policy, write=not asked.look, prune=asked.prune
-    )
+    outcome = carry_out(project, found, policy, write=not asked.look, prune=asked.prune)
     notes = list(outcome.notes)
     if undone:
         notes.insert(0, f"undid what an interrupted run had begun: {', '.join(undone)}")

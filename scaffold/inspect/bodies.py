@@ -187,6 +187,8 @@ def _backward(
             attributes.append(name)
             known[item.read] = name
     wanted = gradients_by_input(facts)
+    if not wanted:
+        raise Unfit(backward.node, "no input gets a gradient")
     for statement in backward.node.body:
         if unpacked and statement is unpacked[0] or _is_doc(statement):
             continue
@@ -262,7 +264,10 @@ def _kept(handed: tuple[Handed, ...]) -> tuple[Handed, ...]:
 
 def _imports(facts: Facts, text: str, module: str) -> Iterator[str]:
     """What the bodies use of other modules, and of the file that they stood in."""
-    tree = ast.parse(text)
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # what is said to ctx stood where only ctx can
+        raise Unfit(facts.function.node, "backward sets what ctx keeps") from None
     nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
     bound = {n.id for n in nodes if isinstance(n.ctx, ast.Store)}
     bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}

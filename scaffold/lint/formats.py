@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from scaffold.annotations import annotation
 from scaffold.lint.model import Finding, Rule, Unreadable
 from scaffold.lint.registry import RULES
 
@@ -57,20 +58,15 @@ def as_json(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
 
 def as_github(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
     """Workflow commands, which GitHub shows beside the lines of a pull request."""
-    return "".join(
-        f"::{'error' if item.level == 'error' else 'notice'} "
-        f"file={_property(item.path)},line={item.line},col={item.column},"
-        f"title={item.rule}::{_escaped(item.message)}\n"
+    lines = (
+        annotation(
+            "error" if item.level == "error" else "notice",
+            *(item.path, item.line, item.column, item.message),
+            title=item.rule,
+        )
         for item in findings
     )
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def as_sarif(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:

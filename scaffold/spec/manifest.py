@@ -13,6 +13,7 @@ from typing import NamedTuple
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.spec.config import Configuration
 from scaffold.spec.names import op_names
+from scaffold.spec.patterns import DEFAULT, Patterns
 from scaffold.spec.toml import Entry, read_ops
 
 # Fields of the configuration that change no word of a file: where, when and how it is written.
@@ -30,7 +31,9 @@ class Listed(NamedTuple):
     entry: Entry
 
 
-def list_ops(texts: Mapping[str, str], packaged: bool) -> tuple[Listed, ...]:
+def list_ops(
+    texts: Mapping[str, str], packaged: bool, patterns: Patterns = DEFAULT
+) -> tuple[Listed, ...]:
     """The ops of all files, in the order in which they stand there."""
     problems: list[ScaffoldError] = []
     found: dict[str, Listed] = {}
@@ -42,15 +45,15 @@ def list_ops(texts: Mapping[str, str], packaged: bool) -> tuple[Listed, ...]:
             continue
         for entry in entries:
             try:
-                _add(Listed(_name(entry, packaged), path, entry), found)
+                _add(Listed(_name(entry, packaged, patterns), path, entry), found)
             except ScaffoldError as error:
                 problems.append(error)
     raise_all(problems)
     return tuple(found.values())
 
 
-def _name(entry: Entry, packaged: bool) -> str:
-    return op_names(entry.name, entry.locate((), key=True), packaged)[0]
+def _name(entry: Entry, packaged: bool, patterns: Patterns) -> str:
+    return op_names(entry.name, entry.locate((), key=True), packaged, patterns)[0]
 
 
 def _add(listed: Listed, found: dict[str, Listed]) -> None:

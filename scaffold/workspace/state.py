@@ -122,7 +122,8 @@ def _decoded(raw: Any, op: str) -> Record:
         Kept(role, *(_text(file[key]) for key in ("path", "draft", "text")))
         for role, file in raw["files"].items()
     )
-    origin = Origin(*(_text(raw[key]) for key in _ORIGIN), reads=reads)
+    tool, spec, configuration, templates = (_text(raw[key]) for key in _ORIGIN)
+    origin = Origin(tool, spec, configuration, templates, reads)
     return Record(op, _text(raw["manifest"]), origin, files)
 
 

@@ -229,7 +229,7 @@ def test_an_interrupted_run_is_undone_first(tmp_path: Path) -> None:
             "after": fingerprint(done),
         }
     ]
-    journal = json.dumps({"steps": steps, "directories": []})
+    journal = json.dumps({"steps": steps, "made": [], "emptied": []})
     (tmp_path / ".scaffold-journal.tmp").write_text(f"{journal}\n")
     (tmp_path / ".scaffold-0-0.old.tmp").write_bytes(b"mine\n")
     outcome = new_op(tmp_path, *PAIR, "--on-conflict", "skip")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from scaffold.cli.app import COMMANDS as COMMANDS_OF_THE_TOOL
 from scaffold.errors import Location
 from scaffold.spec import Attribute, OpSpec, TensorInput, build, load_configuration
 from scaffold.spec.config_keys import KEYS as CONFIGURATION_KEYS
@@ -112,10 +113,7 @@ def test_every_comment_belongs_to_a_block() -> None:
 
 @pytest.fixture(scope="module")
 def help_text(environment: dict[str, str]) -> str:
-    commands = (
-        *("new-op", "derive", "rules check", "verify"),
-        *("lint", "stats", "test-stub", "adopt"),
-    )
+    commands = ("", *COMMANDS_OF_THE_TOOL, "rules check")
     asked = (f"scaffold {command} --help" for command in commands)
     return "".join(run(command, ROOT, environment).stdout for command in asked)
 

@@ -1,6 +1,7 @@
 """`[tool.scaffold]`: what it says, from where it is taken, and what it may not say."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -231,7 +232,8 @@ def test_single_line_imports_are_seen(text: str, single: bool, tmp_path: Path) -
     assert load_configuration(tmp_path).single_line_imports == single
 
 
-STATED = {  # key -> what a variable says, and the field's value
+# Key -> what a variable says, and the field's value.
+STATED: dict[str, tuple[str, Any]] = {
     "source": ("src/ops/", "src/ops"),
     "manifest": ("a.toml:b/*.toml", ("a.toml", "b/*.toml")),
     "style": ("combined", "combined"),

@@ -10,6 +10,8 @@ from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import WELL_KNOWN, Graph, Node, keywords
 
+NORMS = frozenset({"batch_norm", "instance_norm"})
+STATISTICS = frozenset({"running_mean", "running_var"})
 CREATORS = frozenset(
     {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "tensor"}
     | {"tril_indices", "triu_indices", "zeros"}
@@ -51,9 +53,18 @@ def template_of(
 
 def refuse_changes(node: Node) -> None:
     """Refuse a call that changes running statistics."""
-    name = node.args[0].label if node.kind == "call" else ""
-    if name in ("batch_norm", "instance_norm"):
-        raise UnsupportedError(f"{name} changes its running statistics")
+    if changes_statistics(node):
+        raise UnsupportedError(f"{node.args[0].label} changes its running statistics")
+
+
+def changes_statistics(node: Node) -> bool:
+    """Whether a call changes running statistics; it has none where they are None."""
+    if node.kind != "call" or node.args[0].label not in NORMS:
+        return False
+    named = keywords(node)
+    plain = node.args[1 : len(node.args) - len(named)]
+    given = [*plain[1:3], *(named[name] for name in STATISTICS & named.keys())]
+    return any(item.label != "None" for item in given)
 
 
 def creates(node: Node) -> bool:

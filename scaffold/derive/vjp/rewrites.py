@@ -11,6 +11,7 @@ from scaffold.derive.vjp.facts import sums_to_zero
 from scaffold.derive.vjp.infer import dim_of, dims_of
 from scaffold.derive.vjp.ir import Op, Program, is_number, literal
 from scaffold.derive.vjp.shapes import Shape
+from scaffold.derive.vjp.sizes import is_length
 
 
 class Rewrites:
@@ -154,7 +155,9 @@ class Rewrites:
         if self.algebra.is_(a, "mul") and a.args[0].kind == "static":
             return self("mul", a.args[0], self("sum", a.args[1], *rest))
         if self.algebra.is_(a, "div") and a.args[1].kind == "static":
-            return self("div", self("sum", a.args[0], *rest), a.args[1])
+            kept = keepdim is not None and literal(keepdim) is True
+            if kept or not is_length(a.args[1]):  # a sum of nothing is not 0 / 0
+                return self("div", self("sum", a.args[0], *rest), a.args[1])
         if keepdim is not None and literal(keepdim) is True and dim is not None:
             if is_one_hot(a) and dims_of(dim) == dims_of(a.args[1]):
                 return self.const(1)

@@ -5,6 +5,7 @@ In: a shape and a dim. Out: a static op. Invariant: a size that has a name, or a
 
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.derive.vjp.shapes import Shape, position
+from scaffold.formula import Node
 
 
 def size_at(program: Program, shape: Shape, dim: int) -> Op:
@@ -19,3 +20,12 @@ def size_at(program: Program, shape: Shape, dim: int) -> Op:
         if not size.startswith("?"):
             return program.op("size", (), size)
     return program.op("size", (program.const(dim),), shape)
+
+
+def is_length(op: Op) -> bool:
+    """Whether a Python value is a size, or is computed of one, so that it may be 0."""
+    if op.rule in ("size", "count", "ratio"):
+        return True
+    return isinstance(op.data, Node) and any(
+        node.kind == "name" and node.label.startswith("<") for node in op.data.walk()
+    )

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from scaffold.derive.activity import is_random
 from scaffold.derive.forward import Forward, grad_name
 from scaffold.derive.names import fresh
+from scaffold.derive.vjp.calls import changes_statistics
 from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
 from scaffold.spec import OpSpec
 
@@ -73,13 +74,10 @@ def _may_run_again(spec: OpSpec, forward: Forward, wanted: tuple[str, ...]) -> b
         and not spec.imports
         and not several
         and not any(item.keyword_only for item in spec.inputs)
-        and not any(map(_changes_statistics, (*nodes, *forward.results)))
+        and not any(
+            changes_statistics(inner)
+            for node in (*nodes, *forward.results)
+            for inner in node.walk()
+        )
         and not any(map(is_random, (*nodes, *forward.results)))
-    )
-
-
-def _changes_statistics(node: Node) -> bool:
-    return any(
-        item.kind == "call" and item.args[0].label in ("batch_norm", "instance_norm")
-        for item in node.walk()
     )

@@ -1,0 +1,26 @@
+"""Workflow commands: what GitHub shows beside the lines of a pull request.
+
+In: a message and its place. Out: one line of text for stdout.
+Invariant: whatever path and message hold, the line stays one command.
+"""
+
+from typing import Literal
+
+Level = Literal["error", "warning", "notice"]
+
+
+def annotation(
+    level: Level, path: str, line: int, column: int, message: str, title: str = ""
+) -> str:
+    """The command that shows a message at a place, lines and columns from 1."""
+    titled = f",title={_property(title)}" if title else ""
+    place = f"file={_property(path)},line={line},col={column}"
+    return f"::{level} {place}{titled}::{_escaped(message)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,141 @@
+"""What a project begins with: its configuration, an empty manifest, the schema for editors, a job for CI.
+
+In: the project's directory and what the options say. Out: a `Start`: texts by path; nothing is written.
+Invariant: with what is added, the pyproject.toml is a configuration that loads; the rest of it stays as it is.
+"""
+
+import posixpath
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from scaffold import __version__
+from scaffold.cli.guessing import guess_places
+from scaffold.cli.schema import schema_text
+from scaffold.errors import Location, ScaffoldError
+from scaffold.spec import Configuration
+from scaffold.spec.config import Said, Sources, read_configuration, read_sources
+from scaffold.spec.problems import KeyPath, Locate
+from scaffold.spec.surroundings import Surroundings, table_of
+from scaffold.spec.toml import parse_toml
+from scaffold.spec.toml_places import Places
+from scaffold.spec.toml_text import toml_text
+
+PROJECT = "pyproject.toml"
+SCHEMA = "scaffold.schema.json"
+WORKFLOW = ".github/workflows/scaffold.yml"
+WILD = frozenset("*?[")
+MARK = "\ufeff"
+
+JOB = """\
+name: scaffold
+on: [push, pull_request]
+permissions:
+  contents: read
+jobs:
+  check:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with:
+          python-version: "3.12"
+      - run: pip install 'torch-scaffold~={version}'
+      - run: scaffold check --format github
+      - run: scaffold lint --format github
+"""
+
+
+class Start(NamedTuple):
+    """The files that a project begins with."""
+
+    files: dict[str, str]
+    changed: tuple[str, ...]  # files of the user's that get an addition
+    kept: tuple[str, ...]  # files that stay whatever they hold
+    notes: tuple[str, ...]
+
+
+def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> Start:
+    """The files; `given` are keys of the configuration."""
+    before = _read(directory / PROJECT)
+    data = parse_toml(before.removeprefix(MARK), PROJECT)
+    there = "scaffold" in table_of(data, "tool")
+    name = table_of(data, "project").get("name")
+    said = guess_places(directory, name if isinstance(name, str) else None, given)
+    _check(said, directory)
+    after = before if there else _with_table(before, said)
+    configuration = _configuration(after, directory)
+    manifest = _manifest(configuration)
+    files = {PROJECT: after}
+    if manifest is not None:
+        files[manifest] = _empty_manifest(manifest)
+    files[SCHEMA] = schema_text()
+    if (ci or _usual_ci(directory)) == "github":
+        files[WORKFLOW] = JOB.format(version=__version__)
+    kept = (manifest,) if manifest and (directory / manifest).exists() else ()
+    notes = (f"'{PROJECT}' has a [tool.scaffold], which stays as it is",)
+    return Start(files, (PROJECT,), kept, notes if there else ())
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise ScaffoldError(f"cannot be read: {reason}", Location(path.name)) from None
+
+
+def _check(said: Mapping[str, str], directory: Path) -> None:
+    """Refuse what the configuration would refuse, at the option that says it."""
+    stated = {key: Said(value, _option(key)) for key, value in said.items()}
+    read_sources(Sources(str(directory), "", stated, Surroundings()))
+
+
+def _option(name: str) -> Locate:
+    def locate(path: KeyPath, *, key: bool = False) -> Location:
+        return Location(f"--{name}")
+
+    return locate
+
+
+def _with_table(before: str, said: Mapping[str, str]) -> str:
+    """The file with a [tool.scaffold] at its end."""
+    lines = [f"{key} = {toml_text(value)}\n" for key, value in said.items()]
+    table = f"[tool.scaffold]\n{''.join(lines)}"
+    if not before.removeprefix(MARK).strip():
+        return before + table
+    return f"{before.rstrip()}\n\n{table}"
+
+
+def _configuration(text: str, directory: Path) -> Configuration:
+    """What the file then says; a `tool` in one line takes no further table."""
+    plain = text.removeprefix(MARK)
+    try:
+        parse_toml(plain, PROJECT)
+    except ScaffoldError:
+        place = Places(plain, PROJECT)(("tool",), key=True)
+        message = "no [tool.scaffold] can be added: 'tool' is written in one line"
+        hint = "write each of its tables as [tool.NAME]"
+        raise ScaffoldError(message, place, hint) from None
+    found = read_configuration(plain, PROJECT, str(directory))
+    assert found is not None  # the table is there
+    return found
+
+
+def _manifest(configuration: Configuration) -> str | None:
+    """The file that new ops go to; patterns name none."""
+    plain = (path for path in configuration.manifest if not WILD & set(path))
+    return next(plain, None)
+
+
+def _empty_manifest(path: str) -> str:
+    """A manifest without ops; its first line tells editors where the schema is."""
+    schema = posixpath.relpath(SCHEMA, posixpath.dirname(path) or ".")
+    schema = schema if schema.startswith(".") else f"./{schema}"
+    return f"#:schema {schema}\n# An op is a table, [ops.NAME]; `scaffold new-op NAME` adds one.\n"
+
+
+def _usual_ci(directory: Path) -> str:
+    return "github" if (directory / ".github").is_dir() else "none"

@@ -1,0 +1,230 @@
+"""`scaffold check`: each file is classed by what is true of it, and nothing else is drift."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scaffold.workspace import state
+from tests.cli.projects import SCALE, SHIFT, contents, project
+from tests.cli.running import environment, scaffold
+
+OK = "4 ok\n"
+
+
+@pytest.fixture
+def synced(tmp_path: Path) -> Path:
+    project(tmp_path, SCALE, SHIFT)
+    assert scaffold(tmp_path, "sync").code == 0
+    return tmp_path
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def lines(outcome_text: str) -> list[str]:
+    return outcome_text.splitlines()
+
+
+def test_what_sync_wrote_is_ok(synced: Path) -> None:
+    before = contents(synced)
+    outcome = scaffold(synced, "check", "--strict")
+    assert (outcome.code, outcome.out, outcome.err) == (0, OK, "")
+    assert contents(synced) == before
+
+
+def test_an_edit_is_told_and_fails_only_when_strict(synced: Path) -> None:
+    edit(synced / "ops/scale.py", "x * factor", "factor * x")
+    outcome = scaffold(synced, "check")
+    assert (outcome.code, lines(outcome.out)) == (
+        0,
+        ["edited  ops/scale.py", "3 ok, 1 edited"],
+    )
+    assert scaffold(synced, "check", "--strict").code == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "reason"),
+    [
+        ("x + bias", "bias + x", "ops.toml", "spec moved"),
+        (
+            'source = "ops"',
+            'source = "ops"\nstyle = "combined"',
+            "pyproject.toml",
+            "configuration moved",
+        ),
+    ],
+)
+def test_a_file_is_stale_where_it_would_be_rendered_otherwise(
+    synced: Path, old: str, new: str, path: str, reason: str
+) -> None:
+    edit(synced / path, old, new)
+    outcome = scaffold(synced, "check")
+    assert outcome.code == 1
+    assert f"stale  ops/shift.py: {reason}" in lines(outcome.out)
+    assert outcome.err == "hint: scaffold sync\n"
+
+
+def test_a_template_that_moves_makes_its_files_stale(synced: Path) -> None:
+    templates = synced / "templates"
+    templates.mkdir()
+    (templates / "op.py.jinja").write_text(
+        '{% extends "builtin/op.py.jinja" %}\n'
+        "{% block header %}\n# ours\n{{ super() }}{% endblock %}\n"
+    )
+    edit(synced / "pyproject.toml", "source", 'template-dirs = ["templates"]\nsource')
+    outcome = scaffold(synced, "check")
+    assert lines(outcome.out) == [
+        "stale  ops/scale.py: template moved",
+        "stale  ops/shift.py: template moved",
+        "2 ok, 2 stale",
+    ]
+
+
+def test_a_version_alone_is_no_drift(
+    synced: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scaffold.cli.survey.__version__", "99.0")
+    outcome = scaffold(synced, "check", "--strict")
+    assert (outcome.code, outcome.out) == (0, OK)
+
+
+def test_formatting_is_no_edit(synced: Path) -> None:
+    for path in [*(synced / "ops").iterdir(), *(synced / "tests").iterdir()]:
+        before = path.read_bytes()
+        ruff = [
+            sys.executable,
+            "-m",
+            "ruff",
+            "format",
+            "--line-length",
+            "60",
+            str(path),
+        ]
+        subprocess.run(ruff, check=True, capture_output=True)
+        assert path.read_bytes() != before
+    outcome = scaffold(synced, "check", "--strict")
+    assert (outcome.code, outcome.out) == (0, OK)
+
+
+def test_a_checkout_with_crlf_is_no_edit(synced: Path) -> None:
+    for path, data in contents(synced).items():
+        (synced / path).write_bytes(data.replace(b"\n", b"\r\n"))
+    outcome = scaffold(synced, "check", "--strict")
+    assert (outcome.code, outcome.out) == (0, OK)
+
+
+def test_a_file_that_is_gone_is_missing(synced: Path) -> None:
+    (synced / "tests/test_shift.py").unlink()
+    outcome = scaffold(synced, "check")
+    assert (outcome.code, lines(outcome.out)) == (
+        1,
+        ["missing  tests/test_shift.py", "3 ok, 1 missing"],
+    )
+
+
+def test_an_op_that_was_never_written_is_missing(synced: Path) -> None:
+    with (synced / "ops.toml").open("a") as manifest:
+        manifest.write(SCALE.replace("ops.scale", "ops.other"))
+    outcome = scaffold(synced, "check")
+    assert outcome.code == 1
+    assert "missing  ops/other.py" in lines(outcome.out)
+
+
+def test_an_op_that_no_manifest_lists_is_orphaned(synced: Path) -> None:
+    (synced / "ops.toml").write_text(SHIFT)
+    outcome = scaffold(synced, "check")
+    assert outcome.code == 1
+    assert lines(outcome.out) == [
+        "orphaned  ops/scale.py: no op 'scale' in ops.toml",
+        "orphaned  tests/test_scale.py: no op 'scale' in ops.toml",
+        "2 ok, 2 orphaned",
+    ]
+    assert outcome.err == "hint: scaffold remove scale\n"
+
+
+def test_conflict_markers_are_told(synced: Path) -> None:
+    path = synced / "ops/scale.py"
+    path.write_text(f"<<<<<<< yours\n{path.read_text()}=======\n>>>>>>> scaffold\n")
+    outcome = scaffold(synced, "check")
+    assert (outcome.code, lines(outcome.out)[0]) == (
+        1,
+        "conflict-markers  ops/scale.py",
+    )
+
+
+def test_only_the_ops_that_are_named(synced: Path) -> None:
+    (synced / "ops/scale.py").unlink()
+    assert scaffold(synced, "check", "shift").out == "2 ok\n"
+    outcome = scaffold(synced, "check", "shfit")
+    assert outcome.code == 2
+    assert "did you mean 'shift'?" in outcome.err
+
+
+def test_the_difference_is_shown(synced: Path) -> None:
+    edit(synced / "ops/scale.py", "x * factor", "factor * x")
+    edit(synced / "ops.toml", "x + bias", "bias + x")
+    told = scaffold(synced, "check", "--diff").out
+    assert "-        return x * factor\n+        return factor * x\n" in told
+    assert "-        return x + bias\n+        return bias + x\n" in told
+
+
+def test_programs_and_github_get_the_same(synced: Path) -> None:
+    edit(synced / "ops.toml", "x + bias", "bias + x")
+    told = json.loads(scaffold(synced, "check", "--format", "json").out)
+    assert {"ok", "stale"} == {file["status"] for file in told["files"]}
+    said = scaffold(synced, "check", "--format", "github").out
+    assert said.startswith("::error file=ops/shift.py,line=1,")
+    assert "stale: spec moved (scaffold sync)" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("{", ":1:2"), ("[]", ":1:1"), ('{"version": 1}', ":1:1")],
+)
+def test_a_broken_record_is_an_error_at_its_place(
+    synced: Path, text: str, place: str
+) -> None:
+    (synced / state.record_path("scale")).write_text(text)
+    outcome = scaffold(synced, "check")
+    assert outcome.code == 2
+    assert outcome.err.startswith(f".scaffold/scale.json{place}: is no record of an op")
+
+
+def test_a_base_that_is_lost_or_wrong_makes_no_file_ok(synced: Path) -> None:
+    """What cannot be compared counts as edited: nothing of the user's is written over."""
+    edit(synced / "ops/scale.py", "x * factor", "factor * x")
+    (synced / state.base_path("scale", "op")).unlink()
+    assert "edited  ops/scale.py" in scaffold(synced, "check").out
+
+
+def test_without_a_project_it_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "ops.toml").write_text(SCALE)
+    outcome = scaffold(tmp_path, "check")
+    assert outcome.code == 2
+    assert "scaffold init" in outcome.err
+
+
+def test_neither_torch_nor_the_formatter_is_imported_where_nothing_moved(
+    synced: Path,
+) -> None:
+    script = (
+        "import sys; sys.argv = ['scaffold', 'check']\n"
+        "from scaffold.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as stop: assert not stop.code, stop.code\n"
+        "print(sorted({'torch', 'jinja2', 'black'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=synced,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"{OK}[]\n", done.stderr
