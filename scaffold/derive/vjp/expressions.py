@@ -4,13 +4,12 @@ In: an expression, and the op of each name in it. Out: its op. Invariant: an op 
 from; what is not understood is a call without a rule, or `UnsupportedError`.
 """
 
-from collections.abc import Mapping
-
 from scaffold.derive.activity import carries_gradient, is_random
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import Applier, Bound, constant
 from scaffold.derive.vjp.calls import (
+    KINDS,
     creates,
     kind_named,
     kind_of_call,
@@ -23,6 +22,7 @@ from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.python_values import PythonValues
 from scaffold.derive.vjp.shapes import Shape, unknown
 from scaffold.derive.vjp.sizes import size_at
+from scaffold.derive.vjp.tables import ruled_imports
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import WELL_KNOWN, Node, keywords
 from scaffold.spec import OpSpec, TensorInput
@@ -32,13 +32,6 @@ CASTING = frozenset(
     {"sum", "mean", "prod", "cumsum", "cumprod", "softmax", "log_softmax", "softmin"}
     | {"nansum", "norm", "vector_norm"}
 )
-KINDS: Mapping[str, Kind] = {
-    "float": "real",
-    "complex": "complex",
-    "int": "int",
-    "index": "int",
-    "bool": "bool",
-}
 
 
 class Expressions(PythonValues):
@@ -54,7 +47,8 @@ class Expressions(PythonValues):
         ]
         several = [item.name for item in spec.tensors if item.variadic]
         self.kinds = Kinds(plain, several)
-        self.imported = {item.binding for item in spec.imports}
+        self.ruled = ruled_imports(spec)
+        self.imported = {item.binding for item in spec.imports} - self.ruled
         self.inputs = {
             item.name: self._input(item, item.name in wanted) for item in spec.tensors
         }
@@ -256,9 +250,9 @@ class Expressions(PythonValues):
                 self.applier.found("function", path, values, named), node
             )
         if callee.kind == "name":
-            return self._applied(
-                self.applier.found("method", callee.label, values, named), node
-            )
+            kind = "function" if callee.label in self.ruled else "method"
+            bound = self.applier.found(kind, callee.label, values, named)
+            return self._applied(bound, node)
         if callee.kind != "attribute":
             raise UnsupportedError("a call of what is no name")
         values = [self.value(callee.args[0]), *values]
@@ -269,6 +263,8 @@ class Expressions(PythonValues):
 
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""
+        if node.args[0].label in self.ruled:
+            raise UnsupportedError(f"no rule is for this call of {node.args[0].label}")
         refuse_changes(node)
         template, args = template_of(
             self.program.graph, node, self._argument, self.fixed
