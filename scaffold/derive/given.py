@@ -19,7 +19,7 @@ from scaffold.derive.metadata import reads
 from scaffold.derive.model import Derived
 from scaffold.derive.names import apart_from, hidden_builtins, outer_renamed
 from scaffold.derive.program import free_reads, read_names
-from scaffold.derive.underived import refusals
+from scaffold.derive.underived import refusal
 from scaffold.derive.unfold import Unfolder
 from scaffold.derive.versions import with_versions
 from scaffold.errors import Location, ScaffoldError
@@ -117,18 +117,19 @@ def _derived(
     ]
     if not spec.derive or forward is None or spec.surrogate or not unstated:
         return Derived()
-    refused = refusals(spec, forward, unstated)
-    wanted = [item.name for item in unstated if item.name not in refused]
-    found = Derived()
-    if wanted:
+    refused = refusal(spec, forward)
+    if refused is not None:
+        found = Derived(notes=(refused,))
+    else:
         from scaffold.derive.vjp.engine import derived  # with all the rules behind it
 
-        taken = outer_names(spec, forward) | given
-        found = derived(spec, graph, forward, wanted, taken)
+        wanted = [item.name for item in unstated]
+        found = derived(
+            spec, graph, forward, wanted, outer_names(spec, forward) | given
+        )
     assert spec.forward is not None  # or else there was none to write
-    notes = (*dict.fromkeys(refused.values()), *found.notes)
     place = spec.forward.location
-    return found._replace(notes=tuple(f"{place}: {note}" for note in notes))
+    return found._replace(notes=tuple(f"{place}: {note}" for note in found.notes))
 
 
 def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:

@@ -42,6 +42,8 @@ def derived(
     applier = Applier(program, table_of(spec))
     advised: tuple[str, ...] = ()
     try:
+        if any(item.variadic and item.name in wanted for item in spec.tensors):
+            raise UnsupportedError("it takes any number of tensors")
         lowered = lower(spec, forward, applier, frozenset(wanted))
         advised = advice(lowered.results)
         found = _differentiated(spec, applier, forward, lowered, taken)

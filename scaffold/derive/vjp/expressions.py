@@ -8,6 +8,7 @@ from scaffold.derive.activity import carries_gradient, is_random
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import Applier, Bound, constant
+from scaffold.derive.vjp.builtin_calls import of_builtin
 from scaffold.derive.vjp.calls import (
     KINDS,
     creates,
@@ -250,9 +251,11 @@ class Expressions(PythonValues):
                 self.applier.found("function", path, values, named), node
             )
         if callee.kind == "name":
-            kind = "function" if callee.label in self.ruled else "method"
-            bound = self.applier.found(kind, callee.label, values, named)
-            return self._applied(bound, node)
+            if callee.label in self.ruled:
+                bound = self.applier.found("function", callee.label, values, named)
+                return self._applied(bound, node)
+            plain = None if named else of_builtin(self.applier, callee.label, values)
+            return plain or self._unknown(node)
         if callee.kind != "attribute":
             raise UnsupportedError("a call of what is no name")
         values = [self.value(callee.args[0]), *values]
