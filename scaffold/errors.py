@@ -74,6 +74,10 @@ class ConflictError(ScaffoldError):
     exit_code = 1
 
 
+class ConflictErrors(ScaffoldErrors, ConflictError):
+    """Several conflicts of one run."""
+
+
 class VerificationError(ScaffoldError):
     """An op that does not do what its forward says: exit code 1."""
 
@@ -102,6 +106,8 @@ def raise_all(problems: list[ScaffoldError]) -> None:
     """Raise what was collected: nothing, the one problem, or all of them together."""
     if len(problems) == 1:
         raise problems[0]
+    if problems and all(isinstance(problem, ConflictError) for problem in problems):
+        raise ConflictErrors(problems)
     if problems:
         raise ScaffoldErrors(problems)
 

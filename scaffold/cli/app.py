@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 # What help says of each command.
 COMMANDS = {
-    "init": "Make a directory a project: configuration, manifest, schema, CI.",
+    "init": "Make a directory a project.",
     "new-op": "Write an op: its Function, wrapper, Module and tests.",
-    "sync": "Bring the files of every op of a manifest up to date.",
-    "check": "See that the files are what the manifest says.",
+    "sync": "Write the files of every op of a manifest, or bring them up to date.",
+    "check": "See that the files are what manifest, templates and configuration say.",
     "upgrade": "Bring ops up to date and keep what was edited by hand.",
     "list": "List the ops of the manifest and their files.",
     "derive": "Print the Function of an op, its backward derived.",
@@ -31,7 +31,7 @@ COMMANDS = {
     "stats": "Count the autograd.Functions of a code base, by their traits.",
     "test-stub": "Write gradcheck tests for hand-written autograd.Functions.",
     "adopt": "Write the specification of a hand-written Function, as TOML.",
-    "verify": "See how many planted mistakes the tests of an op find.",
+    "verify": "Run the tests of ops; see how many planted mistakes they find.",
     "config": "Show the configuration, and who says so.",
     "schema": "Print the JSON Schema of a file of ops.",
     "templates": "List, start, compare and check templates of yours.",

@@ -33,6 +33,7 @@ class Specified(NamedTuple):
     places: Places
     raw: Mapping[str, Any]  # its keys, as a file beside us would hold them
     configuration: Configuration
+    typed: str  # its name: RMSNorm says how classes call it
 
 
 class Generated(NamedTuple):
@@ -75,7 +76,7 @@ def specified(
     )
     problems.raise_found()
     assert said and spec and where  # or else there was a problem
-    return Specified(spec, where, said.raw, known)
+    return Specified(spec, where, said.raw, known, name)
 
 
 def start_rendering() -> None:

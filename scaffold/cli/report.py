@@ -52,10 +52,12 @@ def _print(text: str) -> None:
 
 def show_settled(generated: Generated, settled: Settled, with_diff: bool) -> None:
     """What became of each file, for programs."""
-    files = []
+    files: list[dict[str, Any]] = []
     for change in settled.plan.changes:
         path = from_here(settled.plan.root, change.path)
-        one = {"path": path, "verb": change.verb}
+        one: dict[str, Any] = {"path": path, "verb": change.verb}
+        if change.conflicts:
+            one["conflicts"] = change.conflicts
         if with_diff:
             one["diff"] = diff_file(change)
         files.append(one)
@@ -79,7 +81,7 @@ def show_failure(error: ScaffoldError) -> None:
 
 
 def _show_json(
-    files: list[dict[str, str]],
+    files: list[dict[str, Any]],
     written: bool,
     missing: Iterable[str] = (),
     notes: Iterable[str] = (),

@@ -21,7 +21,7 @@ ON_CONFLICT = Annotated[
     str,
     typer.Option(
         "--on-conflict",
-        help="If a file differs: ask, abort, skip or overwrite.",
+        help="If a file differs: ask, abort, skip, overwrite or merge.",
         metavar="POLICY",
         autocompletion=completing(POLICIES),
     ),

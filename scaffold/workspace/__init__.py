@@ -17,17 +17,18 @@ from scaffold.workspace.conflicts import (
     resolve,
 )
 from scaffold.workspace.difference import diff
-from scaffold.workspace.journal import recover
+from scaffold.workspace.journal import interrupted, recover
 from scaffold.workspace.merging import Merged, has_markers, merge
 from scaffold.workspace.normal_form import normal_form
 from scaffold.workspace.store import store
-from scaffold.workspace.writing import apply
+from scaffold.workspace.writing import ChangedError, apply
 
 __all__ = [
     "POLICIES",
     "Answer",
     "Ask",
     "Change",
+    "ChangedError",
     "Merged",
     "Plan",
     "Policy",
@@ -36,6 +37,7 @@ __all__ = [
     "converse",
     "diff",
     "has_markers",
+    "interrupted",
     "merge",
     "normal_form",
     "plan",

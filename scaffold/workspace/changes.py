@@ -1,20 +1,26 @@
-"""What a run would do to the disk: each file is created, identical or in conflict.
+"""What a run would do to the disk: each file is created, identical, updated, removed, kept or in conflict.
 
 In: {path: text} and the directory that the paths start from. Out: a `Plan`, nothing written.
 Invariant: every change of a plan can be made; whatever could not is an error here.
 """
 
 import os
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
-from unicodedata import normalize
 
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.workspace import disk
+from scaffold.workspace.encoding import encode, like, merge_into, unix
+from scaffold.workspace.targets import (
+    Folder,
+    check_parent,
+    find_target,
+    folded,
+    read_file,
+)
 
-Verb = Literal["create", "identical", "update", "skip", "conflict"]
+Verb = Literal["create", "identical", "update", "remove", "skip", "conflict"]
 
 
 class Change(NamedTuple):
@@ -24,7 +30,9 @@ class Change(NamedTuple):
     target: Path
     verb: Verb
     before: bytes | None  # None: there is no file
-    after: bytes
+    after: bytes | None  # None: there will be none
+    base: str | None = None  # the text as it was last written, where that is known
+    conflicts: int = 0  # places that a merge left for the user to settle
 
 
 class Plan(NamedTuple):
@@ -38,26 +46,52 @@ class Plan(NamedTuple):
         return tuple(change for change in self.changes if change.verb == "conflict")
 
     @property
+    def unsettled(self) -> tuple[Change, ...]:
+        """The conflicts that nobody has decided on; others are written, with markers."""
+        return tuple(change for change in self.conflicts if not change.conflicts)
+
+    @property
     def writes(self) -> tuple[Change, ...]:
         return tuple(
-            change for change in self.changes if change.verb in ("create", "update")
+            change
+            for change in self.changes
+            if change.verb in ("create", "update", "remove") or change.conflicts
         )
 
 
-def plan(files: Mapping[str, str], root: Path) -> Plan:
-    """Class each file against what the disk holds.
+class _Known(NamedTuple):
+    """What the caller knows about the files that are there."""
 
-    Paths are relative to `root`, an existing directory that none of them may leave.
+    ours: Collection[str]
+    bases: Mapping[str, str]
+    kept: Collection[str]
+
+
+def plan(
+    files: Mapping[str, str | None],
+    root: Path,
+    *,
+    ours: Collection[str] = (),
+    bases: Mapping[str, str] | None = None,
+    kept: Collection[str] = (),
+) -> Plan:
+    """Class each file against what the disk holds; one without a text shall go.
+
+    Paths are relative to `root`, an existing directory that none of them may leave. The files of `ours` are known to be
+    as we wrote them, if in another formatting, and need no question; those that are `kept` stay as they are. `bases` are
+    the texts as last written, which a merge starts from.
     """
     base = Path(os.path.realpath(root))
     if not base.is_dir():
         raise ScaffoldError(f"'{root}' is not a directory")
-    folder = _Folder()
+    folder = Folder()
+    known = _Known(ours, bases or {}, kept)
     changes: list[Change] = []
     problems: list[ScaffoldError] = []
     for path, text in files.items():
         try:
-            changes.append(_change(path, text, base, folder))
+            target = find_target(path, base, folder, follow=text is not None)
+            changes.append(_change(path, text, target, known))
         except OSError as error:
             problems.append(ScaffoldError(f"cannot use '{path}': {error.strerror}"))
         except ScaffoldError as error:
@@ -66,119 +100,45 @@ def plan(files: Mapping[str, str], root: Path) -> Plan:
     return Plan(base, tuple(changes))
 
 
-def _change(path: str, text: str, base: Path, folder: "_Folder") -> Change:
-    after = _encoded(path, text)
-    target = _target(path, base, folder)
-    before = _content(path, target)
-    if before is not None and _unix(before) == after:
-        return Change(path, target, "identical", before, before)
-    _check_parent(path, target)
+def _change(path: str, text: str | None, target: Path, known: _Known) -> Change:
+    base = known.bases.get(path)
+    if path in known.kept:
+        return Change(path, target, "skip", None, None, base)
+    after = None if text is None else encode(path, text)
+    before = read_file(path, target)
+    if before == after or before is not None and unix(before) == after:
+        return Change(path, target, "identical", before, before, base)
+    check_parent(path, target)
     if before is None:
-        return Change(path, target, "create", None, after)
-    if not disk.writable(target):
-        raise ScaffoldError(
-            f"'{path}' is read-only and differs", hint=f"chmod u+w '{path}'"
+        return Change(path, target, "create", None, after, base)
+    _check_writable(path, target, after)
+    ours = path in known.ours
+    if after is None:
+        return Change(
+            path, target, "remove" if ours else "conflict", before, None, base
         )
-    return Change(path, target, "conflict", before, _like(before, after))
+    if not ours:
+        return Change(path, target, "conflict", before, like(before, after), base)
+    return Change(path, target, "update", before, _updated(before, base, after), base)
 
 
-def _encoded(path: str, text: str) -> bytes:
+def _updated(before: bytes, base: str | None, after: bytes) -> bytes:
+    """The new content of a file of ours, in the formatting that its team gave it."""
+    if base is None or unix(before) == base.encode():
+        return like(before, after)
     try:
-        return _unix(text.encode())
-    except UnicodeEncodeError as error:
+        merged, conflicts = merge_into(before, base, after)
+    except UnicodeDecodeError:
+        return like(before, after)
+    return like(before, after) if conflicts else merged
+
+
+def _check_writable(path: str, target: Path, after: bytes | None) -> None:
+    if not disk.writable(target):
+        what = "would be removed" if after is None else "differs"
         raise ScaffoldError(
-            f"the text of '{path}' cannot be written as UTF-8: {error.reason}"
-        ) from None
-
-
-def _target(path: str, base: Path, folder: "_Folder") -> Path:
-    """The real place of a path: below the root, whatever links lead there."""
-    if "\0" in path or not _encodable(path):
-        raise ScaffoldError(f"{path!r} is not a path")
-    name = Path(os.path.normpath(base / path))
-    if not name.is_relative_to(base):
-        raise ScaffoldError(f"'{path}' is outside '{base}'")
-    folder.check_case(path, base, name)
-    target = Path(os.path.realpath(name))
-    if not target.is_relative_to(base):
-        raise ScaffoldError(f"'{path}' is a link that leads outside '{base}'")
-    if name.is_symlink() and not name.exists():
-        raise ScaffoldError(f"'{path}' is a link that leads nowhere")
-    return target
-
-
-def _encodable(path: str) -> bool:
-    try:
-        os.fsencode(path)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-class _Folder:
-    """What the directories of a run hold; each is listed once."""
-
-    def __init__(self) -> None:
-        self._names: dict[Path, dict[str, list[str]]] = {}
-
-    def check_case(self, path: str, base: Path, name: Path) -> None:
-        """Refuse a name beside one that some file systems take for the same."""
-        directory = base
-        for part in name.relative_to(base).parts:
-            if not directory.is_dir():
-                return
-            near = self._listed(directory).get(_folded(part), [part])
-            if part not in near:
-                raise ScaffoldError(
-                    f"'{path}' differs only in case from the existing "
-                    f"'{(directory / near[0]).relative_to(base)}'",
-                    hint="to some file systems the two are one: rename one of them",
-                )
-            directory = directory / part
-
-    def _listed(self, directory: Path) -> dict[str, list[str]]:
-        if directory not in self._names:
-            names: dict[str, list[str]] = {}
-            for name in os.listdir(directory):
-                names.setdefault(_folded(name), []).append(name)
-            self._names[directory] = names
-        return self._names[directory]
-
-
-def _folded(name: str) -> str:
-    return normalize("NFC", name).casefold()
-
-
-def _content(path: str, target: Path) -> bytes | None:
-    """What is there, None if nothing is; refuse what is no file."""
-    try:
-        kind = os.lstat(target).st_mode
-    except FileNotFoundError:
-        return None
-    if stat.S_ISDIR(kind):
-        raise ScaffoldError(f"'{path}' is a directory")
-    if not stat.S_ISREG(kind):
-        raise ScaffoldError(f"'{path}' is not a regular file")
-    return disk.read(target)
-
-
-def _check_parent(path: str, target: Path) -> None:
-    parent = target.parent
-    while not parent.exists():
-        parent = parent.parent
-    if not disk.writable(parent):
-        raise ScaffoldError(f"'{path}' cannot be written: '{parent}' is read-only")
-
-
-def _unix(data: bytes) -> bytes:
-    return data.replace(b"\r\n", b"\n")
-
-
-def _like(before: bytes, after: bytes) -> bytes:
-    """The new content with the line endings that most lines of the old one have."""
-    if before.count(b"\r\n") * 2 > before.count(b"\n"):
-        return after.replace(b"\n", b"\r\n")
-    return after
+            f"'{path}' is read-only and {what}", hint=f"chmod u+w '{path}'"
+        )
 
 
 def _clashes(changes: list[Change]) -> Iterator[ScaffoldError]:
@@ -192,6 +152,6 @@ def _clashes(changes: list[Change]) -> Iterator[ScaffoldError]:
                     f"'{files[parent]}' would be a file and the directory "
                     f"of '{change.path}'"
                 )
-        first = seen.setdefault(_folded(str(change.target)), change.path)
+        first = seen.setdefault(folded(str(change.target)), change.path)
         if first != change.path:
             yield ScaffoldError(f"'{first}' and '{change.path}' would be the same file")

@@ -1,20 +1,23 @@
 """What to do where a file exists and differs: the policy, and the dialogue with the user.
 
-In: a `Plan`, the policy of `--on-conflict`, and someone to ask. Out: a `Plan` without conflicts.
-Invariant: no file is overwritten unless the policy or an answer said so.
+In: a `Plan`, the policy of `--on-conflict`, and someone to ask. Out: a `Plan` in which every conflict is decided on.
+Invariant: no file is overwritten unless the policy or an answer said so; a merge that leaves something to settle stays a
+conflict, with the markers.
 """
 
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from scaffold.errors import ConflictError
-from scaffold.workspace.changes import Change, Plan, Verb
+from scaffold.errors import ConflictError, ScaffoldError, raise_all
+from scaffold.workspace.changes import Change, Plan
 from scaffold.workspace.difference import diff_file
+from scaffold.workspace.encoding import merge_into, unix
+from scaffold.workspace.merging import has_markers
 
-Policy = Literal["ask", "abort", "skip", "overwrite"]
+Policy = Literal["ask", "abort", "skip", "overwrite", "merge"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
-Answer = Literal["no", "yes", "all", "quit"]
+Answer = Literal["no", "yes", "merge", "all", "quit"]
 Ask = Callable[[Change], Answer]
 
 _REPLIES: dict[str, Answer] = {
@@ -23,22 +26,23 @@ _REPLIES: dict[str, Answer] = {
     "no": "no",
     "y": "yes",
     "yes": "yes",
+    "m": "merge",
+    "merge": "merge",
     "a": "all",
     "all": "all",
     "q": "quit",
     "quit": "quit",
 }
+_DECIDING: dict[Policy, Answer] = {"overwrite": "yes", "skip": "no", "merge": "merge"}
 
 
 def resolve(plan: Plan, policy: Policy, ask: Ask | None = None) -> Plan:
-    """Turn each conflict into an update or a skip; ConflictError if the policy is neither.
+    """Decide on each conflict; ConflictError if the policy does not, or a file cannot be merged.
 
     `ask` is asked about one file at a time; without it (no terminal) asking is aborting.
     """
-    if policy == "overwrite":
-        return _settled(plan, lambda change: "yes")
-    if policy == "skip":
-        return _settled(plan, lambda change: "no")
+    if policy in _DECIDING:
+        return _settled(plan, lambda change: _DECIDING[policy])
     if policy == "ask" and ask is not None:
         return _settled(plan, ask)
     if plan.conflicts:
@@ -48,6 +52,7 @@ def resolve(plan: Plan, policy: Policy, ask: Ask | None = None) -> Plan:
 
 def _settled(plan: Plan, ask: Ask) -> Plan:
     changes: list[Change] = []
+    problems: list[ScaffoldError] = []
     every = False
     for change in plan.changes:
         if change.verb == "conflict":
@@ -55,19 +60,72 @@ def _settled(plan: Plan, ask: Ask) -> Plan:
             if answer == "quit":
                 raise _refusal(plan)
             every = answer == "all"
-            verb: Verb = "skip" if answer == "no" else "update"
-            change = change._replace(verb=verb)
+            try:
+                change = _decided(change, answer)
+            except ConflictError as problem:
+                problems.append(problem)
         changes.append(change)
+    raise_all(problems)
     return plan._replace(changes=tuple(changes))
+
+
+def _decided(change: Change, answer: Answer) -> Change:
+    if answer == "no":
+        return change._replace(verb="skip")
+    if answer == "merge":
+        return _merged(change)
+    return change._replace(verb="remove" if change.after is None else "update")
+
+
+def _merged(change: Change) -> Change:
+    """The file with what is new in it; a conflict still where both sides changed the same."""
+    obstacle = _obstacle(change)
+    if obstacle:
+        reason, hint = obstacle
+        raise ConflictError(
+            f"'{change.path}' cannot be merged: {reason}; nothing was written",
+            hint=hint,
+        )
+    assert (
+        change.before is not None
+        and change.after is not None
+        and change.base is not None
+    )
+    after, count = merge_into(change.before, change.base, change.after)
+    if after == change.before:
+        return change._replace(verb="identical", after=after)
+    verb: Literal["update", "conflict"] = "conflict" if count else "update"
+    return change._replace(verb=verb, after=after, conflicts=count)
+
+
+def _obstacle(change: Change) -> tuple[str, str] | None:
+    """Why a file cannot be merged, and what to do about it."""
+    instead = "settle it with --on-conflict skip or overwrite"
+    if change.before is None or change.after is None:
+        return "it is to be removed", instead
+    try:
+        text = unix(change.before).decode()
+    except UnicodeDecodeError:
+        return "it is not UTF-8", instead
+    if has_markers(text):
+        return "it holds the markers of an earlier merge", "settle those places first"
+    if change.base is None:
+        return "there is no record of how it was written", instead
+    return None
 
 
 def _refusal(plan: Plan) -> ConflictError:
     paths = ", ".join(f"'{change.path}'" for change in plan.conflicts)
     verb = "exists and differs" if len(plan.conflicts) == 1 else "exist and differ"
+    ways = "skip, overwrite or merge" if _any_base(plan) else "skip or overwrite"
     return ConflictError(
         f"{paths} {verb}; nothing was written",
-        hint="see them with --diff, settle them with --on-conflict skip or overwrite",
+        hint=f"see them with --diff, settle them with --on-conflict {ways}",
     )
+
+
+def _any_base(plan: Plan) -> bool:
+    return any(change.base is not None for change in plan.conflicts)
 
 
 def converse(
@@ -77,15 +135,20 @@ def converse(
 
     `prompt` shows a question and returns a line, or raises EOFError; `show` shows a text.
     """
-    question = f"overwrite {change.path}? [n]o/[y]es/[d]iff/[a]ll/[q]uit (no): "
+    act = "remove" if change.after is None else "overwrite"
+    question = f"{act} {change.path}? [n]o/[y]es/[d]iff/[m]erge/[a]ll/[q]uit (no): "
     while True:
         try:
             reply = prompt(question).strip().lower()
         except EOFError:
             return "quit"
-        if reply in _REPLIES:
-            return _REPLIES[reply]
-        if reply in ("d", "diff"):
+        answer = _REPLIES.get(reply)
+        obstacle = _obstacle(change) if answer == "merge" else None
+        if obstacle:
+            show(f"{change.path} cannot be merged: {obstacle[0]}\n")
+        elif answer:
+            return answer
+        elif reply in ("d", "diff"):
             show(diff_file(change))
         else:
-            show(f"'{reply}' is no answer: n, y, d, a or q\n")
+            show(f"'{reply}' is no answer: n, y, d, m, a or q\n")

@@ -12,20 +12,20 @@ from scaffold.workspace.changes import Change, Plan
 
 def diff(plan: Plan) -> str:
     """The differences of all that would be, or was, written, and of every conflict."""
-    shown = ("create", "update", "conflict")
+    shown = ("create", "update", "remove", "conflict")
     return "".join(diff_file(change) for change in plan.changes if change.verb in shown)
 
 
 def diff_file(change: Change) -> str:
     """The difference of one file."""
     try:
-        before = _lines(change.before or b"")
+        before, after = _lines(change.before or b""), _lines(change.after or b"")
     except UnicodeDecodeError:
         return f"Binary files a/{change.path} and b/{change.path} differ\n"
     tab = "\t" if " " in change.path else ""  # ends a name with a space in it
     old = "/dev/null" if change.before is None else f"a/{change.path}{tab}"
-    new = f"b/{change.path}{tab}"
-    return "".join(_terminated(unified_diff(before, _lines(change.after), old, new)))
+    new = "/dev/null" if change.after is None else f"b/{change.path}{tab}"
+    return "".join(_terminated(unified_diff(before, after, old, new)))
 
 
 def _lines(data: bytes) -> list[str]:

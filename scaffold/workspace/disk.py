@@ -61,6 +61,20 @@ def lock(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def held(path: Path) -> bool:
+    """Whether a process holds the lock of a file; nothing is changed."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # a file system without locks
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def write(descriptor: int, data: bytes) -> None:
     while data:
         data = data[os.write(descriptor, data) :]
@@ -74,6 +88,11 @@ def sync(descriptor: int) -> None:
     os.fsync(descriptor)
 
 
+def sync_all() -> None:
+    """Have everything on the disk that is on its way there: one wait, however many files there are."""
+    os.sync()
+
+
 def close(descriptor: int) -> None:
     os.close(descriptor)
 
@@ -81,6 +100,11 @@ def close(descriptor: int) -> None:
 def replace(source: Path, target: Path) -> None:
     """Give `target` the content of `source` in one step; `source` is gone afterwards."""
     os.replace(source, target)
+
+
+def link(source: Path, target: Path) -> None:
+    """Give a file a second name."""
+    os.link(source, target, follow_symlinks=False)
 
 
 def unlink(path: Path) -> None:

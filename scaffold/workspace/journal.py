@@ -8,16 +8,14 @@ Invariant: whatever a journal does not tell of has not been touched.
 import json
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from scaffold.errors import ScaffoldError
 from scaffold.workspace import disk
-from scaffold.workspace.changes import Plan
+from scaffold.workspace.changes import Change, Plan
+from scaffold.workspace.locks import NAME, locked
 
-NAME = ".scaffold-journal.tmp"
 _DONE = b"done"
 _TEMPORARY = re.compile(r"\.scaffold-[0-9a-f]+-\d+\.(new|old)\.tmp")
 
@@ -26,64 +24,102 @@ class Step(NamedTuple):
     """One file: `staged` takes the place of `target`, whose content `backup` keeps."""
 
     target: Path
-    staged: Path
+    staged: Path | None  # None: the file goes, `target` is renamed to `backup`
     backup: Path | None  # None: there is no file yet
-    after: str  # fingerprint of the new content
+    after: str | None  # fingerprint of the new content
 
     def done(self) -> bool:
-        """Whether the target holds the new content, by our doing."""
+        """Whether the target is as the run wants it, by our doing."""
+        if self.staged is None:
+            return self._kept() and not os.path.lexists(self.target)
         return not self.staged.exists() and disk.digest(self.target) == self.after
+
+    def undo(self) -> None:
+        """Put the target back as it was."""
+        if self.backup is None:
+            disk.unlink(self.target)
+        elif self._kept():
+            disk.replace(self.backup, self.target)
+
+    def clean(self) -> None:
+        """Remove the temporary files."""
+        for path in (self.staged, self.backup):
+            if path is not None:
+                disk.unlink(path)
+
+    def _kept(self) -> bool:
+        return self.backup is not None and os.path.lexists(self.backup)
 
 
 class Journal(NamedTuple):
-    """The steps of a run, and the directories that it makes, outermost first."""
+    """The steps of a run, the directories that it makes, outermost first, and those that it may empty, innermost first."""
 
     root: Path
     steps: tuple[Step, ...]
-    directories: tuple[Path, ...]
+    made: tuple[Path, ...]
+    emptied: tuple[Path, ...]
 
     def undo(self) -> None:
         """Put everything back as it was; can be repeated, and taken up by a later run."""
         for step in self.steps:
             if step.done():
-                self._undo(step)
-        self.clean()
-        for directory in reversed(self.directories):
+                step.undo()
+        self._clean(tuple(reversed(self.made)))
+
+    def finish(self) -> None:
+        """Tidy up after all of it is done; can be repeated as well."""
+        self._clean(self.emptied)
+
+    def _clean(self, directories: tuple[Path, ...]) -> None:
+        """Remove the temporary files, and those of the directories that are empty then."""
+        for step in self.steps:
+            step.clean()
+        for directory in directories:
             if directory.is_dir() and not os.listdir(directory):
                 disk.rmdir(directory)
-
-    def _undo(self, step: Step) -> None:
-        if step.backup is None:
-            disk.unlink(step.target)
-        elif step.backup.exists():
-            disk.replace(step.backup, step.target)
-
-    def clean(self) -> None:
-        """Remove the temporary files."""
-        for step in self.steps:
-            disk.unlink(step.staged)
-            if step.backup is not None:
-                disk.unlink(step.backup)
 
 
 def draw_up(plan: Plan) -> Journal:
     """The journal of a plan; nothing is written."""
     run = os.urandom(4).hex()
-    steps: list[Step] = []
-    directories: list[Path] = []
-    for number, change in enumerate(plan.writes):
-        beside = change.target.parent
-        backup = beside / f".scaffold-{run}-{number}.old.tmp"
-        steps.append(
-            Step(
-                change.target,
-                beside / f".scaffold-{run}-{number}.new.tmp",
-                None if change.before is None else backup,
-                disk.fingerprint(change.after),
-            )
-        )
-        directories += [new for new in _missing(beside) if new not in directories]
-    return Journal(plan.root, tuple(steps), tuple(directories))
+    steps = [_planned(change, run, n) for n, change in enumerate(plan.writes)]
+    made: dict[Path, None] = {}
+    emptied: dict[Path, None] = {}
+    for directory, goes in {(s.target.parent, s.staged is None) for s in steps}:
+        if goes:
+            emptied |= dict.fromkeys(_below(plan.root, directory))
+        else:
+            made |= dict.fromkeys(_missing(directory))
+    outermost_first = sorted(made, key=_depth)
+    innermost_first = sorted(emptied, key=_depth, reverse=True)
+    return Journal(
+        plan.root, tuple(steps), tuple(outermost_first), tuple(innermost_first)
+    )
+
+
+def _planned(change: Change, run: str, number: int) -> Step:
+    beside = change.target.parent
+    staged = beside / f".scaffold-{run}-{number}.new.tmp"
+    backup = beside / f".scaffold-{run}-{number}.old.tmp"
+    return Step(
+        change.target,
+        None if change.after is None else staged,
+        None if change.before is None else backup,
+        None if change.after is None else disk.fingerprint(change.after),
+    )
+
+
+def _depth(directory: Path) -> tuple[int, Path]:
+    return len(directory.parts), directory
+
+
+def _below(root: Path, directory: Path) -> list[Path]:
+    """The directory and those above it, as far as the root."""
+    return [
+        one
+        for one in (directory, *directory.parents)
+        if one != root and one.is_relative_to(root)
+    ]
 
 
 def _missing(directory: Path) -> list[Path]:
@@ -93,31 +129,6 @@ def _missing(directory: Path) -> list[Path]:
         missing.insert(0, directory)
         directory = directory.parent
     return missing
-
-
-@contextmanager
-def locked(root: Path) -> Iterator[int]:
-    """The journal file of a root, open and locked, made if need be."""
-    path = root / NAME
-    descriptor = disk.open_lock(path)
-    try:
-        _lock(descriptor, path)
-        yield descriptor
-    finally:
-        with suppress(OSError):
-            disk.close(descriptor)
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    busy = ScaffoldError(f"another run is writing in '{path.parent}'")
-    try:
-        disk.lock(descriptor)
-    except BlockingIOError:
-        raise busy from None
-    except OSError:
-        return  # a file system without locks: do without, as cargo does
-    if not path.exists() or not os.path.samestat(os.fstat(descriptor), path.stat()):
-        raise busy  # it ended between our opening and our locking, and took the file
 
 
 def begin(descriptor: int, journal: Journal) -> None:
@@ -147,17 +158,39 @@ def recover(root: Path) -> tuple[str, ...]:
         raise ScaffoldError(f"cannot recover from '{path}': {error}") from error
 
 
+def interrupted(root: Path) -> tuple[str, ...]:
+    """The files of a run that was killed and that the next one puts right; nothing is written."""
+    path = Path(os.path.realpath(root)) / NAME
+    if not path.exists():
+        return ()
+    try:
+        if disk.held(path):
+            return ()  # it is under way
+        journal, mark = _read(path, disk.read(path) or b"")
+    except OSError as error:
+        raise ScaffoldError(f"cannot read '{path}': {error.strerror}") from error
+    if mark == _DONE:
+        return ()
+    return tuple(str(step.target.relative_to(path.parent)) for step in journal.steps)
+
+
 def _recover(path: Path, data: bytes) -> tuple[str, ...]:
-    body, newline, mark = data.partition(b"\n")
-    journal = _decode(body, path.parent) if newline else Journal(path.parent, (), ())
+    journal, mark = _read(path, data)
     undone = [step.target for step in journal.steps if step.done()]
     if mark == _DONE:
         undone = []
-        journal.clean()
+        journal.finish()
     else:
         journal.undo()
     disk.unlink(path)
     return tuple(str(target.relative_to(path.parent)) for target in undone)
+
+
+def _read(path: Path, data: bytes) -> tuple[Journal, bytes]:
+    """The journal and the mark after it; one that is cut short tells of nothing done."""
+    body, newline, mark = data.partition(b"\n")
+    root = path.parent
+    return (_decode(body, root) if newline else Journal(root, (), (), ())), mark
 
 
 def _encode(journal: Journal) -> bytes:
@@ -167,13 +200,14 @@ def _encode(journal: Journal) -> bytes:
             "steps": [
                 {
                     "target": str(step.target.relative_to(root)),
-                    "staged": step.staged.name,
+                    "staged": step.staged.name if step.staged else None,
                     "backup": step.backup.name if step.backup else None,
                     "after": step.after,
                 }
                 for step in journal.steps
             ],
-            "directories": [str(new.relative_to(root)) for new in journal.directories],
+            "made": [str(path.relative_to(root)) for path in journal.made],
+            "emptied": [str(path.relative_to(root)) for path in journal.emptied],
         }
     ).encode()
 
@@ -182,21 +216,25 @@ def _decode(data: bytes, root: Path) -> Journal:
     try:
         raw = json.loads(data)
         steps = tuple(_step(entry, root) for entry in raw["steps"])
-        directories = tuple(_inside(root / name, root) for name in raw["directories"])
+        made, emptied = (
+            tuple(_inside(root / name, root) for name in raw[key])
+            for key in ("made", "emptied")
+        )
     except (ValueError, KeyError, TypeError):
         raise _foreign(root) from None
-    return Journal(root, steps, directories)
+    return Journal(root, steps, made, emptied)
 
 
 def _step(entry: dict[str, str], root: Path) -> Step:
-    target = _inside(root / entry["target"], root)
+    target = root / entry["target"]
     staged, backup = entry["staged"], entry["backup"]
+    _inside(target.parent if staged is None else target, root)
     for name in (staged, backup):
         if name is not None and not _TEMPORARY.fullmatch(name):
             raise _foreign(root)
     return Step(
         target,
-        target.with_name(staged),
+        target.with_name(staged) if staged else None,
         target.with_name(backup) if backup else None,
         entry["after"],
     )

@@ -10,27 +10,28 @@ from pathlib import Path
 from scaffold.errors import ScaffoldError
 from scaffold.workspace import disk
 from scaffold.workspace.changes import Change, Plan
-from scaffold.workspace.journal import (
-    NAME,
-    Journal,
-    Step,
-    begin,
-    commit,
-    draw_up,
-    locked,
+from scaffold.workspace.journal import Journal, Step, begin, commit, draw_up
+from scaffold.workspace.locks import NAME, locked
+
+MANY = (
+    32  # files from which on one wait for the whole disk is shorter than one for each
 )
+
+
+class ChangedError(ScaffoldError):
+    """The disk is not as it was planned for: to plan anew may do."""
 
 
 def apply(plan: Plan) -> None:
     """Write what the plan says. ScaffoldError if that fails; then nothing was written."""
-    if plan.conflicts:
+    if plan.unsettled:
         raise ValueError("a plan must be resolved before it is applied")
     if not plan.writes:
         return
     try:
         with locked(plan.root) as descriptor:
             if disk.read_all(descriptor):
-                raise ScaffoldError(
+                raise ChangedError(
                     f"an earlier run in '{plan.root}' was interrupted",
                     hint="run the command again: it puts that right first",
                 )
@@ -43,51 +44,66 @@ def apply(plan: Plan) -> None:
 
 def _write(plan: Plan, descriptor: int) -> None:
     journal = draw_up(plan)
+    pairs = tuple(zip(plan.writes, journal.steps, strict=True))
     try:
+        for change in plan.changes:
+            _check_unchanged(change)
         begin(descriptor, journal)
-        for directory in journal.directories:
+        for directory in journal.made:
             disk.mkdir(directory)
-        for change, step in zip(plan.writes, journal.steps, strict=True):
-            _stage(change, step)
-        for change, step in zip(plan.writes, journal.steps, strict=True):
+        for change, step in pairs:
+            _stage(change, step, sync=len(pairs) < MANY)
+        if len(pairs) >= MANY:
+            disk.sync_all()
+        for change, step in pairs:
             _replace(change, step)
         commit(descriptor)
     except BaseException as error:
         _undo(journal, error)
         raise
     with suppress(OSError):  # what is left is tidied up by the next run
-        journal.clean()
+        journal.finish()
         disk.unlink(plan.root / NAME)
 
 
-def _stage(change: Change, step: Step) -> None:
-    _check_unchanged(change)
+def _stage(change: Change, step: Step, sync: bool) -> None:
+    if step.staged is None or change.after is None:
+        return
     mode = None if change.before is None else disk.mode(change.target)
-    _put(step.staged, change.after, mode)
-    if step.backup is not None and change.before is not None:
-        _put(step.backup, change.before, mode)
+    _put(step.staged, change.after, mode, sync)
+    if step.backup is None or change.before is None:
+        return
+    try:
+        disk.link(change.target, step.backup)
+    except OSError:  # a file system without second names
+        disk.unlink(step.backup)
+        _put(step.backup, change.before, mode, sync)
 
 
-def _put(path: Path, data: bytes, mode: int | None) -> None:
-    """Make a new file; it is on the disk, not only on its way there, afterwards."""
+def _put(path: Path, data: bytes, mode: int | None, sync: bool) -> None:
+    """Make a new file; with `sync` it is on the disk, not only on its way there, afterwards."""
     descriptor = disk.create(path)
     try:
         disk.write(descriptor, data)
         if mode is not None:
             disk.chmod(descriptor, mode)
-        disk.sync(descriptor)
+        if sync:
+            disk.sync(descriptor)
     finally:
         disk.close(descriptor)
 
 
 def _replace(change: Change, step: Step) -> None:
     _check_unchanged(change)
-    disk.replace(step.staged, step.target)
+    if step.staged is not None:
+        disk.replace(step.staged, step.target)
+    elif step.backup is not None:
+        disk.replace(step.target, step.backup)
 
 
 def _check_unchanged(change: Change) -> None:
-    if disk.read(change.target) != change.before:
-        raise ScaffoldError(
+    if change.verb != "skip" and disk.read(change.target) != change.before:
+        raise ChangedError(
             f"'{change.path}' changed while the run was under way; nothing was written"
         )
 

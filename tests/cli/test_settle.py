@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.running import COMMAND, Outcome, environment, listing
 
-QUESTION = "overwrite {}? [n]o/[y]es/[d]iff/[a]ll/[q]uit (no): "
+QUESTION = "overwrite {}? [n]o/[y]es/[d]iff/[m]erge/[a]ll/[q]uit (no): "
 PAIR = ("new-op", "foo", "--inputs", "x", "--no-module")
 END = "\x04"  # what a terminal takes for the end of the input
 
@@ -128,7 +128,7 @@ def test_the_difference_is_shown_and_the_question_repeated(occupied: Path) -> No
     assert "\n-mine\n" in terminal.said
     terminal.type("perhaps\n")
     terminal.expect(question)
-    assert "'perhaps' is no answer: n, y, d, a or q\n" in terminal.said
+    assert "'perhaps' is no answer: n, y, d, m, a or q\n" in terminal.said
     terminal.type("q\n")
     assert terminal.finish().code == 1
 

@@ -17,6 +17,8 @@ STEPS = (
     "write",
     "chmod",
     "sync",
+    "sync_all",
+    "link",
     "close",
     "replace",
     "unlink",

@@ -8,7 +8,7 @@ import pytest
 
 from scaffold.errors import ScaffoldError
 from scaffold.workspace import apply, plan, recover, resolve
-from scaffold.workspace.journal import NAME
+from scaffold.workspace.locks import NAME
 
 InChild = Callable[[Callable[[], object]], int]
 FILES = {"a.py": "new a\n", "b.py": "new b\n", "d/c.py": "new c\n"}
@@ -71,7 +71,10 @@ def change(root: Path, edit: Callable[[Any], object]) -> None:
         lambda body: body["steps"][0].update(backup="../.scaffold-0-0.old.tmp"),
         lambda body: body["steps"][0].update(target=1),
         lambda body: body["steps"][0].pop("after"),
-        lambda body: body.update(directories=[".."]),
+        lambda body: body.update(made=[".."]),
+        lambda body: body.update(emptied=["link.py/.."]),
+        lambda body: body["steps"][0].update(staged=None, target="../victim.py"),
+        lambda body: body.pop("emptied"),
         lambda body: body.clear(),
     ],
 )

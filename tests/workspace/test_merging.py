@@ -112,7 +112,7 @@ def test_a_title_in_a_docstring_is_no_marker() -> None:
     assert not has_markers('"""Title\n=======\n"""\n>>> x\n>>>>>>>> y\n')
 
 
-FORMATTERS = {
+FORMATTERS: dict[str, list[tuple[str, ...]]] = {
     "wide": [("format", "--line-length", "120")],
     "narrow": [("format", "--line-length", "60")],
     "quotes": [("format", "--config", "format.quote-style='single'")],

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "generated_examples").glob("*/*.py"))
 RUFF = ("ruff", "format", "--isolated", "-q")
 SORT = ("ruff", "check", "--isolated", "-q", "--fix", "--select", "I001")
-STYLES = {
+STYLES: dict[str, list[tuple[str, ...]]] = {
     "ruff-120": [(*RUFF, "--line-length", "120")],
     "ruff-60": [(*RUFF, "--line-length", "60")],
     "single-quotes": [

@@ -1,5 +1,6 @@
 import os
 import stat
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -8,22 +9,37 @@ from typing import Any
 import pytest
 
 from scaffold.errors import ScaffoldError
-from scaffold.workspace import Plan, apply, disk, plan, recover, resolve
-from scaffold.workspace.journal import NAME, locked
+from scaffold.workspace import (
+    ChangedError,
+    Plan,
+    apply,
+    disk,
+    interrupted,
+    locks,
+    plan,
+    recover,
+    resolve,
+)
+from scaffold.workspace.locks import NAME, locked
 
-FILES = {"a.py": "new a\n", "n/deep/b.py": "new b\n", "c.py": "new c\n", "n/d.py": ""}
+WRITTEN = {"a.py": "new a\n", "n/deep/b.py": "new b\n", "c.py": "new c\n", "n/d.py": ""}
+REMOVED = ("gone.py", "old/deep/gone.py", "old/link.py")
+FILES = {"gone.py": None, **WRITTEN, **dict.fromkeys(REMOVED[1:])}
 Snapshot = dict[str, tuple[int, bytes]]
 TakeSnapshot = Callable[[Path], Snapshot]
 InChild = Callable[[Callable[[], object]], int]
 
 
 def fresh(root: Path) -> Plan:
-    """A tree with two files to overwrite, and the plan that also makes two new ones."""
-    root.mkdir()
+    """A tree with two files to overwrite and three to remove, and the plan that also makes two new ones."""
+    (root / "old/deep").mkdir(parents=True)
     (root / "a.py").write_text("old a\n")
     (root / "a.py").chmod(0o640)
     (root / "c.py").write_bytes(b"old c\r\n" * 3)
     (root / "other.txt").write_text("not ours\n")
+    for path in REMOVED[:2]:
+        (root / path).write_text("old\n")
+    (root / "old/link.py").symlink_to("../other.txt")
     return resolve(plan(FILES, root), "overwrite")
 
 
@@ -130,15 +146,15 @@ def count_steps(tmp_path: Path, failing: Any) -> list[str]:
 def test_every_kind_of_step_is_counted(tmp_path: Path, failing: Any) -> None:
     names = count_steps(tmp_path, failing)
     assert names.count("replace") == len(FILES)
-    assert names.count("mkdir") == 2
+    assert (names.count("mkdir"), names.count("rmdir")) == (2, 2)
     first = names.index("replace")
     assert names[:first].count("sync") == 1 + names.count("create")
-    assert {"create", "open_lock", "lock", "write", "sync", "close"} <= set(names)
+    assert {"open_lock", "lock", "write", "link", "close", "unlink"} <= set(names)
 
 
 def test_the_disk_is_changed_through_the_counted_steps_alone() -> None:
     """A function that changes the disk and that no failure is tried on would be missed."""
-    reads = {"read", "read_all", "digest", "fingerprint", "mode", "writable"}
+    reads = {"read", "read_all", "digest", "fingerprint", "mode", "writable", "held"}
     functions = {
         name
         for name, value in vars(disk).items()
@@ -175,7 +191,8 @@ def test_a_failure_at_any_step_leaves_the_tree_as_it_was(
         else:
             recover(root)
             assert snapshot(root) == done, (number, name)
-    assert failures == names.index("unlink") - 1  # all but the lock and the tidying up
+    undone = names.index("unlink") - names.count("link")
+    assert failures == undone - 1  # all but the lock and the tidying up
 
 
 def test_an_interrupt_at_any_step_leaves_the_tree_as_it_was(
@@ -214,8 +231,10 @@ def test_a_disk_that_stays_broken_is_said_and_recovered_from(
 
 
 def is_whole(path: str, content: bytes) -> bool:
-    old = {"a.py": b"old a\n", "c.py": b"old c\r\n" * 3, "other.txt": b"not ours\n"}
-    new = FILES[path].encode() if path in FILES else None
+    kept = dict.fromkeys(("other.txt", "old/link.py"), b"not ours\n")
+    old = {"a.py": b"old a\n", "c.py": b"old c\r\n" * 3, **kept}
+    old |= dict.fromkeys(REMOVED[:2], b"old\n")
+    new = WRITTEN[path].encode() if path in WRITTEN else None
     if path == "c.py":
         new = b"new c\r\n"
     return content in (old.get(path), new)
@@ -237,16 +256,19 @@ def test_a_kill_at_any_step_leaves_whole_files_and_is_recovered_from(
         before = snapshot(root)
         failing.kill(number, moment)
         assert in_child(partial(apply, made)) == 9
+        unfinished = interrupted(root)
         for path, (_, content) in snapshot(root).items():
             short = Path(path).name
             if short.startswith(".scaffold-") and short.endswith(".tmp"):
                 continue
             assert content == b"directory" or is_whole(path, content), (name, path)
         failing.fail(lambda step: False)
+        told = names.index("write") < number + (moment == "after")
+        committed = number + (moment == "after") > names.index("unlink") - 1
+        assert unfinished == (tuple(FILES) if told and not committed else ())
         recover(root)
-        assert snapshot(root) in (before, done), (number, name)
-        if number < names.index("unlink") - 1:
-            assert snapshot(root) == before, (number, name)
+        assert snapshot(root) == (done if committed else before), (number, name)
+        assert interrupted(root) == ()
 
 
 def test_a_recovery_that_is_killed_is_taken_up_by_the_next(
@@ -284,11 +306,32 @@ def test_the_next_run_must_recover_first(
     failing.fail(lambda step: False)
     with pytest.raises(ScaffoldError, match="an earlier run .* was interrupted"):
         apply(plan({"new.py": ""}, tmp_path / "root"))
-    assert recover(tmp_path / "root") == ("a.py",)
+    assert recover(tmp_path / "root") == ("gone.py",)
     apply(resolve(plan(FILES, tmp_path / "root"), "overwrite"))
     assert (tmp_path / "root/a.py").read_text() == "new a\n"
 
 
+def test_a_run_that_is_under_way_is_not_interrupted(
+    tmp_path: Path, failing: Any, in_child: InChild
+) -> None:
+    names = count_steps(tmp_path, failing)
+    made = fresh(tmp_path / "root")
+    failing.kill(names.index("replace") + 1, "before")
+    in_child(partial(apply, made))
+    failing.fail(lambda step: False)
+    before = (tmp_path / "root" / NAME).read_bytes()
+    assert interrupted(tmp_path / "root") == tuple(FILES)
+    with locked(tmp_path / "root"):
+        assert interrupted(tmp_path / "root") == ()
+    assert (tmp_path / "root" / NAME).read_bytes() == before
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "WAIT", 0.1)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_two_runs_at_once_do_not_mix(tmp_path: Path) -> None:
     made = plan({"f.py": ""}, tmp_path)
     with locked(tmp_path):
@@ -299,6 +342,26 @@ def test_two_runs_at_once_do_not_mix(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == [NAME]
 
 
+def test_a_run_waits_for_another_to_end(tmp_path: Path) -> None:
+    """One that ends takes its journal with it."""
+    made = plan({"f.py": "x"}, tmp_path)
+    with locked(tmp_path):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                apply(made)
+                status = 0
+            finally:
+                os._exit(status)
+        time.sleep(0.2)
+        assert not (tmp_path / "f.py").exists()
+        (tmp_path / NAME).unlink()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert os.listdir(tmp_path) == ["f.py"]
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_lock_on_a_journal_that_is_gone_is_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,13 +379,19 @@ def test_a_lock_on_a_journal_that_is_gone_is_no_lock(
 
 
 def test_many_runs_at_once_leave_the_files_of_one(tmp_path: Path) -> None:
+    """Each plans anew until nobody comes in between; none is refused."""
+
     def overwrite(number: int) -> None:
-        for _ in range(30):
-            try:
-                files = {name: f"run {number}\n" * 500 for name in ("a.py", "b.py")}
-                apply(resolve(plan(files, tmp_path), "overwrite"))
-            except ScaffoldError:
-                pass
+        files = {name: f"run {number}\n" * 500 for name in ("a.py", "b.py", "c/d.py")}
+        for turn in range(20):
+            texts = files if turn % 2 else {**files, "c/d.py": None}
+            while True:
+                try:
+                    recover(tmp_path)
+                    apply(resolve(plan(texts, tmp_path), "overwrite"))
+                    break
+                except ChangedError:
+                    pass
 
     children = []
     for number in range(4):
@@ -337,7 +406,7 @@ def test_many_runs_at_once_leave_the_files_of_one(tmp_path: Path) -> None:
         children.append(child)
     for child in children:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert set(texts) == {"a.py", "b.py"}
-    assert texts["a.py"] == texts["b.py"]
+    texts = {path.name: path.read_text() for path in tmp_path.rglob("*.*")}
+    assert set(texts) == {"a.py", "b.py", "d.py"}
+    assert len(set(texts.values())) == 1
     assert texts["a.py"] in [f"run {number}\n" * 500 for number in range(4)]
