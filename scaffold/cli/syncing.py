@@ -20,7 +20,7 @@ from scaffold.errors import (
     ScaffoldErrors,
     raise_all,
 )
-from scaffold.workspace import Plan, Policy, Verb, apply, merge, plan
+from scaffold.workspace import Plan, Policy, apply, merge, plan
 from scaffold.workspace.reconcile import Prospect, reconcile
 from scaffold.workspace.recording import record_files
 from scaffold.workspace.state import Record, read_base
