@@ -27,6 +27,5 @@ def is_length(op: Op) -> bool:
     if op.rule in ("size", "count", "ratio"):
         return True
     return isinstance(op.data, Node) and any(
-        node.kind == "name" and node.label.startswith("<")
-        for node in op.data.walk()
+        node.kind == "name" and node.label.startswith("<") for node in op.data.walk()
     )
