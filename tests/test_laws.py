@@ -32,7 +32,7 @@ ALLOWED = {
     "__init__": set[str](),
 }
 LIBRARIES = {
-    "cli": {"typer"},
+    "cli": {"tomlkit", "typer"},
     "render": {"black", "jinja2"},
     "lint": {"libcst"},
     "workspace": {"merge3"},

@@ -29,9 +29,9 @@ def add_op(specified: Specified, policy: Policy, *, write: bool) -> Outcome:
     path = _manifest(project, specified.spec.name)
     keys = _from_manifest(specified.raw, project.root / path)
     text = project.texts.get(path, "")
-    changed = _with_table(project, text, specified.spec.name, keys, policy)
+    changed = _with_table(project, text, specified, keys, policy)
     manifests = {} if changed == text else {path: changed}
-    project = _listing(project, path, changed)
+    project = listing(project, path, changed)
     ops = survey(project, [specified.spec.name])
     outcome = carry_out(
         project, ops, policy, write=write, prune=True, manifests=manifests
@@ -72,13 +72,18 @@ def _seen_from(directory: str, value: Any) -> Any:
 
 
 def _with_table(
-    project: Project, text: str, op: str, keys: Mapping[str, Any], policy: Policy
+    project: Project,
+    text: str,
+    specified: Specified,
+    keys: Mapping[str, Any],
+    policy: Policy,
 ) -> str:
     """The text of the manifest with the op's table in it."""
+    op = specified.spec.name
     listed = project.listed.get(op)
     if listed is None:
         above = f"{text.rstrip()}\n\n" if text.strip() else ""
-        return above + op_table(op, keys)
+        return above + op_table(specified.typed, keys)
     if listed.entry.raw == keys:
         return text
     if policy != "overwrite":
@@ -90,7 +95,7 @@ def _with_table(
     return replaced(text, listed.entry.name, keys)
 
 
-def _listing(project: Project, path: str, text: str) -> Project:
+def listing(project: Project, path: str, text: str) -> Project:
     """The project as it is with that text of a manifest."""
     shown = from_here(project.root, path)
     packaged = project.places.directories.package is not None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 
 FORMATS = ("text", "json")
-ON_CONFLICT = ("ask", "abort", "skip", "overwrite")
+ON_CONFLICT = ("ask", "abort", "skip", "overwrite", "merge")
 
 
 def check_choice(option: str, given: str, words: Iterable[str]) -> list[ScaffoldError]:

@@ -14,10 +14,10 @@ from scaffold.cli.places import Places, find_places
 from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
-from scaffold.render.files import render
-from scaffold.render.house import House
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
+from scaffold.render.files import render
+from scaffold.render.house import House
 from scaffold.spec import Configuration, OpSpec, build
 from scaffold.spec.problems import Problems
 from scaffold.workspace import store
@@ -33,6 +33,7 @@ class Specified(NamedTuple):
     places: Places
     raw: Mapping[str, Any]  # its keys, as a file beside us would hold them
     configuration: Configuration
+    typed: str  # its name: RMSNorm says how classes call it
 
 
 class Generated(NamedTuple):
@@ -75,7 +76,7 @@ def specified(
     )
     problems.raise_found()
     assert said and spec and where  # or else there was a problem
-    return Specified(spec, where, said.raw, known)
+    return Specified(spec, where, said.raw, known, name)
 
 
 def start_rendering() -> None:

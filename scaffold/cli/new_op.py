@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from scaffold.cli.choices import FORMATS, ON_CONFLICT
 from scaffold.cli.interpreter import without_torch
 from scaffold.cli.options import Values, command
 from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
@@ -20,8 +21,8 @@ Without --forward and --grad the bodies are left for you to write, and the tests
 Example: scaffold new-op linear --inputs 'input, weight, bias?'
 """
 CHOICES = {
-    "on-conflict": ("ask", "abort", "skip", "overwrite", "merge"),
-    "format": ("text", "json"),
+    "on-conflict": ON_CONFLICT,
+    "format": FORMATS,
 }
 
 

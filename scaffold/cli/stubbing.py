@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from scaffold.cli.existing import Meant, find_functions
+from scaffold.cli.existing import Meant, dotted, find_functions
 from scaffold.inspect.stubs import Source, write_stub
 from scaffold.render.formatting import format_source
 
@@ -31,28 +31,21 @@ def stubs_for(targets: tuple[str, ...], out_dir: str | None) -> Stubs:
     below = root.relative_to(base)
     files: dict[str, str] = {}
     notes = list(found.notes)
-    ready = waiting = 0
+    ready = tried = waiting = 0
     for meant in found.meant:
-        module, start = _dotted(meant.path)
+        module, start = dotted(meant.path)
         search = os.path.relpath(start, root)
         stub = write_stub(meant.module, meant.functions, Source(module, search))
         name = _free(meant, module, files, below)
         files[name] = format_source(stub.text)
         ready, waiting = ready + len(stub.ready), waiting + len(stub.waiting)
+        tried += len(stub.tried)
         notes += [f"{function} needs {needs}" for function, needs in stub.waiting]
-    notes.append(f"{ready} can run as they are, {waiting} are skipped until filled in")
+    trying = f"{tried} try inputs that may fit, " if tried else ""
+    notes.append(
+        f"{ready} can run as they are, {trying}{waiting} are skipped until filled in"
+    )
     return Stubs(files, base, tuple(notes))
-
-
-def _dotted(path: str) -> tuple[str, Path]:
-    """The name by which a file is imported, and the directory that the import starts from."""
-    place = Path(os.path.abspath(path))
-    parts = [] if place.stem == "__init__" else [place.stem]
-    directory = place.parent
-    while (directory / "__init__.py").is_file() and directory.parent != directory:
-        parts.insert(0, directory.name)
-        directory = directory.parent
-    return ".".join(parts), directory
 
 
 def _free(meant: Meant, module: str, files: dict[str, str], below: Path) -> str:

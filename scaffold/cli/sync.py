@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from scaffold.cli.choices import ON_CONFLICT as POLICIES
+from scaffold.cli.choices import completing
 from scaffold.cli.test_stub import DIFF, DRY_RUN
 from scaffold.errors import Location, ScaffoldError
 
@@ -23,6 +25,7 @@ ON_CONFLICT = Annotated[
         "--on-conflict",
         help="If a file differs: ask, abort, skip, overwrite or merge.",
         metavar="POLICY",
+        autocompletion=completing(POLICIES),
     ),
 ]
 ALL = Annotated[bool, typer.Option("--all", help="Every op of the manifest.")]
@@ -38,7 +41,7 @@ def sync(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Create the files of every op of a manifest, and update those that nobody edited.
+    """Write the files of every op of a manifest, or bring them up to date.
 
     A file that was edited and is out of date is a conflict: scaffold upgrade merges the two.
 
@@ -59,9 +62,9 @@ def upgrade(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Bring ops up to date and keep what was edited by hand: a three-way merge.
+    """Bring ops up to date and keep what was edited by hand.
 
-    Where both sides changed the same lines, the file gets conflict markers, and the exit code is 1.
+    The edits are merged, three-way. Where both sides changed the same lines, the file gets conflict markers, and the exit code is 1.
 
     Example: scaffold upgrade linear
     """

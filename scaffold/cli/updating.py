@@ -15,6 +15,7 @@ from scaffold.cli.existing import check_policy
 from scaffold.cli.places import from_here
 from scaffold.cli.project import open_project
 from scaffold.cli.report import JSON_VERSION, as_problem, show_diff, show_notes
+from scaffold.cli.settle import undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, carry_out
 from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
@@ -46,7 +47,7 @@ def say_outcome(asked: Asked, run: Callable[[], Outcome]) -> None:
     """Say what became of a run that writes, and exit with 1 where a conflict is left."""
     check_format(asked.format)
     try:
-        outcome = run()
+        outcome = undisturbed(run)
     except ScaffoldError as error:
         if asked.format == "json":
             _show_json(None, asked.diff, error)

@@ -21,7 +21,7 @@ from scaffold.inspect.vocabulary import (
     SHAPELY,
 )
 
-Kind = Literal["tensor", "optional", "value", "missing"]
+Kind = Literal["tensor", "optional", "constant", "value", "missing"]
 # Parameters that mean the same wherever they stand.
 NAMED = {
     "eps": "1e-5",
@@ -32,7 +32,6 @@ NAMED = {
     "axis": "-1",
     "keepdim": "False",
 }
-ROUGH = {"sign", "round", "floor", "ceil", "trunc", "heaviside", "argmax", "argmin"}
 SIMPLE = {"float", "int", "bool", "len", "isinstance", "range", "tuple", "max", "min"}
 # Of one tensor in any shape; with several tensors their shapes have to fit.
 ALONE = POINTWISE | COMPARISONS | REDUCTIONS | CONVERSIONS | {"clone", "detach", "flip"}
@@ -137,7 +136,10 @@ def is_plain(facts: Facts) -> bool:
     contexts = {m.ctx for m in (forward, setup) if m is not None}
     if any(isinstance(n, ast.MatMult | ast.With | ast.Lambda) for n in nodes):
         return False
-    if len(tensors) > 1 and any(isinstance(n, ast.Subscript) for n in nodes):
+    picked = [n for n in nodes if isinstance(n, ast.Subscript)]
+    if picked and (
+        len(tensors) > 1 or any(isinstance(n.slice, ast.Tuple) for n in picked)
+    ):
         return False
     calls = [n for n in nodes if isinstance(n, ast.Call)]
     return all(_is_simple(call, facts, contexts) for call in calls)
@@ -153,17 +155,3 @@ def _is_simple(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
     name = torch_call(call, facts.names) or method_call(call, facts.names)
     like = name.endswith("_like") or name in ("size", "dim", "numel", "tensor")
     return name in ALONE or like or name in SHAPELY
-
-
-def is_rough(facts: Facts) -> bool:
-    """Whether what forward returns is piecewise constant: its gradient is a surrogate, by intention."""
-    forward = facts.function.forward
-    if forward is None:
-        return False
-    return any(
-        isinstance(node, ast.Compare)
-        and not any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in node.ops)
-        or torch_call(node, facts.names) in ROUGH | COMPARISONS
-        or method_call(node, facts.names) in ROUGH | COMPARISONS
-        for node in ast.walk(forward.node)
-    )

@@ -4,54 +4,30 @@ In: an `OpSpec`. Out: lines. Invariant: whatever the user's text holds, the docs
 """
 
 import re
-import textwrap
 
 from scaffold.derive import Derivation
 from scaffold.formula import Formula
 from scaffold.render.formatting import format_source
+from scaffold.render.paragraphs import (
+    INDENT,
+    ONE_LINE,
+    WIDTH,
+    first_paragraph,
+    quoted,
+    wrapped,
+)
+from scaffold.render.sections import Described, section_lines
 from scaffold.spec import Attribute, Dim, Input, OpSpec, Output
-
-INDENT = "    "
-QUOTES = r"\"\"\""
-WIDTH = 84  # what the indentation leaves of a line
-ONE_LINE = WIDTH - 6  # and the quotes, where they stand on it
+from scaffold.spec.config_keys import Docstrings
 
 
-def wrapper_docstring(spec: OpSpec, derivation: Derivation) -> str:
+def wrapper_docstring(
+    spec: OpSpec, derivation: Derivation, convention: Docstrings = "google"
+) -> str:
     """What the op computes, the shapes, what to know of its gradient."""
     body = [*_summary(spec), *_formula(spec), *_notes(spec, derivation)]
-    return quoted([*body, *_arguments(spec), *_returns(spec)])
-
-
-def quoted(lines: list[str]) -> str:
-    """Lines as a docstring: one line if it is one, else with the quotes on their own at the end."""
-    text = _escaped("\n".join(lines))
-    if len(lines) == 1 and len(text) <= ONE_LINE and not text.endswith('"'):
-        return f'"""{text}"""'
-    return f'"""{text}\n"""'
-
-
-def wrapped(text: str, indent: str = "", more: str | None = None) -> list[str]:
-    """A paragraph in lines, its words whole."""
-    lines = textwrap.wrap(
-        _escaped(text),  # as wide as it will stand in the file
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent if more is None else more,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [line.replace(QUOTES, '"""').replace("\\\\", "\\") for line in lines]
-
-
-def first_paragraph(text: str) -> list[str]:
-    """A paragraph that begins beside the quotes."""
-    lines = wrapped(" ".join(text.split()), "   ", "")
-    return [lines[0].lstrip(), *lines[1:]]
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"""', QUOTES)
+    sections = section_lines(_arguments(spec), _returned(spec), convention)
+    return quoted([*body, *sections])
 
 
 def _summary(spec: OpSpec) -> list[str]:
@@ -123,14 +99,12 @@ def _surrogate_note(spec: OpSpec) -> str:
     )
 
 
-def _arguments(spec: OpSpec) -> list[str]:
-    described = [(item, _description(spec, item)) for item in spec.inputs]
-    if not any(text for _, text in described):
+def _arguments(spec: OpSpec) -> list[Described]:
+    """What is said of the inputs, if anything is."""
+    texts = {item.name: _description(spec, item) for item in spec.inputs}
+    if not any(texts.values()):
         return []
-    lines = ["", "Args:"]
-    for item, text in described:
-        lines += wrapped(f"{item.name}: {text or 'Tensor.'}", INDENT, 2 * INDENT)
-    return lines
+    return [Described(name, text or "Tensor.") for name, text in texts.items()]
 
 
 def _description(spec: OpSpec, item: Input) -> str:
@@ -162,18 +136,14 @@ def shape(dims: tuple[Dim, ...]) -> str:
     return f"({listed},)" if len(dims) == 1 else f"({listed})"
 
 
-def _returns(spec: OpSpec) -> list[str]:
+def _returned(spec: OpSpec) -> list[Described]:
+    """What is said of the outputs; of one without a shape nothing."""
     if not any(output.dims for output in spec.outputs) and len(spec.outputs) == 1:
         return []
-    named = [_returned(output) for output in spec.outputs]
-    return [
-        "",
-        "Returns:",
-        *wrapped(", ".join(named) + ".", INDENT),
-    ]
+    return [Described(output.name, _traits(output)) for output in spec.outputs]
 
 
-def _returned(output: Output) -> str:
+def _traits(output: Output) -> str:
     dims = f" of shape ``{shape(output.dims)}``" if output.dims else ""
     constant = "" if output.differentiable else " (no gradient)"
-    return f"``{output.name}``{dims}{constant}"
+    return f"{dims}{constant}"

@@ -57,21 +57,24 @@ def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]
     tree = _parsed(text, path)
     lines = text.splitlines(keepends=True)
     imports = list(_imports(tree, wanted.package))
+    missing = dict(_missing(imports, wanted))
     dropped: set[str] = set()
     edits: dict[int, tuple[int, list[str]]] = {}  # line: how many go, what comes
     for item in imports:
         kept = [
             pair for pair in item.names if not _is_gone(item.module, pair[0], wanted)
         ]
-        if len(kept) < len(item.names):
-            dropped |= {bound for _, bound in item.names} - {bound for _, bound in kept}
-            new = _statement(item.module, kept, wanted) if kept else []
+        dropped |= {bound for _, bound in item.names} - {bound for _, bound in kept}
+        more = [(name, name) for name in missing.pop(item.module, ())]
+        names = sorted({*kept, *more})
+        if set(names) != set(item.names):
+            new = _statement(item.module, names, wanted) if names else []
             edits[item.first] = (item.end - item.first, new)
     known = [item for item in imports if item.module in wanted.names]
-    for module, missing in _missing(known, wanted):
+    for module, names_missing in missing.items():
         line = _place(module, known, tree)
         count, before = edits.get(line, (0, []))
-        new = _statement(module, [(name, name) for name in missing], wanted)
+        new = _statement(module, [(name, name) for name in names_missing], wanted)
         edits[line] = (count, [*new, *before] if count else [*before, *new])
     if edits and not imports:
         _set_apart(lines, edits)
@@ -104,10 +107,10 @@ def _imports(tree: ast.Module, package: str | None) -> Iterator[_Import]:
 
 
 def _missing(
-    known: Iterable[_Import], wanted: Exported
+    imports: Iterable[_Import], wanted: Exported
 ) -> Iterator[tuple[str, list[str]]]:
     present: dict[str, set[str]] = {}
-    for item in known:
+    for item in imports:
         plain = {name for name, bound in item.names if name == bound}
         present.setdefault(item.module, set()).update(plain)
     for module in sorted(wanted.names):

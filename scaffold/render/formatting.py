@@ -23,12 +23,12 @@ def format_files(files: Mapping[str, str], line_length: int) -> dict[str, str]:
 
 def format_source(source: str, line_length: int = 88) -> str:
     """Python source as black writes it."""
-    import black  # what renders nothing does without
+    from black.parsing import InvalidInput  # what renders nothing does without
 
     pieces = split(source)
     try:
         formatted = [_formatted(piece, line_length) for piece in pieces]
-    except black.InvalidInput:
+    except InvalidInput:
         formatted = [_formatted(source, line_length)]
     return BETWEEN.join(text.removesuffix("\n") for text in formatted) + "\n"
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation, fresh
 from scaffold.formula import expressions, sharing
-from scaffold.render.docstring import INDENT, first_paragraph, quoted, wrapped
+from scaffold.render.paragraphs import INDENT, first_paragraph, quoted, wrapped
 from scaffold.render.parameters import (
     Dims,
     buffer_lines,

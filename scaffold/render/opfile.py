@@ -7,7 +7,7 @@ from textwrap import indent
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, fresh
-from scaffold.render.docstring import INDENT, quoted, wrapper_docstring
+from scaffold.render.docstring import wrapper_docstring
 from scaffold.render.environment import render_block
 from scaffold.render.formatting import format_source
 from scaffold.render.function import FunctionView, forward_type, function_view
@@ -15,10 +15,12 @@ from scaffold.render.house import PLAIN, House
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
 from scaffold.render.module import ModuleView, module_view
+from scaffold.render.paragraphs import INDENT, quoted
 from scaffold.render.signature import arguments, parameters_with_defaults, wrapper_type
 from scaffold.render.templates import OP
 from scaffold.render.whole import with_imports
 from scaffold.spec import Import, OpSpec
+from scaffold.spec.config_keys import Docstrings
 
 
 class WrapperView(NamedTuple):
@@ -78,7 +80,7 @@ def op_view(spec: OpSpec, derivation: Derivation, house: House = PLAIN) -> OpVie
         imports="",
         type_imports=_type_imports(spec),
         function=function_view(spec, derivation),
-        wrapper=wrapper_view(spec, derivation),
+        wrapper=wrapper_view(spec, derivation, house.docstrings),
         module=(
             module_view(spec, spec.module, derivation)
             if spec.module is not None
@@ -97,7 +99,9 @@ def _type_imports(spec: OpSpec) -> str:
     return import_block(code, wanted, known=())
 
 
-def wrapper_view(spec: OpSpec, derivation: Derivation) -> WrapperView:
+def wrapper_view(
+    spec: OpSpec, derivation: Derivation, convention: Docstrings = "google"
+) -> WrapperView:
     """The functional form: defaults, and only the outputs that the user declared."""
     returns = wrapper_type(spec)
     dropped = len(derivation.extra)
@@ -110,7 +114,7 @@ def wrapper_view(spec: OpSpec, derivation: Derivation) -> WrapperView:
         name=spec.name,
         parameters=parameters_with_defaults(spec.inputs),
         returns=returns,
-        docstring=indent(wrapper_docstring(spec, derivation), INDENT),
+        docstring=indent(wrapper_docstring(spec, derivation, convention), INDENT),
         body_lines=tuple(body),
     )
 

@@ -11,13 +11,9 @@ import re
 BOUNDARY = re.compile(r"\n(?:[ \t]*\n){2,}(?=@|def |class |async def )")
 BETWEEN = "\n\n\n"
 # What a formatter reads across pieces.
-SPANNING = re.compile(r"fmt:|yapf:|\f|\r|\\\n")
-IMPORT = re.compile(r"^(?:import|from) ", re.MULTILINE)
+SPANNING = re.compile(r"fmt:|yapf:|\r")
 
 
 def split(source: str) -> list[str]:
-    """The pieces; the first has the imports, without which a docstring would stand alone."""
-    if SPANNING.search(source):
-        return [source]
-    first, *rest = BOUNDARY.split(source)
-    return [first, *rest] if IMPORT.search(first) else [source]
+    """The pieces."""
+    return [source] if SPANNING.search(source) else BOUNDARY.split(source)

@@ -6,12 +6,13 @@ from pathlib import Path
 import black
 import pytest
 from black.mode import TargetVersion
-from hypothesis import given, settings
+from black.parsing import InvalidInput
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scaffold.render import format_files, formatting
+from scaffold.render import formatting
 from scaffold.render.folding import fold
-from scaffold.render.formatting import format_source
+from scaffold.render.formatting import format_files, format_source
 from scaffold.render.pieces import split
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +29,10 @@ BLOCKS = (
     "x = {  'a':1 }",
     "if x:\n    import late\n\n\n    def nested(): ...",
     "# a comment",
-    "# fmt: off\ny   =  1\n# fmt: on",
+    "# fmt: off",
+    "# fmt: on",
+    "# yapf: disable",
+    "w = 1\r\nv = 2",
     "z   = 1  # fmt: skip",
     "def f(a,b):\n    return a+b",
     "def g(): ...",
@@ -42,7 +46,7 @@ BLOCKS = (
     "def joined():\n    return 1 + \\\n        2",
     "with a as b, c as d:\n    pass",
 )
-BLANKS = ("\n", "\n\n", "\n\n\n", "\n\n\n\n\n", "\n \n\t\n")
+BLANKS = ("\n", "\n\n\f\n", "\n\n", "\n\n\n", "\n\n\n\n\n", "\n \n\t\n")
 
 
 def whole(source: str, length: int = 88) -> str:
@@ -51,16 +55,17 @@ def whole(source: str, length: int = 88) -> str:
     return black.format_str(fold(source, length), mode=mode)
 
 
-@st.composite
-def modules(draw: st.DrawFn) -> str:
-    blocks = draw(st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=7))
-    blanks = draw(st.lists(st.sampled_from(BLANKS), min_size=len(blocks)))
-    head = draw(st.sampled_from(["", "import math\n\n\n", '"""Doc."""\n\nimport a\n']))
-    return head + "".join(a + b for a, b in zip(blocks, blanks, strict=False))
+MODULES = st.lists(
+    st.tuples(st.sampled_from(BLOCKS), st.sampled_from(BLANKS)), min_size=2, max_size=6
+).map(lambda parts: "".join(block + blank for block, blank in parts))
 
 
 @settings(max_examples=300, deadline=None)
-@given(modules(), st.sampled_from([40, 88, 120]))
+@given(MODULES, st.sampled_from([40, 88, 120]))
+@example("# fmt: off\n\n\ndef f(a,b):\n    pass\n", 88)
+@example("# yapf: disable\n\n\ndef f(a,b):\n    pass\n", 88)
+@example('"""a\r\nb"""\n\n\ndef f():\n    pass\n', 88)
+@example("@a\ndef o(b: int) -> int: ...\n@a\ndef o(b: str) -> str: ...\n", 88)
 def test_pieces_together_are_the_whole(source: str, length: int) -> None:
     assert format_source(source, length) == whole(source, length)
 
@@ -81,7 +86,7 @@ def test_a_piece_that_is_no_python_is_formatted_with_the_next() -> None:
 
 
 def test_what_is_no_python_at_all_is_an_error() -> None:
-    with pytest.raises(black.InvalidInput):
+    with pytest.raises(InvalidInput):
         format_source("import a\n\n\ndef f(:\n    pass\n")
 
 

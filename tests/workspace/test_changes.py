@@ -211,3 +211,91 @@ def test_all_problems_are_reported(tmp_path: Path) -> None:
     error = refusal({"d": "", "../x": "", "a.py": "", "A.py": ""}, tmp_path)
     assert isinstance(error, ScaffoldErrors)
     assert len(error.problems) == 3
+
+
+def test_what_a_record_says_decides(tmp_path: Path) -> None:
+    for name in ("ours", "theirs", "kept", "goes", "stays"):
+        (tmp_path / f"{name}.py").write_text("old\n")
+    files: dict[str, str | None] = {
+        f"{name}.py": "new\n" for name in ("ours", "theirs", "kept")
+    }
+    files |= dict.fromkeys(("goes.py", "stays.py", "none.py"))
+    made = plan(files, tmp_path, ours={"ours.py", "goes.py"}, kept={"kept.py"})
+    assert verbs(made) == [
+        *("update", "conflict", "skip", "remove", "conflict", "identical"),
+    ]
+    assert [change.path for change in made.writes] == ["ours.py", "goes.py"]
+
+
+def test_a_file_that_is_kept_may_hold_anything(tmp_path: Path) -> None:
+    (tmp_path / "f.py").mkdir()
+    assert verbs(plan({"f.py": "new\n"}, tmp_path, kept=["f.py"])) == ["skip"]
+
+
+def test_a_file_of_ours_keeps_the_formatting_of_its_team(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_bytes(b"f('a',\r\n  b)\r\nx = 1\r\n")
+    base, new = 'f("a", b)\nx = 1\n', 'f("a", b)\nx = 2\n'
+    (change,) = plan(
+        {"f.py": new}, tmp_path, ours=["f.py"], bases={"f.py": base}
+    ).changes
+    assert (change.verb, change.after) == ("update", b"f('a',\r\n  b)\r\nx = 2\r\n")
+
+
+@pytest.mark.parametrize("old", [b"\xff\n", b"x = 3\n"])
+def test_a_file_of_ours_that_cannot_be_merged_is_written_anew(
+    tmp_path: Path, old: bytes
+) -> None:
+    """Whoever says that it is ours has to know."""
+    (tmp_path / "f.py").write_bytes(old)
+    bases = {"f.py": "x = 1\n"}
+    (change,) = plan({"f.py": "x = 2\n"}, tmp_path, ours=["f.py"], bases=bases).changes
+    assert (change.verb, change.after) == ("update", b"x = 2\n")
+
+
+def removal(root: Path, path: str) -> ScaffoldError:
+    with pytest.raises(ScaffoldError) as caught:
+        plan({path: None}, root, ours=[path])
+    return caught.value
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "real.py").write_text("x")
+    (tmp_path / "f.py").symlink_to("real.py")
+    (change,) = plan({"f.py": None}, tmp_path, ours=["f.py"]).changes
+    assert (change.verb, change.target) == ("remove", tmp_path.resolve() / "f.py")
+    assert change.before == b"x"
+
+
+def test_what_is_refused_where_a_file_is_written_is_where_one_goes(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "root"
+    (root / "locked").mkdir(parents=True)
+    (root / "d.py").mkdir()
+    (root / "read.py").write_text("x")
+    (root / "read.py").chmod(0o444)
+    (root / "Case.py").write_text("x")
+    (root / "locked/f.py").write_text("x")
+    (root / "locked").chmod(0o555)
+    (root / "nowhere.py").symlink_to("missing.py")
+    (tmp_path / "out.py").write_text("x")
+    (root / "out.py").symlink_to("../out.py")
+    os.mkfifo(root / "pipe")
+    for path, reason in {
+        "../out.py": "is outside",
+        "out.py": "is a link that leads outside",
+        "nowhere.py": "is a link that leads nowhere",
+        "d.py": "is a directory",
+        "pipe": "is not a regular file",
+        "read.py": "is read-only and would be removed",
+        "locked/f.py": "cannot be written",
+        "case.py": "differs only in case from the existing 'Case.py'",
+    }.items():
+        assert f"'{path}' {reason}" in str(removal(root, path))
+
+
+def test_a_file_cannot_go_and_come(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    for other in ("./a", "a/b.py"):
+        with pytest.raises(ScaffoldError):
+            plan({"a": None, other: "x"}, tmp_path, ours=["a"])

@@ -55,3 +55,11 @@ def test_git_applies_it(tmp_path: Path, name: str, old: str | None, new: str) ->
     text = diff(plan({name: new}, tmp_path))
     subprocess.run(["git", "apply", "-"], input=text.encode(), cwd=tmp_path, check=True)
     assert (tmp_path / name).read_text() == new
+
+
+def test_git_applies_a_removal(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text("a\nb\n")
+    text = diff(plan({"f.py": None}, tmp_path, ours=["f.py"]))
+    assert text.startswith("--- a/f.py\n+++ /dev/null\n")
+    subprocess.run(["git", "apply", "-"], input=text.encode(), cwd=tmp_path, check=True)
+    assert not (tmp_path / "f.py").exists()

@@ -14,6 +14,7 @@ from scaffold.workspace import (
     Plan,
     apply,
     disk,
+    interrupted,
     locks,
     plan,
     recover,
@@ -255,16 +256,19 @@ def test_a_kill_at_any_step_leaves_whole_files_and_is_recovered_from(
         before = snapshot(root)
         failing.kill(number, moment)
         assert in_child(partial(apply, made)) == 9
+        unfinished = interrupted(root)
         for path, (_, content) in snapshot(root).items():
             short = Path(path).name
             if short.startswith(".scaffold-") and short.endswith(".tmp"):
                 continue
             assert content == b"directory" or is_whole(path, content), (name, path)
         failing.fail(lambda step: False)
+        told = names.index("write") < number + (moment == "after")
+        committed = number + (moment == "after") > names.index("unlink") - 1
+        assert unfinished == (tuple(FILES) if told and not committed else ())
         recover(root)
-        assert snapshot(root) in (before, done), (number, name)
-        if number < names.index("unlink") - 1:
-            assert snapshot(root) == before, (number, name)
+        assert snapshot(root) == (done if committed else before), (number, name)
+        assert interrupted(root) == ()
 
 
 def test_a_recovery_that_is_killed_is_taken_up_by_the_next(
@@ -305,6 +309,21 @@ def test_the_next_run_must_recover_first(
     assert recover(tmp_path / "root") == ("gone.py",)
     apply(resolve(plan(FILES, tmp_path / "root"), "overwrite"))
     assert (tmp_path / "root/a.py").read_text() == "new a\n"
+
+
+def test_a_run_that_is_under_way_is_not_interrupted(
+    tmp_path: Path, failing: Any, in_child: InChild
+) -> None:
+    names = count_steps(tmp_path, failing)
+    made = fresh(tmp_path / "root")
+    failing.kill(names.index("replace") + 1, "before")
+    in_child(partial(apply, made))
+    failing.fail(lambda step: False)
+    before = (tmp_path / "root" / NAME).read_bytes()
+    assert interrupted(tmp_path / "root") == tuple(FILES)
+    with locked(tmp_path / "root"):
+        assert interrupted(tmp_path / "root") == ()
+    assert (tmp_path / "root" / NAME).read_bytes() == before
 
 
 @pytest.fixture

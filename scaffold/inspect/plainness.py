@@ -1,0 +1,167 @@
+"""Whether a Function is torch and Python alone, so that it runs wherever torch does.
+
+In: the facts of a Function. Out: yes or no.
+Invariant: yes only where every call in it, and in the functions of the file that it calls, is one of torch, of a tensor or
+of Python itself; what is called by a name that the file does not explain makes it no.
+"""
+
+import ast
+
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.names import method_call
+from scaffold.inspect.vocabulary import CHANGES, ONE_TENSOR, SHAPELY
+
+PYTHON = frozenset(
+    [
+        "abs",
+        "all",
+        "any",
+        "bool",
+        "dict",
+        "enumerate",
+        "float",
+        "getattr",
+        "hasattr",
+        "int",
+        "isinstance",
+        "len",
+        "list",
+        "map",
+        "max",
+        "min",
+        "pow",
+        "print",
+        "range",
+        "reversed",
+        "round",
+        "set",
+        "slice",
+        "sorted",
+        "str",
+        "sum",
+        "super",
+        "tuple",
+        "type",
+        "zip",
+        "AssertionError",
+        "NotImplementedError",
+        "RuntimeError",
+        "TypeError",
+        "ValueError",
+    ]
+)
+METHODS = frozenset(
+    [
+        "all",
+        "any",
+        "append",
+        "argsort",
+        "backward",
+        "chunk",
+        "copy",
+        "cummax",
+        "cummin",
+        "extend",
+        "format",
+        "get",
+        "insert",
+        "items",
+        "keys",
+        "kthvalue",
+        "max",
+        "median",
+        "min",
+        "mode",
+        "nonzero",
+        "numpy",
+        "pop",
+        "retain_grad",
+        "scatter_reduce",
+        "sort",
+        "split",
+        "std",
+        "std_mean",
+        "to",
+        "tolist",
+        "topk",
+        "unbind",
+        "unique",
+        "values",
+        "var",
+    ]
+)
+ELSEWHERE = ("torch.ops.", "torch.cuda.", "torch.distributed.", "torch.utils.")
+
+
+def is_torch(facts: Facts) -> bool:
+    """Whether nothing but torch and Python is called, however deep in the file."""
+    function = facts.function
+    methods = (function.forward, function.setup_context, function.backward)
+    contexts = {m.ctx for m in methods if m is not None}
+    nodes = reached(facts, [m.node for m in methods if m is not None])
+    known = _functions(facts)
+    return all(
+        _own(call, facts, known) is not None or _is_known(call, facts, contexts)
+        for node in nodes
+        for call in _calls(node)
+    )
+
+
+def reached(facts: Facts, starts: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
+    """Some functions, and those of the file and of the class that they call."""
+    known, pending = _functions(facts), list(starts)
+    found: dict[int, ast.FunctionDef] = {}
+    while pending:
+        node = pending.pop()
+        if id(node) not in found:
+            found[id(node)] = node
+            owned = (_own(call, facts, known) for call in _calls(node))
+            pending += [inner for inner in owned if inner is not None]
+    return list(found.values())
+
+
+def _functions(facts: Facts) -> dict[str, ast.FunctionDef]:
+    body = facts.module.tree.body
+    return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+
+
+def _calls(node: ast.FunctionDef) -> list[ast.Call]:
+    """The calls in a function, those of its decorators aside."""
+    nodes = [inner for statement in node.body for inner in ast.walk(statement)]
+    return [inner for inner in nodes if isinstance(inner, ast.Call)]
+
+
+def _own(
+    call: ast.Call, facts: Facts, known: dict[str, ast.FunctionDef]
+) -> ast.FunctionDef | None:
+    """The function of the file, or the method of the class, that is called."""
+    function = call.func
+    if isinstance(function, ast.Name):
+        found = known.get(function.id)
+        return found if found is not None and _is_bare(found, facts) else None
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        owners = ("cls", "self", facts.function.name)
+        if function.value.id in owners:
+            method = facts.function.method(function.attr)
+            return method.node if method is not None else None
+    return None
+
+
+def _is_bare(node: ast.FunctionDef, facts: Facts) -> bool:
+    """Whether its decorators, if any, are torch's: those of kernels are not."""
+    targets = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
+    return all(facts.names.resolve(target).startswith("torch.") for target in targets)
+
+
+def _is_known(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
+    function = call.func
+    if isinstance(function, ast.Name) and function.id not in facts.names.imported:
+        return function.id in PYTHON
+    owner = function.value if isinstance(function, ast.Attribute) else None
+    if isinstance(owner, ast.Name) and owner.id in contexts:
+        return True
+    dotted = facts.names.resolve(function)
+    if dotted.startswith(("torch.", "math.")):
+        return not dotted.startswith(ELSEWHERE)
+    name = method_call(call, facts.names)
+    return name in METHODS or name in ONE_TENSOR | CHANGES | SHAPELY

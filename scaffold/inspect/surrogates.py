@@ -1,0 +1,74 @@
+"""Whether the gradient of a Function is meant to be another one than the derivative.
+
+In: the facts of a Function. Out: yes or no.
+Invariant: yes where forward is piecewise constant, random or hands its input on, or where the code says so in words.
+"""
+
+import ast
+import re
+
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.names import method_call, torch_call
+from scaffold.inspect.plainness import reached
+from scaffold.inspect.vocabulary import COMPARISONS
+
+ROUGH = {"sign", "round", "floor", "ceil", "trunc", "heaviside", "argmax", "argmin"}
+RANDOM = {"bernoulli", "dropout", "multinomial", "normal", "poisson"} | {
+    f"{name}{like}" for name in ("rand", "randn", "randint") for like in ("", "_like")
+}
+PASSING = {"alias", "clone", "contiguous", "detach", "expand_as", "view", "view_as"}
+SAID = re.compile(
+    r"\bste\b|straight.?through|surrogate|pseudo|grad(ient)?.?(rev|mul|scal|clip)"
+    r"|rev(erse)?.?grad",
+    re.IGNORECASE,
+)
+WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|_")
+
+
+def is_rough(facts: Facts) -> bool:
+    """Whether the gradient is a surrogate, by intention."""
+    forward = facts.function.forward
+    if forward is None:
+        return False
+    if _says_so(facts) or _hands_on(facts):
+        return True
+    return any(
+        _is_step(facts, node)
+        for function in reached(facts, [forward.node])
+        for node in ast.walk(function)
+    )
+
+
+def _is_step(facts: Facts, node: ast.AST) -> bool:
+    if isinstance(node, ast.Compare):
+        return not any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in node.ops)
+    words = ROUGH | COMPARISONS | RANDOM
+    return torch_call(node, facts.names) in words or (
+        method_call(node, facts.names) in words
+    )
+
+
+def _says_so(facts: Facts) -> bool:
+    """Whether the name of the class, of the file, or a docstring says it."""
+    node = facts.function.node
+    path = facts.module.path.replace("\\", "/").rsplit("/", 1)[-1]
+    texts = [WORD.sub(" ", facts.function.name), path, ast.get_docstring(node) or ""]
+    return any(SAID.search(text) for text in texts)
+
+
+def _hands_on(facts: Facts) -> bool:
+    """Whether every output is an input as it is: only the gradient is changed."""
+    forward = facts.function.forward
+    given = {item.name for item in facts.inputs}
+    nodes = [_stripped(item.node) for item in facts.outputs]
+    same = [isinstance(node, ast.Name) and node.id in given for node in nodes]
+    changed = forward is not None and facts.changes(forward)
+    return bool(same) and all(same) and not changed
+
+
+def _stripped(node: ast.expr | None) -> ast.expr | None:
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr not in PASSING:
+            return node
+        node = node.func.value
+    return node

@@ -1,0 +1,77 @@
+"""Autograd of one call: what PyTorch refuses to differentiate by is left alone."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaffold.derive import derive
+from tests.derive.building import load, spec_of, text_of
+
+
+def p(*shape: int) -> Tensor:
+    return torch.rand(shape, dtype=torch.double) + 0.2
+
+
+CASES = {
+    "images": (
+        "x[N, C, H], t[N, H; int], w[C]",
+        "F.nll_loss(x, t, weight=w)",
+        lambda: (p(3, 4, 2), torch.randint(0, 4, (3, 2)), p(4)),
+    ),
+    "of any rank": (
+        "x, t[...; int], w",
+        "F.cross_entropy(x, t, w)",
+        lambda: (p(3, 4), torch.randint(0, 4, (3,)), p(4)),
+    ),
+    "margins": (
+        "x[N, C], t[N; int], w[C]",
+        "F.multi_margin_loss(x, t, weight=w)",
+        lambda: (p(3, 4), torch.randint(0, 4, (3,)), p(4)),
+    ),
+    "tolerances": (
+        "x[N, K], tolerance[]",
+        "torch.linalg.pinv(x, rtol=tolerance)",
+        lambda: (p(3, 2), torch.tensor(0.01, dtype=torch.double)),
+    ),
+    "statistics": (
+        "x, mean, var",
+        "F.batch_norm(x, mean, var)",
+        lambda: (p(3, 4, 2), p(4), p(4)),
+    ),
+    "no statistics": (
+        "x[N, C]",
+        "F.batch_norm(x, None, None, training=True)",
+        lambda: (p(3, 4),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_rest_gets_its_gradient(name: str) -> None:
+    torch.manual_seed(5)
+    inputs, forward, values = CASES[name]
+    spec = spec_of(inputs, forward=forward, derive=True)
+    text = text_of(spec, derive(spec))
+    assert "torch.func.vjp" in text
+    x, *rest = values()
+    x.requires_grad_()
+    expected = load(text_of(spec_of(inputs, forward=forward))).SomeOpFunction.forward(
+        x, *rest
+    )
+    cotangent = torch.randn_like(expected)
+    (right,) = torch.autograd.grad(expected, x, cotangent)
+    (found,) = torch.autograd.grad(load(text).some_op(x, *rest), x, cotangent)
+    torch.testing.assert_close(found, right)
+
+
+def test_the_weight_of_probabilities_has_a_gradient() -> None:
+    torch.manual_seed(5)
+    spec = spec_of(
+        "x[N, C], t[N, C], w[C]", forward="F.cross_entropy(x, t, w)", derive=True
+    )
+    op = load(text_of(spec, derive(spec))).some_op
+    x, t, w = (p(*shape).requires_grad_() for shape in ((3, 4), (3, 4), (4,)))
+    right = torch.autograd.grad(torch.nn.functional.cross_entropy(x, t, w), (x, t, w))
+    found = torch.autograd.grad(op(x, t, w), (x, t, w))
+    for one, two in zip(found, right, strict=True):
+        torch.testing.assert_close(one, two)

@@ -1,0 +1,129 @@
+"""Shapes that nobody declared: the gradient is right for scalars, vectors and what is broadcast, and no rule is given up."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaffold.derive import derive
+from tests.derive.building import load, spec_of, text_of
+from tests.derive.checking import check_op
+
+# A signature, a forward, and the shapes of several calls.
+CASES = {
+    "a stack is as long as its parts are many": (
+        "y",
+        "torch.stack([y, 2 * y], 1) * y.unsqueeze(1)",
+        [((3, 4),), ((3,),)],
+    ),
+    "a stack of two is not squeezed": (
+        "y",
+        "torch.stack([y, 2 * y], 0).squeeze(0).sum(0) + y",
+        [((3, 4),), ((3,),)],
+    ),
+    "what is kept of a broadcast": (
+        "x[D], y",
+        "((2 - (x - y)).softmax(1).log().var(-2, keepdim=True) + 1).sqrt()",
+        [((5,), (3, 5)), ((5,), (2, 3, 5))],
+    ),
+    "a product with what a reduction left": (
+        "x[D], w[..., D]",
+        "(x @ torch.prod(F.softplus(w), -2).mT).sum()",
+        [((5,), (2, 3, 5)), ((5,), (4, 2, 3, 5))],
+    ),
+    "a vector and a transposed batch": (
+        "x[..., D], w[D]",
+        "(w @ x.mT).sum()",
+        [((3, 5), (5,)), ((2, 3, 5), (5,))],
+    ),
+    "the same reduction twice": (
+        "x[A, B]",
+        """a = x.sum(-1, keepdim=True) * x + x.sum(-1, keepdim=True)
+return torch.where(a > 0, a, 0.1 * a).abs()""",
+        [((3, 4),)],
+    ),
+}
+SCALARS = (
+    *(
+        "x.sum(-1)",
+        "x.mean(-1)",
+        "x.mean(0, keepdim=True)",
+        "x.amax(0)",
+        "x.norm(dim=-1)",
+    ),
+    *(
+        "x.logsumexp(-1)",
+        "x.nansum(0)",
+        "x.sum((-1,))",
+        "(-x.exp()).sum(0)",
+        "x.mean()",
+    ),
+    *(
+        "x.softmax(-1)",
+        "x.cumsum(0)",
+        "x.max(-1)[0]",
+        "x.sort(-1)[0]",
+        "x.sum(-1).exp()",
+    ),
+)
+
+
+def made(inputs: str, forward: str) -> tuple[Any, Any, Any]:
+    """The Function, its wrapper and the plain forward of an op without a fallback."""
+    spec = spec_of(inputs, forward=forward, derive=True)
+    text = text_of(spec, derive(spec))
+    assert "torch.func.vjp" not in text
+    module = load(text)
+    plain = load(text_of(spec_of(inputs, forward=forward)))
+    function = getattr(module, spec.function_name)
+    return function, module.some_op, getattr(plain, spec.function_name).forward
+
+
+def r(shape: tuple[int, ...]) -> Tensor:
+    return torch.randn(shape, dtype=torch.double)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_gradient_is_that_of_autograd(name: str) -> None:
+    torch.manual_seed(3)
+    inputs, forward, calls = CASES[name]
+    op = made(inputs, forward)
+    for shapes in calls:
+        check_op(*op, [r(shape) for shape in shapes])
+
+
+@pytest.mark.parametrize("inputs", ["x", "x[...]"])
+@pytest.mark.parametrize("forward", SCALARS)
+def test_a_scalar_has_a_dim_for_a_reduction(inputs: str, forward: str) -> None:
+    torch.manual_seed(3)
+    op = made(inputs, forward)
+    for shape in ((), (3,), (2, 3)):
+        check_op(*op, [r(shape)])
+
+
+@pytest.mark.parametrize("forward", ["x.sum(dim)", "x.logsumexp(dim)", "x.mean(dim)"])
+def test_a_scalar_has_any_dim(forward: str) -> None:
+    op = made("x, dim: int = -1", forward)
+    for shape in ((), (3,), (2, 3)):
+        check_op(*op, [r(shape), -1])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "shapes"),
+    [
+        ("x[], y[B, C]", "(x * y).mean(-1)", ((), (3, 0))),
+        ("x[C], y[B, C]", "((x * y).mean(1) + 1).sqrt()", ((0,), (0, 0))),
+        ("x[], y[B, C, C]", "(y * x + y).mean(-2).tanh()", ((), (3, 0, 0))),
+    ],
+)
+def test_what_is_summed_over_nothing_is_zero(
+    inputs: str, forward: str, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    _, wrapper, plain = made(inputs, forward)
+    values = [r(shape).requires_grad_() for shape in shapes]
+    expected, found = plain(*values), wrapper(*values)
+    right = torch.autograd.grad(expected, values, torch.ones_like(expected))
+    ours = torch.autograd.grad(found, values, torch.ones_like(found))
+    for one, two in zip(ours, right, strict=True):
+        torch.testing.assert_close(one, two, equal_nan=True)
