@@ -5,7 +5,9 @@ Invariant: a file that is there is only added to, or rid of imports of ops that 
 """
 
 import ast
+import os
 import posixpath
+import re
 from collections.abc import Collection, Iterator, Mapping
 
 from scaffold.cli.places import from_here
@@ -53,13 +55,15 @@ def _wanted(
     configuration, directories = project.configuration, project.places.directories
     patterns = configuration.names
     modules = {op: patterns.op_file(op).removesuffix(".py") for op in project.listed}
-    gone_paths = {posixpath.normpath(path) for path in removed}
+    source = project.root / directories.source
+    leaving = {os.path.normpath(project.root / path) for path in removed}
+    function = re.compile(re.escape(patterns.function).replace(r"\{Op\}", r"\w+"))
 
-    def gone(module: str) -> bool:
-        below = posixpath.normpath(f"{directories.source}/{module}")
-        file = f"{below}.py"
-        there = (project.root / file).is_file() or (project.root / below).is_dir()
-        return file in gone_paths or not there
+    def gone(module: str, names: frozenset[str]) -> bool:
+        if os.path.normpath(source / f"{module}.py") in leaving:
+            return True
+        ours = any(function.fullmatch(name) for name in names)
+        return ours and not any(source.glob(f"{module}*"))
 
     return Exported(
         directories.package,

@@ -30,7 +30,7 @@ def without(text: str, op: str) -> str:
     import tomlkit  # for tables without a header
 
     document = tomlkit.parse(text)
-    del document["ops"][op]  # type: ignore[union-attr]
+    del document["ops"][op]
     return tomlkit.dumps(document)
 
 

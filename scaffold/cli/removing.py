@@ -20,7 +20,7 @@ from scaffold.errors import (
     did_you_mean,
     raise_all,
 )
-from scaffold.workspace import Verb, apply, plan, recover
+from scaffold.workspace import apply, plan, recover
 from scaffold.workspace.standing import standing
 from scaffold.workspace.state import Record, state_paths
 
@@ -54,7 +54,7 @@ def remove_ops(names: tuple[str, ...], *, force: bool, write: bool) -> Outcome:
     state = {path: None for record in records for path in state_paths(record)}
     if write:
         apply(with_state(planned, plan(state, project.root, ours=state.keys())))
-    verbs: dict[str, Verb] = dict.fromkeys(names, "remove")
+    verbs = dict.fromkeys(names, "remove")
     return Outcome(planned, verbs, len(found), (), write, undone=undone)
 
 

@@ -22,7 +22,7 @@ from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
 from scaffold.inspect.renaming import Names, Renaming, renamed
 from scaffold.spec.manifest import Listed, defined_names
 from scaffold.spec.names import op_names
-from scaffold.workspace import Plan, Verb, apply, merge, plan, recover
+from scaffold.workspace import Plan, apply, merge, plan, recover
 from scaffold.workspace.reconcile import Wanted
 from scaffold.workspace.standing import decoded, present, standing
 from scaffold.workspace.state import (
@@ -85,9 +85,7 @@ def rename_op(op: str, new: str, *, write: bool) -> Outcome:
             state |= dict.fromkeys(state_paths(project.records[op]))
         apply(with_state(planned, plan(state, project.root, ours=state.keys())))
     notes = _uses(project, renaming, [file.path for file in files.values()])
-    verb: Verb = (
-        "conflict" if any(item.conflicts for item in moved.values()) else "update"
-    )
+    verb = "conflict" if any(item.conflicts for item in moved.values()) else "rename"
     return Outcome(planned, {name: verb}, len(moved), notes, write, undone=undone)
 
 
@@ -113,7 +111,8 @@ def _new_name(project: Project, listed: Listed, new: str) -> str:
 
 def _files(project: Project, op: str) -> dict[str, _File]:
     """The files of the op that are there, by role."""
-    found, problems = {}, []
+    found = {}
+    problems: list[ScaffoldError] = []
     for role, path, base in _known(project, op):
         data = present(project.root, path)
         if data is None:
@@ -212,7 +211,7 @@ def _marked(planned: Plan, moved: Iterable[_Moved]) -> Plan:
     conflicts = {item.wanted.path: item.conflicts for item in moved if item.conflicts}
     changes = (
         (
-            change._replace(verb="conflict", markers=conflicts[change.path])
+            change._replace(verb="conflict", conflicts=conflicts[change.path])
             if change.path in conflicts
             else change
         )

@@ -31,6 +31,7 @@ TOLD = {
     "create": "created",
     "update": "updated",
     "remove": "removed",
+    "rename": "renamed",
     "conflict": "in conflict",
     "skip": "edited",
     "identical": "identical",
@@ -128,11 +129,12 @@ def _exports(project: Project, works: tuple[Work, ...]) -> dict[str, str]:
         return {}
     from scaffold.cli.exports import exports_of, names_lost
 
-    moved, lost = set(), {}
+    moved: list[str] = []
+    lost = {}
     for work in works:
         op = work.op.listed.name
         for item in work.prospects:
-            moved |= {item.moved_from} - {None}
+            moved += [item.moved_from] if item.moved_from else []
             if item.kept and item.wanted and item.wanted.role == "op":
                 base = read_base(project.root, op, item.kept)
                 lost[op] = names_lost(base or "", item.wanted.text)

@@ -19,7 +19,8 @@ class Exported(NamedTuple):
 
     package: str | None  # the dotted name of the directory
     names: Mapping[str, tuple[str, ...]]  # of each op's module
-    gone: Callable[[str], bool]  # whether a module that is no op's is not there
+    # whether a module that is no op's was one, and is not there; by the names that are imported
+    gone: Callable[[str, frozenset[str]], bool]
     obsolete: Mapping[
         str, frozenset[str]
     ]  # names that an op's module does not define any more
@@ -61,9 +62,7 @@ def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]
     dropped: set[str] = set()
     edits: dict[int, tuple[int, list[str]]] = {}  # line: how many go, what comes
     for item in imports:
-        kept = [
-            pair for pair in item.names if not _is_gone(item.module, pair[0], wanted)
-        ]
+        kept = _kept(item, wanted)
         dropped |= {bound for _, bound in item.names} - {bound for _, bound in kept}
         more = [(name, name) for name in missing.pop(item.module, ())]
         names = sorted({*kept, *more})
@@ -84,10 +83,13 @@ def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]
     return "".join(lines), dropped
 
 
-def _is_gone(module: str, name: str, wanted: Exported) -> bool:
-    if module in wanted.names:
-        return name in wanted.obsolete.get(module, ())
-    return wanted.gone(module)
+def _kept(item: _Import, wanted: Exported) -> list[tuple[str, str]]:
+    """The names of an import that are still there."""
+    if item.module in wanted.names:
+        obsolete = wanted.obsolete.get(item.module, frozenset())
+        return [pair for pair in item.names if pair[0] not in obsolete]
+    imported = frozenset(name for name, _ in item.names)
+    return [] if wanted.gone(item.module, imported) else list(item.names)
 
 
 def _imports(tree: ast.Module, package: str | None) -> Iterator[_Import]:
