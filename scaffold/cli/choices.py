@@ -21,11 +21,7 @@ def check_choice(option: str, given: str, words: Iterable[str]) -> list[Scaffold
     return [ScaffoldError(f"unknown value '{given}'", Location(option), hint)]
 
 
-def completing(words: Iterable[str]) -> Callable[[str], list[str]]:
-    """What a shell offers for the beginning of a word."""
-    known = tuple(words)
-
-    def offer(incomplete: str) -> list[str]:
-        return [word for word in known if word.startswith(incomplete)]
-
-    return offer
+def completing(words: Iterable[str]) -> Callable[[], list[str]]:
+    """What a shell offers; Typer keeps those that begin as what was typed."""
+    known = list(words)
+    return lambda: known

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 JSON_VERSION = 1
 
 
-def _offer_keys(incomplete: str) -> list[str]:
-    """What a shell completes of a key."""
+def _offer_keys() -> list[str]:
+    """What a shell offers for a key."""
     from scaffold.spec.config_keys import KEYS
 
-    return [key for key in KEYS if key.startswith(incomplete)]
+    return list(KEYS)
 
 
 NAMES = Annotated[
