@@ -1,45 +1,31 @@
 """Gradients that are not derived whatever the forward computes, and why.
 
-In: an `OpSpec`, its forward, and the inputs without a formula. Out: a reason for each that is left to the user.
+In: an `OpSpec` and its forward. Out: a reason, if there is one.
 Invariant: nothing is derived through what PyTorch does not see: NumPy, or a function of the user's.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from scaffold.derive.activity import leaves_torch
 from scaffold.derive.forward import Forward
 from scaffold.formula import Node, expressions
-from scaffold.spec import OpSpec, TensorInput
+from scaffold.spec import OpSpec
 
 NOT_DERIVED = "the backward is not derived"
+ADVICE = "state its gradient with --grad or --backward"
 
 
-def refusals(
-    spec: OpSpec, forward: Forward, unstated: Iterable[TensorInput]
-) -> dict[str, str]:
-    """The inputs whose gradient the user has to state, each with the reason."""
-    outside = _outside(spec, forward)
-    if outside is not None:
-        return {item.name: f"{NOT_DERIVED}: {outside}" for item in unstated}
-    reason = "it is any number of tensors"
-    return {
-        item.name: f"grad_{item.name} is not derived: {reason}"
-        for item in unstated
-        if item.variadic
-    }
-
-
-def _outside(spec: OpSpec, forward: Forward) -> str | None:
-    """What of the forward PyTorch does not see."""
+def refusal(spec: OpSpec, forward: Forward) -> str | None:
+    """Why the user has to state the gradients: what of the forward PyTorch does not see."""
     imported = frozenset(
         item.binding for item in spec.imports if item.module.split(".")[0] != "torch"
     )
     for node in _nodes(forward):
         foreign = sorted(node.names() & imported)
         if foreign:
-            return f"'{foreign[0]}' is not PyTorch's; state its gradient with --grad or --backward"
+            return f"{NOT_DERIVED}: '{foreign[0]}' is not PyTorch's; {ADVICE}"
         if leaves_torch(node, imported):
-            return "the forward leaves PyTorch; state its gradient with --grad or --backward"
+            return f"{NOT_DERIVED}: the forward leaves PyTorch; {ADVICE}"
     return None
 
 

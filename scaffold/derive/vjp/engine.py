@@ -42,6 +42,8 @@ def derived(
     applier = Applier(program, table_of(spec))
     advised: tuple[str, ...] = ()
     try:
+        if any(item.variadic and item.name in wanted for item in spec.tensors):
+            raise UnsupportedError("it takes any number of tensors")
         lowered = lower(spec, forward, applier, frozenset(wanted))
         advised = advice(lowered.results)
         found = _differentiated(spec, applier, forward, lowered, taken)
@@ -121,4 +123,5 @@ def _notes(found: Reversed) -> tuple[str, ...]:
 
 def _called(op: Op) -> str:
     assert isinstance(op.data, Node)
-    return (dotted(op.data.args[0]) if op.data.args else None) or op.data.label
+    path = (dotted(op.data.args[0]) if op.data.args else None) or op.data.label
+    return path.removeprefix(path.partition(".")[0] + ".") if path[0] == "<" else path

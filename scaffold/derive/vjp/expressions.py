@@ -10,6 +10,7 @@ from scaffold.derive.activity import carries_gradient, is_random
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import Applier, Bound, constant
+from scaffold.derive.vjp.builtin_calls import of_builtin
 from scaffold.derive.vjp.calls import (
     creates,
     kind_named,
@@ -149,7 +150,9 @@ class Expressions(PythonValues):
         )
 
     def _name(self, node: Node) -> Op:
-        raise UnsupportedError(f"'{node.label}'")
+        if node.label not in ("bool", "int", "float"):
+            raise UnsupportedError(f"'{node.label}'")
+        return self._of_torch(node)
 
     def _unary(self, node: Node) -> Op:
         (inner,) = node.args
@@ -254,9 +257,8 @@ class Expressions(PythonValues):
                 self.applier.found("function", path, values, named), node
             )
         if callee.kind == "name":
-            return self._applied(
-                self.applier.found("method", callee.label, values, named), node
-            )
+            plain = None if named else of_builtin(self.applier, callee.label, values)
+            return plain or self._unknown(node)
         if callee.kind != "attribute":
             raise UnsupportedError("a call of what is no name")
         values = [self.value(callee.args[0]), *values]
@@ -268,12 +270,14 @@ class Expressions(PythonValues):
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""
         refuse_changes(node)
-        template, args = template_of(self.program.graph, node, self._argument)
-        if not args and creates(node):
-            return made(
-                self.program, node, [self.value(item) for item in node.args[1:]]
-            )
-        if any(not arg.is_tensor for arg in args) or not args:
+        template, args = template_of(
+            self.program.graph, node, self._argument, self.fixed
+        )
+        given = [arg for arg in args if arg.rule != "dtype"]
+        if not given and creates(node):
+            values = [self.value(item) for item in node.args[1:]]
+            return made(self.program, template, values, args)
+        if any(not arg.is_tensor for arg in given) or not given:
             raise UnsupportedError(
                 "a call over several tensors at once that has no rule"
             )
@@ -285,7 +289,10 @@ class Expressions(PythonValues):
         )
 
     def _argument(self, node: Node) -> Op | None:
-        """The tensor that an argument is; None for a Python value."""
-        if self.is_static(node):
-            return None
-        return self.value(node)
+        """The tensor that an argument is, or that it takes the dtype of; None for a Python value."""
+        if not self.is_static(node):
+            op = self.value(node)
+            return None if op.rule == "static" else op
+        dtype = node.kind == "attribute" and node.label == "dtype"
+        read = self.value(node) if dtype else None
+        return read if read and read.rule == "dtype" else None

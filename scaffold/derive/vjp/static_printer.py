@@ -15,7 +15,7 @@ from scaffold.derive.vjp.written import UnsupportedError, number_node
 from scaffold.formula import Graph, Node
 
 # The values that have a shape, each with the optional inputs that must be there to compute it.
-Owners = dict[Shape, list[tuple[Op, frozenset[Op]]]]
+Owners = dict[Shape, list[tuple[Op, frozenset[str]]]]
 
 
 class StaticPrinter:
@@ -76,11 +76,24 @@ class StaticPrinter:
         try:
             return self.holders.shape(shape, like)
         except UnknownShapeError:
-            return self._attribute(self._owner(shape), "shape")
+            return self._told_by_value(shape)
+
+    def _told_by_value(self, shape: Shape) -> Node:
+        """The shape of a value of the forward, or what follows from such shapes."""
+        match shape.key:
+            case _ if shape in self.owners:
+                pass
+            case ("broadcast", tuple() as parts):
+                shapes = map(self.shape, parts)
+                return self.function("torch.broadcast_shapes", *shapes)
+            case ("transposed", Shape() as base, dims) if dims == {-2, -1}:
+                turned = self._attribute(self._owner(base), "mT")
+                return self._attribute(turned, "shape")
+        return self._attribute(self._owner(shape), "shape")
 
     def _owner(self, shape: Shape) -> Node:
         for op, needs in self.owners.get(shape, ()):
-            if all(item.data == self.holders.current for item in needs):
+            if all(name == self.holders.current for name in needs):
                 return self._anew(op)
         return self._by_base(shape)
 

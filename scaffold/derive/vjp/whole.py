@@ -1,7 +1,7 @@
 """The last resort: autograd of the whole forward.
 
 In: an op whose forward cannot be differentiated piece by piece. Out: statements that pull the cotangent back through it, or None.
-Invariant: none where the forward would draw other random numbers, change a tensor, or where there are any number of tensors.
+Invariant: none where the forward would draw other random numbers or change a tensor.
 """
 
 from collections.abc import Collection, Iterator
@@ -40,25 +40,38 @@ def _pulled(
     spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
     """The gradients of inputs that are there together."""
+    several = {item.name for item in spec.tensors if item.variadic}
+
+    def passed(name: str, value: str = "") -> Node:
+        node = graph.name(value or name)
+        return graph.node("starred", "", (node,)) if name in several else node
+
     pullback = graph.name(fresh("pullback", taken))
-    arguments = tuple(graph.name(item.name) for item in spec.inputs)
+    arguments = tuple(passed(item.name) for item in spec.inputs)
     run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
     body = graph.node("call", "", (run, *arguments))
-    function = graph.node("lambda", ", ".join(wanted), (body,))
+    listed = ", ".join("*" * (name in several) + name for name in wanted)
+    function = graph.node("lambda", listed, (body,))
     functional = graph.node("attribute", "func", (graph.name("torch"),))
     vjp = graph.node("attribute", "vjp", (functional,))
-    made = graph.node("call", "", (vjp, function, *map(graph.name, wanted)))
-    cotangents = tuple(graph.name(grad_name(spec, item.name)) for item in spec.outputs)
-    ends = (
-        cotangents[0] if len(cotangents) == 1 else graph.node("tuple", "", cotangents)
-    )
-    names = [fresh(f"pulled_{name}", taken) for name in wanted]
+    made = graph.node("call", "", (vjp, function, *map(passed, wanted)))
     both = graph.node("tuple", "", (graph.name("_"), pullback))
     yield Assign(both, made, "", (COMMENT,))
-    gradients = graph.node("tuple", "", tuple(map(graph.name, names)))
-    yield Assign(gradients, graph.node("call", "", (pullback, ends)))
-    for name, own in zip(wanted, names, strict=True):
-        yield Assign(graph.name(f"grad_{name}"), graph.name(own))
+    names = {name: fresh(f"pulled_{name}", taken) for name in wanted}
+    gradients = graph.node("tuple", "", tuple(map(passed, names, names.values())))
+    yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
+    for name, pulled in names.items():
+        value = graph.name(pulled)
+        if name in several:  # that of the element number `i`
+            value = graph.node("subscript", "", (value, graph.name("i")))
+        yield Assign(graph.name(f"grad_{name}"), value)
+
+
+def _ends(spec: OpSpec, graph: Graph) -> Node:
+    """The cotangents of the outputs."""
+    names = (graph.name(grad_name(spec, item.name)) for item in spec.outputs)
+    first, *rest = names
+    return graph.node("tuple", "", (first, *rest)) if rest else first
 
 
 def _may_run_again(spec: OpSpec, forward: Forward, wanted: tuple[str, ...]) -> bool:
@@ -66,14 +79,13 @@ def _may_run_again(spec: OpSpec, forward: Forward, wanted: tuple[str, ...]) -> b
     nodes: list[Node] = [
         node for item in forward.statements for node in expressions(item)
     ]
-    several = {item.name for item in spec.tensors if item.variadic}
+    counted = any(item.variadic for item in spec.differentiable)
     return (
         all(item.differentiable and not item.variadic for item in spec.outputs)
         and spec.style == "setup-context"
         and not spec.dirty
         and not spec.imports
-        and not several
-        and not any(item.keyword_only for item in spec.inputs)
+        and not (counted and any(item.name == "i" for item in spec.inputs))
         and not any(
             changes_statistics(inner)
             for node in (*nodes, *forward.results)

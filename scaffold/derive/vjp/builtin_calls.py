@@ -1,0 +1,35 @@
+"""Python's own functions of tensors: `abs(x)`, `sum(parts)`.
+
+In: a name and arguments. Out: an op, or None where Python decides on data, or does what no primitive does. Invariant: `sum` adds up
+what it iterates over, which of a tensor is its first dim.
+"""
+
+from collections.abc import Sequence
+
+from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.ir import Op
+
+LIKE_METHODS = frozenset({"abs", "pow"})
+
+
+def of_builtin(applier: Applier, name: str, values: Sequence[Op]) -> Op | None:
+    """What a builtin function makes of tensors."""
+    if name in LIKE_METHODS:
+        bound = applier.found("method", name, values)
+        return bound and applier.apply(bound.rule, bound.args)
+    if name == "sum" and len(values) == 1:
+        return _sum(applier, values[0])
+    return None
+
+
+def _sum(applier: Applier, items: Op) -> Op | None:
+    if items.is_tensor:
+        return applier.named("sum", items, applier.program.const(0))
+    if items.rule == "unbind":
+        return applier.named("sum", *items.args)
+    if items.rule != "list" or not items.args:
+        return None
+    first, *rest = items.args
+    for item in rest:
+        first = applier.named("add", first, item)
+    return first

@@ -1,0 +1,31 @@
+"""Python's own functions of tensors: the gradient is that of what Python does."""
+
+import pytest
+import torch
+
+from scaffold.derive import derive
+from tests.derive.building import load, spec_of, text_of
+from tests.derive.checking import check_op
+
+DIRECT = (
+    *("sum(x)", "sum(x) * y", "sum([x, y, 2 * x])", "sum((x[0], y[1]))"),
+    *("sum(x.unbind(1))", "sum(x.unbind(-1)) * y[:, 0]", "abs(x)", "pow(x, 2)"),
+)
+LEFT = (
+    "sum(x, y)",
+    "max(x.sum(), y.sum())",
+    "min(x.mean(), y.mean())",
+    "max(x[0, 0], 0)",
+)
+
+
+@pytest.mark.parametrize("forward", DIRECT + LEFT)
+def test_the_gradient_is_that_of_autograd(forward: str) -> None:
+    torch.manual_seed(2)
+    spec = spec_of("x[N, D], y[N, D]", forward=forward, derive=True)
+    text = text_of(spec, derive(spec))
+    assert ("torch.func.vjp" in text) == (forward in LEFT)
+    module = load(text)
+    plain = load(text_of(spec_of("x[N, D], y[N, D]", forward=forward))).SomeOpFunction
+    values = [torch.randn(3, 4, dtype=torch.double) for _ in range(2)]
+    check_op(module.SomeOpFunction, module.some_op, plain.forward, values)
