@@ -1,13 +1,11 @@
 """`scaffold list`: the ops of a project, where each is written down, and its files."""
 
 import json
-from typing import Annotated
 
 import typer
 
-FORMAT = Annotated[
-    str, typer.Option("--format", help="text or json.", metavar="FORMAT")
-]
+from scaffold.cli.choices import FORMAT
+
 JSON_VERSION = 1
 
 
