@@ -2,25 +2,16 @@
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from scaffold.cli.choices import FORMATS, completing
+from scaffold.cli.choices import FORMAT
 
 if TYPE_CHECKING:
     from scaffold.cli.project import Project
     from scaffold.cli.survey import Op
 
-FORMAT = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="text or json.",
-        metavar="FORMAT",
-        autocompletion=completing(FORMATS),
-    ),
-]
 JSON_VERSION = 1
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from scaffold.cli.choices import FORMATS, check_choice, completing
+from scaffold.cli.choices import FORMAT, FORMATS, check_choice, offer_ops
 from scaffold.errors import Location, ScaffoldError, raise_all
 
 OPS = Annotated[
@@ -14,6 +14,7 @@ OPS = Annotated[
     typer.Argument(
         metavar="OP...",
         help="Ops of the manifest, or test files (default: every op).",
+        autocompletion=offer_ops,
     ),
 ]
 MUTANTS = Annotated[
@@ -46,15 +47,6 @@ LIMIT = Annotated[
     int,
     typer.Option(
         "--limit", help="Seconds for one run of a test file.", metavar="SECONDS"
-    ),
-]
-FORMAT = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="text or json.",
-        metavar="FORMAT",
-        autocompletion=completing(FORMATS),
     ),
 ]
 
