@@ -4,11 +4,21 @@ from typing import Annotated
 
 import typer
 
-from scaffold.cli.sync import FORMAT
+from scaffold.cli.choices import FORMAT, offer_ops
 from scaffold.cli.test_stub import DIFF, DRY_RUN
 
-OPS = Annotated[list[str], typer.Argument(metavar="OP...", help="Ops of the project.")]
-OP = Annotated[str, typer.Argument(metavar="OP", help="An op of the project.")]
+OPS = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="OP...", help="Ops of the project.", autocompletion=offer_ops
+    ),
+]
+OP = Annotated[
+    str,
+    typer.Argument(
+        metavar="OP", help="An op of the project.", autocompletion=offer_ops
+    ),
+]
 NEW = Annotated[str, typer.Argument(metavar="NEW", help="What it is called from now.")]
 FORCE = Annotated[bool, typer.Option("--force", help="Remove edited files too.")]
 

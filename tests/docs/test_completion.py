@@ -86,7 +86,7 @@ def test_a_shell_completes(
         assert word not in found
 
 
-@pytest.mark.parametrize("command", ["check", "upgrade", "verify"])
+@pytest.mark.parametrize("command", ["check", "upgrade", "verify", "remove", "rename"])
 def test_the_ops_of_the_manifest_are_offered(
     command: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
