@@ -35,10 +35,11 @@ def check(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """See that the files are what manifest, templates and configuration say.
+    """See that the files are what the manifest says.
 
-    Each file is ok, edited, stale, missing, orphaned, interrupted, or holds conflict markers. Exit code 1: some
-    file is neither ok nor edited; with --strict, nor edited. Nothing is written.
+    Templates and configuration have their say too. Each file is ok, edited, stale, missing, orphaned, interrupted, or
+    holds conflict markers. Exit code 1: some file is neither ok nor edited; with --strict, nor edited.
+    Nothing is written.
 
     Example: scaffold check --diff
     """

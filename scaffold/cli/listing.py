@@ -27,9 +27,9 @@ class Row(NamedTuple):
 
 
 def list_ops(format_: FORMAT = "text") -> None:
-    """List the ops of the manifest, with the place of each, its files and how they stand.
+    """List the ops of the manifest and their files.
 
-    A skeleton is an op that has parts left to write. Whether files are out of date, scaffold check says.
+    Beside each stands where it is written down, and how its files stand. A skeleton is an op that has parts left to write. Whether files are out of date, scaffold check says.
 
     Example: scaffold list
     """

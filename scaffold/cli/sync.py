@@ -35,7 +35,7 @@ def sync(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Write the files of every op of a manifest, or bring them up to date.
+    """Write the files of every op of a manifest, or update them.
 
     A file that was edited and is out of date is a conflict: scaffold upgrade merges the two.
 

@@ -70,16 +70,15 @@ def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]
             new = _statement(item.module, names, wanted) if names else []
             edits[item.first] = (item.end - item.first, new)
     known = [item for item in imports if item.module in wanted.names]
+    coming: dict[int, list[str]] = {}  # what is put before a line
     for module, names_missing in missing.items():
-        line = _place(module, known, tree)
-        count, before = edits.get(line, (0, []))
         new = _statement(module, [(name, name) for name in names_missing], wanted)
-        edits[line] = (count, [*new, *before] if count else [*before, *new])
-    if edits and not imports:
-        _set_apart(lines, edits)
-    for line in sorted(edits, reverse=True):
-        count, new = edits[line]
-        lines[line : line + count] = new
+        coming.setdefault(_place(module, known, tree), []).extend(new)
+    if not imports:
+        _set_apart(lines, coming)
+    for line in sorted({*edits, *coming}, reverse=True):
+        count, new = edits.get(line, (0, []))
+        lines[line : line + count] = [*coming.get(line, ()), *new]
     return "".join(lines), dropped
 
 
@@ -152,14 +151,14 @@ def _statement(
     return [f"{start} (\n", *(f"    {name},\n" for name in said), ")\n"]
 
 
-def _set_apart(lines: list[str], edits: dict[int, tuple[int, list[str]]]) -> None:
+def _set_apart(lines: list[str], coming: dict[int, list[str]]) -> None:
     """Leave a blank line between the first imports and what stands around them."""
-    for line, (count, new) in edits.items():
+    for line, new in coming.items():
         above = ["\n"] if line and lines[line - 1].strip() else []
         below = ["\n"] if line < len(lines) and lines[line].strip() else []
         if line and not lines[line - 1].endswith("\n"):
             lines[line - 1] += "\n"
-        edits[line] = (count, [*above, *new, *below])
+        coming[line] = [*above, *new, *below]
 
 
 def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
