@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 from numpy_log1p import NumpyLog1p, NumpyLog1pFunction, numpy_log1p
@@ -63,6 +64,13 @@ def case(request: pytest.FixtureRequest) -> dict[str, Any]:
     if not all(value.isfinite().all() for value in values):
         pytest.skip("not finite")
     return arguments
+
+
+@pytest.mark.parametrize("layout", [torch.clone, permuted])
+def test_gradcheck(case: dict[str, Any], layout: Callable[[Tensor], Tensor]) -> None:
+    inputs = make(**case, layout=layout)
+    assert gradcheck(numpy_log1p, inputs, check_grad_dtypes=True)
+    assert gradgradcheck(numpy_log1p, inputs)
 
 
 class Recorder(NumpyLog1pFunction):
