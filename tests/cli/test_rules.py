@@ -166,7 +166,5 @@ def test_a_rule_of_a_kernel_is_checked_by_differences(tmp_path: Path) -> None:
 def test_a_rule_is_about_the_function_of_its_module(tmp_path: Path) -> None:
     own(tmp_path, 2)
     used = ("--import", "other_kernels:scaled", "--inputs", "x")
-    outcome = scaffold(
-        tmp_path, "derive", "foo", *used, "--forward", "scaled(x)"
-    )
+    outcome = scaffold(tmp_path, "derive", "foo", *used, "--forward", "scaled(x)")
     assert "'scaled' is not PyTorch's" in outcome.err
