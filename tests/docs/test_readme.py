@@ -113,7 +113,8 @@ def test_every_comment_belongs_to_a_block() -> None:
 
 @pytest.fixture(scope="module")
 def help_text(environment: dict[str, str]) -> str:
-    commands = ("", *COMMANDS_OF_THE_TOOL, "rules check")
+    below = ("rules check", "templates eject")
+    commands = ("", *COMMANDS_OF_THE_TOOL, *below)
     asked = (f"scaffold {command} --help" for command in commands)
     return "".join(run(command, ROOT, environment).stdout for command in asked)
 
