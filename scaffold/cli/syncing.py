@@ -31,6 +31,7 @@ TOLD = {
     "create": "created",
     "update": "updated",
     "remove": "removed",
+    "rename": "renamed",
     "conflict": "in conflict",
     "skip": "edited",
     "identical": "identical",
@@ -103,7 +104,8 @@ def carry_out(
     """
     works = weigh(project, ops)
     _check_markers(project.root, works)
-    planned = _planned(project, works, policy, prune, manifests)
+    others = {**manifests, **_exports(project, works)}
+    planned = _planned(project, works, policy, prune, others)
     verbs = _verbs(ops, works, planned)
     notes = tuple(_notes(works, prune))
     files = sum(len(op.standings) for op in ops if op.settled)
@@ -119,6 +121,24 @@ def carry_out(
     if write:
         apply(_with_records(project, works, resolved))
     return outcome._replace(written=write)
+
+
+def _exports(project: Project, works: tuple[Work, ...]) -> dict[str, str]:
+    """What exports the ops, if that is asked for and is not as it should be."""
+    if not project.configuration.exports:
+        return {}
+    from scaffold.cli.exports import exports_of, names_lost
+
+    moved: list[str] = []
+    lost = {}
+    for work in works:
+        op = work.op.listed.name
+        for item in work.prospects:
+            moved += [item.moved_from] if item.moved_from else []
+            if item.kept and item.wanted and item.wanted.role == "op":
+                base = read_base(project.root, op, item.kept)
+                lost[op] = names_lost(base or "", item.wanted.text)
+    return exports_of(project, moved, lost)
 
 
 def _check_markers(root: Path, works: tuple[Work, ...]) -> None:
@@ -178,7 +198,7 @@ def _is_gone(item: Prospect) -> bool:
 
 
 def _base(project: Project, work: Work, item: Prospect) -> str | None:
-    if item.kept is None or item.need not in ("update", "collide"):
+    if item.kept is None or item.need != "collide":
         return None
     return read_base(project.root, work.op.listed.name, item.kept)
 
@@ -261,5 +281,9 @@ def _with_records(project: Project, works: tuple[Work, ...], resolved: Plan) -> 
         listed = work.op.listed
         record = Record(listed.name, listed.manifest, origin, ())
         files |= record_files(record, work.prospects, done)
-    kept = plan(files, project.root, ours=files.keys())
-    return resolved._replace(changes=(*resolved.changes, *kept.changes))
+    return with_state(resolved, plan(files, project.root, ours=files.keys()))
+
+
+def with_state(planned: Plan, state: Plan) -> Plan:
+    """One plan of the files that are shown and those that are not."""
+    return planned._replace(changes=(*planned.changes, *state.changes))

@@ -6,6 +6,7 @@ Invariant: with `--format json` stdout is one JSON object, whatever happens.
 
 import json
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 import typer
@@ -32,16 +33,21 @@ class Asked(NamedTuple):
     look: bool
     diff: bool
     format: str
-    prune: bool  # remove files that an op has no more
+    prune: bool = True  # remove files that an op has no more
 
 
 def bring_up_to_date(
     asked: Asked, *, manifests: tuple[str, ...] = (), ops: tuple[str, ...] = ()
 ) -> None:
     """Run, say what became of it, and exit with 1 where a conflict is left."""
+    say_outcome(asked, lambda: _outcome(asked, manifests, ops))
+
+
+def say_outcome(asked: Asked, run: Callable[[], Outcome]) -> None:
+    """Say what became of a run that writes, and exit with 1 where a conflict is left."""
     check_format(asked.format)
     try:
-        outcome = undisturbed(lambda: _outcome(asked, manifests, ops))
+        outcome = undisturbed(run)
     except ScaffoldError as error:
         if asked.format == "json":
             _show_json(None, asked.diff, error)

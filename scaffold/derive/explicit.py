@@ -5,6 +5,7 @@ Invariant: pure; a gradient that nobody gave is `missing`, never guessed.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from scaffold.derive.activity import is_random, leaves_torch
 from scaffold.derive.context import ContextNames
@@ -54,6 +55,15 @@ def _live(graph: Graph, program: Lines, wanted: list[str]) -> Lines:
     return without_dead(graph, program, targets, lambda node: False)
 
 
+class _Context(NamedTuple):
+    """What goes from forward to backward, and which incoming gradients it is for."""
+
+    saved: tuple[Saved, ...]
+    kept: tuple[Kept, ...]
+    filled: tuple[Filled, ...]
+    watched: tuple[str, ...]
+
+
 def _derivation(
     spec: OpSpec,
     given: Given,
@@ -64,18 +74,9 @@ def _derivation(
 ) -> Derivation:
     missing = _missing(spec, handed.lines)
     elements, lines = element_lines(spec, handed.lines)
-    opaque = _opaque(spec, given)
-    random = _draws(given)
-    pure = not (opaque or random or spec.dirty)
-    saved, kept = (
-        _all_for(missing, spec, handed, names)
-        if missing
-        else (handed.saved, handed.kept)
-    )
-    watched = () if spec.materialize_grads else _watched(spec, handed.lines, missing)
-    filled = _filled(spec, watched, names) if not missing else ()
-    statements, results, extra = _forward(spec, given, reuse, saved)
-    return Derivation(
+    context = _context(spec, handed, names, missing)
+    statements, results, extra = _forward(spec, given, reuse, context.saved)
+    found = Derivation(
         forward=statements,
         results=results,
         extra=extra,
@@ -86,18 +87,41 @@ def _derivation(
         derived=given.derived - missing,
         domains=given.domains,
         joint=joint_gradients(lines),
-        saved=saved,
-        kept=(*kept, *_kept_for(filled, kept)),
-        filled=filled,
-        watched=watched,
+        saved=context.saved,
+        kept=context.kept,
+        filled=context.filled,
+        watched=context.watched,
         style=spec.style,
         once_differentiable=once,
+        notes=given.notes,
+    )
+    return _judged(found, spec, given)
+
+
+def _judged(found: Derivation, spec: OpSpec, given: Given) -> Derivation:
+    """With what the rest of PyTorch can make of the op."""
+    opaque, random = _opaque(spec, given), _draws(given)
+    pure = not (opaque or random or spec.dirty)
+    return replace(
+        found,
         opaque=opaque,
         random=random,
         compiles=not opaque and not _sole_constant(spec),
         transforms=_transforms(spec, pure),
-        notes=given.notes,
     )
+
+
+def _context(
+    spec: OpSpec, handed: Transfer, names: ContextNames, missing: frozenset[str]
+) -> _Context:
+    """What ctx holds; all that there is where a gradient is still to be written."""
+    saved, kept = handed.saved, handed.kept
+    watched = () if spec.materialize_grads else _watched(spec, handed.lines, missing)
+    if missing:
+        saved, kept = _all_for(missing, spec, handed, names)
+        return _Context(saved, kept, (), watched)
+    filled = _filled(spec, watched, names)
+    return _Context(saved, (*kept, *_kept_for(filled, kept)), filled, watched)
 
 
 def _forward(

@@ -1,5 +1,7 @@
 """Autograd of one call: what PyTorch refuses to differentiate by is left alone."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -12,7 +14,7 @@ def p(*shape: int) -> Tensor:
     return torch.rand(shape, dtype=torch.double) + 0.2
 
 
-CASES = {
+CASES: dict[str, tuple[str, str, Callable[[], tuple[Tensor, ...]]]] = {
     "images": (
         "x[N, C, H], t[N, H; int], w[C]",
         "F.nll_loss(x, t, weight=w)",

@@ -11,7 +11,7 @@ from tests.derive.building import load, spec_of, text_of
 from tests.derive.checking import check_op
 
 # A signature, a forward, and the shapes of several calls.
-CASES = {
+CASES: dict[str, tuple[str, str, list[tuple[tuple[int, ...], ...]]]] = {
     "a stack is as long as its parts are many": (
         "y",
         "torch.stack([y, 2 * y], 1) * y.unsqueeze(1)",

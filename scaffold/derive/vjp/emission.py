@@ -24,15 +24,13 @@ from scaffold.derive.vjp.schedule import (
     Schedule,
     scheduled,
 )
-from scaffold.derive.vjp.static_printer import Owners
+from scaffold.derive.vjp.static_printer import Owners, shape_owners
 from scaffold.derive.vjp.written import UnsupportedError, merged, under
 from scaffold.formula import Assign, If, Node, Statement, emit
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
 LONGEST = 8  # of `ctx.` and the like, which come in later
 
-OF_A_SHAPE = frozenset({"zeros", "expanded", "reshaped", "summed_to", "same", "vjp"})
-OF_A_SHAPE |= {"unsliced", "shaped_like"}
 # What has no better name than how it is made.
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
 
@@ -72,11 +70,6 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
     return statements
 
 
-def _asks(op: Op) -> bool:
-    """Whether a value asks for shapes itself, and so cannot tell any."""
-    return any(inner.rule in OF_A_SHAPE for inner in op.walk())
-
-
 class _Writer:
     """One attempt, with a choice of the ops that get names."""
 
@@ -90,36 +83,39 @@ class _Writer:
             name: ((-at, 0),) if name in emission.guarded else ()
             for at, name in enumerate(roots, 1)
         }
+        held = emission.held
+        safe = Safety(emission.optional, held, emission.applier.takes_none)
         pairs = [(op, self.regions[name]) for name, op in roots.items()]
-        held, optional = emission.held, emission.optional
-        takes_none = emission.applier.takes_none
-        safe = Safety(optional, held, takes_none)
         self.plan: Schedule = scheduled(pairs, held, safe, forced)
-        self.names: dict[Op, str] = dict(emission.held)
-        self.namer = Namer(
+        self.names: dict[Op, str] = dict(held)
+        self.namer = self._namer()
+        self.pulled: dict[Op, tuple[str, ...]] = {}
+        self._name_all()
+        owners = shape_owners(self.program, safe.needs)
+        self.printer = self._printer(self.names, owners)
+        self.words = self._printer({**held}, owners)
+        self.long: list[tuple[Op, int, str | None]] = []
+        emission.over.clear()
+        if emission.precision is not None:
+            self.printer.in_place = self._in_place(emission.precision)
+
+    def _namer(self) -> Namer:
+        emission = self.emission
+        return Namer(
             set(emission.taken),
             emission.held,
             emission.of,
             emission.via,
             users_of(emission.of),
-            owners_of(roots),
+            owners_of(self.roots),
         )
-        self.pulled: dict[Op, tuple[str, ...]] = {}
-        self._name_all()
-        owners: Owners = {}
-        for op in self.program.ops:
-            if op.is_tensor and len(safe.needs(op)) < 2 and not _asks(op):
-                owners.setdefault(op.shape, []).append((op, safe.needs(op)))
-        self.printer = Printer(
-            emission.applier, emission.holders, self.names, owners, emission.asked
+
+    def _printer(self, names: dict[Op, str], owners: Owners) -> Printer:
+        """What writes expressions down, over these names."""
+        emission = self.emission
+        return Printer(
+            emission.applier, emission.holders, names, owners, emission.asked
         )
-        self.words = Printer(
-            emission.applier, emission.holders, held, owners, emission.asked
-        )
-        self.long: list[tuple[Op, int, str | None]] = []
-        emission.over.clear()
-        if emission.precision is not None:
-            self.printer.in_place = self._in_place(emission.precision)
 
     def _name_all(self) -> None:
         for op in sorted(self.plan.named, key=lambda item: item.serial):

@@ -5,7 +5,7 @@ In: an `OpSpec`, its forward as it will stand, and the inputs that want a gradie
 guessed.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from scaffold.derive.forward import Forward, grad_name
 from scaffold.derive.model import Derived
@@ -62,30 +62,59 @@ def _differentiated(
     lowered: Lowered,
     taken: Collection[str],
 ) -> Derived:
-    program = applier.program
     held = _held(spec, forward, lowered)
-    make = Maker(applier, lambda op: op in held and op.rule not in ("input", "static"))
-    results: dict[Op, Op] = {}
-    apart = {*lowered.results, *lowered.held_in_branches}
-    make.meet_again(tuple(program.ops), apart)
-    seeds: dict[Op, list[Op]] = {}
-    for output, result in zip(spec.outputs, lowered.results, strict=True):
-        if not output.differentiable or not result.is_tensor:
-            continue
-        cotangent = program.op(
-            "cotangent",
-            (),
-            grad_name(spec, output.name),
-            kind=result.kind,
-            shape=result.shape,
-        )
-        results[cotangent] = result
-        seeds.setdefault(result, []).append(cotangent)
+    make = _maker(applier, lowered, held)
+    results = _cotangents(spec, applier.program, lowered)
     make.precision = Precision(results)
     make.saves = spec.save_policy == "balanced"
+    found = _walked_back(spec, make, lowered, results)
+    roots = _roots(spec, make, held, found)
+    regrouped = Scalars(make, roots, lambda op: op in held)
+    roots = {name: regrouped(root) for name, root in roots.items()}
+    of = {regrouped.known.get(op, op): primal for op, primal in found.of.items()}
+    backward = Backward(
+        spec, applier, forward, lowered, held, results, roots, of, found.via, taken
+    )
+    return settled(backward)._replace(notes=_notes(found))
+
+
+def _maker(applier: Applier, lowered: Lowered, held: Collection[Op]) -> Maker:
+    """What makes the backward: it leaves whole what has a name, and meets the forward's products again."""
+    make = Maker(applier, lambda op: op in held and op.rule not in ("input", "static"))
+    apart = {*lowered.results, *lowered.held_in_branches}
+    make.meet_again(tuple(applier.program.ops), apart)
+    return make
+
+
+def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op]:
+    """The gradient that comes in for each result."""
+    found: dict[Op, Op] = {}
+    for output, result in zip(spec.outputs, lowered.results, strict=True):
+        if output.differentiable and result.is_tensor:
+            name = grad_name(spec, output.name)
+            cotangent = program.op(
+                "cotangent", (), name, kind=result.kind, shape=result.shape
+            )
+            found[cotangent] = result
+    return found
+
+
+def _walked_back(
+    spec: OpSpec, make: Maker, lowered: Lowered, results: Mapping[Op, Op]
+) -> Reversed:
+    """The gradients of the inputs."""
+    seeds: dict[Op, list[Op]] = {}
+    for cotangent, result in results.items():
+        seeds.setdefault(result, []).append(cotangent)
     absent = {lowered.inputs[item.name] for item in spec.tensors if item.optional}
-    found = Reverse(make, absent, make.saves).run(seeds, lowered.inputs)
-    roots = {
+    return Reverse(make, absent, make.saves).run(seeds, lowered.inputs)
+
+
+def _roots(
+    spec: OpSpec, make: Maker, held: Mapping[Op, str], found: Reversed
+) -> dict[str, Op]:
+    """The gradient of each input; one that may be absent is there where its gradient is asked for."""
+    return {
         item.name: (
             assumed(make, found.gradients[item.name], item.name, held)
             if item.optional
@@ -94,13 +123,6 @@ def _differentiated(
         for item in spec.differentiable
         if item.name in found.gradients
     }
-    regrouped = Scalars(make, roots, lambda op: op in held)
-    roots = {name: regrouped(root) for name, root in roots.items()}
-    of = {regrouped.known.get(op, op): primal for op, primal in found.of.items()}
-    backward = Backward(
-        spec, applier, forward, lowered, held, results, roots, of, found.via, taken
-    )
-    return settled(backward)._replace(notes=_notes(found))
 
 
 def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:

@@ -4,18 +4,35 @@ In: static ops, and the names of values that have one. Out: nodes. Invariant: a 
 for it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.holders import Holders, UnknownShapeError
 from scaffold.derive.vjp.in_place import InPlace
-from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.ir import Op, Program
 from scaffold.derive.vjp.shapes import Dim, Shape
 from scaffold.derive.vjp.written import UnsupportedError, number_node
 from scaffold.formula import Graph, Node
 
 # The values that have a shape, each with the optional inputs that must be there to compute it.
 Owners = dict[Shape, list[tuple[Op, frozenset[str]]]]
+OF_A_SHAPE = frozenset(
+    {"zeros", "expanded", "reshaped", "summed_to", "same", "vjp", "unsliced"}
+    | {"shaped_like"}
+)
+
+
+def shape_owners(program: Program, needs: Callable[[Op], frozenset[str]]) -> Owners:
+    """The values that can tell a shape: they ask for none themselves, and need one optional input at most."""
+    owners: Owners = {}
+    for op in program.ops:
+        if op.is_tensor and len(needs(op)) < 2 and not _asks(op):
+            owners.setdefault(op.shape, []).append((op, needs(op)))
+    return owners
+
+
+def _asks(op: Op) -> bool:
+    return any(inner.rule in OF_A_SHAPE for inner in op.walk())
 
 
 class StaticPrinter:
