@@ -11,13 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from scaffold.cli.existing import find_functions
+from scaffold.cli.existing import dotted, find_functions
 from scaffold.derive import derive
 from scaffold.errors import ConflictError, Location, ScaffoldError
-from scaffold.inspect.adopting import Adopted, Value, adopt
+from scaffold.inspect.adopting import Adopted, Value, adopt, adopt_bodies
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.formulas import Unfit
 from scaffold.render.files import render
+from scaffold.render.formatting import format_source
 from scaffold.render.layout import Directories
 from scaffold.spec import OpSpec, build
 from scaffold.spec.toml import read_ops
@@ -27,6 +28,8 @@ DIFFERS = (
     "the op that this makes is other code than what is there: state the shapes of its "
     "inputs, and read the difference with scaffold new-op NAME --spec FILE --diff"
 )
+
+KEPT = "formulas have no words for all of it: the bodies are functions of {name}"
 
 
 class Found(NamedTuple):
@@ -47,20 +50,61 @@ def adopted(target: str, out_dir: str | None) -> Found:
         place = Location(target.partition("::")[0])
         raise ScaffoldError("holds several Functions: name one", place, hint)
     ((meant, function),) = functions
-    try:
-        op, same = _chosen(Facts(function, meant.module))
-    except Unfit as reason:
-        line = getattr(reason.node, "lineno", 1)
-        column = getattr(reason.node, "col_offset", 0) + 1
-        message = f"'{function.name}' cannot be adopted: {reason.reason}"
-        raise ConflictError(message, Location(meant.path, line, column)) from None
+    chosen = choose(Facts(function, meant.module), meant.path)
     root = Path(os.path.abspath(out_dir or "."))
     base = root
     while not base.is_dir():
         base = base.parent
-    path = (root.relative_to(base) / f"{op.name}.toml").as_posix()
-    notes = () if same else (DIFFERS,)
-    return Found({path: op.toml()}, base, notes)
+    below = root.relative_to(base)
+    files = {f"{chosen.op.name}.toml": chosen.op.toml(), **chosen.files}
+    placed = {(below / name).as_posix(): text for name, text in files.items()}
+    return Found(placed, base, chosen.notes)
+
+
+class Chosen(NamedTuple):
+    """A specification, and the files that it names."""
+
+    op: Adopted
+    files: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def choose(facts: Facts, path: str) -> Chosen:
+    """The specification of a Function: formulas, or where they have no words for it, its bodies in a file."""
+    try:
+        op, same = _chosen(facts)
+        return Chosen(op, {}, () if same else (DIFFERS,))
+    except (Unfit, ScaffoldError) as reason:
+        kept = _with_bodies(facts, path)
+        if kept is not None:
+            return kept
+        raise _refusal(facts, reason, path) from None
+
+
+def _refusal(facts: Facts, reason: Unfit | ScaffoldError, path: str) -> ConflictError:
+    """Why there is no specification, at the statement that stands in the way."""
+    node: ast.AST = facts.function.node
+    if isinstance(reason, Unfit):
+        node, text, hint = reason.node, reason.reason, None
+    else:
+        text, hint = reason.message, reason.hint
+    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
+    message = f"'{facts.function.name}' cannot be adopted: {text}"
+    return ConflictError(message, Location(path, line, column), hint)
+
+
+def _with_bodies(facts: Facts, path: str) -> Chosen | None:
+    """The specification that names functions of a file; None where the loader would refuse it."""
+    module, _ = dotted(path)
+    try:
+        op, name, text = adopt_bodies(facts, module)
+        text = format_source(text)
+        (entry,) = read_ops(op.toml(), f"{op.name}.toml")
+        spec = build(op.name, entry.raw, entry.locate, read={name: text}.__getitem__)
+        render(replace(spec, test=False), derive(spec), Directories())
+    except (Unfit, ScaffoldError):
+        return None
+    return Chosen(op, {name: text}, (KEPT.format(name=name),))
 
 
 def _chosen(facts: Facts) -> tuple[Adopted, bool]:

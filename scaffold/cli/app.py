@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 # What help says of each command.
 COMMANDS = {
-    "init": "Make a directory a project: configuration, manifest, schema, CI.",
+    "init": "Make a directory a project.",
     "new-op": "Write an op: its Function, wrapper, Module and tests.",
-    "sync": "Bring the files of every op of a manifest up to date.",
-    "check": "See that the files are what the manifest says.",
+    "sync": "Write the files of every op of a manifest, or bring them up to date.",
+    "check": "See that the files are what manifest, templates and configuration say.",
     "upgrade": "Bring ops up to date and keep what was edited by hand.",
     "list": "List the ops of the manifest and their files.",
     "derive": "Print the Function of an op, its backward derived.",
@@ -31,9 +31,10 @@ COMMANDS = {
     "stats": "Count the autograd.Functions of a code base, by their traits.",
     "test-stub": "Write gradcheck tests for hand-written autograd.Functions.",
     "adopt": "Write the specification of a hand-written Function, as TOML.",
-    "verify": "See how many planted mistakes the tests of an op find.",
+    "verify": "Run the tests of ops; see how many planted mistakes they find.",
     "config": "Show the configuration, and who says so.",
     "schema": "Print the JSON Schema of a file of ops.",
+    "templates": "List, start, compare and check templates of yours.",
     "rules": "Show the rules of differentiation; check a table of yours.",
 }
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -110,6 +111,8 @@ def _command(name: str) -> "Callable[..., None] | typer.Typer":
             from scaffold.cli.config import config as found
         case "schema":
             from scaffold.cli.schema import schema as found
+        case "templates":
+            from scaffold.cli.templates import templates as found
         case _:
             from scaffold.cli.rules import rules as found
     return found

@@ -64,13 +64,13 @@ def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
         typer.echo(f"{item.status:{width}}  {_shown(project, item)}{reason}")
     if diff:
         typer.echo("".join(_difference(project, item) for item in told), nl=False)
-    for hint in dict.fromkeys(item.hint for item in told if item.hint):
-        typer.echo(f"hint: {hint}", err=True)
     counted = Counter(item.status for item in found)
     counts = ", ".join(
         f"{counted[status]} {status}" for status in STATUSES if counted[status]
     )
     typer.echo(counts or "no ops")
+    for hint in dict.fromkeys(item.hint for item in told if item.hint):
+        typer.echo(f"hint: {hint}", err=True)
 
 
 def _shown(project: "Project", item: "Checked") -> str:

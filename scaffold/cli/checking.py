@@ -38,6 +38,12 @@ class Checked(NamedTuple):
     kept: Kept | None = None
     wanted: Wanted | None = None  # where it was rendered
 
+    @property
+    def role(self) -> str:
+        """The part that the file has in its op, where that is known."""
+        known = self.kept or self.wanted
+        return known.role if known else ""
+
 
 def check_project(
     project: Project, names: Sequence[str] = (), *, formatted: bool = False

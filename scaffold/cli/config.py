@@ -50,7 +50,7 @@ FORMAT = Annotated[
 def config(
     keys: NAMES = None, show_origin: SHOW_ORIGIN = False, format_: FORMAT = "text"
 ) -> None:
-    """Show the configuration that holds here.
+    """Show the configuration, and who says so.
 
     A key is stated by SCAFFOLD_KEY of the environment, else by [tool.scaffold] of the nearest pyproject.toml.
 

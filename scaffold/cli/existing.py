@@ -4,6 +4,7 @@ In: `PATH[::CLASS]` as typed. Out: files with the Functions that are meant; text
 Invariant: what is pointed at and is not there is an error with a place; nothing is written before all is found.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -85,6 +86,17 @@ def _named(module: Module, name: str) -> tuple[Function, ...]:
         message = f"no Function '{name}' in the file"
         raise ScaffoldError(message, Location(module.path), hint)
     return chosen
+
+
+def dotted(path: str) -> tuple[str, Path]:
+    """The name by which a file is imported, and the directory that the import starts from."""
+    place = Path(os.path.abspath(path))
+    parts = [] if place.stem == "__init__" else [place.stem]
+    directory = place.parent
+    while (directory / "__init__.py").is_file() and directory.parent != directory:
+        parts.insert(0, directory.name)
+        directory = directory.parent
+    return ".".join(parts), directory
 
 
 def check_policy(policy: str) -> Policy:

@@ -73,7 +73,7 @@ def init(
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
 ) -> None:
-    """Make a directory a project: a [tool.scaffold], an empty manifest, its JSON Schema and a job for CI.
+    """Make a directory a project: configuration, manifest, schema, CI.
 
     What is there stays as it is; a pyproject.toml without the table gets it.
 

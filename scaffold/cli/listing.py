@@ -12,7 +12,7 @@ JSON_VERSION = 1
 
 
 def list_ops(format_: FORMAT = "text") -> None:
-    """List the ops of the manifest, with the place of each and its files.
+    """List the ops of the manifest and their files.
 
     Example: scaffold list
     """

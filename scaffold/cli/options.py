@@ -216,24 +216,6 @@ def make_command(
 NAME = Annotated[
     str, typer.Argument(metavar="NAME", help="The op: rms_norm or RMSNorm.")
 ]
-TEST_FILES = Annotated[
-    list[str], typer.Argument(metavar="TEST_FILE...", help="Tests of an op each.")
-]
-VERIFY = (
-    Option("--mutants", "Plant mistakes in the op, and see the tests find them.", bool),
-    Option(
-        "--op",
-        "The file with the op (default: the one that the tests import).",
-        metavar="FILE",
-    ),
-    Option(
-        "--limit",
-        "Seconds for one run of the tests (default: 600).",
-        int,
-        metavar="SECONDS",
-    ),
-    FORMAT,
-)
 
 
 def _identifier(option: Option) -> str:

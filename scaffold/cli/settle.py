@@ -6,9 +6,10 @@ Invariant: a look and a write of the same texts give the same verbs, but for wha
 """
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import typer
 
@@ -28,6 +29,7 @@ from scaffold.workspace import (
 )
 
 ATTEMPTS = 5  # to write while other runs do
+Run = TypeVar("Run")
 
 
 class Settled(NamedTuple):
@@ -72,20 +74,27 @@ def write(
     files: Mapping[str, str], root: Path, policy: Policy, known: Known = NOTHING
 ) -> Settled:
     """Write the files, unless the policy or an answer forbids it; then none of them."""
-    undone: tuple[str, ...] = ()
-    for attempt in range(1, ATTEMPTS + 1):
-        undone += recover(root)
-        planned = plan(files, root, **known._asdict())
-        try:
-            resolved = without_conflicts(planned, policy)
-            apply(resolved)
-        except ConflictError as refusal:
-            return Settled(planned, False, refusal, undone)
-        except ChangedError:
-            if attempt == ATTEMPTS:
-                raise
-            continue  # another run came in between
-        break
+    return undisturbed(lambda: _write(files, root, policy, known))
+
+
+def undisturbed(run: Callable[[], Run]) -> Run:
+    """What a run gives that plans and writes; again from its start where another run came in between."""
+    for _ in range(ATTEMPTS - 1):
+        with suppress(ChangedError):
+            return run()
+    return run()
+
+
+def _write(
+    files: Mapping[str, str], root: Path, policy: Policy, known: Known
+) -> Settled:
+    undone = recover(root)
+    planned = plan(files, root, **known._asdict())
+    try:
+        resolved = without_conflicts(planned, policy)
+    except ConflictError as refusal:
+        return Settled(planned, False, refusal, undone)
+    apply(resolved)
     return Settled(resolved, True, None, undone)
 
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from scaffold.cli.existing import Meant, find_functions
+from scaffold.cli.existing import Meant, dotted, find_functions
 from scaffold.inspect.stubs import Source, write_stub
 from scaffold.render.formatting import format_source
 
@@ -33,7 +33,7 @@ def stubs_for(targets: tuple[str, ...], out_dir: str | None) -> Stubs:
     notes = list(found.notes)
     ready = tried = waiting = 0
     for meant in found.meant:
-        module, start = _dotted(meant.path)
+        module, start = dotted(meant.path)
         search = os.path.relpath(start, root)
         stub = write_stub(meant.module, meant.functions, Source(module, search))
         name = _free(meant, module, files, below)
@@ -46,17 +46,6 @@ def stubs_for(targets: tuple[str, ...], out_dir: str | None) -> Stubs:
         f"{ready} can run as they are, {trying}{waiting} are skipped until filled in"
     )
     return Stubs(files, base, tuple(notes))
-
-
-def _dotted(path: str) -> tuple[str, Path]:
-    """The name by which a file is imported, and the directory that the import starts from."""
-    place = Path(os.path.abspath(path))
-    parts = [] if place.stem == "__init__" else [place.stem]
-    directory = place.parent
-    while (directory / "__init__.py").is_file() and directory.parent != directory:
-        parts.insert(0, directory.name)
-        directory = directory.parent
-    return ".".join(parts), directory
 
 
 def _free(meant: Meant, module: str, files: dict[str, str], below: Path) -> str:

@@ -41,7 +41,7 @@ def sync(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Create the files of every op of a manifest, and update those that nobody edited.
+    """Write the files of every op of a manifest, or bring them up to date.
 
     A file that was edited and is out of date is a conflict: scaffold upgrade merges the two.
 
@@ -62,9 +62,9 @@ def upgrade(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Bring ops up to date and keep what was edited by hand: a three-way merge.
+    """Bring ops up to date and keep what was edited by hand.
 
-    Where both sides changed the same lines, the file gets conflict markers, and the exit code is 1.
+    The edits are merged, three-way. Where both sides changed the same lines, the file gets conflict markers, and the exit code is 1.
 
     Example: scaffold upgrade linear
     """

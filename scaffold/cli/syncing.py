@@ -6,8 +6,10 @@ Invariant: files, records and bases are one plan; a look and a write of the same
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
+from scaffold.cli.places import from_here
 from scaffold.cli.project import Project
 from scaffold.cli.settle import Settled, without_conflicts
 from scaffold.cli.survey import Op
@@ -100,7 +102,7 @@ def carry_out(
     `manifests` are written too, in the same step.
     """
     works = weigh(project, ops)
-    _check_markers(works)
+    _check_markers(project.root, works)
     planned = _planned(project, works, policy, prune, manifests)
     verbs = _verbs(ops, works, planned)
     notes = tuple(_notes(works, prune))
@@ -112,20 +114,20 @@ def carry_out(
     try:
         resolved = without_conflicts(planned, policy)
     except ConflictError:
-        return outcome._replace(refusal=_refusal(works))
+        return outcome._replace(refusal=_refusal(project.root, works))
     outcome = outcome._replace(plan=resolved, verbs=_verbs(ops, works, resolved))
     if write:
         apply(_with_records(project, works, resolved))
     return outcome._replace(written=write)
 
 
-def _check_markers(works: tuple[Work, ...]) -> None:
+def _check_markers(root: Path, works: tuple[Work, ...]) -> None:
     """Refuse to touch a file in which a conflict is still to be resolved."""
     raise_all(
         [
             ConflictError(
                 "holds conflict markers; nothing was written",
-                Location(prospect.moved_from or prospect.path),
+                Location(from_here(root, prospect.moved_from or prospect.path)),
                 "resolve them first",
             )
             for work in works
@@ -145,7 +147,7 @@ def _planned(
     manifests: Mapping[str, str],
 ) -> Plan:
     """What is to be written and removed, and what may be written over without a question."""
-    files: dict[str, str | None] = {**manifests}
+    files: dict[str, str | None] = {}
     ours = set(manifests)
     bases: dict[str, str] = {}
     for work in works:
@@ -167,6 +169,7 @@ def _planned(
                     files[item.path] = _carried(project, work, item, policy)
                 files[moved] = None
                 ours.add(moved)
+    files |= manifests
     return plan(files, project.root, ours=ours, bases=bases)
 
 
@@ -187,12 +190,12 @@ def _carried(project: Project, work: Work, item: Prospect, policy: Policy) -> st
     if policy != "merge" or base is None or mine is None:
         name = work.op.listed.name
         message = f"was edited, and goes to '{item.path}' now; nothing was written"
-        place = Location(item.moved_from or item.path)
+        place = Location(from_here(project.root, item.moved_from or item.path))
         raise ConflictError(message, place, f"scaffold upgrade {name}")
     return merge(base, mine, item.wanted.text).text
 
 
-def _refusal(works: tuple[Work, ...]) -> ScaffoldError:
+def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
     """Every file that stands in the way, and what to do about it."""
     problems = []
     for work in works:
@@ -208,7 +211,8 @@ def _refusal(works: tuple[Work, ...]) -> ScaffoldError:
                     "was edited and is out of date" if known else "exists and differs"
                 )
                 message = f"{what}; nothing was written"
-                problems.append(ConflictError(message, Location(item.path), hint))
+                shown = from_here(root, item.path)
+                problems.append(ConflictError(message, Location(shown), hint))
     return problems[0] if len(problems) == 1 else ScaffoldErrors(problems)
 
 

@@ -14,6 +14,7 @@ from scaffold.cli.existing import check_policy
 from scaffold.cli.places import from_here
 from scaffold.cli.project import open_project
 from scaffold.cli.report import JSON_VERSION, as_problem, show_diff, show_notes
+from scaffold.cli.settle import undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, carry_out
 from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
@@ -40,7 +41,7 @@ def bring_up_to_date(
     """Run, say what became of it, and exit with 1 where a conflict is left."""
     check_format(asked.format)
     try:
-        outcome = _outcome(asked, manifests, ops)
+        outcome = undisturbed(lambda: _outcome(asked, manifests, ops))
     except ScaffoldError as error:
         if asked.format == "json":
             _show_json(None, asked.diff, error)

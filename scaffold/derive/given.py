@@ -21,6 +21,7 @@ from scaffold.derive.names import apart_from, hidden_builtins, outer_renamed
 from scaffold.derive.program import free_reads, read_names
 from scaffold.derive.underived import refusal
 from scaffold.derive.unfold import Unfolder
+from scaffold.derive.versions import with_versions
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Assign,
@@ -52,6 +53,7 @@ class Given(NamedTuple):
     domains: tuple[tuple[str, Domain], ...] = ()
     kept: frozenset[str] | None = None  # the locals to save, where that was planned
     once: bool = False  # the program cannot be differentiated
+    versions: tuple[tuple[str, str], ...] = ()  # a name of the forward -> the user's
 
 
 def take_apart(spec: OpSpec) -> Given:
@@ -63,6 +65,7 @@ def take_apart(spec: OpSpec) -> Given:
     forward = write_forward(spec, spec.forward) if spec.forward else None
     program = _program(spec, graph, forward)
     _refuse_ambiguous(spec)
+    forward, versions = _with_versions(spec, graph, forward)
     found = _derived(spec, graph, forward, program)
     origins = _origins(spec, forward)
     lines = (*program, *found.statements)
@@ -87,7 +90,21 @@ def take_apart(spec: OpSpec) -> Given:
         found.domains,
         kept,
         found.once,
+        versions,
     )
+
+
+def _with_versions(
+    spec: OpSpec, graph: Graph, forward: Forward | None
+) -> tuple[Forward | None, tuple[tuple[str, str], ...]]:
+    """The forward with a name for every value, and which names that takes."""
+    if forward is None:
+        return None, ()
+    names = frozenset(name for item in forward.statements for name in written(item))
+    inputs = frozenset(item.name for item in spec.inputs)
+    taken = names | outer_names(spec, forward)
+    statements, origin = with_versions(graph, forward.statements, names - inputs, taken)
+    return forward._replace(statements=statements), tuple(origin.items())
 
 
 def _derived(

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from scaffold.derive.activity import calls_unknown, is_random, leaves_torch
 from scaffold.derive.forward import Forward, write_forward
-from scaffold.derive.given import Given, outer_names
+from scaffold.derive.given import Given
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.memory import Trace
 from scaffold.derive.metadata import reads
 from scaffold.derive.program import free_reads
 from scaffold.derive.prune import without_dead
 from scaffold.derive.recompute import Locals, Plan, active_locals, plan, unsure
-from scaffold.derive.versions import as_they_were, with_versions
+from scaffold.derive.versions import as_they_were
 from scaffold.formula import Formula, Node, Statement, expressions, sharing, written
 from scaffold.spec import OpSpec
 
@@ -37,13 +37,10 @@ def plan_reuse(spec: OpSpec, given: Given) -> Reuse:
     """Which locals of the forward are computed again in the backward, and which are saved."""
     if given.forward is None:
         return Reuse(Plan((), ()), (), frozenset())
-    graph, written_ = given.graph, given.forward.statements
-    names = frozenset(name for item in written_ for name in written(item))
-    inputs = frozenset(item.name for item in spec.inputs)
-    taken = names | outer_names(spec, given.forward)
-    statements, origin = with_versions(graph, written_, names - inputs, taken)
+    graph, statements = given.graph, given.forward.statements
+    origin = dict(given.versions)
     chosen, described = _plan(spec, given, statements)
-    forward = as_they_were(graph, statements, origin, chosen.saved)
+    forward = as_they_were(graph, statements, origin, {*chosen.saved, *described})
     tensors = frozenset(item.name for item in spec.differentiable)
     constant = active_locals(statements, tensors) & set(chosen.saved)
     return Reuse(chosen, forward, constant, described)

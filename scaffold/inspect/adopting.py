@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from scaffold.inspect import bodies
 from scaffold.inspect.documented import Documented, read_documented
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.formulas import Unfit, forward_text
@@ -74,12 +75,35 @@ def adopt(facts: Facts) -> Iterator[Adopted]:
     yield _table(facts, documented, output_names(facts), forward_text(facts))
 
 
-def _table(
-    facts: Facts, documented: Documented, outputs: tuple[str, ...], forward: str
-) -> Adopted:
+def adopt_bodies(facts: Facts, module: str) -> tuple[Adopted, str, str]:
+    """The table of a Function whose bodies stay code, and the name and the text of the file that has them."""
+    documented = read_documented(facts)
+    outputs = bodies.output_names(facts)
+    name, _ = _names(facts, documented)
+    file = f"{name}_code"
+    made = bodies.bodies(facts, name, module, outputs)
+    gradients = {"": f"@{file}.py:backward"}
+    table = _table(facts, documented, outputs, f"@{file}.py:forward", gradients)
+    imports = [f"{file}:{name}_forward", f"{file}:{name}_backward"]
+    keys = {**table.keys, "import": imports}
+    return Adopted(name, keys), f"{file}.py", made.text
+
+
+def _names(facts: Facts, documented: Documented) -> tuple[str, str]:
+    """The name of the op and that of its class."""
     function = facts.function
     base = function.name.removesuffix("Function") or function.name
-    name = documented.wrapper or _snake(base)
+    return documented.wrapper or _snake(base).strip("_"), base
+
+
+def _table(
+    facts: Facts,
+    documented: Documented,
+    outputs: tuple[str, ...],
+    forward: str,
+    gradients: dict[str, str] | None = None,
+) -> Adopted:
+    name, base = _names(facts, documented)
     keys: dict[str, Value] = {}
     if _pascal(name) != base:
         keys["class-name"] = base
@@ -91,7 +115,7 @@ def _table(
     if declared:
         keys["outputs"] = declared
     open_ = _is_open(facts)
-    backward = {} if open_ else backward_text(facts, outputs)
+    backward = gradients or ({} if open_ else backward_text(facts, outputs))
     imports = list(_imports(facts, "\n".join([forward, *backward.values()])))
     if imports:
         keys["import"] = imports

@@ -28,6 +28,8 @@ def count(
         bound = values.flow.definite(node.id, at)
         if bound and bound.value is not None and bound.element is None:
             step = values.flow.steps[bound.order]
+            if values.is_tensor(bound.value, step):
+                return 1
             if not _grows(values, node.id, step, at):
                 return count(values, bound.value, step, depth - 1)
             return None

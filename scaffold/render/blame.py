@@ -67,6 +67,8 @@ def _words(error: Exception) -> str:
             return f"{error.name!r} is undefined"
         case jinja2.TemplateNotFound():
             return f"there is no template '{_asked(error)}'"
+        case LookupError() if type(error) is LookupError:
+            return f"the template has no block '{error}'"
         case RecursionError():
             return "the template extends, includes or calls itself without end"
         case jinja2.TemplateError():
@@ -105,7 +107,7 @@ def _among(word: str, known: Iterable[str], what: str) -> str | None:
 
 def _fields(owner: Any) -> tuple[str, ...]:
     """The fields of a view."""
-    return tuple(getattr(owner, "_fields", ()))
+    return tuple(getattr(type(owner), "_fields", ()))
 
 
 def _named(message: str, templates: Templates) -> str | None:

@@ -84,4 +84,6 @@ def _text(template: "jinja2.Template", block: str | None, view: Any) -> str:
         return "".join(template.root_render_func(context))
     for _ in template.root_render_func(context):
         pass  # what it extends adds its blocks on the way
+    if block not in context.blocks:
+        raise LookupError(block)
     return "".join(context.blocks[block][0](context))

@@ -46,6 +46,13 @@ class Templates(NamedTuple):
             return built_in(name)
         return next(item for item in self.layers[position] if item.name == name)
 
+    def layer_of(self, source: Source) -> int:
+        """The layer of a template; what is below all of them for a built-in one."""
+        places = (
+            position for position, layer in enumerate(self.layers) if source in layer
+        )
+        return next(places, len(self.layers))
+
     @property
     def sources(self) -> tuple[Source, ...]:
         """All templates of the team."""

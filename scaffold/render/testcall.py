@@ -29,6 +29,7 @@ class CallView(NamedTuple):
     single: bool  # one output, rather than a tuple
     countless: bool  # any number of outputs, which may be none
     result: str  # the name of what a call returns
+    spread: str  # ... all of it, in a tuple
     end: str  # an output that has a gradient, ...
     ends: str  # ... all of them, out of `outputs`; "" where all outputs have one
     arguments: str
@@ -75,6 +76,7 @@ def call_view(spec: OpSpec, wrapper: str, random: bool) -> CallView:
         single=single,
         countless=len(spec.outputs) == 1 and spec.outputs[0].variadic,
         result="output" if single else "outputs",
+        spread="output" if single else "*outputs",
         end=(
             "output"
             if single

@@ -30,6 +30,7 @@ from scaffold.render.testgradients import (
     transforms_view,
 )
 from scaffold.render.testinputs import InputsView, inputs_view
+from scaffold.render.testlimits import is_its_derivative, maps, takes_any_layout
 from scaffold.render.testmodule import ModuleTests, module_tests
 from scaffold.render.testnames import LIBRARY, op_imports, samples_name
 from scaffold.render.whole import with_imports
@@ -68,6 +69,7 @@ class TestView(NamedTuple):
     module: ModuleTests | None
     skeleton: bool
     gradchecks: bool
+    layouts: str  # of the inputs
     once_differentiable: bool
     compiles: bool
     first_options: str  # of gradcheck
@@ -128,10 +130,11 @@ def view(
         call=call,
         reference=stated,
         contract=contract_view(spec, derivation) if gradients else None,
-        transforms=transforms_view(spec, call) if transforms else None,
+        transforms=transforms_view(spec, call, maps(spec)) if transforms else None,
         module=module_tests(spec, making, names[spec.module_name]),
         skeleton=not derivation.complete,
-        gradchecks=gradients and spec.surrogate is None,
+        gradchecks=gradients and is_its_derivative(spec),
+        layouts="torch.clone, permuted" if takes_any_layout(spec) else "torch.clone",
         once_differentiable=derivation.once_differentiable,
         compiles=gradients and not derivation.opaque,
         first_options=_first_options(spec, derivation),

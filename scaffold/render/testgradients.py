@@ -40,6 +40,7 @@ class TransformsView(NamedTuple):
     op: str  # the outputs that have a gradient, as a function
     reference: str
     randomness: str  # for vmap: every sample of a batch draws the same numbers
+    mapped: bool  # vmap takes the gradient
     jacobian: bool  # jacrev takes real tensors alone
     needed: str  # the inputs that have a gradient
     elements: str  # the elements of those outputs
@@ -113,7 +114,7 @@ def _elements(spec: OpSpec, item: Input) -> list[str]:
     return list(element_names(item, element_count(spec)))
 
 
-def transforms_view(spec: OpSpec, call: CallView) -> TransformsView:
+def transforms_view(spec: OpSpec, call: CallView, mapped: bool) -> TransformsView:
     """Gradients of the differentiable inputs, whose positions in a call are `argnums`."""
     values = _values(spec)
     differentiable = spec.differentiable
@@ -133,6 +134,7 @@ def transforms_view(spec: OpSpec, call: CallView) -> TransformsView:
             spec, seeded("surrogate" if spec.surrogate else "reference", call.random)
         ),
         randomness=', randomness="same"' if call.random else "",
+        mapped=mapped,
         jacobian=not is_complex(spec),
         needed="inputs" if whole else f"({picked},)",
         elements=_flat(spec, call.wrapper),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from scaffold.errors import Location, ScaffoldError
 from scaffold.render.environment import View, render_template
 from scaffold.render.house import PLAIN, House
+from scaffold.render.imports import names_read
 
 
 def with_imports(
@@ -16,13 +17,17 @@ def with_imports(
 ) -> str:
     """The text of a template, first without its imports, then with those that the first text needs."""
     code = render_template(name, view, house.templates)
+    ours = house.templates.find(name) is None
     try:
         found = imports(code)
+        text = render_template(name, view._replace(imports=found), house.templates)
+        if not ours:
+            names_read(text)  # which parses it
     except SyntaxError as error:
-        if house.templates.find(name) is None:
+        if ours:
             raise
         raise _no_python(error, house.templates.source(name).path) from None
-    return render_template(name, view._replace(imports=found), house.templates)
+    return text
 
 
 def _no_python(error: SyntaxError, path: str) -> ScaffoldError:
@@ -30,5 +35,4 @@ def _no_python(error: SyntaxError, path: str) -> ScaffoldError:
     line = (error.text or "").strip()
     shown = f": {line}" if line else ""
     words = f"what it renders is no Python, {error.msg} in line {error.lineno}{shown}"
-    hint = "see the whole text: scaffold templates lint --show"
-    return ScaffoldError(words, Location(path), hint)
+    return ScaffoldError(words, Location(path))

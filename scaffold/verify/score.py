@@ -45,11 +45,15 @@ def planted(op: Path) -> tuple[Mutant, ...]:
 
 
 def score(
-    test: Path, op: Path, found: tuple[Mutant, ...], limit: int = LIMIT
+    test: Path,
+    op: Path,
+    found: tuple[Mutant, ...],
+    limit: int = LIMIT,
+    python: str = sys.executable,
 ) -> Iterator[Outcome]:
     """Run the tests on the op as it is, which must pass, then on each mutant."""
     request = {"test": str(test.resolve()), "op": str(op.resolve()), "limit": limit}
-    command = [sys.executable, "-P", str(RUNNER)]
+    command = [python, "-P", str(RUNNER)]
     with ended_with(command, subprocess.DEVNULL) as process:
         _ask(process, request)
         first = _answer(process, limit)

@@ -83,7 +83,7 @@ def _merged(change: Change) -> Change:
     if obstacle:
         reason, hint = obstacle
         raise ConflictError(
-            f"'{change.path}' cannot be merged, {reason}; nothing was written",
+            f"'{change.path}' cannot be merged: {reason}; nothing was written",
             hint=hint,
         )
     assert (
@@ -145,7 +145,7 @@ def converse(
         answer = _REPLIES.get(reply)
         obstacle = _obstacle(change) if answer == "merge" else None
         if obstacle:
-            show(f"{change.path} cannot be merged, {obstacle[0]}\n")
+            show(f"{change.path} cannot be merged: {obstacle[0]}\n")
         elif answer:
             return answer
         elif reply in ("d", "diff"):

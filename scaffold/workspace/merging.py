@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
+from scaffold.workspace.imports import merge_imports
 from scaffold.workspace.normal_form import unix
 from scaffold.workspace.statements import Statement, cut, split
 
@@ -48,7 +49,7 @@ def merge(base: str, mine: str, new: str) -> Merged:
     sides = [cut(text) for text in texts]
     if None in sides:
         return _merged(_Sides(*map(_lines, texts)))
-    merged = _merged(_Sides(*(side or () for side in sides)))
+    merged = _merged(_with_imports(_Sides(*(side or () for side in sides))))
     if not merged.conflicts and cut(merged.text) is None:
         return _opposed(*map(split, texts))
     return merged
@@ -77,6 +78,23 @@ class _Matcher:
 
     def get_matching_blocks(self) -> list[tuple[int, int, int]]:
         return [(i, j, size) for i, j, size in self._matcher.get_matching_blocks()]
+
+
+def _with_imports(sides: _Sides) -> _Sides:
+    """The sides with the runs of imports merged, where each has the same number of them."""
+    runs = [[i for i, item in enumerate(side) if item.imports] for side in sides]
+    if len({len(places) for places in runs}) > 1:
+        return sides
+    lists = [list(side) for side in sides]
+    for places in zip(*runs, strict=True):
+        base, mine, new = (side[i] for side, i in zip(lists, places, strict=True))
+        if mine.text == base.text or new.form in (base.form, mine.form):
+            continue
+        text = merge_imports(base, mine, new)
+        if text is not None:
+            for side, place in zip(lists, places, strict=True):
+                side[place] = Statement(text, mine.form)
+    return _Sides(*map(tuple, lists))
 
 
 def _merged(sides: _Sides) -> Merged:

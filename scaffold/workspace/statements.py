@@ -33,10 +33,17 @@ class Imported(NamedTuple):
     alias: str | None
     comments: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    @property
+    def said(self) -> str:
+        """The import of this name alone."""
         origin = "" if self.module is None else f"from {self.module} "
         renamed = f" as {self.alias}" if self.alias else ""
         return f"{origin}import {self.name}{renamed}"
+
+    @property
+    def bound(self) -> str:
+        """The name that the file has it by; `import a.b` and `import a.c` share one without harm."""
+        return self.alias or self.name
 
 
 class Statement(NamedTuple):
@@ -172,16 +179,20 @@ def _run(run: list[ast.stmt], depth: int, places: _Places) -> Iterator[_Mark]:
     start = places.position(run[0].lineno, run[0].col_offset)
     last = run[-1]
     end = places.position(last.end_lineno or 0, last.end_col_offset or 0)
-    names = {f"{one} {' '.join(one.comments)}".rstrip() for one in imports}
+    names = {" ".join((one.said, *one.comments)) for one in imports}
     form = f"{depth} {'; '.join(sorted(names))}"
     yield _Mark(start, form, end, tuple(imports))
 
 
+def module_of(node: ast.Import | ast.ImportFrom) -> str | None:
+    """The module that names are imported from, with its dots."""
+    if isinstance(node, ast.Import):
+        return None
+    return "." * node.level + (node.module or "")
+
+
 def _imported(node: Any, above: int, comments: dict[int, str]) -> Iterator[Imported]:
     """The names of an import; a comment is on the name of its line, or on all of them."""
-    module = None
-    if isinstance(node, ast.ImportFrom):
-        module = "." * node.level + (node.module or "")
     rows = {alias.lineno for alias in node.names}
     shared = {row for row in range(node.lineno, node.end_lineno + 1) if row not in rows}
     if len(rows) == 1:
@@ -191,7 +202,7 @@ def _imported(node: Any, above: int, comments: dict[int, str]) -> Iterator[Impor
         if number == 0:
             own |= set(range(above, node.lineno))
         on_it = tuple(comments[row] for row in sorted(own) if row in comments)
-        yield Imported(module, alias.name, alias.asname, on_it)
+        yield Imported(module_of(node), alias.name, alias.asname, on_it)
 
 
 class _Cutter:

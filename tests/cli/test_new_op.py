@@ -245,7 +245,14 @@ def test_messages_name_files_as_seen_from_here(tmp_path: Path) -> None:
     below = tmp_path / "docs"
     below.mkdir()
     assert new_op(below, *PAIR).out == (
-        "create  ../src/foo.py\ncreate  ../tests/test_foo.py\n"
+        "create  ../src/foo.py\n"
+        "create  ../tests/test_foo.py\n"
+        "create  ../ops.toml\n"
     )
     again = new_op(below, *PAIR, "--style", "combined")
-    assert "error: '../src/foo.py', '../tests/test_foo.py' exist" in again.err
+    assert again.code == 1
+    assert again.err.startswith("../ops.toml:1:6: op 'foo' stands here and says ")
+    (tmp_path / "ops.toml").unlink()
+    (tmp_path / "src/foo.py").write_text("mine = 1\n")
+    again = new_op(below, *PAIR)
+    assert again.err.startswith("../src/foo.py:1:1: ")

@@ -1,6 +1,7 @@
 """Ops of others: the gradient is autograd's, with and without declared shapes, and few of them fall back."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
@@ -16,9 +17,11 @@ from tests.derive.building import load, spec_of, text_of
 from tests.derive.cases import Case
 from tests.derive.checking import check_needs
 from tests.derive.ops_of_others import ONCE, OPS, SURROGATES
+from tests.derive.published import DETACHED, PUBLISHED
 from tests.derive.test_cases import non_contiguous, without_rows
 
-BY_NAME = {case.name: case for case in OPS}
+NEW = {case.name: case for case in PUBLISHED}
+BY_NAME = {case.name: case for case in OPS} | NEW
 SHAPE = re.compile(r"(?<=\w)\[([^\]]*)\]")
 # A statistic over no rows is not a number, and `det` is derived by the inverse.
 # What is not declared is taken for a matrix in a product.
@@ -50,19 +53,28 @@ def undeclared(inputs: str) -> str:
     return SHAPE.sub(left, inputs)
 
 
-VARIANTS = [
-    (case.name, typed)
-    for case in OPS
-    for typed in (True, False)
-    if typed or (undeclared(case.inputs) != case.inputs and case.name not in VECTORS)
-]
+def variants(several: Iterable[Case]) -> list[tuple[str, bool]]:
+    """Each op, with its shapes and without."""
+    return [
+        (case.name, typed)
+        for case in several
+        for typed in (True, False)
+        if typed
+        or (undeclared(case.inputs) != case.inputs and case.name not in VECTORS)
+    ]
+
+
+VARIANTS = [*variants(OPS), *((name, True) for name in NEW)]
+OTHERS = [item for item in variants(PUBLISHED) if item not in VARIANTS]
 
 
 @cache
-def made(name: str, typed: bool) -> Made:
+def made(name: str, typed: bool, policy: str = "recompute") -> Made:
     case = BY_NAME[name]
     inputs = case.inputs if typed else undeclared(case.inputs)
-    options: dict[str, Any] = {"forward": case.forward, "outputs": case.outputs}
+    outputs = case.outputs if typed else undeclared(case.outputs)
+    options: dict[str, Any] = {"forward": case.forward, "outputs": outputs}
+    options["save_policy"] = policy
     spec = spec_of(inputs, derive=True, **options)
     derivation = derive(spec)
     assert not derivation.missing, derivation.notes
@@ -100,8 +112,25 @@ def samples(case: Case) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(("name", "typed"), VARIANTS)
 def test_gradients_are_those_of_autograd(name: str, typed: bool) -> None:
-    op = made(name, typed)
-    once = name in ONCE
+    check_gradients(name, typed, "recompute")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("name", "typed"), OTHERS)
+def test_gradients_without_shapes(name: str, typed: bool) -> None:
+    check_gradients(name, typed, "recompute")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("name", "typed"), variants(PUBLISHED))
+def test_gradients_of_what_is_saved(name: str, typed: bool) -> None:
+    check_gradients(name, typed, "balanced")
+
+
+def check_gradients(name: str, typed: bool, policy: str) -> None:
+    """Against autograd: each input alone, all together, other layouts, no rows."""
+    op = made(name, typed, policy)
+    once = name in ONCE or "once_differentiable" in op.text
     for inputs in samples(BY_NAME[name]):
         may = may_need(op, inputs)
         for needs in product(*((True, False) if can else (False,) for can in may)):
@@ -115,7 +144,9 @@ def test_gradients_are_those_of_autograd(name: str, typed: bool) -> None:
                 check_needs(op.function, op.wrapper, op.plain, other, may, once, False)
 
 
-@pytest.mark.parametrize("name", [name for name in BY_NAME if name not in SURROGATES])
+@pytest.mark.parametrize(
+    "name", [name for name in BY_NAME if name not in SURROGATES | DETACHED]
+)
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     op = made(name, True)
     for inputs in samples(BY_NAME[name]):
@@ -126,6 +157,24 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
         options: dict[str, Any] = {"check_undefined_grad": False, "fast_mode": True}
         assert gradcheck(op.function.apply, tensors, **options)
         assert name in ONCE or gradgradcheck(op.function.apply, tensors, **options)
+
+
+def test_lines_are_short() -> None:
+    check_lines((*item, "recompute") for item in VARIANTS)
+
+
+@pytest.mark.exhaustive
+def test_lines_are_short_whatever_is_saved() -> None:
+    several = [*VARIANTS, *OTHERS]
+    check_lines((*item, "balanced") for item in several)
+    check_lines((*item, "recompute") for item in OTHERS)
+
+
+def check_lines(several: Iterable[tuple[str, bool, str]]) -> None:
+    """Of whole files."""
+    for item in several:
+        for line in made(*item).text.splitlines():
+            assert len(line) <= 88, f"{item}: {line}"
 
 
 def test_few_fall_back() -> None:

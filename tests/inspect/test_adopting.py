@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import ROOT, scaffold
+from tests.inspect.test_stubs import pytest_says
 
 EXAMPLES = sorted(p.parent.name for p in ROOT.glob("generated_examples/*/command"))
 HEAD = "import torch\nfrom torch.autograd import Function\n\n\n"
@@ -74,8 +75,8 @@ def test_what_is_saved_and_kept_becomes_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "place", "reason"),
     [
-        ("        scaled = x", "        x = x + 1\n        scaled = x", 7, "'x' has several values"),
-        ("save_for_backward(x, weight)", "save_for_backward(x + 1, weight)", 11, "without a name"),
+        ("save_for_backward(x, weight)", "save_for_backward(torch.rand_like(x), weight)", 11, "without a name"),
+        ("ctx.factor = factor", "ctx.factor = Holder(x)", 4, "unknown name 'Holder'"),
         ("factor=2.0", "*, factor", 5, "no positional parameter"),
         ("g * inp * ctx.factor", "g * inp * ctx.other", 23, "ctx.other is not set in sight"),
         ("return grad_in, grad_w, None", "return compute(grad_in)", 5, "cannot be told"),
@@ -103,3 +104,114 @@ def test_a_formula_of_a_docstring_is_not_believed(tmp_path: Path) -> None:
     outcome = scaffold(tmp_path, "adopt", "sigmoid.py", "--stdout")
     assert "2 / (1 + torch.exp(-x))" in outcome.out
     assert "'1 / (1 + torch.exp(-x))'" not in outcome.out
+
+
+LOOP = """\
+LIMIT = 3
+
+
+def doubled(x, times):
+    for _ in range(times):
+        x = x * 2
+    return x
+
+
+class Rows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, factor: float = 2.0):
+        \"\"\"Scale each row.\"\"\"
+        x = x.contiguous()
+        y = doubled(x, LIMIT)
+        out = torch.zeros_like(y)
+        for i in range(y.shape[0]):
+            # row by row
+            out[i] = y[i] * weight[i] * factor
+        ctx.save_for_backward(x, weight, y)
+        ctx.factor = factor
+        ctx.shape = weight.shape
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight, y = ctx.saved_tensors
+        gx = gw = None
+        if ctx.needs_input_grad[0]:
+            gx = doubled(g * weight * ctx.factor, LIMIT)
+        if ctx.needs_input_grad[1]:
+            gw = torch.zeros(ctx.shape, dtype=g.dtype)
+            for i in range(len(gw)):
+                gw[i] = g[i] * y[i] * ctx.factor
+        return gx, gw, None
+"""
+BODIES = """\
+\"\"\"The code of rows, as it stood in ops: its specification names forward and backward.\"\"\"
+
+import torch
+from ops import LIMIT, doubled
+
+
+def rows_forward(x, weight, factor):
+    x = x.contiguous()
+    y = doubled(x, LIMIT)
+    out = torch.zeros_like(y)
+    for i in range(y.shape[0]):
+        # row by row
+        out[i] = y[i] * weight[i] * factor
+    return out, x, y
+
+
+def rows_backward(g, x, weight, y, factor, shape):
+    gx = gw = None
+    if True:
+        gx = doubled(g * weight * factor, LIMIT)
+    if True:
+        gw = torch.zeros(shape, dtype=g.dtype)
+        for i in range(len(gw)):
+            gw[i] = g[i] * y[i] * factor
+    return gx, gw
+
+
+def forward(x, weight, factor):
+    output, x_kept, y = rows_forward(x, weight, factor)
+    return output
+
+
+def backward(grad_output, weight, factor, x_kept, y):
+    grad_x, grad_weight = rows_backward(
+        grad_output, x_kept, weight, y, factor, weight.shape
+    )
+"""
+
+
+def test_bodies_that_are_no_formulas_go_into_a_file(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(f"import torch\n\n{LOOP}")
+    outcome = scaffold(tmp_path, "adopt", "ops.py")
+    assert outcome.out == "create  rows.toml\ncreate  rows_code.py\n"
+    assert "the bodies are functions of rows_code.py" in outcome.err
+    assert (tmp_path / "rows_code.py").read_text() == BODIES
+    toml = (tmp_path / "rows.toml").read_text()
+    assert "forward = '@rows_code.py:forward'" in toml
+    assert "backward = '@rows_code.py:backward'" in toml
+    made = scaffold(tmp_path, "new-op", "rows", "--spec", "rows.toml")
+    assert made.code == 0, made.err
+    assert pytest_says(tmp_path).endswith(" passed")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("ctx.factor = factor", "ctx.factor = Holder(x)"),
+        ("ctx.save_for_backward(x, weight, y)", "if LIMIT:\n            ctx.save_for_backward(x, weight, y)"),
+        ("        return gx, gw, None", "        if g.any():\n            return gx, gw, None\n        return None, gw, None"),
+        ("        return out", "        ctx.mark_dirty(out)\n        return out"),
+        ("        return out", "        if LIMIT:\n            return out\n        return y"),
+    ],
+    ids=["object", "branch", "returns", "dirty", "several"],
+)  # fmt: skip
+def test_bodies_that_hand_over_something_else_are_refused(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    assert before in LOOP
+    (tmp_path / "ops.py").write_text(f"import torch\n\n{LOOP.replace(before, after)}")
+    outcome = scaffold(tmp_path, "adopt", "ops.py")
+    assert outcome.code == 1 and "cannot be adopted" in outcome.err

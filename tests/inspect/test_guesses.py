@@ -140,7 +140,7 @@ def test_the_reason_to_skip_says_what_is_needed(tmp_path: Path) -> None:
 
 
 def test_a_note_says_how_many_try(tmp_path: Path) -> None:
-    (tmp_path / "ops.py").write_text(HEAD + "\n\n".join([LINEAR, PICK, SCALE]))
+    (tmp_path / "ops.py").write_text(f"{HEAD}{LINEAR}\n\n{PICK}\n\n{SCALE}")
     outcome = scaffold(tmp_path, "test-stub", "ops.py", "--dry-run")
     assert (
         "1 can run as they are, 1 try inputs that may fit, 1 are skipped" in outcome.err

@@ -5,10 +5,10 @@ import ast
 import pytest
 
 from scaffold.derive import derive
-from scaffold.render.verification import verification
 from scaffold.render.layout import Layout
 from scaffold.render.reference import reference_lines
 from scaffold.render.testfile import suite_file
+from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
 from tests.derive.building import spec_of
 

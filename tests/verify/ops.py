@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 from scaffold.derive import derive
-from scaffold.render.verification import Verification, verification
-from scaffold.render.verification import OP_MODULE
+from scaffold.render.verification import OP_MODULE, Verification, verification
 from scaffold.verify import Verdict
 from scaffold.verify.child.checking import check
 from scaffold.verify.child.modules import load

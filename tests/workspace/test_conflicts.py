@@ -174,7 +174,7 @@ def test_what_cannot_be_merged_is_refused(
 ) -> None:
     with pytest.raises(ConflictError) as caught:
         merged(tmp_path, mine, base=base)
-    assert caught.value.message.startswith(f"'f.py' cannot be merged, {reason}")
+    assert caught.value.message.startswith(f"'f.py' cannot be merged: {reason}")
     assert caught.value.message.endswith("; nothing was written")
     assert hint in str(caught.value.hint)
 
@@ -209,7 +209,7 @@ def test_a_merge_that_is_impossible_is_no_answer(clashing: Plan) -> None:
     terminal = Terminal("m", "n")
     assert terminal.answer(clashing.conflicts[0]) == "no"
     assert terminal.shown[1] == (
-        "a.py cannot be merged, there is no record of how it was written\n"
+        "a.py cannot be merged: there is no record of how it was written\n"
     )
 
 

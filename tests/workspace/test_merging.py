@@ -157,7 +157,7 @@ def test_a_formatter_neither_conflicts_nor_gets_lost(style: str) -> None:
         both = both.replace(old, new)
     assert merged.conflicts == 0
     assert normal_form(merged.text) == normal_form(both)
-    assert style == "imports" or merged.text == formatted(merged.text, style)
+    assert merged.text == formatted(merged.text, style)
 
 
 STATEMENTS = st.sampled_from(

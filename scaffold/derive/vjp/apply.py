@@ -115,7 +115,7 @@ class Applier:
 
     def takes_none(self, op: Op, arg: Op) -> bool:
         """Whether an op takes None for an argument: `F.linear` for its bias."""
-        if arg.rule != "input" or op.rule not in self.table:
+        if arg.rule not in ("input", "static") or op.rule not in self.table:
             return False
         parameters = self.table.rule(op.rule).parameters
         return any(

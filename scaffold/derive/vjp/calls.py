@@ -1,12 +1,12 @@
 """Calls that have no rule, as templates over their tensors.
 
-In: a call's expression. Out: the same with placeholders, `<0>`, for its tensors. Invariant: Python values stay as they are written.
+In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensors. Invariant: Python values stay as they are written.
 """
 
 from collections.abc import Callable
 
+from scaffold.derive.vjp.counted_shapes import made_shape
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
-from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import WELL_KNOWN, Graph, Node, keywords
 
@@ -26,9 +26,12 @@ TO_COMPLEX = frozenset({"stft", "polar", "complex", "eig", "eigvals"})
 
 
 def template_of(
-    graph: Graph, node: Node, tensor: Callable[[Node], Op | None]
+    graph: Graph,
+    node: Node,
+    tensor: Callable[[Node], Op | None],
+    fixed: Callable[[Node], Node],
 ) -> tuple[Node, list[Op]]:
-    """The template of a call and its tensors, each once; `tensor` tells what an argument is."""
+    """The template of a call and its tensors, each once; `tensor` tells what an argument is, `fixed` writes another one."""
     if node.kind not in ("call", "binary", "attribute"):
         raise UnsupportedError(f"'{node.label}' has no rule")
     args: list[Op] = []
@@ -43,10 +46,10 @@ def template_of(
             return None
         op = tensor(item)
         if op is None:
-            return item
+            return fixed(item)
         if op not in args:
             args.append(op)
-        return graph.name(f"<{args.index(op)}>")
+        return graph.name(f"<:{args.index(op)}>")
 
     return graph.rewrite(node, placed), args
 
@@ -73,8 +76,8 @@ def creates(node: Node) -> bool:
     return path in {f"torch.{name}" for name in CREATORS}
 
 
-def made(program: Program, node: Node, args: list[Op]) -> Op:
-    """The tensor that such a call makes."""
+def made(program: Program, node: Node, args: list[Op], read: list[Op]) -> Op:
+    """The tensor that such a call makes; `read` are those of which it takes the dtype."""
     name = node.args[0].label
     plain = args[: len(args) - len(node.keywords)]
     dtype = keywords(node).get("dtype")
@@ -86,7 +89,7 @@ def made(program: Program, node: Node, args: list[Op]) -> Op:
     kind = "bool" if _is_dtype(dtype, frozenset({"bool"})) else kind
     kind = "complex" if _is_dtype(dtype, COMPLEX) else kind
     return program.op(
-        "call", (), node, kind=kind, shape=_made_shape(program, name, plain)
+        "call", read, node, kind=kind, shape=made_shape(program, name, plain)
     )
 
 
@@ -101,19 +104,6 @@ def kind_named(name: str) -> Kind | None:
 
 def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:
     return node is not None and node.label in names
-
-
-def _made_shape(program: Program, name: str, args: list[Op]) -> Shape | None:
-    """Sizes that are written one by one."""
-    if name == "arange" and len(args) == 1:
-        return Shape((program.size_of(args[0]),))
-    if name == "eye" and args:
-        return Shape((program.size_of(args[0]), program.size_of(args[-1])))
-    if name in ("ones", "zeros") and args:
-        sizes = args[0].args if args[0].rule == "list" else args
-        if all(item.rule in ("const", "size", "static") for item in sizes):
-            return Shape(tuple(map(program.size_of, sizes)))
-    return None
 
 
 def _is_function(node: Node) -> bool:

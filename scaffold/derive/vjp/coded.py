@@ -6,7 +6,7 @@ argument's shape. Invariant: what cannot be told from the shapes falls back on a
 
 from collections.abc import Callable
 
-from scaffold.derive.vjp import indexing
+from scaffold.derive.vjp import indexing, shapes
 from scaffold.derive.vjp.attention import attention
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.einsums import einsum
@@ -14,6 +14,7 @@ from scaffold.derive.vjp.ir import Kind, Op, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.picks import getitem
 from scaffold.derive.vjp.ranks import as_matrix, unless_vector
+from scaffold.derive.vjp.result_shapes import dim_of
 from scaffold.derive.vjp.shapes import SCALAR, Shape, is_lead
 
 Pairs = list[tuple[Op, Op]]
@@ -137,6 +138,21 @@ def _selected(make: Maker, g: Op, at: int, position: int, part: Op) -> Op:
     return indexing.selected(make.applier, g, at, make.const(position), part.shape)
 
 
+def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
+    x, index, dim = op.args
+    at = shapes.position(x.shape, dim_of(dim))
+    if literal(dim) is None and x.shape.rank == index.shape.rank == 1:
+        at, dim = 0, make.const(0)
+    if at is None or x.shape.dims is None or index.shape.dims is None:
+        return None
+    rest = [(*dims[:at], *dims[at + 1 :]) for dims in (x.shape.dims, index.shape.dims)]
+    if rest[0] != rest[1]:
+        return None  # one may have been broadcast
+    if x.shape.rank == 1:
+        return [(x, make("index_add", make.zeros(g, x.shape), dim, index, g))]
+    return [(x, make("scatter_add", make.zeros(g, x.shape), dim, index, g))]
+
+
 def solve(make: Maker, op: Op, g: Op) -> Pairs | None:
     a, b = op.args
     vector = b.shape.rank == 1
@@ -161,5 +177,6 @@ CODED: dict[str, Coded] = {
     "index": getitem,
     "einsum": einsum,
     "solve": solve,
+    "take_along_dim": take_along_dim,
     "scaled_dot_product_attention": attention,
 }

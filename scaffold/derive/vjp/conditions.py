@@ -47,6 +47,10 @@ def _value(node: Node, args: Mapping[str, Op]) -> object:
             return _together(label, [_value(item, args) for item in items])
         case Node("compare", label, (left, right)) if label in COMPARE:
             return _compared(label, _value(left, args), _value(right, args))
+        case Node("binary", "-", (left, right)):
+            one, two = _value(left, args), _value(right, args)
+            plain = isinstance(one, int | float) and isinstance(two, int | float)
+            return one - two if plain else UNKNOWN  # type: ignore[operator]
         case Node("attribute", "inf", _):
             return math.inf
         case Node("call", _, (Node("name", "rank"), Node("name", name))):

@@ -16,6 +16,7 @@ from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
 from scaffold.derive.vjp.rewrites import is_one_hot
 from scaffold.derive.vjp.schedule import (
+    SHARED,
     TRIVIAL,
     VIEWS,
     Region,
@@ -24,7 +25,7 @@ from scaffold.derive.vjp.schedule import (
     scheduled,
 )
 from scaffold.derive.vjp.static_printer import Owners, shape_owners
-from scaffold.derive.vjp.written import UnsupportedError, merged
+from scaffold.derive.vjp.written import UnsupportedError, merged, under
 from scaffold.formula import Assign, If, Node, Statement, emit
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
@@ -92,7 +93,7 @@ class _Writer:
         self._name_all()
         owners = shape_owners(self.program, safe.needs)
         self.printer = self._printer(self.names, owners)
-        self.words = self._printer({**held}, owners)
+        self.words = self._printer(held, owners)
         self.long: list[tuple[Op, int, str | None]] = []
         emission.over.clear()
         if emission.precision is not None:
@@ -172,13 +173,26 @@ class _Writer:
         self, region: Region, among: Collection[Op] | None = None
     ) -> list[Statement]:
         """The values that get their names in a region, among some ops."""
-        ops = [op for op, place in self.plan.named.items() if place == region]
+        depth = len(region)
+        ops = [
+            op
+            for op, place in self.plan.named.items()
+            if place[:depth] == region and all(at >= (SHARED,) for at in place[depth:])
+        ]
         if among is not None:
             ops = [op for op in ops if op in among]
         lines: list[Statement] = []
         for op in sorted(ops, key=lambda item: item.serial):
-            lines += self._assigned(self.names[op], op, region)
-        return lines
+            place = self.plan.named[op]
+            tests = [(self._test(step), at) for step, at in place[depth:]]
+            made = self._assigned(self.names[op], op, place)
+            lines += under(self.graph, tests, made)
+        return merged(lines)
+
+    def _test(self, step: int) -> Node:
+        test = self.program.ops[step - SHARED].data
+        assert isinstance(test, Node)
+        return self.printer.placed(test)
 
     def _assigned(self, name: str, op: Op, region: Region) -> list[Statement]:
         target = self.graph.name(name)
@@ -239,10 +253,8 @@ class _Writer:
         value = graph.node("call", "", (pullback, printer.node(g)))
         gradients = tuple(graph.name(name) for name in self.pulled[op])
         comment = ("there is no rule for this call: autograd differentiates it",)
-        return [
-            Assign(both, made, "", comment),
-            Assign(graph.node("tuple", "", gradients), value),
-        ]
+        pulled = Assign(graph.node("tuple", "", gradients), value)
+        return [Assign(both, made, "", comment), pulled]
 
     def _measure(self, name: str, value: Node, op: Op) -> None:
         width = len(name) + 3 + len(emit(value))

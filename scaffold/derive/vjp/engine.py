@@ -145,4 +145,5 @@ def _notes(found: Reversed) -> tuple[str, ...]:
 
 def _called(op: Op) -> str:
     assert isinstance(op.data, Node)
-    return (dotted(op.data.args[0]) if op.data.args else None) or op.data.label
+    path = (dotted(op.data.args[0]) if op.data.args else None) or op.data.label
+    return path.removeprefix(path.partition(".")[0] + ".") if path[0] == "<" else path

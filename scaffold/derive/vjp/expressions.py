@@ -150,7 +150,9 @@ class Expressions(PythonValues):
         )
 
     def _name(self, node: Node) -> Op:
-        raise UnsupportedError(f"'{node.label}'")
+        if node.label not in ("bool", "int", "float"):
+            raise UnsupportedError(f"'{node.label}'")
+        return self._of_torch(node)
 
     def _unary(self, node: Node) -> Op:
         (inner,) = node.args
@@ -268,12 +270,14 @@ class Expressions(PythonValues):
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""
         refuse_changes(node)
-        template, args = template_of(self.program.graph, node, self._argument)
-        if not args and creates(node):
-            return made(
-                self.program, node, [self.value(item) for item in node.args[1:]]
-            )
-        if any(not arg.is_tensor for arg in args) or not args:
+        template, args = template_of(
+            self.program.graph, node, self._argument, self.fixed
+        )
+        given = [arg for arg in args if arg.rule != "dtype"]
+        if not given and creates(node):
+            values = [self.value(item) for item in node.args[1:]]
+            return made(self.program, template, values, args)
+        if any(not arg.is_tensor for arg in given) or not given:
             raise UnsupportedError(
                 "a call over several tensors at once that has no rule"
             )
@@ -285,7 +289,10 @@ class Expressions(PythonValues):
         )
 
     def _argument(self, node: Node) -> Op | None:
-        """The tensor that an argument is; None for a Python value."""
-        if self.is_static(node):
-            return None
-        return self.value(node)
+        """The tensor that an argument is, or that it takes the dtype of; None for a Python value."""
+        if not self.is_static(node):
+            op = self.value(node)
+            return None if op.rule == "static" else op
+        dtype = node.kind == "attribute" and node.label == "dtype"
+        read = self.value(node) if dtype else None
+        return read if read and read.rule == "dtype" else None

@@ -71,6 +71,7 @@ class InPlace(NamedTuple):
             and value.kind == "real"
             and value.shape == op.shape != SCALAR
             and (value not in self.named or value in self.single)
+            and not may_be_number(value)
             and self.precision(value) >= self.precision(op)
             and self.precision.of_gradient(value) == self.precision.of_gradient(op)
         )
@@ -89,7 +90,8 @@ class InPlace(NamedTuple):
             factor, value = other.args
             if factor.kind == "static" and value.kind == "real":
                 return self._on(own, METHODS[rule], value, alpha=factor)
-            if rule == "add" and factor.kind == value.kind == "real":
+            plain = may_be_number(factor) or may_be_number(value)
+            if rule == "add" and factor.kind == value.kind == "real" and not plain:
                 return self._on(own, "addcmul_", factor, value)
         return self._on(own, METHODS[rule], other)
 
@@ -120,3 +122,12 @@ class InPlace(NamedTuple):
         return self.graph.node(
             "call", "", (callee, *nodes, self.node(alpha)), ("alpha",)
         )
+
+
+def may_be_number(op: Op) -> bool:
+    """Whether a value is 0 itself under some test, rather than a tensor of zeros."""
+    if op.rule == "cond":
+        return any(not arg.is_tensor or may_be_number(arg) for arg in op.args)
+    if op.rule in ("add", "sub", "mul", "div", "neg"):
+        return all(not arg.is_tensor or may_be_number(arg) for arg in op.args)
+    return False

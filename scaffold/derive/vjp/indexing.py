@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.counted_shapes import slice_size
 from scaffold.derive.vjp.infer import INDICES
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.shapes import Shape
@@ -30,6 +31,11 @@ def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     for part in reversed(parts[split + 1 :]):
         value, at = _step(applier, value, part, at, -1)
     return value
+
+
+def _is_whole(part: Op) -> bool:
+    """Whether a part of an index is `:`."""
+    return part.rule == "range" and all(literal(item) is None for item in part.args)
 
 
 def _is_ellipsis(part: Op) -> bool:
@@ -87,7 +93,7 @@ def _sliced_shape(value: Op, dim: int, start: Op, end: Op, step: Op) -> Shape | 
     at, dims = shapes.position(value.shape, dim), value.shape.dims
     if at is None or dims is None:
         return None
-    size = f"?{dims[at]}[{start.serial}:{end.serial}:{step.serial}]"
+    size = slice_size(dims[at], start, end, step)
     return Shape((*dims[:at], size, *dims[at + 1 :]))
 
 
@@ -98,6 +104,8 @@ def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
     if dims is None or x.dims is None or at is None or literal(step) is not None:
         return
     program, whole = applier.program, x.dims[at]
+    if isinstance(dims[at], int):
+        return
     if literal(start) is None and program.fractions.get(end) == whole:
         program.sizes[dims[at]] = end
     elif literal(end) is None and program.fractions.get(start) == whole:
@@ -113,6 +121,8 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     """An index that holds tensors."""
     program = applier.program
     parts = list(parts)
+    while _is_whole(parts[-1]):
+        parts.pop()
     if sum(part.is_tensor for part in parts) == 1 and _is_plain(parts):
         value, parts = _one_tensor(applier, value, parts)
     shape = _indexed_shape(value.shape, parts)

@@ -72,6 +72,8 @@ def infer(program: Program, rule: Rule, args: Args) -> Inferred:
     if rule.results != ("result",) or rule.name in GROUPS:
         return Inferred(SCALAR, "group")
     kind = _kind(rule, args)
+    if rule.name.endswith("_like") and literal(args["dtype"]) is not None:
+        kind = program.dtypes.get(args["dtype"], "real")
     if rule.name == "to":
         kind = program.dtypes.get(args["dtype"], args["x"].kind)
         if args["dtype"] not in program.dtypes and kind in ("int", "bool"):

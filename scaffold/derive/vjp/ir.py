@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from scaffold.derive.vjp.shapes import SCALAR, Dim, Shape
+from scaffold.derive.vjp.shapes import SCALAR, Dim, Shape, position
 from scaffold.formula import Graph, Node
 
 # `static` values are Python's, the same throughout a call; a `group` is several tensors.
@@ -121,6 +121,11 @@ class Program:
             return value
         if dim.rule == "size" and isinstance(dim.data, str | int):
             return dim.data
+        if dim.rule == "size" and isinstance(dim.data, Shape):
+            number = literal(dim.args[0])
+            at = position(dim.data, number) if isinstance(number, int) else None
+            if at is not None and dim.data.dims is not None:
+                return dim.data.dims[at]
         name = f"?{dim.serial}"
         self.sizes[name] = dim
         return name

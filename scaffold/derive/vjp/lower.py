@@ -153,12 +153,26 @@ class Lowering(Expressions):
                 op = named
             self.env[target.label] = op
             return
-        if target.kind != "tuple":
-            raise UnsupportedError("a starred target")
         if op.kind == "group":
             self.program.unpacked.add(op)
+        star = [at for at, item in enumerate(target.args) if item.kind == "starred"]
+        if star:
+            self._bind_around(target, op, star[0])
+            return
         for position, inner in enumerate(target.args):
             self._bind(inner, self.item(op, position))
+
+    def _bind_around(self, target: Node, op: Op, star: int) -> None:
+        """`b, *_, d = x.shape`, where nothing reads what the star takes."""
+        rest = target.args[star].args[0].label
+        if op.rule != "shape" or not rest.startswith("_"):
+            raise UnsupportedError("a starred target")
+        self.env.pop(rest, None)
+        count = len(target.args)
+        for position, inner in enumerate(target.args):
+            if position != star:
+                at = position if position < star else position - count
+                self._bind(inner, self.item(op, at))
 
     def _draws(self, item: Assign) -> bool:
         """`mask = torch.rand_like(x) > p`: a constant that the forward saves."""

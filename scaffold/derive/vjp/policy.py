@@ -147,7 +147,7 @@ def _attempt(
         held,
         backward.of,
         backward.via,
-        (*optional, *inside),
+        (*optional, *inside, *_absent(backward)),
         taken,
         set(),
         precision,
@@ -155,3 +155,11 @@ def _attempt(
     )
     statements = emitted(emission, backward.roots)
     return statements, emission.asked, len(emission.over)
+
+
+def _absent(backward: Backward) -> list[Op]:
+    """The attributes that may be None."""
+    program = backward.applier.program
+    names = [item.name for item in backward.spec.attributes]
+    maybe = [name for name in names if name not in program.never_none]
+    return [program.static(program.graph.name(name)) for name in maybe]

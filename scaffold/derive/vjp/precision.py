@@ -4,7 +4,7 @@ In: ops, and the result that each cotangent is of. Out: for each op the tensors 
 what is not known to follow from its arguments is a source of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from scaffold.derive.vjp.ir import Op, tensors
 
@@ -52,9 +52,9 @@ class Precision:
         for result in results.values():
             for op in result.walk():
                 if op.rule in UNIFORM:
-                    self._unite(op)
+                    self.unite(op)
 
-    def _unite(self, op: Op) -> None:
+    def unite(self, op: Op) -> None:
         first, *rest = {
             self._found(source) for arg in tensors(op.args) for source in self._of(arg)
         } or {op}
@@ -86,7 +86,24 @@ class Precision:
             return frozenset()
         if op in self.results:
             return self._of(self.results[op])
+        if op.rule == "type_as":
+            return self._of(op.args[1])
+        if op.rule == "item":
+            return self._together(op.args[0].args)
         if op.rule in PROMOTING or op.rule in UNIFORM:
-            parts = tensors(op.args)
-            return frozenset[Op]().union(*map(self._of, parts))
+            return self._together(op.args)
         return frozenset({op})
+
+    def _together(self, args: Iterable[Op]) -> Sources:
+        return frozenset[Op]().union(*map(self._of, tensors(args)))
+
+
+def source_of(op: Op) -> Op | None:
+    """The one input that has the dtype of a value, if there is one."""
+    precision = Precision({})
+    for inner in op.walk():
+        if inner.rule in UNIFORM:
+            precision.unite(inner)
+    found = next(iter(sources := precision(op)), None)
+    plain = found is not None and found.rule == "input" and found.kind == op.kind
+    return found if plain and len(sources) == 1 else None

@@ -40,3 +40,20 @@ def is_presence(test: object, name: str) -> bool:
         case Node("compare", "is not", (Node("name", label), Node("constant", "None"))):
             return label == name
     return False
+
+
+def implies(test: object, branch: int, name: str) -> bool:
+    """Whether the value of that name is not None where a test took a branch: 0 if it held, 1 if not."""
+    match test:
+        case Node("name", label):
+            return branch == 0 and label == name
+        case Node("unary", "not", (inner,)):
+            return implies(inner, 1 - branch, name)
+        case Node("boolean", label, parts) if label == ("or" if branch else "and"):
+            return any(implies(part, branch, name) for part in parts)
+        case Node("compare", "is not" | "is" as label, (one, two)):
+            held = label == ("is" if branch else "is not")
+            return held and one.label == name and two.label == "None"
+        case Node("compare", "<" | "<=" | ">" | ">=", parts):
+            return any(part.label == name for part in parts)  # None has no order
+    return False

@@ -206,9 +206,9 @@ class Printer(ChainPrinter):
         assert isinstance(op.data, Node)
 
         def filled(node: Node) -> Node | None:
-            if node.kind == "name" and node.label.startswith("<"):
-                return self.node(op.args[int(node.label[1:-1])])
-            return None
+            if node.kind == "name" and node.label.startswith("<:"):
+                return self.node(op.args[int(node.label[2:-1])])
+            return self._placeholder(node)
 
         return self.graph.rewrite(op.data, filled)
 

@@ -64,5 +64,5 @@ def _refused(call: Node, classes: bool) -> Iterator[int]:
     for at, name in REFUSED.get(callee.label, ()):
         plain = args[: len(args) - len(named)]
         value = named.get(name) or (plain[at] if at < len(plain) else None)
-        if value is not None and value.label.startswith("<"):
-            yield int(value.label[1:-1])
+        if value is not None and value.label.startswith("<:"):
+            yield int(value.label[2:-1])

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.vjp.apply import constant
-from scaffold.derive.vjp.ir import Op, Program, literal
+from scaffold.derive.vjp.ir import Op, Program, literal, tensors
+from scaffold.derive.vjp.precision import source_of
 from scaffold.derive.vjp.sizes import size_at
 from scaffold.derive.vjp.written import UnsupportedError, static_node
 from scaffold.formula import Node
@@ -63,11 +64,23 @@ class PythonValues:
                 return self._size(node, inner, index)
             case Node("call", _, (Node("attribute", "size", (inner,)), index)):
                 return self._size(node, inner, index)
+            case Node("call", _, (Node("attribute", "size", (inner,)),)):
+                if not self.is_static(inner):
+                    return self.program.op("shape", (), self.value(inner).shape)
+            case Node("attribute", "dtype", (inner,)) if not self.is_static(inner):
+                return self._dtype(node, self.value(inner))
         op = self.program.static(self.fixed(node))
         self._note_fraction(node, op)
-        match node:
-            case Node("attribute", "dtype", (inner,)) if not self.is_static(inner):
-                self.program.dtypes[op] = self.value(inner).kind
+        return op
+
+    def _dtype(self, node: Node, value: Op) -> Op:
+        """The dtype of a tensor, read where it can be."""
+        if not self._changes(node):
+            op = self.program.static(node)
+        else:
+            told = self._told_by_input(value, "dtype")
+            op = told or self.program.op("dtype", (value,))
+        self.program.dtypes[op] = value.kind
         return op
 
     def _note_fraction(self, node: Node, op: Op) -> None:
@@ -142,4 +155,22 @@ class PythonValues:
                 return self._size(node, inner, index)
             case Node("call", _, (Node("attribute", "numel" | "nelement", (inner,)),)):
                 return self.program.op("count", (), self.value(inner).shape)
+            case Node("call", _, (Node("attribute", "dim" | "ndimension", (inner,)),)):
+                return self.program.op("rank", (), self.value(inner).shape)
+            case Node("attribute", "dtype" | "device" as label, (inner,)):
+                return self._told_by_input(self.value(inner), label)
         return None
+
+    def _told_by_input(self, value: Op, label: str) -> Op | None:
+        """The dtype or the device of a tensor, where an input has the same."""
+        source = source_of(value)
+        if source is None and label == "device":
+            inputs = (op for op in value.walk() if op.rule == "input")
+            source = max(inputs, key=lambda op: op.shape.least, default=None)
+            if any(op.rule == "call" and any(tensors(op.args)) for op in value.walk()):
+                source = None  # it may be on another one
+        if source is None or source in self.program.optional:
+            return None
+        graph = self.program.graph
+        node = graph.node("attribute", label, (graph.name(str(source.data)),))
+        return self.program.static(node)

@@ -6,9 +6,10 @@ every call that PyTorch accepts.
 
 from collections.abc import Callable, Mapping
 
-from scaffold.derive.vjp import joint_shapes, shapes
+from scaffold.derive.vjp import counted_shapes, joint_shapes, shapes
+from scaffold.derive.vjp.counted_shapes import size_left
 from scaffold.derive.vjp.ir import Op, Program, literal, tensors
-from scaffold.derive.vjp.shapes import SCALAR, Dim, Shape
+from scaffold.derive.vjp.shapes import SCALAR, Shape
 
 Args = Mapping[str, Op]
 Infer = Callable[[Program, Args], Shape | None]
@@ -98,35 +99,30 @@ def _sizes(args: Args) -> Op:
 
 def _reshaped(program: Program, args: Args) -> Shape | None:
     shape = sized(program, _sizes(args))
-    rest = _sizes_left(args["x"].shape, _sizes(args), program)
-    if shape is None or shape.dims is None or rest is None:
+    dims, sizes = args["x"].shape.dims, _sizes(args)
+    if shape is None or shape.dims is None or dims is None or sizes.rule != "list":
+        return shape
+    given = [program.size_of(item) for item in sizes.args if literal(item) != -1]
+    rest = size_left(dims, given)
+    if rest is None:
         return shape
     return Shape(
         tuple(rest if str(dim).startswith("?-") else dim for dim in shape.dims)
     )
 
 
-def _sizes_left(shape: Shape, sizes: Op, program: Program) -> Dim | None:
-    """The size that `-1` stands for, where all others are sizes of the tensor."""
-    if shape.dims is None or shape.lead is not None or sizes.rule != "list":
-        return None
-    left = [dim for dim in shape.dims if dim != 1]
-    for item in sizes.args:
-        dim = program.size_of(item) if literal(item) != -1 else 1
-        if dim != 1 and dim not in left:
-            return None
-        if dim != 1:
-            left.remove(dim)
-    return left[0] if len(left) == 1 else 1 if not left else None
-
-
 def _expanded(program: Program, args: Args) -> Shape | None:
     whole = sized(program, _sizes(args))
     if whole is None or whole.dims is None or _sizes(args).rule != "list":
         return whole
-    if any(literal(dim) == -1 for dim in _sizes(args).args):
+    dims, left = args["x"].shape.dims or (), len(whole.dims) - args["x"].shape.trailing
+    kept = [at for at, dim in enumerate(_sizes(args).args) if literal(dim) == -1]
+    if any(at < left for at in kept):
         return None
-    return whole
+    done = list(whole.dims)
+    for at in kept:
+        done[at] = dims[at - len(done)]
+    return Shape(tuple(done))
 
 
 def _matmul(program: Program, args: Args) -> Shape | None:
@@ -202,6 +198,15 @@ def _indexed(program: Program, args: Args) -> Shape | None:
     return Shape((*x.dims[:at], index.dims[0], *x.dims[at + 1 :]))
 
 
+def _along(program: Program, args: Args) -> Shape | None:
+    """`take_along_dim`: both shapes broadcast, but for the dim."""
+    x, index = args["x"].shape, args["indices"].shape
+    if literal(args["dim"]) is None:
+        return index if x.rank == index.rank == 1 else None
+    same = index.dims is not None and 1 not in index.dims and x.rank == index.rank
+    return index if same else None
+
+
 SHAPES: dict[str, Infer] = {
     "transpose": _transposed,
     "t": _swapped,
@@ -224,6 +229,7 @@ SHAPES: dict[str, Infer] = {
     "linear": _linear,
     "outer": _outer,
     "gather": _of("index"),
+    "take_along_dim": _along,
     "trace": _scalar,
     "mm": _matmul,
     "bmm": _matmul,
@@ -243,6 +249,19 @@ SHAPES: dict[str, Infer] = {
     "inv": _of("x"),
     "cholesky": _of("x"),
     "solve": _solved,
+    "new_zeros": counted_shapes.new,
+    "new_ones": counted_shapes.new,
+    "new_full": counted_shapes.new,
+    "one_hot": counted_shapes.one_hot,
+    "heaviside": counted_shapes.together,
+    "prelu": _of("x"),
+    "cosine_similarity": counted_shapes.compared,
+    "pairwise_distance": counted_shapes.compared,
+    "vecdot": counted_shapes.compared,
+    "cross": counted_shapes.together,
+    "pad": counted_shapes.padded,
+    "flatten": counted_shapes.flattened,
+    "diag_embed": counted_shapes.with_diagonal,
     "stack": joint_shapes.stacked,
     "diagonal": joint_shapes.diagonal,
     "cat": joint_shapes.joined,

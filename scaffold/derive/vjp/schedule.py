@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from scaffold.derive.vjp.ir import Op
-from scaffold.derive.vjp.present import is_presence
+from scaffold.derive.vjp.present import implies
+from scaffold.formula import Node
 
-Region = tuple[
-    tuple[int, int], ...
-]  # the choices around a place: serial of the `cond`, and its branch
+# The choices around a place: serial of the `cond`, and its branch. One that several conds share has `SHARED` on top.
+Region = tuple[tuple[int, int], ...]
+SHARED = 1 << 40
 TRIVIAL = frozenset(
     {
         "input",
@@ -23,6 +24,7 @@ TRIVIAL = frozenset(
         "size",
         "rank",
         "count",
+        "dtype",
         "list",
         "item",
         "range",
@@ -111,9 +113,12 @@ def _place(
             and op.rule not in TRIVIAL | VIEWS
             and not (op.rule in CHEAP and _is_leaf(op, held))
         )
-        if (often or op in wanted) and (common in places or safe(op)):
-            named[op] = common
-            places = {common}
+        if often or op in wanted:
+            if common not in places and not safe(op):
+                common = _guarded(common, places, below, safe.needs(op)) or common
+            if common in places or safe(op) or common[-1:] > ((SHARED, 0),):
+                named[op] = common
+                places = {common}
         for at, arg in enumerate(op.args):
             inner = (
                 {(*place, (op.serial, at)) for place in places}
@@ -141,6 +146,34 @@ def _common(places: set[Region]) -> Region:
     return first
 
 
+def _guarded(
+    common: Region,
+    places: set[Region],
+    below: dict[int, Op],
+    needs: frozenset[str],
+) -> Region | None:
+    """The region under all tests that the places share, where those tell that what is needed is there."""
+
+    def tests(place: Region) -> list[tuple[object, int]]:
+        steps = place[len(common) :]
+        return [(below[step % SHARED].data, at) for step, at in steps if step >= 0]
+
+    first, *rest = map(tests, sorted(places))
+    shared = [pair for pair in first if all(pair in other for other in rest)]
+    if not all(any(implies(*pair, name) for pair in shared) for name in needs):
+        return None
+    conds = sorted((op for op in below.values() if op.rule == "cond"), key=_serial)
+    steps = [
+        (SHARED + next(op.serial for op in conds if op.data is test), at)
+        for test, at in shared
+    ]
+    return (*common, *steps)
+
+
+def _serial(op: Op) -> int:
+    return op.serial
+
+
 class Safety:
     """Whether an op may be computed whatever the tests say: it reads nothing that may be absent."""
 
@@ -151,25 +184,37 @@ class Safety:
         takes_none: Callable[[Op, Op], bool],
     ) -> None:
         self.optional, self.held, self.takes_none = optional, held, takes_none
-        self.known: dict[Op, frozenset[Op]] = {}
+        self.absent = frozenset(_named(op) for op in optional if op.rule == "static")
+        self.known: dict[Op, frozenset[str]] = {}
 
     def __call__(self, op: Op) -> bool:
         return not self.needs(op)
 
-    def needs(self, op: Op) -> frozenset[Op]:
-        """What must be there."""
+    def needs(self, op: Op) -> frozenset[str]:
+        """What must be there: names, or a serial of what has none."""
         if op not in self.known:
             self.known[op] = self._needs(op)
         return self.known[op]
 
-    def _needs(self, op: Op) -> frozenset[Op]:
+    def _needs(self, op: Op) -> frozenset[str]:
         if op in self.optional:
-            return frozenset({op})
+            return frozenset({_named(op)})
+        if op.rule == "static" and isinstance(op.data, Node):
+            return op.data.names() & self.absent
         if op in self.held:
             return frozenset()
         if op.rule == "cond":
-            body, orelse = map(self.needs, op.args)
-            tested = {item for item in body if is_presence(op.data, str(item.data))}
-            return (body - tested) | orelse
+            return frozenset(
+                name
+                for at, arg in enumerate(op.args)
+                for name in self.needs(arg)
+                if not implies(op.data, at, name)
+            )
         needed = (arg for arg in op.args if not self.takes_none(op, arg))
-        return frozenset().union(*map(self.needs, needed))
+        return frozenset[str]().union(*map(self.needs, needed))
+
+
+def _named(op: Op) -> str:
+    if isinstance(op.data, Node):
+        return op.data.label if op.rule == "static" else f"<{op.serial}>"
+    return str(op.data) if op.rule == "input" else f"<{op.serial}>"

@@ -15,14 +15,14 @@ from scaffold.derive.vjp.written import UnsupportedError, number_node
 from scaffold.formula import Graph, Node
 
 # The values that have a shape, each with the optional inputs that must be there to compute it.
-Owners = dict[Shape, list[tuple[Op, frozenset[Op]]]]
+Owners = dict[Shape, list[tuple[Op, frozenset[str]]]]
 OF_A_SHAPE = frozenset(
     {"zeros", "expanded", "reshaped", "summed_to", "same", "vjp", "unsliced"}
     | {"shaped_like"}
 )
 
 
-def shape_owners(program: Program, needs: Callable[[Op], frozenset[Op]]) -> Owners:
+def shape_owners(program: Program, needs: Callable[[Op], frozenset[str]]) -> Owners:
     """The values that can tell a shape: they ask for none themselves, and need one optional input at most."""
     owners: Owners = {}
     for op in program.ops:
@@ -93,11 +93,19 @@ class StaticPrinter:
         try:
             return self.holders.shape(shape, like)
         except UnknownShapeError:
-            return self._attribute(self._owner(shape), "shape")
+            return self._told_by_value(shape)
+
+    def _told_by_value(self, shape: Shape) -> Node:
+        """The shape of a value of the forward, or what follows from such shapes."""
+        match shape.key:
+            case ("broadcast", tuple() as parts) if shape not in self.owners:
+                shapes = map(self.shape, parts)
+                return self.function("torch.broadcast_shapes", *shapes)
+        return self._attribute(self._owner(shape), "shape")
 
     def _owner(self, shape: Shape) -> Node:
         for op, needs in self.owners.get(shape, ()):
-            if all(item.data == self.holders.current for item in needs):
+            if all(name == self.holders.current for name in needs):
                 return self._anew(op)
         return self._by_base(shape)
 
@@ -106,6 +114,8 @@ class StaticPrinter:
         match shape.key:
             case ("unsqueezed" | "squeezed" as word, Shape() as base, int() as dim):
                 return self._viewed(base, word.removesuffix("d"), dim)
+            case ("transposed", Shape() as base, dims) if dims == {-2, -1}:
+                return self._attribute(self._owner(base), "mT")
             case ("transposed", Shape() as base, frozenset() as dims) if len(dims) == 2:
                 return self._viewed(base, "transpose", *sorted(dims))
             case ("drop" | "keep" as word, Shape() as base, (int(), *_) as dims):

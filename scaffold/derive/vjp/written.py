@@ -6,7 +6,7 @@ In: static ops. Out: nodes. Invariant: a size is a placeholder, `<serial>`, unti
 import math
 
 from scaffold.derive.vjp.ir import Op, Program
-from scaffold.formula import If, Node, Statement
+from scaffold.formula import Graph, If, Node, Statement
 
 
 class UnsupportedError(Exception):
@@ -63,3 +63,17 @@ def merged(lines: list[Statement]) -> list[Statement]:
         else:
             done.append(line)
     return done
+
+
+def under(
+    graph: Graph, tests: list[tuple[Node, int]], lines: list[Statement]
+) -> list[Statement]:
+    """Statements under tests, each of which holds (0) or does not (1)."""
+    for test, at in reversed(tests):
+        match test:
+            case Node("compare", "is not", args) if at:
+                test = graph.node("compare", "is", args)
+            case _ if at:
+                test = graph.node("unary", "not", (test,))
+        lines = [If(test, tuple(lines))]
+    return lines

@@ -1,0 +1,120 @@
+"""Ops that together show every part of a template: what `scaffold templates lint` renders.
+
+Out: `specimens`. Invariant: each field of a view that may be missing is there in one of them, and missing in another.
+"""
+
+from collections.abc import Iterator
+
+from scaffold.errors import Location
+from scaffold.spec import OpSpec, build
+from scaffold.spec.toml import read_ops
+
+SOURCE = "a specimen"
+SAMPLES = "def make():\n    return [(torch.randn(2), torch.randn(3))]\n"
+TEXT = """
+[ops.linear]
+inputs = 'input[..., in_features], weight[out_features, in_features], bias[out_features]?'
+forward = 'input @ weight.t() + bias'
+
+[ops.unwritten]
+inputs = 'input, weight, bias?'
+
+[ops.unwritten_positions]
+inputs = 'x'
+outputs = 'positions[...; int]'
+
+[ops.written_by_hand]
+inputs = 'x, constant: float = 2.0'
+forward = 'x * constant'
+grad = { x = 'grad_output * constant' }
+once-differentiable = true
+style = 'combined'
+module = false
+
+[ops.nearest_code]
+doc = 'Find the closest code of each row.'
+inputs = 'x[N, D], codes[K, D]'
+outputs = 'index[N; int]'
+forward = 'torch.cdist(x, codes).argmin(-1)'
+
+[ops.sort_last]
+inputs = 'x[..., N; distinct]'
+outputs = 'values[..., N], indices[..., N; int]'
+forward = 'torch.sort(x, dim=-1)'
+grad = { x = 'torch.zeros_like(x).scatter(-1, indices, grad_values)' }
+
+[ops.exp_in_place]
+inputs = 'x'
+dirty = ['x']
+forward = 'x.exp_()'
+grad = { x = 'grad_output * output' }
+
+[ops.sign_ste]
+inputs = 'x'
+forward = 'torch.sign(x)'
+surrogate = 'x.clamp(-1, 1)'
+grad = { x = 'grad_output * (x.abs() <= 1)' }
+
+[ops.sum_tensors]
+inputs = '*tensors'
+forward = 'torch.stack(tensors).sum(0)'
+grad = { tensors = 'grad_output' }
+
+[ops.split_rows]
+inputs = 'x[N, D]'
+outputs = '*rows'
+forward = 'x.unbind(0)'
+grad = { x = 'torch.stack(grad_rows)' }
+
+[ops.dropped]
+inputs = 'x[N; nonzero], p: float = 0.5'
+forward = '''
+keep = torch.rand_like(x) > p
+return x * keep / (1 - p)
+'''
+transforms = true
+
+[ops.centre]
+inputs = 'x[N, D], running_mean[D; const], momentum: float = 0.1'
+forward = 'x - running_mean'
+buffers = ['running_mean']
+update.running_mean = 'torch.lerp(running_mean, x.mean(0), momentum)'
+
+[ops.by_kernels]
+import = ['kernels:forward_kernel', 'kernels:backward_kernel']
+inputs = 'x[..., D], weight[D; nonzero], group: torch.distributed.ProcessGroup = None'
+forward = 'forward_kernel(x, weight)'
+backward = 'grad_x, grad_weight = backward_kernel(grad_output, x, weight)'
+transforms = false
+
+[ops.inverse_of]
+inputs = 'matrix[N, N; spd]'
+forward = 'torch.linalg.inv(matrix)'
+tolerance = { atol = 1e-3 }
+
+[ops.turned]
+inputs = 'z[N; complex]'
+forward = 'z * 1j'
+grad = { z = 'grad_output * -1j' }
+once-differentiable = true
+
+[ops.sampled]
+inputs = 'x, y'
+forward = 'x.sum() * y'
+samples = '@samples.py:make'
+
+[ops.keyword_only]
+schema = 'keyword_only(Tensor x, *, float alpha=1.0) -> Tensor'
+forward = 'x * alpha'
+"""
+
+
+def specimens() -> Iterator[OpSpec]:
+    """The ops."""
+    for entry in read_ops(TEXT, SOURCE):
+        yield build(entry.name, entry.raw, entry.locate, read=lambda path: SAMPLES)
+
+
+def place_of(spec: OpSpec) -> Location:
+    """What messages call a specimen."""
+    return Location(f"{SOURCE}, {spec.name}")

@@ -1,0 +1,294 @@
+"""The bodies of a Function that formulas have no words for, as functions of a file that its specification names.
+
+In: the facts of a Function, the name of the op and of the module that it stands in. Out: the text of that file, and
+what forward and backward hand each other.
+Invariant: the statements are those of the Function, in their order; only what they say to ctx is said by parameters and
+results. What cannot be handed over is a reason.
+"""
+
+import ast
+import builtins
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.formulas import CONTEXT, Replaced, Unfit, text_of
+from scaffold.inspect.gradients import gradients_by_input
+from scaffold.inspect.model import Method
+from scaffold.inspect.values import is_shapely
+
+
+class Handed(NamedTuple):
+    """Something that backward reads of forward."""
+
+    read: str  # how backward writes it: 'ctx.name', or '' for a saved tensor
+    given: str  # what it is where backward is called
+    made: str = ""  # the local of forward, where that has to return it
+
+
+class Bodies(NamedTuple):
+    """The file, and the outputs of forward by name."""
+
+    text: str
+    outputs: tuple[str, ...]
+
+
+def bodies(facts: Facts, op: str, module: str, outputs: tuple[str, ...]) -> Bodies:
+    """The functions `forward` and `backward` of a file, and the bodies that these call."""
+    function = facts.function
+    forward, backward = function.forward, function.backward
+    if forward is None or backward is None:
+        raise Unfit(function.node, "it has no forward and backward of its own")
+    if facts.marked("mark_dirty") != frozenset():
+        raise Unfit(forward.node, "it works in place")
+    if any(item.passing != "positional" for item in facts.inputs):
+        raise Unfit(forward.node, "its arguments are not all positional")
+    handed = tuple(_handed(facts, outputs))
+    made = [item.made for item in handed if item.made]
+    inputs = [item.name for item in facts.inputs]
+    parts = [
+        _function(f"{op}_forward", inputs, _forward_body(facts, forward, made)),
+        _function(*_backward(facts, backward, op, handed)),
+        *_callers(facts, op, handed, outputs),
+    ]
+    body = "\n\n\n".join(parts)
+    head = f'"""The code of {op}, as it stood in {module}: its specification names forward and backward."""'
+    imports = "\n".join(_imports(facts, body, module))
+    return Bodies(
+        "\n\n".join(filter(None, (head, imports))) + f"\n\n\n{body}\n", outputs
+    )
+
+
+def output_names(facts: Facts) -> tuple[str, ...]:
+    """A name for each output: its own where it has one that no input has."""
+    count, backward = facts.output_count, facts.function.backward
+    if count is None and backward is not None and backward.variadic is None:
+        count = 1 if len(backward.positional) == backward.required == 1 else None
+    if count is None:
+        raise Unfit(facts.function.node, "how many outputs it has cannot be told")
+    if count == 1:
+        return ("output",)
+    taken = {item.name for item in facts.inputs}
+    values = facts.outputs[0].values or ()
+    names = [v.id if isinstance(v, ast.Name) else "" for v in values]
+    free = len(set(names) - taken - {""}) == count and len(facts.outputs) == 1
+    return tuple(names) if free else tuple(f"output_{n}" for n in range(1, count + 1))
+
+
+def _handed(facts: Facts, outputs: tuple[str, ...]) -> Iterator[Handed]:
+    """What is saved, in its order, and what is kept on ctx."""
+    saver = facts.function.saver
+    assert saver is not None
+    calls = facts.context_calls(saver, "save_for_backward")
+    if len(calls) > 1 or any(c.starred or c.step.guards for c in calls):
+        raise Unfit(saver.node, "what is saved depends on the branch")
+    for node in calls[0].call.args if calls else ():
+        yield _passed(facts, saver, node, "", outputs)
+    for kept in facts.kept(saver):
+        if kept.step.guards:
+            raise Unfit(kept.target, f"ctx.{kept.name} is set in a branch")
+        yield _passed(facts, saver, kept.value, f"ctx.{kept.name}", outputs)
+
+
+def _passed(
+    facts: Facts, saver: Method, node: ast.expr, read: str, outputs: tuple[str, ...]
+) -> Handed:
+    """How one value comes from forward to backward."""
+    inputs = {item.name for item in facts.inputs}
+    bound = saver.flow.bindings
+    combined = saver is facts.function.forward
+    used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    locals_ = used & set(bound) if combined else used - inputs - set(outputs)
+    if isinstance(node, ast.Name) and node.id in (inputs | set(outputs)) - locals_:
+        return Handed(read, node.id)
+    known = used <= inputs | set(facts.names.imported) and not locals_
+    if known and all(_is_steady(inner) for inner in ast.walk(node)):
+        return Handed(read, ast.unparse(node))
+    returned = _returned_names(facts)
+    if isinstance(node, ast.Name) and combined:
+        if node.id in returned:
+            return Handed(read, outputs[returned.index(node.id)])
+        values = facts.values(saver)
+        step = next(s for s in saver.flow.steps if node in s.expressions())
+        if not read or values.is_tensor(node, step):
+            free = node.id not in inputs | set(outputs)
+            return Handed(read, node.id if free else f"{node.id}_kept", node.id)
+    what = f"what {read} holds" if read else "what is saved"
+    raise Unfit(node, f"{what} is neither an input nor a tensor with a name")
+
+
+def _is_steady(node: ast.AST) -> bool:
+    """Whether an expression has the same value when it is worked out again: a call is one of a size or the like."""
+    steady = not isinstance(node, ast.Lambda | ast.Await | ast.NamedExpr)
+    return is_shapely(node) if isinstance(node, ast.Call) else steady
+
+
+def _returned_names(facts: Facts) -> list[str]:
+    if len(facts.outputs) != 1:
+        return []
+    values = facts.outputs[0].values or (facts.outputs[0].node,)
+    return [v.id if isinstance(v, ast.Name) else "" for v in values]
+
+
+def _forward_body(facts: Facts, forward: Method, made: list[str]) -> list[str]:
+    """The statements of forward; its one return also gives what backward reads."""
+    returns = forward.flow.returns
+    if made and (len(returns) != 1 or returns[0].guards):
+        raise Unfit(forward.node, "it returns in several places")
+    known: Replaced = {
+        f"ctx.{kept.name}": f"({ast.unparse(kept.value)})"
+        for kept in facts.kept(forward)
+    }
+    texts = []
+    for statement in forward.node.body:
+        if _is_context(statement, forward.ctx):
+            continue
+        if isinstance(statement, ast.Return) and made and statement.value is not None:
+            value = text_of(facts, statement.value, known)
+            plain = isinstance(statement.value, ast.Tuple)
+            first = value.strip("()") if plain else value
+            texts.append(f"return {', '.join([first.strip().rstrip(','), *made])}")
+        elif not _is_doc(statement):
+            texts.append(text_of(facts, statement, known))
+    return texts
+
+
+def _is_doc(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _is_context(statement: ast.stmt, ctx: str | None) -> bool:
+    """Whether a statement only tells ctx something."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        called = statement.value.func
+        return isinstance(called, ast.Attribute) and called.attr in CONTEXT
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return bool(targets) and all(
+        isinstance(t, ast.Attribute) and ast.unparse(t.value) == ctx for t in targets
+    )
+
+
+def _backward(
+    facts: Facts, backward: Method, op: str, handed: tuple[Handed, ...]
+) -> tuple[str, list[str], list[str]]:
+    """The name, the parameters and the statements of the body of backward."""
+    saved = [f"saved_{n}" for n, _ in enumerate(h for h in handed if not h.read)]
+    unpacked, texts = _unpacked(facts, backward, len(saved)), []
+    names = unpacked[1] if unpacked else saved
+    known: Replaced = {"ctx.saved_tensors": f"({''.join(f'{n}, ' for n in names)})"}
+    known["ctx.needs_input_grad"] = repr(tuple(True for _ in facts.inputs))
+    bound = set(backward.flow.bindings) | {item.name for item in backward.positional}
+    attributes = []
+    for item in handed:
+        if item.read:
+            name = item.read.removeprefix("ctx.")
+            name = f"{name}_kept" if name in bound | set(names) else name
+            attributes.append(name)
+            known[item.read] = name
+    wanted = gradients_by_input(facts)
+    for statement in backward.node.body:
+        if unpacked and statement is unpacked[0] or _is_doc(statement):
+            continue
+        if isinstance(statement, ast.Return):
+            texts.append(
+                f"return {', '.join(text_of(facts, v, known) for v in wanted.values())}"
+            )
+        elif any(isinstance(n, ast.Return) for n in ast.walk(statement)):
+            raise Unfit(statement, "backward returns in several places")
+        else:
+            texts.append(text_of(facts, statement, known))
+    given = [item.name for item in backward.positional]
+    asked = [re.sub(r"\(True(, True)*,?\)\[-?\d+\]", "True", text) for text in texts]
+    return f"{op}_backward", [*given, *names, *attributes], asked
+
+
+def _unpacked(
+    facts: Facts, backward: Method, count: int
+) -> tuple[ast.stmt, list[str]] | None:
+    """The statement that names the saved tensors, where it is the only one to read them."""
+    attributes = [n for n in ast.walk(backward.node) if isinstance(n, ast.Attribute)]
+    reads = [n for n in attributes if n.attr == "saved_tensors"]
+    for statement in backward.node.body:
+        if not isinstance(statement, ast.Assign) or statement.value not in reads:
+            continue
+        target = statement.targets[0]
+        elements = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+        names = [item.id for item in elements if isinstance(item, ast.Name)]
+        if len(reads) == 1 and len(names) == len(elements) == len(set(names)) == count:
+            return statement, names
+    return None
+
+
+def _function(name: str, parameters: list[str], body: list[str]) -> str:
+    lines = [f"    {row}" if row else "" for text in body for row in text.split("\n")]
+    return "\n".join(
+        [f"def {name}({', '.join(parameters)}):", *(lines or ["    pass"])]
+    )
+
+
+def _callers(
+    facts: Facts, op: str, handed: tuple[Handed, ...], outputs: tuple[str, ...]
+) -> Iterator[str]:
+    """The functions that the specification names."""
+    inputs = [item.name for item in facts.inputs]
+    made = [item.given for item in handed if item.made]
+    call = f"{op}_forward({', '.join(inputs)})"
+    results = ", ".join([*outputs, *made])
+    body = [f"{results} = {call}", f"return {', '.join(outputs)}"]
+    yield _function("forward", inputs, body)
+    marked = facts.marked("mark_non_differentiable") or frozenset()
+    backward = facts.function.backward
+    assert backward is not None
+    grads = ["grad_output"] if len(outputs) == 1 else [f"grad_{n}" for n in outputs]
+    if marked and len(outputs) > 1:
+        raise Unfit(backward.node, "an output has no gradient")
+    given = [*grads, *(h.given for h in (*_saved(handed), *_kept(handed)))]
+    targets = ", ".join(f"grad_{name}" for name in gradients_by_input(facts))
+    words = {word for text in given for word in re.findall(r"[A-Za-z_]\w*", text)}
+    known = [*grads, *inputs, *outputs, *made]
+    parameters = [name for name in dict.fromkeys(known) if name in words]
+    body = [f"{targets} = {op}_backward({', '.join(given)})"]
+    yield _function("backward", parameters, body)
+
+
+def _saved(handed: tuple[Handed, ...]) -> tuple[Handed, ...]:
+    return tuple(item for item in handed if not item.read)
+
+
+def _kept(handed: tuple[Handed, ...]) -> tuple[Handed, ...]:
+    return tuple(item for item in handed if item.read)
+
+
+def _imports(facts: Facts, text: str, module: str) -> Iterator[str]:
+    """What the bodies use of other modules, and of the file that they stood in."""
+    tree = ast.parse(text)
+    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
+    bound = {n.id for n in nodes if isinstance(n.ctx, ast.Store)}
+    bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    bound |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+    free = {n.id for n in nodes} - bound - set(dir(builtins))
+    whole = {
+        alias.asname or alias.name.split(".")[0]: alias
+        for node in ast.walk(facts.module.tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    lines, theirs = [], []
+    for name in sorted(free):
+        dotted = facts.names.imported.get(name, "")
+        if name in whole:
+            alias = whole[name]
+            lines.append(
+                f"import {alias.name}" + (f" as {name}" if alias.asname else "")
+            )
+        elif dotted and not dotted.startswith("."):
+            source, _, last = dotted.rpartition(".")
+            lines.append(
+                f"from {source} import {last}" + (f" as {name}" if last != name else "")
+            )
+        else:
+            theirs.append(name)
+    if theirs:
+        lines.append(f"from {module} import {', '.join(theirs)}")
+    yield from sorted(lines, key=lambda line: (line.startswith("from"), line))

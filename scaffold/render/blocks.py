@@ -1,0 +1,126 @@
+"""What a template is made of: what it extends, its blocks and where they stand.
+
+In: `Templates`. Out: facts of their syntax; nothing is rendered. Invariant: a template that does not parse is an error at its line.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from scaffold.errors import Location, did_you_mean
+from scaffold.render.templates import (
+    BUILT_IN_NAME,
+    WRITTEN,
+    Source,
+    Templates,
+    built_in,
+)
+
+
+class Block(NamedTuple):
+    """A block: its lines in the template, from 1, the last one included."""
+
+    name: str
+    first: int
+    last: int
+
+
+class Outline(NamedTuple):
+    """What a template extends, if it does so by a name that it states, and its blocks."""
+
+    source: Source
+    extends: str | None
+    blocks: tuple[Block, ...]
+
+    def text(self, block: str) -> str:
+        """The lines of a block."""
+        found = next(item for item in self.blocks if item.name == block)
+        lines = self.source.text.splitlines(keepends=True)[found.first - 1 : found.last]
+        return "".join(lines).rstrip("\n") + "\n"
+
+
+def outline(source: Source, templates: Templates) -> Outline:
+    """The outline of a template."""
+    from jinja2 import nodes
+
+    from scaffold.render.blame import blamed
+    from scaffold.render.layers import layered
+
+    environment = layered(templates)
+    with blamed(templates, source.name):
+        tree = environment.parse(source.text, source.name, source.path)
+        ends = _ends(environment.lex(source.text, source.name, source.path))
+    blocks = (
+        Block(node.name, node.lineno, ends[node.lineno, node.name])
+        for node in tree.find_all(nodes.Block)
+    )
+    parent = tree.find(nodes.Extends)
+    name = parent.template if parent else None
+    stated = name.value if isinstance(name, nodes.Const) else None
+    ordered = tuple(sorted(blocks, key=lambda block: (block.first, -block.last)))
+    return Outline(source, stated, ordered)
+
+
+def _ends(tokens: Iterable[tuple[int, str, str]]) -> dict[tuple[int, str], int]:
+    """The last line of each block, by its first line and its name."""
+    words = [
+        (line, kind, text)
+        for line, kind, text in tokens
+        if kind in ("name", "block_begin", "block_end")
+    ]
+    found: dict[tuple[int, str], int] = {}
+    open_: list[tuple[int, str]] = []
+    for (line, kind, _), (_, _, word), (_, _, name) in zip(
+        words, words[1:], words[2:], strict=False
+    ):
+        if kind == "block_begin" and word == "block":
+            open_.append((line, name))
+        elif kind == "block_begin" and word == "endblock":
+            found[open_.pop()] = line
+    return found
+
+
+def parent_of(found: Outline, layer: int, templates: Templates) -> Source | None:
+    """The template that one of a layer extends."""
+    if found.extends is None:
+        return None
+    name = found.extends
+    position = templates.find(name, layer + 1 if name == found.source.name else 0)
+    if position is not None:
+        return next(item for item in templates.layers[position] if item.name == name)
+    own = name.removeprefix(BUILT_IN_NAME)
+    return built_in(own) if own in WRITTEN else None
+
+
+def inherited_blocks(
+    found: Outline, layer: int, templates: Templates
+) -> tuple[str, ...] | None:
+    """The blocks that a template can override; None where it extends nothing that is known."""
+    names: dict[str, None] = {}
+    seen = {found.source.path}
+    parent = parent_of(found, layer, templates)
+    if parent is None:
+        return None
+    while parent is not None and parent.path not in seen:
+        seen.add(parent.path)
+        below = outline(parent, templates)
+        names |= dict.fromkeys(block.name for block in below.blocks)
+        parent = parent_of(below, templates.layer_of(parent), templates)
+    return tuple(names)
+
+
+def unshown(
+    found: Outline, layer: int, templates: Templates
+) -> Iterator[tuple[Location, str, str]]:
+    """Blocks that override nothing and stand in none that does: place, message, hint."""
+    known = inherited_blocks(found, layer, templates)
+    if known is None:
+        return
+    shown = [block for block in found.blocks if block.name in known]
+    for block in found.blocks:
+        if not any(
+            one.first <= block.first and block.last <= one.last for one in shown
+        ):
+            place = Location(found.source.path, block.first)
+            hint = did_you_mean(block.name, known) or f"they are: {', '.join(known)}"
+            words = f"there is no block '{block.name}' to override; nothing shows it"
+            yield place, words, hint

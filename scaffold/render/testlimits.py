@@ -1,0 +1,77 @@
+"""What the generated test leaves out because the forward itself does not take it, or is no function of its inputs alone.
+
+In: an `OpSpec`. Out: yes or no. Invariant: asked of the text of the forward; where in doubt the test is made.
+"""
+
+from collections.abc import Iterator
+
+from scaffold.derive import live_forward
+from scaffold.derive.activity import callee, calls
+from scaffold.derive.recompute import active_locals
+from scaffold.formula import Formula, Node, expressions
+from scaffold.spec import OpSpec
+
+VIEWS = frozenset({"view", "view_as_complex"})  # of contiguous memory alone
+# What torch.func.vmap refuses under torch.func.grad, as it reads the data.
+UNMAPPED = frozenset(
+    {"argwhere", "bincount", "histc", "masked_select", "nonzero", "one_hot", "unique"}
+)
+
+
+def takes_any_layout(spec: OpSpec) -> bool:
+    """Whether the forward takes tensors that are not contiguous."""
+    return not any(name in VIEWS for node in _nodes(spec) for name in calls(node))
+
+
+def is_its_derivative(spec: OpSpec) -> bool:
+    """Whether the gradient of autograd is that of finite differences: nothing is detached on the way."""
+    if spec.surrogate is not None:
+        return False
+    if spec.forward is None:
+        return True
+    forward = live_forward(spec, spec.forward)
+    inputs = frozenset(item.name for item in spec.differentiable)
+    active = inputs | active_locals(forward.statements, inputs)
+    return not any(
+        _detached(item).names() & active
+        for node in _nodes(spec)
+        for item in node.walk()
+        if callee(item) == "detach" or item.kind == "attribute" and item.label == "data"
+    )
+
+
+def maps(spec: OpSpec) -> bool:
+    """Whether torch.func.vmap takes the gradient of the forward."""
+    masks = frozenset(item.name for item in spec.tensors if item.dtype == "bool")
+    return not any(
+        callee(item) in UNMAPPED or _picks(item, masks)
+        for node in _nodes(spec)
+        for item in node.walk()
+    )
+
+
+def _picks(node: Node, masks: frozenset[str]) -> bool:
+    """Whether it is `x[mask]`."""
+    if node.kind != "subscript":
+        return False
+    index = node.args[1]
+    parts = index.args if index.kind == "tuple" else (index,)
+    return any(part.kind == "name" and part.label in masks for part in parts)
+
+
+def _detached(node: Node) -> Node:
+    """What a call or an attribute takes out of the graph."""
+    if node.kind == "attribute":
+        return node.args[0]
+    method = node.args[0].kind == "attribute" and node.args[0].args[0].label != "torch"
+    return node.args[0].args[0] if method else node
+
+
+def _nodes(spec: OpSpec) -> Iterator[Node]:
+    formula: Formula | None = spec.forward
+    if formula is None:
+        return
+    forward = live_forward(spec, formula)
+    for item in forward.statements:
+        yield from expressions(item)
+    yield from forward.results

@@ -1,0 +1,141 @@
+"""The process that runs test files, and tells what becomes of every test.
+
+In: on stdin, one JSON object a line: a test file, and the directory to run it from.
+Out: on stdout, one JSON object a line: first whether the interpreter has what it needs; then of each file the tests that it
+holds, each as it begins and ends, and how the run ended.
+Invariant: every file runs in a process of its own, forked from this one, which has torch loaded and nothing of the user's.
+This file stands alone and keeps to old syntax: the interpreter is the project's, and need not know the package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any
+
+OPTIONS = ("-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:faulthandler")
+SHOWN = 400  # characters of a message
+NEEDED = ("pytest", "torch")
+
+
+class Tell:
+    """Writes answers, each in one piece: two processes share the pipe."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __call__(self, **answer: Any) -> None:
+        os.write(self.descriptor, json.dumps(answer).encode() + b"\n")
+
+
+class Reporter:
+    """A plugin of pytest's that tells of every test."""
+
+    def __init__(self, tell: Tell) -> None:
+        self.tell = tell
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        self.tell(tests=len(session.items))
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.tell(began=_name(nodeid))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.when == "call" or not report.passed:
+            outcome, words = _outcome(report)
+            self.tell(test=_name(report.nodeid), outcome=outcome, words=words[:SHOWN])
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.tell(broken=_reason(report.longreprtext)[:SHOWN])
+
+
+def _name(nodeid: str) -> str:
+    """The name of a test without its file, whose parameters may hold anything."""
+    return nodeid.partition("::")[2] or nodeid
+
+
+def _outcome(report: Any) -> tuple[str, str]:
+    if hasattr(report, "wasxfail"):
+        words = report.wasxfail.removeprefix("reason: ")
+        return ("xfailed" if report.skipped else "xpassed"), words
+    if report.failed:
+        return "failed", _reason(report.longreprtext)
+    return report.outcome, ""
+
+
+def _reason(text: str) -> str:
+    """The first line of the error: pytest marks it with an E."""
+    marked = [line[1:].strip() for line in text.splitlines() if line[:2] == "E "]
+    lines = [line for line in marked or text.splitlines() if line]
+    return lines[0] if lines else ""
+
+
+def main() -> None:
+    """Answer until nobody asks."""
+    tell = Tell(os.dup(1))
+    os.dup2(2, 1)
+    here = os.path.dirname(os.path.realpath(__file__))
+    sys.path[:] = [path for path in sys.path if os.path.realpath(path) != here]
+    sys.dont_write_bytecode = True
+    tell(**_lacking())
+    for line in sys.stdin:
+        request = json.loads(line)
+        _prepare(request["file"])
+        tell(ended=_run(request, tell))
+
+
+def _lacking() -> dict[str, str]:
+    """The module that cannot be imported, if there is one, and why."""
+    for name in NEEDED:
+        try:
+            __import__(name)
+        except Exception as error:  # noqa: BLE001 (whatever the installation does)
+            return {"lacks": name, "words": f"{type(error).__name__}: {error}"}
+    sys.modules["torch"].set_num_threads(1)
+    return {"lacks": ""}
+
+
+def _prepare(file: str) -> None:
+    """Do once what every file that compiles would do: importing the compiler takes seconds."""
+    if "torch._dynamo" in sys.modules:
+        return
+    with suppress(Exception), open(file, encoding="utf-8-sig") as opened:
+        if "torch.compile" in opened.read():
+            torch = sys.modules["torch"]
+            double = torch.compile(lambda x: 2 * x, fullgraph=True, backend="aot_eager")
+            double(torch.ones(1, requires_grad=True))
+            torch.compiler.reset()
+
+
+def _run(request: dict[str, str], tell: Tell) -> int:
+    """How the process ended that ran the file: its exit code, or the signal that killed it, as a negative number."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the requests are not for it
+            os.chdir(request["directory"])
+            sys.path.insert(0, request["directory"])  # as `python -m pytest` does
+            import pytest
+
+            options = (*OPTIONS, *_alone(), request["file"])
+            code = pytest.main([*options], plugins=[Reporter(tell)])
+            sys.stdout.flush()
+            tell(finished=int(code))
+        finally:
+            os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _alone() -> tuple[str, ...]:
+    """No processes of pytest-xdist's, whatever the project is configured for: the reports come from one."""
+    loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ
+    return ("-n0",) if loads and find_spec("xdist") else ()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Ops as the libraries and papers that they are taken from write them; none was at hand when the engine was made.
+
+In: nothing. Out: `PUBLISHED`, each with its signature, its forward and the inputs of several calls. Invariant: an op needs
+nothing but torch.
+"""
+
+from tests.derive.cases import Case
+from tests.derive.published.activations import ACTIVATIONS, NORMS
+from tests.derive.published.attention import ATTENTION
+from tests.derive.published.gathers import GATHERS
+from tests.derive.published.geometry import GEOMETRY
+from tests.derive.published.losses import CLASSES
+from tests.derive.published.quantisation import QUANTISATION
+from tests.derive.published.recurrences import RECURRENCES
+from tests.derive.published.regression import REGRESSION
+from tests.derive.published.rendering import RENDERING
+
+PUBLISHED: tuple[Case, ...] = (
+    *(*ACTIVATIONS, *NORMS, *CLASSES, *REGRESSION, *ATTENTION, *RECURRENCES),
+    *(*GEOMETRY, *RENDERING, *GATHERS, *QUANTISATION),
+)
+
+# Something is detached on the way, so that the gradient is not that of finite differences.
+DETACHED = frozenset(
+    {"atan_surrogate", "berhu", "bitnet_linear", "ciou", "circle_loss", "dorefa_weight"}
+    | {"fake_quant_channel", "fsq", "lookup_free_quant", "performer_features"}
+    | {"retnet_parallel", "superspike_adlif", "vq_commitment"}
+)
