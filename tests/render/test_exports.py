@@ -1,6 +1,7 @@
 """Exports are added and taken away; whatever else stands in the file stays."""
 
 import ast
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ if os.name == "nt":
 '''
 
 
-def exported(**changes: object) -> Exported:
+def exported(**changes: Any) -> Exported:
     wanted = Exported(
         package="ops",
         names=NAMES,
@@ -33,7 +34,7 @@ def exported(**changes: object) -> Exported:
     return wanted._replace(**changes)
 
 
-def written(text: str, **changes: object) -> str:
+def written(text: str, **changes: Any) -> str:
     """The file with the exports; a second run finds nothing to do."""
     wanted = exported(**changes)
     once = with_exports(text, "ops/__init__.py", wanted)
