@@ -92,6 +92,11 @@ inputs = 'matrix[N, N; spd]'
 forward = 'torch.linalg.inv(matrix)'
 tolerance = { atol = 1e-3 }
 
+[ops.picked]
+inputs = 'x[N, 4], target[N; index(4)]'
+forward = '(x * torch.nn.functional.one_hot(target, 4)).sum(-1)'
+grad = { x = 'grad_output.unsqueeze(-1) * torch.nn.functional.one_hot(target, 4)' }
+
 [ops.turned]
 inputs = 'z[N; complex]'
 forward = 'z * 1j'

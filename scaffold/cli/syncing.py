@@ -103,7 +103,7 @@ def carry_out(
     `manifests` are written too, in the same step.
     """
     works = weigh(project, ops)
-    _check_markers(project.root, works)
+    _check_markers(project.root, ops)
     others = {**manifests, **_exports(project, works)}
     planned = _planned(project, works, policy, prune, others)
     verbs = _verbs(ops, works, planned)
@@ -141,20 +141,18 @@ def _exports(project: Project, works: tuple[Work, ...]) -> dict[str, str]:
     return exports_of(project, moved, lost)
 
 
-def _check_markers(root: Path, works: tuple[Work, ...]) -> None:
-    """Refuse to touch a file in which a conflict is still to be resolved."""
+def _check_markers(root: Path, ops: tuple[Op, ...]) -> None:
+    """Refuse a run over a file in which a conflict is still to be resolved."""
     raise_all(
         [
             ConflictError(
                 "holds conflict markers; nothing was written",
-                Location(from_here(root, prospect.moved_from or prospect.path)),
+                Location(from_here(root, path)),
                 "resolve them first",
             )
-            for work in works
-            for prospect in work.prospects
-            if prospect.need == "collide"
-            and prospect.standing
-            and prospect.standing.condition == "conflict-markers"
+            for op in ops
+            for path, known in op.standings.items()
+            if known.condition == "conflict-markers"
         ]
     )
 
