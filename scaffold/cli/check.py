@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scaffold.cli.choices import OPS, check_choice, completing
+from scaffold.cli.templates import TEMPLATE_DIR
 from scaffold.errors import ConflictError, raise_all
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def check(
     ops: OPS = None,
     strict: STRICT = False,
     diff: DIFF = False,
+    template_dir: TEMPLATE_DIR = None,
     format_: FORMAT = "text",
 ) -> None:
     """See that the files are what the manifest says.
@@ -47,7 +49,7 @@ def check(
     from scaffold.cli.project import open_project
 
     raise_all(check_choice("--format", format_, FORMATS))
-    project = open_project(settled=True)
+    project = open_project(settled=True, template_dirs=template_dir or ())
     found = check_project(project, ops or (), formatted=diff)
     {"text": _text, "json": _json, "github": _github}[format_](project, found, diff)
     passing = PASSING - {"edited"} if strict else PASSING

@@ -6,6 +6,7 @@ import typer
 
 from scaffold.cli.choices import FORMAT, OPS, completing
 from scaffold.cli.choices import ON_CONFLICT as POLICIES
+from scaffold.cli.templates import TEMPLATE_DIR
 from scaffold.cli.test_stub import DIFF, DRY_RUN
 from scaffold.errors import Location, ScaffoldError
 
@@ -33,6 +34,7 @@ def sync(
     on_conflict: ON_CONFLICT = "ask",
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
+    template_dir: TEMPLATE_DIR = None,
     format_: FORMAT = "text",
 ) -> None:
     """Write the files of every op of a manifest, or update them.
@@ -44,7 +46,8 @@ def sync(
     from scaffold.cli.updating import Asked, bring_up_to_date
 
     look = dry_run or diff
-    asked = Asked(on_conflict, look=look, diff=diff, format=format_, prune=False)
+    dirs = tuple(template_dir or ())
+    asked = Asked(on_conflict, look, diff, format_, prune=False, template_dirs=dirs)
     bring_up_to_date(asked, manifests=tuple(manifests or ()))
 
 
@@ -54,6 +57,7 @@ def upgrade(
     on_conflict: ON_CONFLICT = "merge",
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
+    template_dir: TEMPLATE_DIR = None,
     format_: FORMAT = "text",
 ) -> None:
     """Bring ops up to date and keep what was edited by hand.
@@ -68,5 +72,6 @@ def upgrade(
         message = "which ops to upgrade is not said"
         raise ScaffoldError(message, Location("OP"), "name them, or say --all")
     look = dry_run or diff
-    asked = Asked(on_conflict, look=look, diff=diff, format=format_, prune=True)
+    dirs = tuple(template_dir or ())
+    asked = Asked(on_conflict, look, diff, format_, template_dirs=dirs)
     bring_up_to_date(asked, ops=() if every else tuple(ops or ()))

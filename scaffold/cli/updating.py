@@ -13,7 +13,7 @@ import typer
 
 from scaffold.cli.existing import check_policy
 from scaffold.cli.places import from_here
-from scaffold.cli.project import open_project
+from scaffold.cli.project import Project, open_project
 from scaffold.cli.report import JSON_VERSION, as_problem, show_diff, show_notes
 from scaffold.cli.settle import undisturbed
 from scaffold.cli.survey import survey
@@ -34,6 +34,7 @@ class Asked(NamedTuple):
     diff: bool
     format: str
     prune: bool = True  # remove files that an op has no more
+    template_dirs: tuple[str, ...] = ()
 
 
 def bring_up_to_date(
@@ -66,12 +67,17 @@ def check_format(name: str) -> None:
         raise ScaffoldError(f"unknown value '{name}'", Location("--format"), hint)
 
 
+def _project(asked: Asked, manifests: tuple[str, ...]) -> Project:
+    dirs = asked.template_dirs
+    return open_project(manifests, settled=asked.prune, template_dirs=dirs)
+
+
 def _outcome(asked: Asked, manifests: tuple[str, ...], ops: tuple[str, ...]) -> Outcome:
     policy = check_policy(asked.policy)
-    project = open_project(manifests, settled=asked.prune)
+    project = _project(asked, manifests)
     undone = () if asked.look else recover(project.root)
     if undone:
-        project = open_project(manifests, settled=asked.prune)
+        project = _project(asked, manifests)
     found = survey(project, ops)
     outcome = carry_out(project, found, policy, write=not asked.look, prune=asked.prune)
     notes = list(outcome.notes)

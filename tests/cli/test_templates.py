@@ -202,3 +202,18 @@ def test_docstrings_follow_the_convention(
     )
     assert expected in done.out
     assert done.out.count("\n# Ours.\n") == 2
+
+
+def test_commands_over_all_ops_take_the_option_too(project: Path) -> None:
+    (project / "ops.toml").write_text("[ops.twice]\ninputs = 'x'\nforward = '2 * x'\n")
+    (project / "mine").mkdir()
+    (project / "mine" / "op.py.jinja").write_text(DOC)
+    option = ("--template-dir", "mine")
+    assert scaffold(project, "sync", *option).code == 0
+    assert "# ours\n" in (project / "twice.py").read_text()
+    assert scaffold(project, "check", *option).code == 0
+    assert "stale" in scaffold(project, "check").out
+    assert scaffold(project, "upgrade", "--all", *option).code == 0
+    assert "# ours\n" in (project / "twice.py").read_text()
+    assert scaffold(project, "upgrade", "--all").code == 0
+    assert "# ours\n" not in (project / "twice.py").read_text()
