@@ -6,10 +6,15 @@ Invariant: text in, text out; formatting piece by piece gives, byte for byte, wh
 
 import ast
 from collections.abc import Callable, Mapping
+from functools import cache
 from itertools import count
+from typing import TYPE_CHECKING
 
 from scaffold.render.folding import fold
 from scaffold.render.pieces import BETWEEN, BOUNDARY, split
+
+if TYPE_CHECKING:
+    from black.mode import Mode
 
 ALONE = 2  # files: a run that writes one op has no piece twice, and looks for none
 MOST = 1024  # pieces: those that ops share, and those of the last hundred ops
@@ -70,8 +75,14 @@ def _is_python(piece: str) -> bool:
 
 def _black(source: str, line_length: int) -> str:
     import black  # what renders nothing does without
-    from black.mode import TargetVersion
 
-    mode = black.Mode(target_versions={TargetVersion.PY311}, line_length=line_length)
-    folded = fold(source.rstrip("\n"), line_length)
-    return black.format_str(folded + "\n", mode=mode)  # a change costs a second pass
+    folded = fold(source.rstrip("\n"), line_length) + "\n"
+    return black.format_str(folded, mode=_mode(line_length))  # a change: a second pass
+
+
+@cache
+def _mode(line_length: int) -> "Mode":
+    """How black formats; one for all files."""
+    from black.mode import Mode, TargetVersion
+
+    return Mode(target_versions={TargetVersion.PY311}, line_length=line_length)

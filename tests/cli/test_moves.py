@@ -169,6 +169,15 @@ def test_what_was_edited_comes_along_with_the_names_in_it(synced: Path) -> None:
     assert told.out.splitlines()[-1] == "2 ok, 2 edited"
 
 
+def test_what_is_out_of_date_is_brought_up_to_date(synced: Path) -> None:
+    edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
+    edit(synced / "ops/scale.py", "return x * factor", "return factor * x")
+    assert scaffold(synced, "rename", "scale", "stretch").code == 0
+    text = (synced / "ops/stretch.py").read_text()
+    assert "def stretch(x: Tensor, factor: float = 3.0)" in text
+    assert "return factor * x" in text
+
+
 def test_edits_that_collide_are_marked(synced: Path) -> None:
     name = '"""The custom operator scale."""'
     edit(synced / "ops/scale.py", name, '"""Our own operator scale."""')
