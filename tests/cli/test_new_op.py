@@ -1,8 +1,8 @@
 """`new-op`: what it says, writes and returns, with and without files in its way."""
 
 import json
-import subprocess
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
