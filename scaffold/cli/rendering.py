@@ -100,6 +100,7 @@ def _files(
     from scaffold.cli.generate import notes_of, start_rendering
     from scaffold.derive import derive
     from scaffold.render.files import drafts
+    from scaffold.render.imports import one_style
 
     start_rendering()
     derivation = derive(spec)
@@ -112,7 +113,7 @@ def _files(
     if setting.formatted:
         shown = places.formatter(texts, places.directories.line_length)
     files = tuple(
-        Wanted(role, path, text_digest(draft), shown[path])
+        Wanted(role, path, text_digest(one_style(draft)), shown[path])
         for role, (path, draft) in zip(ROLES, texts.items(), strict=False)
     )
     return files, notes_of(spec, derivation)

@@ -103,7 +103,7 @@ def carry_out(
     `manifests` are written too, in the same step.
     """
     works = weigh(project, ops)
-    _check_markers(project.root, ops)
+    _check_markers(project.root, works, ops if prune else ())
     others = {**manifests, **_exports(project, works)}
     planned = _planned(project, works, policy, prune, others)
     verbs = _verbs(ops, works, planned)
@@ -115,8 +115,10 @@ def carry_out(
         return outcome
     try:
         resolved = without_conflicts(planned, policy)
-    except ConflictError:
-        return outcome._replace(refusal=_refusal(project.root, works))
+    except ConflictError as error:
+        cannot = policy == "merge"  # says itself why
+        refusal = error if cannot else _refusal(project.root, works)
+        return outcome._replace(refusal=refusal)
     outcome = outcome._replace(plan=resolved, verbs=_verbs(ops, works, resolved))
     if write:
         apply(_with_records(project, works, resolved))
@@ -141,8 +143,16 @@ def _exports(project: Project, works: tuple[Work, ...]) -> dict[str, str]:
     return exports_of(project, moved, lost)
 
 
-def _check_markers(root: Path, ops: tuple[Op, ...]) -> None:
-    """Refuse a run over a file in which a conflict is still to be resolved."""
+def _check_markers(root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]) -> None:
+    """Refuse to touch a file in which a conflict is still to be resolved; of `ops`, also one that would be left alone."""
+    touched = {
+        item.kept.path: item.standing
+        for work in works
+        for item in work.prospects
+        if item.need == "collide" and item.kept and item.standing
+    }
+    for op in ops:
+        touched |= op.standings
     raise_all(
         [
             ConflictError(
@@ -150,8 +160,7 @@ def _check_markers(root: Path, ops: tuple[Op, ...]) -> None:
                 Location(from_here(root, path)),
                 "resolve them first",
             )
-            for op in ops
-            for path, known in op.standings.items()
+            for path, known in touched.items()
             if known.condition == "conflict-markers"
         ]
     )

@@ -20,7 +20,7 @@ from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, carry_out
 from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
 from scaffold.workspace import Plan, recover
-from scaffold.workspace.difference import diff_file
+from scaffold.workspace.difference import diff_change
 
 FORMATS = ("text", "json")
 SAID = 20  # notes that are shown one by one
@@ -131,7 +131,7 @@ def _show_json(
     for change in changes:
         one = {"path": change.path, "verb": change.verb}
         if with_diff:
-            one["diff"] = diff_file(change)
+            one["diff"] = diff_change(change)
         files.append(one)
     told = {
         "version": JSON_VERSION,

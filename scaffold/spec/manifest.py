@@ -19,6 +19,7 @@ from scaffold.spec.toml import Entry, read_ops
 # Fields of the configuration that change no word of a file: where, when and how it is written.
 WITHOUT_A_SAY = (
     *("root", "pythonpath", "lint", "line_length", "formatter"),
+    "single_line_imports",
     *("manifest", "template_dirs", "exports"),
 )
 

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,7 @@ def test_messages_name_files_as_seen_from_here(tmp_path: Path) -> None:
     assert again.code == 1
     assert "\n../ops.toml:1:6: op 'foo' stands here and says " in again.err
     (tmp_path / "ops.toml").unlink()
+    shutil.rmtree(tmp_path / ".scaffold")
     (tmp_path / "src/foo.py").write_text("mine = 1\n")
     again = new_op(below, *PAIR)
     assert "\n../src/foo.py:1:1: exists and differs" in again.err

@@ -115,9 +115,7 @@ def test_every_comment_belongs_to_a_block() -> None:
 
 @pytest.fixture(scope="module")
 def help_text(environment: dict[str, str]) -> str:
-    below = ("rules check", "templates eject")
-    commands = ("", *commands_of_the_tool(), *below)
-    asked = (f"scaffold {command} --help" for command in commands)
+    asked = (f"scaffold {command} --help" for command in ("", *commands_of_the_tool()))
     return "".join(run(command, ROOT, environment).stdout for command in asked)
 
 
