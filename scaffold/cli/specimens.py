@@ -108,10 +108,6 @@ inputs = 'x, y'
 forward = 'x.sum() * y'
 samples = '@samples.py:make'
 
-[ops.picked]
-inputs = 'x[N], mask[N; bool]'
-forward = '(x[mask] ** 2).sum()'
-
 [ops.keyword_only]
 schema = 'keyword_only(Tensor x, *, float alpha=1.0) -> Tensor'
 forward = 'x * alpha'
