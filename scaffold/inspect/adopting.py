@@ -8,7 +8,7 @@ out.
 import ast
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scaffold.inspect import bodies
 from scaffold.inspect.documented import Documented, read_documented
@@ -16,6 +16,7 @@ from scaffold.inspect.facts import Facts
 from scaffold.inspect.formulas import Unfit, forward_text
 from scaffold.inspect.gradients import backward_text
 from scaffold.inspect.model import Parameter
+from scaffold.spec.toml_text import op_table
 
 Value = str | bool | list[str] | dict[str, str]
 TYPES = {"int", "float", "bool", "str"}
@@ -28,31 +29,15 @@ class Adopted(NamedTuple):
     keys: dict[str, Value]
 
     def toml(self) -> str:
-        """The table as a file holds it."""
-        lines = [f"[ops.{self.name}]"]
-        for key, value in self.keys.items():
-            if isinstance(value, dict):
-                lines += [
-                    f"{key}.{name} = {_toml(text)}" for name, text in value.items()
-                ]
-            else:
-                lines.append(f"{key} = {_toml(value)}")
-        return "\n".join(lines) + "\n"
+        """The table as a file holds it; several lines end in a line end of their own."""
+        return op_table(self.name, _ended(self.keys))
 
 
-def _toml(value: str | bool | list[str]) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    if "\n" in value:
-        return f"'''\n{value}\n'''" if "'''" not in value else _basic(value)
-    return f"'{value}'" if "'" not in value and "\\" not in value else _basic(value)
-
-
-def _basic(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+def _ended(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _ended(item) for key, item in value.items()}
+    several = isinstance(value, str) and "\n" in value
+    return f"{value}\n" if several else value
 
 
 def adopt(facts: Facts) -> Iterator[Adopted]:
