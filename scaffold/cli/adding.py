@@ -31,7 +31,7 @@ def add_op(specified: Specified, policy: Policy, *, write: bool) -> Outcome:
     text = project.texts.get(path, "")
     changed = _with_table(project, text, specified, keys, policy)
     manifests = {} if changed == text else {path: changed}
-    project = _listing(project, path, changed)
+    project = listing(project, path, changed)
     ops = survey(project, [specified.spec.name])
     outcome = carry_out(
         project, ops, policy, write=write, prune=True, manifests=manifests
@@ -95,7 +95,7 @@ def _with_table(
     return replaced(text, listed.entry.name, keys)
 
 
-def _listing(project: Project, path: str, text: str) -> Project:
+def listing(project: Project, path: str, text: str) -> Project:
     """The project as it is with that text of a manifest."""
     shown = from_here(project.root, path)
     packaged = project.places.directories.package is not None

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 COMMANDS = {
     "init": "Make a directory a project.",
     "new-op": "Write an op: its Function, wrapper, Module and tests.",
-    "sync": "Write the files of every op of a manifest, or bring them up to date.",
-    "check": "See that the files are what manifest, templates and configuration say.",
+    "sync": "Write the files of every op of a manifest, or update them.",
+    "check": "See that the files are what the manifest says.",
     "upgrade": "Bring ops up to date and keep what was edited by hand.",
+    "rename": "Call an op otherwise: its files, its table, the names in them.",
+    "remove": "Remove ops: their files, their tables, their records.",
     "list": "List the ops of the manifest and their files.",
     "derive": "Print the Function of an op, its backward derived.",
     "lint": "Find mistakes in hand-written autograd.Functions.",
@@ -93,6 +95,10 @@ def _command(name: str) -> "Callable[..., None] | typer.Typer":
             from scaffold.cli.check import check as found
         case "upgrade":
             from scaffold.cli.sync import upgrade as found
+        case "rename":
+            from scaffold.cli.moving import rename as found
+        case "remove":
+            from scaffold.cli.moving import remove as found
         case "list":
             from scaffold.cli.listing import list_ops as found
         case "derive":

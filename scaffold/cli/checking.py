@@ -59,9 +59,27 @@ def check_project(
     for op in ops:
         found += _op(project, op, rendered.get(op.listed.name))
     if not names:
+        found += _exports(project)
         for record in project.orphans():
             found += _orphan(project, record)
     return tuple(found)
+
+
+def _exports(project: Project) -> Iterator[Checked]:
+    """The file that exports the ops, where that is asked for."""
+    if not project.configuration.exports:
+        return
+    from scaffold.cli.exports import exporting_path, exports_of
+
+    path = exporting_path(project)
+    told = Checked(path, "", "ok", hint="scaffold sync")
+    if present(project.root, path) is None:
+        yield told._replace(status="missing")
+    elif exports_of(project):
+        reason = "it does not export what the ops define"
+        yield told._replace(status="stale", reason=reason)
+    else:
+        yield told._replace(hint="")
 
 
 def _rendered(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.errors import Location
 from scaffold.render.formatting import Formatter, format_files
 from scaffold.render.house import House, header_line, licence_lines
 from scaffold.render.templates import Templates, read_templates
@@ -45,12 +45,6 @@ def template_directories(
 ) -> tuple[tuple[Path, Location], ...]:
     """Where templates of the team are looked for, the first before the others, and who says so."""
     given = settings.get(TEMPLATE_DIR.removeprefix("--"), ())
-    problems = [
-        ScaffoldError(f"'{item}' is not a directory", Location(TEMPLATE_DIR))
-        for item in given
-        if "\0" in item or not Path(item).is_dir()
-    ]
-    raise_all(problems)
     options = [(Path(item), Location(TEMPLATE_DIR)) for item in given]
     root = Path(configuration.root)
     place = Location((root / "pyproject.toml").as_posix())

@@ -1,45 +1,102 @@
 """`scaffold list`: the ops of a project, where each is written down, and its files."""
 
 import json
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-FORMAT = Annotated[
-    str, typer.Option("--format", help="text or json.", metavar="FORMAT")
-]
+from scaffold.cli.choices import FORMAT
+
+if TYPE_CHECKING:
+    from scaffold.cli.project import Project
+    from scaffold.cli.survey import Op
+
 JSON_VERSION = 1
+
+
+class Row(NamedTuple):
+    """What is said of an op."""
+
+    op: str
+    place: str
+    files: tuple[
+        tuple[str, str], ...
+    ]  # paths, and how each stands: "" as it was written
+    status: tuple[str, ...]
 
 
 def list_ops(format_: FORMAT = "text") -> None:
     """List the ops of the manifest and their files.
 
+    Beside each stands where it is written down, and how its files stand. A skeleton is an op that has parts left to write. Whether files are out of date, scaffold check says.
+
     Example: scaffold list
     """
-    from scaffold.cli.places import from_here
     from scaffold.cli.project import open_project
+    from scaffold.cli.survey import survey
     from scaffold.cli.updating import check_format
 
     check_format(format_)
     project = open_project()
-    rows = []
-    for name, listed in project.listed.items():
-        record = project.records.get(name)
-        files = (
-            [from_here(project.root, item.path) for item in record.files]
-            if record
-            else []
-        )
-        place = listed.entry.locate((), key=True)
-        rows.append(
-            {"op": name, "place": f"{place.source}:{place.line}", "files": files}
-        )
+    rows = [_row(project, op) for op in survey(project)] + list(_orphans(project))
     if format_ == "json":
-        typer.echo(json.dumps({"version": JSON_VERSION, "ops": rows}, indent=2))
+        told = [row._asdict() | {"files": dict(row.files)} for row in rows]
+        typer.echo(json.dumps({"version": JSON_VERSION, "ops": told}, indent=2))
         return
-    widths = [
-        max((len(str(row[key])) for row in rows), default=0) for key in ("op", "place")
-    ]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     for row in rows:
-        shown = ", ".join(row["files"]) or "not written yet: scaffold sync"
-        typer.echo(f"{row['op']:{widths[0]}}  {row['place']:{widths[1]}}  {shown}")
+        files = ", ".join(
+            f"{path} ({standing})" if standing else path for path, standing in row.files
+        )
+        said = "; ".join(filter(None, [files, *row.status]))
+        line = f"{row.op:{widths[0]}}  {row.place:{widths[1]}}  {said}"
+        typer.echo(line.rstrip().encode(errors="surrogateescape"))
+
+
+def _row(project: "Project", op: "Op") -> Row:
+    from scaffold.cli.places import from_here
+
+    place = op.listed.entry.locate((), key=True)
+    files = tuple(
+        (from_here(project.root, path), _words(standing.condition))
+        for path, standing in op.standings.items()
+    )
+    status = []
+    if not files:
+        status.append("not written yet: scaffold sync")
+    if _is_skeleton(project, op):
+        status.append("skeleton")
+    return Row(op.listed.name, f"{place.source}:{place.line}", files, tuple(status))
+
+
+def _words(condition: str) -> str:
+    """How a file stands, where that is worth a word."""
+    said = {"untouched": "", "reformatted": "", "conflict-markers": "conflict markers"}
+    return said.get(condition, condition)
+
+
+def _is_skeleton(project: "Project", op: "Op") -> bool:
+    """Whether the op's file still refuses to run somewhere."""
+    from scaffold.workspace.standing import present
+
+    mark = f'NotImplementedError("{op.listed.name}: write '.encode()
+    kept = op.record.kept("op") if op.record else None
+    return kept is not None and mark in (present(project.root, kept.path) or b"")
+
+
+def _orphans(project: "Project") -> Iterator[Row]:
+    """What is left of ops that no manifest lists any more."""
+    from scaffold.cli.places import from_here
+    from scaffold.workspace.standing import standing
+
+    for record in project.orphans():
+        files = tuple(
+            (
+                from_here(project.root, kept.path),
+                _words(standing(project.root, record.op, kept).condition),
+            )
+            for kept in record.files
+        )
+        status = (f"in no manifest any more: scaffold remove {record.op}",)
+        yield Row(record.op, "-", files, status)

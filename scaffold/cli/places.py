@@ -40,7 +40,9 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
     configured = None if out_dir or configuration.tests is None else configuration.tests
     tests = test_dir or (_absolute(base / configured) if configured else source)
     root = _root(base, source, tests)
-    package = _configured_package(configuration, base, source) or _package(source)
+    will_be = configuration.exports and out_dir is None and source != base
+    package = _configured_package(configuration, base, source)
+    package = package or _package(source, will_be)
     directories = Directories(
         source=_below(source, root),
         tests=_below(tests, root),
@@ -115,10 +117,13 @@ def _configured_package(
     return ".".join([configuration.package, *parts])
 
 
-def _package(directory: Path) -> str | None:
-    """The dotted name of a directory that is a Python package."""
+def _package(directory: Path, will_be: bool) -> str | None:
+    """The dotted name of a directory that is a Python package, or that will be one."""
     names: list[str] = []
-    while (directory / "__init__.py").is_file() and directory.parent != directory:
+    will_be = will_be and is_identifier(directory.name)
+    while directory.parent != directory:
+        if not (directory / "__init__.py").is_file() and not (will_be and not names):
+            break
         names.insert(0, directory.name)
         directory = directory.parent
     return ".".join(names) or None

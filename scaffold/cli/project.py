@@ -62,16 +62,20 @@ def _sequence(names: Sequence[str]) -> str:
 
 
 def open_project(
-    manifests: Sequence[str] = (), *, settled: bool = False, may_lack: bool = False
+    manifests: Sequence[str] = (),
+    *,
+    settled: bool = False,
+    may_lack: bool = False,
+    template_dirs: Sequence[str] = (),
 ) -> Project:
     """The project around the working directory; `settled` asks for one that keeps records.
 
-    Without any manifest there is nothing to do, unless `may_lack` says otherwise.
+    `template_dirs` go before those of the configuration. Without any manifest there is nothing to do, unless `may_lack` says otherwise.
     """
     configuration = configuration_here()
     if settled and not configuration.project:
         raise no_project()
-    places = find_places(configuration, {})
+    places = find_places(configuration, {"template-dir": template_dirs})
     root = places.root
     paths = _named(root, manifests) if manifests else _configured(root, configuration)
     if not paths and not may_lack:

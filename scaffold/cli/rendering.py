@@ -18,6 +18,7 @@ from scaffold.cli.scanning import Progress
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.spec import Configuration, OpSpec, build
 from scaffold.spec.manifest import Listed, text_digest
+from scaffold.spec.requirements import check_reason
 from scaffold.verify.pool import over, processes_for
 from scaffold.workspace.reconcile import Wanted
 
@@ -99,9 +100,12 @@ def _files(
     from scaffold.cli.generate import notes_of, start_rendering
     from scaffold.derive import derive
     from scaffold.render.files import drafts
+    from scaffold.render.imports import one_style
 
     start_rendering()
     derivation = derive(spec)
+    wanted, once = setting.configuration.require, derivation.once_differentiable
+    check_reason(wanted, spec, once, listed.entry.locate)
     places = setting.places
     house = headed(places.house, setting.configuration, listed.manifest)
     texts = drafts(spec, derivation, places.directories, house)
@@ -109,7 +113,7 @@ def _files(
     if setting.formatted:
         shown = places.formatter(texts, places.directories.line_length)
     files = tuple(
-        Wanted(role, path, text_digest(draft), shown[path])
+        Wanted(role, path, text_digest(one_style(draft)), shown[path])
         for role, (path, draft) in zip(ROLES, texts.items(), strict=False)
     )
     return files, notes_of(spec, derivation)

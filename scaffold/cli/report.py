@@ -15,7 +15,7 @@ from scaffold.cli.places import from_here
 from scaffold.cli.settle import Settled
 from scaffold.errors import ScaffoldError
 from scaffold.workspace import Plan, diff
-from scaffold.workspace.difference import diff_file
+from scaffold.workspace.difference import diff_change
 
 JSON_VERSION = 1
 
@@ -59,7 +59,7 @@ def show_settled(generated: Generated, settled: Settled, with_diff: bool) -> Non
         if change.conflicts:
             one["conflicts"] = change.conflicts
         if with_diff:
-            one["diff"] = diff_file(change)
+            one["diff"] = diff_change(change)
         files.append(one)
     problems = settled.refusal.problems if settled.refusal else ()
     notes = (*generated.notes, *settled.notes)

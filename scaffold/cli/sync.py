@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from scaffold.cli.choices import FORMAT, OPS, completing
 from scaffold.cli.choices import ON_CONFLICT as POLICIES
-from scaffold.cli.choices import completing
+from scaffold.cli.templates import TEMPLATE_DIR
 from scaffold.cli.test_stub import DIFF, DRY_RUN
 from scaffold.errors import Location, ScaffoldError
 
@@ -15,9 +16,6 @@ MANIFESTS = Annotated[
         metavar="MANIFEST...",
         help="Files of ops (default: the configuration's, or ops.toml).",
     ),
-]
-OPS = Annotated[
-    list[str] | None, typer.Argument(metavar="OP...", help="Ops of the manifest.")
 ]
 ON_CONFLICT = Annotated[
     str,
@@ -29,9 +27,6 @@ ON_CONFLICT = Annotated[
     ),
 ]
 ALL = Annotated[bool, typer.Option("--all", help="Every op of the manifest.")]
-FORMAT = Annotated[
-    str, typer.Option("--format", help="text or json.", metavar="FORMAT")
-]
 
 
 def sync(
@@ -39,9 +34,10 @@ def sync(
     on_conflict: ON_CONFLICT = "ask",
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
+    template_dir: TEMPLATE_DIR = None,
     format_: FORMAT = "text",
 ) -> None:
-    """Write the files of every op of a manifest, or bring them up to date.
+    """Write the files of every op of a manifest, or update them.
 
     A file that was edited and is out of date is a conflict: scaffold upgrade merges the two.
 
@@ -50,7 +46,8 @@ def sync(
     from scaffold.cli.updating import Asked, bring_up_to_date
 
     look = dry_run or diff
-    asked = Asked(on_conflict, look=look, diff=diff, format=format_, prune=False)
+    dirs = tuple(template_dir or ())
+    asked = Asked(on_conflict, look, diff, format_, prune=False, template_dirs=dirs)
     bring_up_to_date(asked, manifests=tuple(manifests or ()))
 
 
@@ -60,6 +57,7 @@ def upgrade(
     on_conflict: ON_CONFLICT = "merge",
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
+    template_dir: TEMPLATE_DIR = None,
     format_: FORMAT = "text",
 ) -> None:
     """Bring ops up to date and keep what was edited by hand.
@@ -74,5 +72,6 @@ def upgrade(
         message = "which ops to upgrade is not said"
         raise ScaffoldError(message, Location("OP"), "name them, or say --all")
     look = dry_run or diff
-    asked = Asked(on_conflict, look=look, diff=diff, format=format_, prune=True)
+    dirs = tuple(template_dir or ())
+    asked = Asked(on_conflict, look, diff, format_, template_dirs=dirs)
     bring_up_to_date(asked, ops=() if every else tuple(ops or ()))

@@ -20,7 +20,7 @@ from scaffold.errors import (
     ScaffoldErrors,
     raise_all,
 )
-from scaffold.workspace import Plan, Policy, Verb, apply, merge, plan
+from scaffold.workspace import Plan, Policy, apply, merge, plan
 from scaffold.workspace.reconcile import Prospect, reconcile
 from scaffold.workspace.recording import record_files
 from scaffold.workspace.state import Record, read_base
@@ -31,6 +31,7 @@ TOLD = {
     "create": "created",
     "update": "updated",
     "remove": "removed",
+    "rename": "renamed",
     "conflict": "in conflict",
     "skip": "edited",
     "identical": "identical",
@@ -102,8 +103,9 @@ def carry_out(
     `manifests` are written too, in the same step.
     """
     works = weigh(project, ops)
-    _check_markers(project.root, works)
-    planned = _planned(project, works, policy, prune, manifests)
+    _check_markers(project.root, works, ops if prune else ())
+    others = {**manifests, **_exports(project, works)}
+    planned = _planned(project, works, policy, prune, others)
     verbs = _verbs(ops, works, planned)
     notes = tuple(_notes(works, prune))
     files = sum(len(op.standings) for op in ops if op.settled)
@@ -113,28 +115,53 @@ def carry_out(
         return outcome
     try:
         resolved = without_conflicts(planned, policy)
-    except ConflictError:
-        return outcome._replace(refusal=_refusal(project.root, works))
+    except ConflictError as error:
+        cannot = policy == "merge"  # says itself why
+        refusal = error if cannot else _refusal(project.root, works)
+        return outcome._replace(refusal=refusal)
     outcome = outcome._replace(plan=resolved, verbs=_verbs(ops, works, resolved))
     if write:
         apply(_with_records(project, works, resolved))
     return outcome._replace(written=write)
 
 
-def _check_markers(root: Path, works: tuple[Work, ...]) -> None:
-    """Refuse to touch a file in which a conflict is still to be resolved."""
+def _exports(project: Project, works: tuple[Work, ...]) -> dict[str, str]:
+    """What exports the ops, if that is asked for and is not as it should be."""
+    if not project.configuration.exports:
+        return {}
+    from scaffold.cli.exports import exports_of, names_lost
+
+    moved: list[str] = []
+    lost = {}
+    for work in works:
+        op = work.op.listed.name
+        for item in work.prospects:
+            moved += [item.moved_from] if item.moved_from else []
+            if item.kept and item.wanted and item.wanted.role == "op":
+                base = read_base(project.root, op, item.kept)
+                lost[op] = names_lost(base or "", item.wanted.text)
+    return exports_of(project, moved, lost)
+
+
+def _check_markers(root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]) -> None:
+    """Refuse to touch a file in which a conflict is still to be resolved; of `ops`, also one that would be left alone."""
+    touched = {
+        item.kept.path: item.standing
+        for work in works
+        for item in work.prospects
+        if item.need == "collide" and item.kept and item.standing
+    }
+    for op in ops:
+        touched |= op.standings
     raise_all(
         [
             ConflictError(
                 "holds conflict markers; nothing was written",
-                Location(from_here(root, prospect.moved_from or prospect.path)),
+                Location(from_here(root, path)),
                 "resolve them first",
             )
-            for work in works
-            for prospect in work.prospects
-            if prospect.need == "collide"
-            and prospect.standing
-            and prospect.standing.condition == "conflict-markers"
+            for path, known in touched.items()
+            if known.condition == "conflict-markers"
         ]
     )
 
@@ -178,7 +205,7 @@ def _is_gone(item: Prospect) -> bool:
 
 
 def _base(project: Project, work: Work, item: Prospect) -> str | None:
-    if item.kept is None or item.need not in ("update", "collide"):
+    if item.kept is None or item.need != "collide":
         return None
     return read_base(project.root, work.op.listed.name, item.kept)
 
@@ -261,5 +288,9 @@ def _with_records(project: Project, works: tuple[Work, ...], resolved: Plan) -> 
         listed = work.op.listed
         record = Record(listed.name, listed.manifest, origin, ())
         files |= record_files(record, work.prospects, done)
-    kept = plan(files, project.root, ours=files.keys())
-    return resolved._replace(changes=(*resolved.changes, *kept.changes))
+    return with_state(resolved, plan(files, project.root, ours=files.keys()))
+
+
+def with_state(planned: Plan, state: Plan) -> Plan:
+    """One plan of the files that are shown and those that are not."""
+    return planned._replace(changes=(*planned.changes, *state.changes))

@@ -6,20 +6,21 @@ Invariant: with `--format json` stdout is one JSON object, whatever happens.
 
 import json
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 import typer
 
 from scaffold.cli.existing import check_policy
 from scaffold.cli.places import from_here
-from scaffold.cli.project import open_project
+from scaffold.cli.project import Project, open_project
 from scaffold.cli.report import JSON_VERSION, as_problem, show_diff, show_notes
 from scaffold.cli.settle import undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, carry_out
 from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
 from scaffold.workspace import Plan, recover
-from scaffold.workspace.difference import diff_file
+from scaffold.workspace.difference import diff_change
 
 FORMATS = ("text", "json")
 SAID = 20  # notes that are shown one by one
@@ -32,16 +33,22 @@ class Asked(NamedTuple):
     look: bool
     diff: bool
     format: str
-    prune: bool  # remove files that an op has no more
+    prune: bool = True  # remove files that an op has no more
+    template_dirs: tuple[str, ...] = ()
 
 
 def bring_up_to_date(
     asked: Asked, *, manifests: tuple[str, ...] = (), ops: tuple[str, ...] = ()
 ) -> None:
     """Run, say what became of it, and exit with 1 where a conflict is left."""
+    say_outcome(asked, lambda: _outcome(asked, manifests, ops))
+
+
+def say_outcome(asked: Asked, run: Callable[[], Outcome]) -> None:
+    """Say what became of a run that writes, and exit with 1 where a conflict is left."""
     check_format(asked.format)
     try:
-        outcome = undisturbed(lambda: _outcome(asked, manifests, ops))
+        outcome = undisturbed(run)
     except ScaffoldError as error:
         if asked.format == "json":
             _show_json(None, asked.diff, error)
@@ -60,12 +67,17 @@ def check_format(name: str) -> None:
         raise ScaffoldError(f"unknown value '{name}'", Location("--format"), hint)
 
 
+def _project(asked: Asked, manifests: tuple[str, ...]) -> Project:
+    dirs = asked.template_dirs
+    return open_project(manifests, settled=asked.prune, template_dirs=dirs)
+
+
 def _outcome(asked: Asked, manifests: tuple[str, ...], ops: tuple[str, ...]) -> Outcome:
     policy = check_policy(asked.policy)
-    project = open_project(manifests, settled=asked.prune)
+    project = _project(asked, manifests)
     undone = () if asked.look else recover(project.root)
     if undone:
-        project = open_project(manifests, settled=asked.prune)
+        project = _project(asked, manifests)
     found = survey(project, ops)
     outcome = carry_out(project, found, policy, write=not asked.look, prune=asked.prune)
     notes = list(outcome.notes)
@@ -119,7 +131,7 @@ def _show_json(
     for change in changes:
         one = {"path": change.path, "verb": change.verb}
         if with_diff:
-            one["diff"] = diff_file(change)
+            one["diff"] = diff_change(change)
         files.append(one)
     told = {
         "version": JSON_VERSION,

@@ -20,6 +20,10 @@ def refusal(spec: OpSpec, forward: Forward) -> str | None:
     imported = frozenset(
         item.binding for item in spec.imports if item.module.split(".")[0] != "torch"
     )
+    if imported and spec.rules:
+        from scaffold.derive.vjp.tables import ruled_imports  # with all of the table
+
+        imported -= ruled_imports(spec)
     for node in _nodes(forward):
         foreign = sorted(node.names() & imported)
         if foreign:

@@ -7,11 +7,11 @@ results. What cannot be handed over is a reason.
 """
 
 import ast
-import builtins
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from scaffold.inspect.borrowed import imports_of
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.formulas import CONTEXT, Replaced, Unfit, text_of
 from scaffold.inspect.gradients import gradients_by_input
@@ -54,7 +54,7 @@ def bodies(facts: Facts, op: str, module: str, outputs: tuple[str, ...]) -> Bodi
     ]
     body = "\n\n\n".join(parts)
     head = f'"""The code of {op}, as it stood in {module}: its specification names forward and backward."""'
-    imports = "\n".join(_imports(facts, body, module))
+    imports = "\n".join(imports_of(facts, body, module))
     return Bodies(
         "\n\n".join(filter(None, (head, imports))) + f"\n\n\n{body}\n", outputs
     )
@@ -140,6 +140,7 @@ def _forward_body(facts: Facts, forward: Method, made: list[str]) -> list[str]:
         f"ctx.{kept.name}": f"({ast.unparse(kept.value)})"
         for kept in facts.kept(forward)
     }
+    known |= _own_class(facts, forward)
     texts = []
     for statement in forward.node.body:
         if _is_context(statement, forward.ctx):
@@ -152,6 +153,12 @@ def _forward_body(facts: Facts, forward: Method, made: list[str]) -> list[str]:
         elif not _is_doc(statement):
             texts.append(text_of(facts, statement, known))
     return texts
+
+
+def _own_class(facts: Facts, method: Method) -> Replaced:
+    """The name of the class for the `cls` of a classmethod."""
+    given = method.node.args.args
+    return {given[0].arg: facts.function.name} if method.binding == "class" else {}
 
 
 def _is_doc(statement: ast.stmt) -> bool:
@@ -177,6 +184,7 @@ def _backward(
     unpacked, texts = _unpacked(facts, backward, len(saved)), []
     names = unpacked[1] if unpacked else saved
     known: Replaced = {"ctx.saved_tensors": f"({''.join(f'{n}, ' for n in names)})"}
+    known |= _own_class(facts, backward)
     known["ctx.needs_input_grad"] = repr(tuple(True for _ in facts.inputs))
     bound = set(backward.flow.bindings) | {item.name for item in backward.positional}
     attributes = []
@@ -187,6 +195,8 @@ def _backward(
             attributes.append(name)
             known[item.read] = name
     wanted = gradients_by_input(facts)
+    if not wanted:
+        raise Unfit(backward.node, "no input gets a gradient")
     for statement in backward.node.body:
         if unpacked and statement is unpacked[0] or _is_doc(statement):
             continue
@@ -258,37 +268,3 @@ def _saved(handed: tuple[Handed, ...]) -> tuple[Handed, ...]:
 
 def _kept(handed: tuple[Handed, ...]) -> tuple[Handed, ...]:
     return tuple(item for item in handed if item.read)
-
-
-def _imports(facts: Facts, text: str, module: str) -> Iterator[str]:
-    """What the bodies use of other modules, and of the file that they stood in."""
-    tree = ast.parse(text)
-    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
-    bound = {n.id for n in nodes if isinstance(n.ctx, ast.Store)}
-    bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-    bound |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
-    free = {n.id for n in nodes} - bound - set(dir(builtins))
-    whole = {
-        alias.asname or alias.name.split(".")[0]: alias
-        for node in ast.walk(facts.module.tree)
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
-    lines, theirs = [], []
-    for name in sorted(free):
-        dotted = facts.names.imported.get(name, "")
-        if name in whole:
-            alias = whole[name]
-            lines.append(
-                f"import {alias.name}" + (f" as {name}" if alias.asname else "")
-            )
-        elif dotted and not dotted.startswith("."):
-            source, _, last = dotted.rpartition(".")
-            lines.append(
-                f"from {source} import {last}" + (f" as {name}" if last != name else "")
-            )
-        else:
-            theirs.append(name)
-    if theirs:
-        lines.append(f"from {module} import {', '.join(theirs)}")
-    yield from sorted(lines, key=lambda line: (line.startswith("from"), line))

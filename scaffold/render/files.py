@@ -4,6 +4,7 @@ Invariant: the same bytes for the same input, templates and version.
 """
 
 from scaffold.derive import Derivation
+from scaffold.errors import ScaffoldError, raise_all
 from scaffold.render.domains import with_domains
 from scaffold.render.formatting import Formatter, format_files
 from scaffold.render.house import PLAIN, House
@@ -34,11 +35,19 @@ def drafts(
 ) -> dict[str, str]:
     """The same files before they are formatted: what they say, whatever the formatter."""
     places = layout(spec.name, directories)
-    files = {places.op_path: op_draft(spec, derivation, house)}
+    files: dict[str, str] = {}
+    problems: list[ScaffoldError] = []
+    try:
+        files[places.op_path] = op_draft(spec, derivation, house)
+    except ScaffoldError as error:  # of a template of the team's
+        problems.append(error)
     if spec.test:
-        spec = with_domains(spec, derivation)
-        reference = reference_lines(spec, derivation)
-        files[places.test_path] = suite_draft(
-            spec, derivation, places, reference, house
-        )
+        tested = with_domains(spec, derivation)
+        reference = reference_lines(tested, derivation)
+        try:
+            draft = suite_draft(tested, derivation, places, reference, house)
+            files[places.test_path] = draft
+        except ScaffoldError as error:
+            problems.append(error)
+    raise_all(problems)
     return files

@@ -26,6 +26,9 @@ KNOWN = (
     Import("torch.autograd", "Function"),
     Import("torch.autograd.function", "once_differentiable"),
 )
+_FROM = re.compile(
+    r"^from (\S+) import [^(\n]+\n(?:from \1 import [^(\n]+\n)*", re.MULTILINE
+)
 UNEXPORTED = (Import("torch.nn.grad"),)  # no type checker finds them through torch
 # Anything else is taken for the user's own.
 THIRD_PARTY = frozenset(
@@ -132,3 +135,17 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
     """A key that sorts `k2` before `k10`, whatever their case."""
     parts = re.split(r"(\d+)", name.lower())
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+
+
+def one_style(code: str) -> str:
+    """The code with one import a module: one name an import or many is a style, and says nothing."""
+    return _FROM.sub(_joined, code)
+
+
+def _joined(run: re.Match[str]) -> str:
+    names = [
+        name.strip()
+        for line in run[0].splitlines()
+        for name in line.split(" import ", 1)[1].split(",")
+    ]
+    return f"from {run[1]} import {', '.join(sorted(names))}\n"

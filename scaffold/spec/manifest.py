@@ -19,6 +19,7 @@ from scaffold.spec.toml import Entry, read_ops
 # Fields of the configuration that change no word of a file: where, when and how it is written.
 WITHOUT_A_SAY = (
     *("root", "pythonpath", "lint", "line_length", "formatter"),
+    "single_line_imports",
     *("manifest", "template_dirs", "exports"),
 )
 
@@ -54,6 +55,16 @@ def list_ops(
 
 def _name(entry: Entry, packaged: bool, patterns: Patterns) -> str:
     return op_names(entry.name, entry.locate((), key=True), packaged, patterns)[0]
+
+
+def defined_names(entry: Entry, configuration: Configuration) -> tuple[str, ...]:
+    """What the op's file defines: the op, its Function, and its Module unless that is off."""
+    op, klass = op_names(entry.name, entry.locate((), key=True), packaged=True)
+    said = {**dict(configuration.defaults), **entry.raw}
+    klass = str(said.get("class-name", klass))
+    patterns = configuration.names
+    module = () if said.get("module") is False else (patterns.module_class(klass),)
+    return (op, patterns.function_class(klass), *module)
 
 
 def _add(listed: Listed, found: dict[str, Listed]) -> None:

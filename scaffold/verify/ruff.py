@@ -45,9 +45,10 @@ def _formatted(command: list[str], text: str, root: Path) -> str:
             check=False,
         )
     except OSError as error:
-        message = f"cannot run ruff, the formatter of the project: {error.strerror}"
-        hint = "install it: pip install ruff; or say: formatter = 'black'"
-        raise ScaffoldError(message, hint=hint) from None
+        raise ScaffoldError(
+            f"cannot run ruff, the formatter of the project: {error.strerror}",
+            hint="install it: pip install ruff; or say: formatter = 'black'",
+        ) from None
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise ScaffoldError(f"ruff does not format '{command[-1]}': {reason}")

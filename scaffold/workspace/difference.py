@@ -9,11 +9,17 @@ from difflib import unified_diff
 
 from scaffold.workspace.changes import Change, Plan
 
+SHOWN = ("create", "update", "remove", "conflict")
+
 
 def diff(plan: Plan) -> str:
     """The differences of all that would be, or was, written, and of every conflict."""
-    shown = ("create", "update", "remove", "conflict")
-    return "".join(diff_file(change) for change in plan.changes if change.verb in shown)
+    return "".join(diff_change(change) for change in plan.changes)
+
+
+def diff_change(change: Change) -> str:
+    """The difference that a change makes; none where the file stays as it is."""
+    return diff_file(change) if change.verb in SHOWN else ""
 
 
 def diff_file(change: Change) -> str:

@@ -75,6 +75,12 @@ def base_path(op: str, role: str) -> str:
     return f"{DIRECTORY}/{op}.{role}.base"
 
 
+def state_paths(record: Record) -> tuple[str, ...]:
+    """Every file that a record consists of."""
+    bases = (base_path(record.op, item.role) for item in record.files)
+    return (record_path(record.op), *bases)
+
+
 def read_records(root: Path) -> dict[str, Record]:
     """Every record of a project, by op."""
     directory = root / DIRECTORY

@@ -33,3 +33,10 @@ def contents(root: Path) -> dict[str, bytes]:
         for path in sorted(root.rglob("*"))
         if path.is_file()
     }
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replace a text that is there."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))

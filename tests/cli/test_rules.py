@@ -114,3 +114,57 @@ def test_what_torch_refuses_is_said(tmp_path: Path) -> None:
     outcome = rules(tmp_path, "check", "other.toml")
     assert outcome.code == 1
     assert "complex = false" in outcome.err
+
+
+KERNELS = """
+import torch
+
+def scaled(x, factor=2.0):
+    with torch.no_grad():
+        return factor * x * x
+"""
+OWN = """
+[scaled]
+call = "scaled(x, factor=2.0)"
+from = "my_kernels"
+category = "elementwise"
+grad.x = "{number} * factor * grad * x"
+samples = ["x[3, 4]", "x[3], factor=0.5"]
+complex = false
+"""
+
+
+def own(directory: Path, number: int) -> None:
+    """A project with a function of its own and a rule about it."""
+    (directory / "my_kernels.py").write_text(KERNELS)
+    (directory / "rules.toml").write_text(OWN.format(number=number))
+    (directory / "pyproject.toml").write_text(PROJECT)
+
+
+def test_a_function_of_the_team_s_has_a_rule(tmp_path: Path) -> None:
+    own(tmp_path, 2)
+    assert rules(tmp_path, "check").out == (
+        "rules.toml: all 2 checks agree with autograd\n"
+    )
+    used = ("--import", "my_kernels:scaled", "--inputs", "x")
+    outcome = scaffold(
+        tmp_path, "derive", "foo", *used, "--forward", "scaled(x, factor=3.0)"
+    )
+    assert outcome.code == 0, outcome.err
+    assert "6 * grad_output * x" in outcome.out
+    outcome = scaffold(tmp_path, "derive", "foo", *used, "--forward", "scaled(x, 1, 2)")
+    assert "no rule is for this call of scaled" in outcome.err
+
+
+def test_a_rule_of_a_kernel_is_checked_by_differences(tmp_path: Path) -> None:
+    own(tmp_path, 4)
+    outcome = rules(tmp_path, "check")
+    assert outcome.code == 1
+    assert "factor 2" in outcome.err
+
+
+def test_a_rule_is_about_the_function_of_its_module(tmp_path: Path) -> None:
+    own(tmp_path, 2)
+    used = ("--import", "other_kernels:scaled", "--inputs", "x")
+    outcome = scaffold(tmp_path, "derive", "foo", *used, "--forward", "scaled(x)")
+    assert "'scaled' is not PyTorch's" in outcome.err

@@ -197,6 +197,27 @@ def test_bodies_that_are_no_formulas_go_into_a_file(tmp_path: Path) -> None:
     assert pytest_says(tmp_path).endswith(" passed")
 
 
+def test_a_classmethod_asks_the_class_it_stood_in(tmp_path: Path) -> None:
+    code = LOOP.replace(
+        "@staticmethod\n    def forward(ctx", "@classmethod\n    def forward(cls, ctx"
+    )
+    code = code.replace("doubled(x, LIMIT)", "cls.scaled(x)") + (
+        "\n    @staticmethod\n    def scaled(x):\n        return doubled(x, LIMIT)\n"
+    )
+    (tmp_path / "ops.py").write_text(f"import torch\n\n{code}")
+    assert scaffold(tmp_path, "adopt", "ops.py").code == 0
+    text = (tmp_path / "rows_code.py").read_text()
+    assert "y = Rows.scaled(x)" in text
+    assert "from ops import LIMIT, Rows, doubled" in text
+
+
+def test_names_of_a_factory_cannot_be_imported(tmp_path: Path) -> None:
+    code = "def make(LIMIT):\n" + LOOP.replace("LIMIT = 3\n", "", 1)
+    code = code.replace("\n", "\n    ").rstrip() + "\n    return Rows\n"
+    (tmp_path / "ops.py").write_text(f"import torch\n\n{code}")
+    assert scaffold(tmp_path, "adopt", "ops.py").code == 1
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

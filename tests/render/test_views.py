@@ -9,11 +9,13 @@ import pytest
 
 from scaffold.cli.specimens import specimens
 from scaffold.derive import derive
+from scaffold.render.blocks import outline
 from scaffold.render.domains import with_domains
 from scaffold.render.house import House
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_view
 from scaffold.render.reference import reference_lines
+from scaffold.render.templates import BUILT_IN, built_in
 from scaffold.render.testfile import view
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +56,7 @@ def values() -> dict[str, dict[str, list[Any]]]:
 FIELDS = [(kind, path) for kind, paths in values().items() for path in paths]
 
 
-@pytest.mark.parametrize(("kind", "path"), FIELDS, ids="-".join)
+@pytest.mark.parametrize(("kind", "path"), FIELDS)
 def test_a_specimen_has_the_field_and_another_lacks_it(kind: str, path: str) -> None:
     seen = values()[kind][path]
     assert any(seen), "no specimen shows it"
@@ -67,6 +69,21 @@ def section(kind: str) -> str:
     return SHOWN.split(f"## `{kind}.py.jinja`")[1].split("\n## ")[0]
 
 
-@pytest.mark.parametrize(("kind", "path"), FIELDS, ids="-".join)
+@pytest.mark.parametrize(("kind", "path"), FIELDS)
 def test_the_field_is_documented(kind: str, path: str) -> None:
     assert f"| `{path}`" in section(kind)
+
+
+@pytest.mark.parametrize("kind", ["op", "test"])
+def test_the_blocks_are_documented_in_their_order(kind: str) -> None:
+    found = outline(built_in(f"{kind}.py.jinja"), BUILT_IN)
+    table = section(kind).split("Its fields")[0]
+    listed = [line.split("`")[1] for line in table.splitlines() if line[:3] == "| `"]
+    assert listed == [block.name for block in found.blocks]
+
+
+@pytest.mark.parametrize("kind", ["op", "test"])
+def test_no_field_is_documented_that_is_not_there(kind: str) -> None:
+    table = section(kind).split("Its fields")[1]
+    listed = [line.split("`")[1] for line in table.splitlines() if line[:3] == "| `"]
+    assert sorted(listed) == sorted(values()[kind])

@@ -3,7 +3,7 @@
 In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensors. Invariant: Python values stay as they are written.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from scaffold.derive.vjp.counted_shapes import made_shape
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
@@ -12,6 +12,14 @@ from scaffold.formula import WELL_KNOWN, Graph, Node, keywords
 
 NORMS = frozenset({"batch_norm", "instance_norm"})
 STATISTICS = frozenset({"running_mean", "running_var"})
+# The kinds of inputs, by what is declared.
+KINDS: Mapping[str, Kind] = {
+    "float": "real",
+    "complex": "complex",
+    "int": "int",
+    "index": "int",
+    "bool": "bool",
+}
 CREATORS = frozenset(
     {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "tensor"}
     | {"tril_indices", "triu_indices", "zeros"}

@@ -20,6 +20,7 @@ GRADIENTLESS = frozenset({"constant", "backward"})
 STRING, STRINGS = "a string", "an array of strings"
 TYPES = {
     "call": STRING,
+    "from": STRING,
     "also": STRINGS,
     "category": STRING,
     "when": STRING,
@@ -130,6 +131,9 @@ def _of_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
         hint = "like 'torch.exp(x)', 'x.sum(dim=None)', 'x.mT' or 'x + y'"
         yield entry.problem(f"'{heads[0]}' is no call", "call", hint=hint)
         return
+    if "from" in entry.raw and (spelled.kind != "function" or "." in spelled.name):
+        hint = "call it by its name alone: call = 'f(x)'"
+        yield entry.problem("'from' is of a function", "from", hint=hint)
     names = {item.name for item in spelled.parameters}
     yield from _of_also(entry, names, table)
     yield from _of_parameters(entry, names)

@@ -118,7 +118,7 @@ def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
         and 1 not in item.shape.dims
         for item in factors.args[1:]
     )
-    if not (sure and parts):
+    if not (sure and parts and _agree(equation, operand, factors)):
         return plain
     return make.program.op(
         "einsum",
@@ -126,4 +126,15 @@ def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
         "whole",
         kind=plain.kind,
         shape=operand.shape,
+    )
+
+
+def _agree(equation: str, operand: Op, factors: Op) -> bool:
+    """Whether each letter of the operand has one size: of two, one may be 1."""
+    letters, _, kept = equation.partition("->")
+    sizes = dict(zip(kept, operand.shape.dims or (), strict=False))
+    return all(
+        sizes.get(letter, dim) == dim
+        for part, factor in zip(letters.split(","), factors.args, strict=False)
+        for letter, dim in zip(part, factor.shape.dims or (), strict=False)
     )

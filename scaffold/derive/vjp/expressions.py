@@ -4,14 +4,13 @@ In: an expression, and the op of each name in it. Out: its op. Invariant: an op 
 from; what is not understood is a call without a rule, or `UnsupportedError`.
 """
 
-from collections.abc import Mapping
-
 from scaffold.derive.activity import carries_gradient, is_random
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import Applier, Bound, constant
 from scaffold.derive.vjp.builtin_calls import of_builtin
 from scaffold.derive.vjp.calls import (
+    KINDS,
     creates,
     kind_named,
     kind_of_call,
@@ -24,6 +23,7 @@ from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.python_values import PythonValues
 from scaffold.derive.vjp.shapes import Shape, unknown
 from scaffold.derive.vjp.sizes import size_at
+from scaffold.derive.vjp.tables import ruled_imports
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import WELL_KNOWN, Node, keywords
 from scaffold.spec import OpSpec, TensorInput
@@ -33,13 +33,6 @@ CASTING = frozenset(
     {"sum", "mean", "prod", "cumsum", "cumprod", "softmax", "log_softmax", "softmin"}
     | {"nansum", "norm", "vector_norm"}
 )
-KINDS: Mapping[str, Kind] = {
-    "float": "real",
-    "complex": "complex",
-    "int": "int",
-    "index": "int",
-    "bool": "bool",
-}
 
 
 class Expressions(PythonValues):
@@ -55,7 +48,8 @@ class Expressions(PythonValues):
         ]
         several = [item.name for item in spec.tensors if item.variadic]
         self.kinds = Kinds(plain, several)
-        self.imported = {item.binding for item in spec.imports}
+        self.ruled = ruled_imports(spec)
+        self.imported = {item.binding for item in spec.imports} - self.ruled
         self.inputs = {
             item.name: self._input(item, item.name in wanted) for item in spec.tensors
         }
@@ -257,6 +251,9 @@ class Expressions(PythonValues):
                 self.applier.found("function", path, values, named), node
             )
         if callee.kind == "name":
+            if callee.label in self.ruled:
+                bound = self.applier.found("function", callee.label, values, named)
+                return self._applied(bound, node)
             plain = None if named else of_builtin(self.applier, callee.label, values)
             return plain or self._unknown(node)
         if callee.kind != "attribute":
@@ -269,6 +266,8 @@ class Expressions(PythonValues):
 
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""
+        if node.args[0].label in self.ruled:
+            raise UnsupportedError(f"no rule is for this call of {node.args[0].label}")
         refuse_changes(node)
         template, args = template_of(
             self.program.graph, node, self._argument, self.fixed

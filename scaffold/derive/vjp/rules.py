@@ -54,6 +54,7 @@ class Rule(NamedTuple):
     code: str | None = None  # the function of the engine that has the gradients
     once: bool = False  # autograd does not differentiate it
     fused: Mapping[str, str] = {}  # parameter -> its gradient in one call of ATen's
+    module: str | None = None  # of a function that is not PyTorch's
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -208,6 +209,7 @@ def read_rule(name: str, raw: Raw, graph: Graph) -> Rule:
         raw.get("code"),
         raw.get("once", False),
         raw.get("fused", {}),
+        raw.get("from"),
     )
 
 

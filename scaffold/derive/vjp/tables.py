@@ -24,3 +24,16 @@ def table_with(files: tuple[RuleFile, ...]) -> Table:
     for file in files:
         table = checked_table(file.text, file.path, table)
     return table
+
+
+def ruled_imports(spec: OpSpec) -> frozenset[str]:
+    """The functions of the user's, by the names that the op has for them, that a rule is about."""
+    if not (spec.rules and spec.imports):
+        return frozenset()
+    table = table_of(spec)
+    return frozenset(
+        item.binding
+        for item in spec.imports
+        for found in table.find("function", item.binding)
+        if item.name == item.binding and found.rule.module == item.module
+    )

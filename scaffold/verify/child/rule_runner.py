@@ -4,6 +4,7 @@ In: on stdin, as JSON: the tables, each with its path and text. Out: on stdout, 
 Invariant: the rules of the last table alone are checked; one that fails does not keep the others from it.
 """
 
+import importlib
 import json
 import os
 import sys
@@ -20,7 +21,7 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     request = json.load(sys.stdin)
-    sys.path.append(str(Path(__file__).resolve().parents[3]))
+    sys.path += [str(Path(__file__).resolve().parents[3]), os.getcwd()]
     import torch
 
     torch.set_num_threads(1)
@@ -47,8 +48,12 @@ def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
 def _of_rule(table: Any, rule: Any) -> Iterator[list[Problem]]:
     """The problems of each formula on each sample; a rule without formulas need only be called."""
     from scaffold.verify.child.rule_runs import runs
+    from scaffold.verify.child.rule_values import IMPORTED
 
     try:
+        if rule.module is not None:
+            module = importlib.import_module(rule.module)
+            IMPORTED[rule.spelled.name] = getattr(module, rule.spelled.name)
         for place, run in runs(table, rule):
             for formula, got, wanted in (*run.variants(), *run.fused()):
                 words = _difference(got, wanted)

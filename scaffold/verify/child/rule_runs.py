@@ -15,6 +15,7 @@ from scaffold.derive.vjp.samples import Sample, read_sample
 from scaffold.verify.child.rule_samples import drawn_values
 from scaffold.verify.child.rule_values import Interpreter, Values, called, defaults
 
+STEP = 1e-6
 BROADCASTING = {"elementwise", "loss"}
 
 
@@ -42,7 +43,11 @@ class Run:
     def __init__(self, table: Table, rule: Rule, given: Values) -> None:
         self.table, self.rule, self.given = table, rule, given
         self.active = _active(rule, given)
-        outputs = self.outputs = tuple_of(called(rule.spelled, given))
+        outputs = tuple_of(called(rule.spelled, given))
+        opaque = not any(out.requires_grad for out in outputs)
+        if opaque:  # a kernel, of which autograd knows nothing
+            outputs = tuple(out.clone().requires_grad_() for out in outputs)
+        self.outputs = outputs
         grads = _cotangents(rule, outputs)
         self.grads = [
             item
@@ -51,8 +56,12 @@ class Run:
             if item is not None
         ]
         differentiable = [out for out in outputs if out.requires_grad]
-        self.wanted = torch.autograd.grad(
-            differentiable, self.inputs, self.grads, create_graph=True
+        self.wanted = (
+            tuple(self._by_differences(name) for name in self.active)
+            if opaque
+            else torch.autograd.grad(
+                differentiable, self.inputs, self.grads, create_graph=True
+            )
         )
         values = defaults(table, rule) | given | _named(rule, outputs) | grads
         self.interpret = Interpreter(table, values)
@@ -60,6 +69,23 @@ class Run:
     @property
     def inputs(self) -> list[Tensor]:
         return [self.given[name] for name in self.active]
+
+    def _by_differences(self, name: str) -> Tensor:
+        """The gradient of one input by central differences."""
+        value = self.given[name].detach()
+        found = torch.zeros_like(value)
+        for index in range(value.numel()):
+            step = torch.zeros_like(value)
+            step.view(-1)[index] = STEP
+            sums = [self._weighted(name, value + sign * step) for sign in (1, -1)]
+            found.view(-1)[index] = (sums[0] - sums[1]) / (2 * STEP)
+        return found
+
+    def _weighted(self, name: str, value: Tensor) -> float:
+        with torch.no_grad():
+            outputs = tuple_of(called(self.rule.spelled, {**self.given, name: value}))
+        pairs = zip(outputs, self.grads, strict=True)
+        return sum(float((out * grad).sum()) for out, grad in pairs)
 
     def variants(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Each formula, what it gives and what autograd gives."""

@@ -52,6 +52,7 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "len": len,
 }
 PYTHON = {"abs": abs, "round": round, "pow": pow}
+IMPORTED: dict[str, Any] = {}  # functions of the user's that rules are about
 
 
 def reduced(x: Tensor, dim: Any) -> list[int]:
@@ -127,6 +128,8 @@ REFERENCE: dict[str, Callable[..., Any]] = {
 
 def named(dotted: str) -> Any:
     """What a dotted name of the table stands for."""
+    if dotted in IMPORTED:
+        return IMPORTED[dotted]
     if dotted in PYTHON:
         return PYTHON[dotted]
     roots: dict[str, Any] = {"torch": torch, "F": F, "math": math}

@@ -1,0 +1,127 @@
+"""The names of an op in a Python file, replaced by those that it has from now on.
+
+In: the text of a file that was generated, edited or not, and the names before and after. Out: the text with the new names.
+Invariant: a word changes only where it is the op's: not behind a dot, not as the name of an argument, not in prose.
+"""
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+_STRINGS = frozenset(
+    {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+)
+_BLANK = frozenset({tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT})
+
+
+class Names(NamedTuple):
+    """What an op is called in code."""
+
+    op: str
+    module: str  # of its file
+    classes: tuple[str, ...]  # the Function, and the Module if there is one
+
+
+class Renaming(NamedTuple):
+    """An op's names before and after."""
+
+    before: Names
+    after: Names
+    arguments: frozenset[
+        str
+    ]  # of the op: a word of these is the op only where it is called
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Each name and the one in its place."""
+        pairs = zip(self.before.classes, self.after.classes, strict=True)
+        return {self.before.op: self.after.op, **dict(pairs)}
+
+
+def renamed(text: str, renaming: Renaming) -> str:
+    """The text with the new names; what is not Python stays as it is."""
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return text
+    lines = text.splitlines(keepends=True)
+    for line in reversed(list(_logical_lines(tokens))):
+        for token, new in reversed(list(_replacements(line, renaming))):
+            _replace(lines, token, new)
+    return "".join(lines)
+
+
+def _replace(lines: list[str], token: tokenize.TokenInfo, new: str) -> None:
+    (row, start), (last, end) = token.start, token.end
+    merged = f"{lines[row - 1][:start]}{new}{lines[last - 1][end:]}"
+    lines[row - 1 : last] = merged.splitlines(keepends=True)
+
+
+def _logical_lines(
+    tokens: list[tokenize.TokenInfo],
+) -> Iterator[list[tokenize.TokenInfo]]:
+    line: list[tokenize.TokenInfo] = []
+    for token in tokens:
+        if token.type not in _BLANK:
+            line.append(token)
+        if token.type == tokenize.NEWLINE:
+            yield line
+            line = []
+
+
+def _replacements(
+    line: list[tokenize.TokenInfo], renaming: Renaming
+) -> Iterator[tuple[tokenize.TokenInfo, str]]:
+    first = line[0].string
+    imports = first in ("from", "import")
+    if imports and not _imports_op(line, renaming.before.module):
+        return
+    words: Mapping[str, str] = renaming.words
+    if imports:
+        words = {renaming.before.module: renaming.after.module, **words}
+    for position, token in enumerate(line):
+        if token.type in _STRINGS:
+            new = _in_string(token.string, renaming)
+        elif token.type != tokenize.NAME:
+            continue
+        elif token.string in words and (imports or _is_op(line, position, renaming)):
+            new = words[token.string]
+        else:
+            new = _in_test_name(token.string, renaming)
+        if new != token.string:
+            yield token, new
+
+
+def _imports_op(line: list[tokenize.TokenInfo], module: str) -> bool:
+    """Whether an import names the op's file."""
+    words = [token.string for token in line]
+    end = words.index("import") if words[0] == "from" else len(words)
+    return module in words[1:end] or words[0] == "from" and module in words[end:]
+
+
+def _is_op(line: list[tokenize.TokenInfo], position: int, renaming: Renaming) -> bool:
+    """Whether a word is the op's name rather than somebody's attribute or an argument's name."""
+    before = line[position - 1].string if position else ""
+    after = line[position + 1].string if position + 1 < len(line) else ""
+    if before == "." or after == "=" and before in ("(", ","):
+        return False
+    called = after in ("(", ".") or before in ("def", "class")
+    return called or line[position].string not in renaming.arguments
+
+
+def _in_test_name(word: str, renaming: Renaming) -> str:
+    if not word.startswith("test_"):
+        return word
+    old, new = re.escape(renaming.before.op), renaming.after.op
+    return re.sub(rf"(?<=_){old}(?=_|$)", new, word)
+
+
+def _in_string(text: str, renaming: Renaming) -> str:
+    """References and messages; the rest is prose."""
+    old, new = re.escape(renaming.before.op), renaming.after.op
+    text = re.sub(rf"\b{old}(?=: write )", new, text)
+    for before, after in renaming.words.items():
+        text = re.sub(rf"(?<=`){re.escape(before)}(?=`)", after, text)
+    return text

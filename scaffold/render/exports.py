@@ -1,0 +1,249 @@
+"""The `__init__.py` of a directory of ops, which exports what every op defines.
+
+In: the text of the file, the modules of the ops with their names. Out: the text that exports them.
+Invariant: only imports of ops and the entries of `__all__` come and go; whatever else stands there is the user's and stays
+as it is, byte for byte. So no record of the file is needed, and a formatter or a sorter of imports is no drift.
+
+New imports go where their name is in the order of the others; an `__all__` that is no list of strings is the user's.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from scaffold.errors import Location, ScaffoldError
+
+
+class Exported(NamedTuple):
+    """What the file should export."""
+
+    package: str | None  # the dotted name of the directory
+    names: Mapping[str, tuple[str, ...]]  # of each op's module
+    # whether a module that is no op's was one, and is not there; by the names that are imported
+    gone: Callable[[str, frozenset[str]], bool]
+    obsolete: Mapping[
+        str, frozenset[str]
+    ]  # names that an op's module does not define any more
+    line_length: int
+    single_lines: bool  # one name an import
+
+
+class _Import(NamedTuple):
+    """An import of a module beside the file."""
+
+    module: str
+    first: int  # line, from 0
+    end: int
+    names: tuple[tuple[str, str], ...]  # as imported, and as bound
+
+
+def with_exports(text: str, path: str, wanted: Exported) -> str:
+    """The text with every op exported, and none that is not there."""
+    changed, dropped = _with_imports(text, path, wanted)
+    return _with_all(changed, path, wanted, dropped)
+
+
+def _parsed(text: str, path: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        message = f"is not Python: {getattr(error, 'msg', error)}"
+        hint = "mend it; what the ops export is written into it"
+        raise ScaffoldError(message, Location(path, line), hint) from None
+
+
+def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]]:
+    """The text with the imports of the ops, and the names that it does not bind any more."""
+    tree = _parsed(text, path)
+    lines = text.splitlines(keepends=True)
+    imports = list(_imports(tree, wanted.package))
+    missing = dict(_missing(imports, wanted))
+    dropped: set[str] = set()
+    edits: dict[int, tuple[int, list[str]]] = {}  # line: how many go, what comes
+    for item in imports:
+        kept = _kept(item, wanted)
+        dropped |= {bound for _, bound in item.names} - {bound for _, bound in kept}
+        more = [(name, name) for name in missing.pop(item.module, ())]
+        names = sorted({*kept, *more})
+        if set(names) != set(item.names):
+            new = _statement(item.module, names, wanted) if names else []
+            edits[item.first] = (item.end - item.first, new)
+    known = [item for item in imports if item.module in wanted.names]
+    coming: dict[int, list[str]] = {}  # what is put before a line
+    for module, names_missing in missing.items():
+        new = _statement(module, [(name, name) for name in names_missing], wanted)
+        coming.setdefault(_place(module, known, tree), []).extend(new)
+    if not imports:
+        _set_apart(lines, coming)
+    for line in sorted({*edits, *coming}, reverse=True):
+        count, new = edits.get(line, (0, []))
+        lines[line : line + count] = [*coming.get(line, ()), *new]
+    return "".join(lines), dropped
+
+
+def _kept(item: _Import, wanted: Exported) -> list[tuple[str, str]]:
+    """The names of an import that are still there."""
+    if item.module in wanted.names:
+        obsolete = wanted.obsolete.get(item.module, frozenset())
+        return [pair for pair in item.names if pair[0] not in obsolete]
+    imported = frozenset(name for name, _ in item.names)
+    return [] if wanted.gone(item.module, imported) else list(item.names)
+
+
+def _imports(tree: ast.Module, package: str | None) -> Iterator[_Import]:
+    """The imports of modules beside the file that have lines of their own."""
+    shared = [node.lineno for node in tree.body]
+    for node in tree.body:
+        if not isinstance(node, ast.ImportFrom) or node.module is None:
+            continue
+        prefix = f"{package}." if package and node.level == 0 else ""
+        beside = node.level == 1 or prefix and node.module.startswith(prefix)
+        module = node.module.removeprefix(prefix)
+        if beside and "." not in module and shared.count(node.lineno) == 1:
+            names = tuple(
+                (alias.name, alias.asname or alias.name) for alias in node.names
+            )
+            yield _Import(module, node.lineno - 1, node.end_lineno or 0, names)
+
+
+def _missing(
+    imports: Iterable[_Import], wanted: Exported
+) -> Iterator[tuple[str, list[str]]]:
+    present: dict[str, set[str]] = {}
+    for item in imports:
+        plain = {name for name, bound in item.names if name == bound}
+        present.setdefault(item.module, set()).update(plain)
+    for module in sorted(wanted.names):
+        found = present.get(module, set())
+        missing = [name for name in sorted(wanted.names[module]) if name not in found]
+        if missing and "*" not in found:
+            yield module, missing
+
+
+def _place(module: str, known: list[_Import], tree: ast.Module) -> int:
+    """The line that a new import goes before."""
+    later = [item.first for item in known if item.module > module]
+    if later:
+        return min(later)
+    if known:
+        return max(item.end for item in known)
+    end = 0
+    for position, node in enumerate(tree.body):
+        documents = position == 0 and isinstance(node, ast.Expr)
+        if not documents and not isinstance(node, ast.Import | ast.ImportFrom):
+            break
+        end = node.end_lineno or 0
+    return end
+
+
+def _statement(
+    module: str, names: list[tuple[str, str]], wanted: Exported
+) -> list[str]:
+    """The lines of an import."""
+    said = [name if name == bound else f"{name} as {bound}" for name, bound in names]
+    start = f"from .{module} import"
+    if wanted.single_lines:
+        return [f"{start} {name}\n" for name in said]
+    line = f"{start} {', '.join(said)}\n"
+    if len(line) - 1 <= wanted.line_length:
+        return [line]
+    return [f"{start} (\n", *(f"    {name},\n" for name in said), ")\n"]
+
+
+def _set_apart(lines: list[str], coming: dict[int, list[str]]) -> None:
+    """Leave a blank line between the first imports and what stands around them."""
+    for line, new in coming.items():
+        above = ["\n"] if line and lines[line - 1].strip() else []
+        below = ["\n"] if line < len(lines) and lines[line].strip() else []
+        if line and not lines[line - 1].endswith("\n"):
+            lines[line - 1] += "\n"
+        coming[line] = [*above, *new, *below]
+
+
+def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
+    """The text whose `__all__` lists the ops' names too."""
+    tree = _parsed(text, path)
+    lines = text.splitlines(keepends=True)
+    ours = {name for names in wanted.names.values() for name in names}
+    nodes = [
+        node for node in tree.body if "__all__" in ast.unparse(node).split("\n")[0]
+    ]
+    if not nodes:
+        place = _after_imports(tree)
+        if not ours:
+            return text
+        lines[place:place] = [
+            "\n",
+            *_all(ours, wanted),
+            *(["\n"] if lines[place:] else []),
+        ]
+        return "".join(lines)
+    listed = _listed(nodes[0])
+    if len(nodes) > 1 or listed is None:
+        return text
+    names = set(listed) - dropped | ours
+    if names == set(listed):
+        return text
+    node = nodes[0]
+    assert isinstance(node, ast.Assign | ast.AnnAssign)  # or else nothing was listed
+    items = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else []
+    rows = [item.lineno for item in items]
+    if rows and len({node.lineno, *rows, node.end_lineno}) == len(rows) + 2:
+        _edit_rows(lines, items, names)
+    else:
+        rest = lines[(node.end_lineno or 1) - 1].encode()[node.end_col_offset :]
+        *new, last = _all(names, wanted)
+        new.append(f"{last.rstrip()}{rest.decode()}")
+        lines[node.lineno - 1 : node.end_lineno] = new
+    return "".join(lines)
+
+
+def _edit_rows(lines: list[str], items: list[ast.expr], names: set[str]) -> None:
+    """Put in and take out names of a list that has a line for each; the others keep theirs, with their comments."""
+    rows = {str(ast.literal_eval(item)): item.lineno for item in items}
+    last = items[-1]
+    line = lines[last.lineno - 1].encode()
+    head, tail = line[: last.end_col_offset], line[last.end_col_offset or 0 :]
+    if not tail.lstrip().startswith(b","):
+        lines[last.lineno - 1] = (head + b"," + tail).decode()
+    new: dict[int, list[str]] = {}
+    for name in sorted(names - rows.keys()):
+        later = [row for other, row in rows.items() if other > name]
+        place = min(later, default=max(rows.values()) + 1)
+        new.setdefault(place, []).append(f'    "{name}",\n')
+    gone = {row for name, row in rows.items() if name not in names}
+    for row in sorted({*new, *gone}, reverse=True):
+        lines[row - 1 : row] = [
+            *new.get(row, ()),
+            *([] if row in gone else [lines[row - 1]]),
+        ]
+
+
+def _after_imports(tree: ast.Module) -> int:
+    ends = [
+        node.end_lineno or 0
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    return max(ends, default=0)
+
+
+def _listed(node: ast.stmt) -> list[str] | None:
+    """The names of an `__all__` that is a list of strings."""
+    match node:
+        case ast.Assign(
+            [ast.Name("__all__")], ast.List(items) | ast.Tuple(items)
+        ) | ast.AnnAssign(ast.Name("__all__"), _, ast.List(items) | ast.Tuple(items)):
+            names = [item.value for item in items if isinstance(item, ast.Constant)]
+            texts = [name for name in names if isinstance(name, str)]
+            return texts if len(texts) == len(items) else None
+    return None
+
+
+def _all(names: Iterable[str], wanted: Exported) -> list[str]:
+    said = [f'"{name}"' for name in sorted(names)]
+    line = f"__all__ = [{', '.join(said)}]\n"
+    if len(line) - 1 <= wanted.line_length:
+        return [line]
+    return ["__all__ = [\n", *(f"    {name},\n" for name in said), "]\n"]

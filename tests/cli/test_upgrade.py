@@ -1,0 +1,333 @@
+"""`scaffold upgrade`: what the manifest says now, and what was written by hand, both in the file."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scaffold.workspace import state
+from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
+from tests.cli.running import scaffold
+
+OP, TEST = "ops/scale.py", "tests/test_scale.py"
+DEFAULT = ("factor: float = 2.0", "factor: float = 3.0")
+HELPER = "\n\ndef by_hand() -> int:\n    return 1\n"
+MARKED = ("<<<<<<< yours", "||||||| base", "=======", ">>>>>>> scaffold")
+
+
+@pytest.fixture
+def synced(tmp_path: Path) -> Path:
+    project(tmp_path, SCALE, SHIFT)
+    assert scaffold(tmp_path, "sync").code == 0
+    return tmp_path
+
+
+def respecify(root: Path) -> None:
+    """Another default of `factor`, which shows in both files."""
+    edit(root / "ops.toml", *DEFAULT)
+
+
+def append(path: Path, text: str = HELPER) -> None:
+    path.write_text(path.read_text() + text)
+
+
+def collide(root: Path) -> None:
+    """An edit by hand where the manifest changes too."""
+    respecify(root)
+    edit(root / OP, "factor: float = 2.0", "factor: float = 7.0")
+
+
+def resolved(text: str) -> str:
+    """What scaffold says, at each place that is marked."""
+    lines, keep = [], True
+    for line in text.splitlines():
+        if line in MARKED:
+            keep = line in ("=======", ">>>>>>> scaffold")
+        elif keep:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def test_which_ops_is_to_be_said(synced: Path) -> None:
+    outcome = scaffold(synced, "upgrade")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == (
+        "OP:1:1: which ops to upgrade is not said\nhint: name them, or say --all\n"
+    )
+
+
+def test_where_nothing_moved_nothing_is_written(synced: Path) -> None:
+    append(synced / OP)
+    before = contents(synced)
+    outcome = scaffold(synced, "upgrade", "--all")
+    assert (outcome.code, outcome.out) == (0, "1 edited, 1 identical (4 files)\n")
+    assert contents(synced) == before
+
+
+def test_an_edit_elsewhere_is_kept(synced: Path) -> None:
+    append(synced / OP)
+    respecify(synced)
+    outcome = scaffold(synced, "upgrade", "scale")
+    assert outcome.code == 0
+    assert outcome.out.splitlines() == [
+        f"update  {OP}",
+        f"update  {TEST}",
+        "1 updated (2 files)",
+    ]
+    text = (synced / OP).read_text()
+    assert text.endswith(HELPER)
+    assert DEFAULT[1] in text
+    assert DEFAULT[0] not in text
+    checked = scaffold(synced, "check")
+    assert (checked.code, checked.out) == (0, f"edited  {OP}\n3 ok, 1 edited\n")
+    edit(synced / OP, HELPER, "")  # the base is the new rendering: without the edit, ok
+    assert scaffold(synced, "check", "--strict").code == 0
+
+
+def test_only_the_ops_that_are_named(synced: Path) -> None:
+    respecify(synced)
+    edit(synced / "ops.toml", "x + bias", "bias + x")
+    before = contents(synced)
+    assert scaffold(synced, "upgrade", "shift").code == 0
+    after = contents(synced)
+    changed = {path for path in after if after[path] != before.get(path)}
+    assert changed
+    assert all("shift" in path for path in changed)
+    assert "stale  ops/scale.py" in scaffold(synced, "check").out
+
+
+def test_a_collision_is_marked_and_told_until_it_is_resolved(synced: Path) -> None:
+    collide(synced)
+    outcome = scaffold(synced, "upgrade", "scale")
+    assert outcome.code == 1
+    assert f"conflict  {OP}" in outcome.out.splitlines()
+    assert outcome.out.splitlines()[-1] == "1 in conflict (2 files)"
+    text = (synced / OP).read_text()
+    lines = text.splitlines()
+    assert [line for line in lines if line in MARKED] == [*MARKED] * (
+        lines.count(MARKED[0])
+    )
+    mine = text.split(MARKED[0])[1].split(MARKED[1])[0]
+    base = text.split(MARKED[1])[1].split(MARKED[2])[0]
+    new = text.split(MARKED[2])[1].split(MARKED[3])[0]
+    assert [part.count("factor: float = ") > 0 for part in (mine, base, new)] == (
+        [True] * 3
+    )
+    assert ("7.0" in mine, "2.0" in base, "3.0" in new) == (True, True, True)
+
+    checked = scaffold(synced, "check")
+    assert checked.code == 1
+    assert f"conflict-markers  {OP}" in checked.out.splitlines()
+
+    before = contents(synced)
+    edit(synced / "ops.toml", "factor: float = 3.0", "factor: float = 4.0")
+    again = scaffold(synced, "upgrade", "scale")
+    assert (again.code, again.out) == (1, "")
+    assert again.err == (
+        f"{OP}:1:1: holds conflict markers; nothing was written\nhint: resolve them first\n"
+    )
+    edit(synced / "ops.toml", "factor: float = 4.0", "factor: float = 3.0")
+    assert contents(synced) == before
+
+    (synced / OP).write_text(resolved(text))
+    assert scaffold(synced, "check", "--strict").code == 0
+    assert scaffold(synced, "upgrade", "--all").out == "2 identical (4 files)\n"
+
+
+def test_while_markers_are_left_nothing_says_that_all_is_well(synced: Path) -> None:
+    collide(synced)
+    assert scaffold(synced, "upgrade", "scale").code == 1
+    before = contents(synced)
+    again = scaffold(synced, "upgrade", "scale")
+    assert (again.code, again.out) == (1, "")
+    assert f"{OP}:1:1: holds conflict markers; nothing was written" in again.err
+    assert contents(synced) == before
+
+
+def test_one_collision_keeps_no_other_op_from_its_upgrade(synced: Path) -> None:
+    collide(synced)
+    append(synced / "ops/shift.py")
+    edit(synced / "ops.toml", "x + bias", "bias + x")
+    outcome = scaffold(synced, "upgrade", "--all")
+    assert outcome.code == 1
+    assert outcome.out.splitlines() == [
+        f"conflict  {OP}",
+        f"update    {TEST}",
+        "update    ops/shift.py",
+        "update    tests/test_shift.py",
+        "1 updated, 1 in conflict (4 files)",
+    ]
+    text = (synced / "ops/shift.py").read_text()
+    assert text.endswith(HELPER)
+    assert "return bias + x" in text
+    assert MARKED[0] in (synced / OP).read_text()
+
+
+def test_to_abort_writes_nothing(synced: Path) -> None:
+    collide(synced)
+    edit(synced / "ops.toml", "x + bias", "bias + x")
+    before = contents(synced)
+    outcome = scaffold(synced, "upgrade", "--all", "--on-conflict", "abort")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert f"{OP}:1:1: was edited and is out of date; nothing was written" in (
+        outcome.err
+    )
+    assert contents(synced) == before
+
+
+def test_to_skip_leaves_the_file_and_says_so_ever_after(synced: Path) -> None:
+    collide(synced)
+    mine = (synced / OP).read_bytes()
+    outcome = scaffold(synced, "upgrade", "--all", "--on-conflict", "skip")
+    assert outcome.code == 0
+    assert f"skip    {OP}" in outcome.out.splitlines()
+    assert (synced / OP).read_bytes() == mine
+    test = (synced / TEST).read_bytes()
+    assert (synced / ".scaffold/scale.test.base").read_bytes() == test
+    assert b"3.0" in test
+    assert f"stale  {OP}" in scaffold(synced, "check").out
+    assert scaffold(synced, "upgrade", "--all").code == 1  # it is merged yet
+
+
+def test_to_overwrite_takes_the_edit_away(synced: Path) -> None:
+    collide(synced)
+    assert scaffold(synced, "upgrade", "--all", "--on-conflict", "overwrite").code == 0
+    assert "7.0" not in (synced / OP).read_text()
+    assert scaffold(synced, "check", "--strict").code == 0
+
+
+def nothing(root: Path) -> None:
+    """No edit."""
+
+
+def kept(root: Path) -> None:
+    append(root / OP)
+    respecify(root)
+
+
+@pytest.mark.parametrize("policy", ["merge", "abort", "skip", "overwrite"])
+@pytest.mark.parametrize("change", [nothing, respecify, kept, collide])
+def test_a_look_tells_what_a_run_does(
+    synced: Path, change: Callable[[Path], None], policy: str
+) -> None:
+    change(synced)
+    before = contents(synced)
+    options = ("upgrade", "--all", "--format", "json", "--on-conflict", policy)
+    looked = scaffold(synced, *options, "--dry-run")
+    shown = scaffold(synced, *options, "--diff")
+    assert contents(synced) == before
+    done = scaffold(synced, *options)
+    said, told = json.loads(looked.out), json.loads(done.out)
+    assert said.pop("written") is False
+    refused = bool(told["problems"])
+    assert told.pop("written") is not refused
+    if policy == "abort":  # a look shows what stands in the way, and does not stop
+        assert {item["source"] for item in told["problems"]} <= {OP}
+        del said["problems"], told["problems"]
+    assert (looked.code, said) == (done.code, told)
+    after = contents(synced)
+    changed = {
+        path
+        for path in after
+        if after[path] != before.get(path) and not path.startswith(".scaffold/")
+    }
+    if refused:
+        assert (changed, done.code) == (set(), 1)
+        return
+    verbs = {item["path"]: item["verb"] for item in told["files"]}
+    assert changed == {
+        path for path, verb in verbs.items() if verb in ("update", "conflict")
+    }
+    with_diff = {
+        item["path"] for item in json.loads(shown.out)["files"] if item["diff"]
+    }
+    assert changed == with_diff
+
+
+def test_the_difference_is_the_one_that_is_made(synced: Path) -> None:
+    append(synced / OP)
+    respecify(synced)
+    shown = scaffold(synced, "upgrade", "scale", "--diff").out
+    assert "-def scale(x: Tensor, factor: float = 2.0) -> Tensor:\n" in shown
+    assert "+def scale(x: Tensor, factor: float = 3.0) -> Tensor:\n" in shown
+    assert not [line for line in shown.splitlines() if "by_hand" in line[:12]]
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "another text"])
+def test_without_the_base_nothing_is_merged(synced: Path, lost: bool) -> None:
+    append(synced / OP)
+    respecify(synced)
+    base = synced / state.base_path("scale", "op")
+    base.unlink() if lost else append(base)
+    before = contents(synced)
+    outcome = scaffold(synced, "upgrade", "--all")
+    assert outcome.code == 1
+    assert "there is no record of how it was written" in outcome.err
+    assert "--on-conflict skip or overwrite" in outcome.err
+    assert contents(synced) == before
+    assert scaffold(synced, "upgrade", "--all", "--on-conflict", "overwrite").code == 0
+    assert scaffold(synced, "check", "--strict").code == 0
+
+
+def test_a_base_that_is_lost_is_written_anew_where_the_file_tells(synced: Path) -> None:
+    (synced / state.base_path("scale", "op")).unlink()
+    respecify(synced)
+    assert scaffold(synced, "upgrade", "--all").code == 0
+    assert scaffold(synced, "check", "--strict").code == 0
+
+
+def test_a_checkout_with_crlf_stays_one(synced: Path) -> None:
+    append(synced / OP)
+    for path, data in contents(synced).items():
+        (synced / path).write_bytes(data.replace(b"\n", b"\r\n"))
+    manifest = synced / "ops.toml"
+    manifest.write_bytes(manifest.read_bytes().replace(b"= 2.0", b"= 3.0"))
+    assert scaffold(synced, "upgrade", "--all").code == 0
+    for path in (OP, TEST, "ops/shift.py"):
+        data = (synced / path).read_bytes()
+        assert data.count(b"\n") == data.count(b"\r\n") > 0, path
+    text = (synced / OP).read_bytes()
+    assert b"by_hand" in text
+    assert b"factor: float = 3.0" in text
+    assert scaffold(synced, "check").out == f"edited  {OP}\n3 ok, 1 edited\n"
+
+
+RUFF = """
+[tool.ruff]
+line-length = 120
+[tool.ruff.lint]
+select = ["I"]
+[tool.ruff.lint.isort]
+force-single-line = true
+"""
+
+
+def formatted_by_ruff(root: Path) -> None:
+    """What the team's hooks do to every file."""
+    for arguments in (("check", "--fix"), ("format",)):
+        ruff = (sys.executable, "-m", "ruff", *arguments, "-qn", "ops", "tests")
+        subprocess.run(ruff, cwd=root, check=True, capture_output=True)
+
+
+def test_the_team_s_formatter_is_no_drift_and_stays(tmp_path: Path) -> None:
+    project(tmp_path, SCALE, SHIFT, configuration=CONFIGURATION)
+    assert scaffold(tmp_path, "sync").code == 0
+    with (tmp_path / "pyproject.toml").open("a") as configuration:
+        configuration.write(RUFF)
+    written = contents(tmp_path / "tests")
+    formatted_by_ruff(tmp_path)
+    assert contents(tmp_path / "tests") != written
+    assert scaffold(tmp_path, "check", "--strict").out == "4 ok\n"
+    append(tmp_path / OP)
+    respecify(tmp_path)
+    assert scaffold(tmp_path, "upgrade", "--all").code == 0
+    merged = contents(tmp_path)
+    formatted_by_ruff(tmp_path)
+    assert contents(tmp_path) == merged, "it is in the team's formatting already"
+    text = merged[OP].decode()
+    assert "by_hand" in text
+    assert "factor: float = 3.0" in text
+    assert scaffold(tmp_path, "check").out == f"edited  {OP}\n3 ok, 1 edited\n"
