@@ -325,7 +325,8 @@ HEAD = (
     "Each primitive of the rule table as an op of one call, on the samples that PyTorch tests its operators with (`op_db`), with and",
     "without declared shapes in turns. A sample passes if the forward, the gradients, what `backward` returns and the second",
     "derivatives are those of autograd. *Direct* has a derived formula; in a *fallback* autograd differentiates the call. Samples whose",
-    "value or gradient is not finite are left out. Written by `python -m tests.derive.opinfo --write docs/opinfo.md`.",
+    "value or gradient is not finite are left out. Written by `python -m tests.derive.opinfo --write docs/opinfo.md`, over all",
+    "samples. It needs `expecttest`, which PyTorch imports for its own tests.",
     "",
 )
 

@@ -42,3 +42,13 @@ def test_the_gradient_is_that_of_autograd(
     plain = load(text_of(spec_of(inputs, forward=forward))).SomeOpFunction
     values = [torch.randn(shape, dtype=torch.double) for shape in shapes]
     check_op(module.SomeOpFunction, module.some_op, plain.forward, values)
+
+
+def test_an_index_may_count_from_the_end() -> None:
+    forward = "torch.take_along_dim(x, index, 1)"
+    spec = spec_of("x[N, D], index[N, K; int]", forward=forward, derive=True)
+    module = load(text_of(spec, derive(spec)))
+    x = torch.randn(2, 3, dtype=torch.double, requires_grad=True)
+    index = torch.tensor([[0, -1], [1, -3]])
+    (found,) = torch.autograd.grad(module.some_op(x, index).sum(), x)
+    assert found.tolist() == [[1, 0, 1], [1, 1, 0]]

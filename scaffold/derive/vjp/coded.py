@@ -138,9 +138,13 @@ def _selected(make: Maker, g: Op, at: int, position: int, part: Op) -> Op:
     return indexing.selected(make.applier, g, at, make.const(position), part.shape)
 
 
+COUNTED = frozenset({"argsort", "argmax", "argmin", "item"})  # indices from 0
+
+
 def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     x, index, dim = op.args
     at = shapes.position(x.shape, dim_of(dim))
+    counted = index.rule in COUNTED or literal(dim) is None
     if literal(dim) is None and x.shape.rank == index.shape.rank == 1:
         at, dim = 0, make.const(0)
     if at is None or x.shape.dims is None or index.shape.dims is None:
@@ -148,6 +152,9 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     rest = [(*dims[:at], *dims[at + 1 :]) for dims in (x.shape.dims, index.shape.dims)]
     if rest[0] != rest[1]:
         return None  # one may have been broadcast
+    if not counted:  # an index from the end, which no scatter takes
+        size = Builders(make).size(x, dim)
+        index = make.applier.named("remainder", index, size)
     if x.shape.rank == 1:
         return [(x, make("index_add", make.zeros(g, x.shape), dim, index, g))]
     return [(x, make("scatter_add", make.zeros(g, x.shape), dim, index, g))]
