@@ -4,10 +4,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import black
 import pytest
 
+from scaffold.render import formatting
 from scaffold.workspace import state
 from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
 from tests.cli.running import scaffold
@@ -331,3 +334,32 @@ def test_the_team_s_formatter_is_no_drift_and_stays(tmp_path: Path) -> None:
     assert "by_hand" in text
     assert "factor: float = 3.0" in text
     assert scaffold(tmp_path, "check").out == f"edited  {OP}\n3 ok, 1 edited\n"
+
+
+@pytest.mark.parametrize(
+    "style",
+    [{"magic_trailing_comma": False}, {"string_normalization": False}],
+    ids=["commas", "quotes"],
+)
+def test_another_version_of_black_is_no_drift(
+    synced: Path, monkeypatch: pytest.MonkeyPatch, style: dict[str, bool]
+) -> None:
+    """Played by a black of another style; the version of the tool is another too, so that all is rendered."""
+    before = contents(synced)
+    monkeypatch.setattr(black, "Mode", partial(black.Mode, **style))
+    monkeypatch.setattr("scaffold.cli.survey.__version__", "99.0")
+    formatting._formatted.cache_clear()
+    assert scaffold(synced, "check", "--strict").out == "4 ok\n"
+    assert scaffold(synced, "sync").out == "2 identical (4 files)\n"
+    sources = [path for path in before if path.endswith(".py")]
+    assert all((synced / path).read_bytes() == before[path] for path in sources)
+    append(synced / OP)
+    respecify(synced)
+    assert scaffold(synced, "upgrade", "--all").code == 0
+    text = (synced / OP).read_text()
+    assert text.endswith(HELPER)
+    assert text.replace(HELPER, "") == (
+        before[OP].decode().replace("factor: float = 2.0", "factor: float = 3.0")
+    )
+    assert scaffold(synced, "check").out == f"edited  {OP}\n3 ok, 1 edited\n"
+    formatting._formatted.cache_clear()
