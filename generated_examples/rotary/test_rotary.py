@@ -78,11 +78,11 @@ def case(request: pytest.FixtureRequest) -> dict[str, Any]:
     inputs = make(**arguments)
     try:
         output = reference(*inputs)
-        gradients(output, inputs)
-    except (IndexError, RuntimeError, ValueError) as error:
+        values = (output, *gradients(output, inputs))
+    except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
         pytest.skip(f"PyTorch: {error}")
-    if not output.isfinite().all():
-        pytest.skip("forward is not finite")
+    if not all(value.isfinite().all() for value in values):
+        pytest.skip("not finite")
     return arguments
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 COMMANDS = {
     "init": "Make a directory a project.",
     "new-op": "Write an op: its Function, wrapper, Module and tests.",
-    "sync": "Write the files of every op of a manifest, or bring them up to date.",
-    "check": "See that the files are what manifest, templates and configuration say.",
+    "sync": "Write the files of every op of a manifest, or update them.",
+    "check": "See that the files are what the manifest says.",
     "upgrade": "Bring ops up to date and keep what was edited by hand.",
     "rename": "Call an op otherwise: its files, its table, the names in them.",
     "remove": "Remove ops: their files, their tables, their records.",

@@ -7,22 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
+from scaffold.cli.choices import OPS, check_choice, completing
+from scaffold.errors import ConflictError, raise_all
 
 if TYPE_CHECKING:
     from scaffold.cli.checking import Checked
     from scaffold.cli.project import Project
 
-OPS = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="OP...", help="Ops of the manifest (default: all)."),
-]
 STRICT = Annotated[bool, typer.Option("--strict", help="Edited files fail too.")]
 DIFF = Annotated[bool, typer.Option("--diff", help="Show what differs.")]
-FORMAT = Annotated[
-    str, typer.Option("--format", help="text, json or github.", metavar="FORMAT")
-]
 FORMATS = ("text", "json", "github")
+FORMAT = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="text, json or github.",
+        metavar="FORMAT",
+        autocompletion=completing(FORMATS),
+    ),
+]
 JSON_VERSION = 1
 
 
@@ -32,20 +35,18 @@ def check(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """See that the files are what manifest, templates and configuration say.
+    """See that the files are what the manifest says.
 
-    Each file is ok, edited, stale, missing, orphaned, interrupted, or holds conflict markers. Exit code 1: some
-    file is neither ok nor edited; with --strict, nor edited. Nothing is written.
+    Templates and configuration have their say too. Each file is ok, edited, stale, missing, orphaned, interrupted, or
+    holds conflict markers. Exit code 1: some file is neither ok nor edited; with --strict, nor edited.
+    Nothing is written.
 
     Example: scaffold check --diff
     """
     from scaffold.cli.checking import PASSING, check_project
     from scaffold.cli.project import open_project
 
-    if format_ not in FORMATS:
-        hint = did_you_mean(format_, FORMATS) or f"one of: {', '.join(FORMATS)}"
-        message = f"unknown value '{format_}'"
-        raise ScaffoldError(message, Location("--format"), hint)
+    raise_all(check_choice("--format", format_, FORMATS))
     project = open_project(settled=True)
     found = check_project(project, ops or (), formatted=diff)
     {"text": _text, "json": _json, "github": _github}[format_](project, found, diff)

@@ -1,10 +1,14 @@
-"""Options that take one of some words.
+"""Words: options that take one of some, ops of the manifest, and what a shell offers for them.
 
 In: the option, what was given and the words. Out: a problem at the option; what a shell completes.
 Invariant: every such option refuses another word in the same way.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Annotated
+
+import typer
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 
@@ -21,11 +25,35 @@ def check_choice(option: str, given: str, words: Iterable[str]) -> list[Scaffold
     return [ScaffoldError(f"unknown value '{given}'", Location(option), hint)]
 
 
-def completing(words: Iterable[str]) -> Callable[[str], list[str]]:
-    """What a shell offers for the beginning of a word."""
-    known = tuple(words)
+def completing(words: Iterable[str]) -> Callable[[], list[str]]:
+    """What a shell offers; Typer keeps those that begin as what was typed."""
+    known = list(words)
+    return lambda: known
 
-    def offer(incomplete: str) -> list[str]:
-        return [word for word in known if word.startswith(incomplete)]
 
-    return offer
+def offer_ops() -> list[str]:
+    """What a shell offers for an op of the manifest; nothing where that cannot be read."""
+    from scaffold.cli.project import open_project
+
+    with suppress(ScaffoldError):
+        return list(open_project().listed)
+    return []
+
+
+OPS = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="OP...",
+        help="Ops of the manifest (default: all).",
+        autocompletion=offer_ops,
+    ),
+]
+FORMAT = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="text or json.",
+        metavar="FORMAT",
+        autocompletion=completing(FORMATS),
+    ),
+]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.cli.choices import FORMATS, check_choice, completing
+from scaffold.cli.choices import FORMAT, FORMATS, check_choice
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 JSON_VERSION = 1
 
 
-def _offer_keys(incomplete: str) -> list[str]:
-    """What a shell completes of a key."""
+def _offer_keys() -> list[str]:
+    """What a shell offers for a key."""
     from scaffold.spec.config_keys import KEYS
 
-    return [key for key in KEYS if key.startswith(incomplete)]
+    return list(KEYS)
 
 
 NAMES = Annotated[
@@ -35,15 +35,6 @@ NAMES = Annotated[
 ]
 SHOW_ORIGIN = Annotated[
     bool, typer.Option("--show-origin", help="Show who says so, as git config does.")
-]
-FORMAT = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="text or json.",
-        metavar="FORMAT",
-        autocompletion=completing(FORMATS),
-    ),
 ]
 
 

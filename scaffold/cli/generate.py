@@ -19,7 +19,8 @@ from scaffold.render.environment import keep_compiled
 from scaffold.render.files import render
 from scaffold.render.house import House
 from scaffold.spec import Configuration, OpSpec, build
-from scaffold.spec.problems import Problems
+from scaffold.spec.problems import Locate, Problems
+from scaffold.spec.requirements import check_reason
 from scaffold.workspace import store
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Specified(NamedTuple):
     raw: Mapping[str, Any]  # its keys, as a file beside us would hold them
     configuration: Configuration
     typed: str  # its name: RMSNorm says how classes call it
+    locate: Locate
 
 
 class Generated(NamedTuple):
@@ -76,7 +78,7 @@ def specified(
     )
     problems.raise_found()
     assert said and spec and where  # or else there was a problem
-    return Specified(spec, where, said.raw, known, name)
+    return Specified(spec, where, said.raw, known, name, said.locate)
 
 
 def start_rendering() -> None:
@@ -88,6 +90,8 @@ def _generated(specified: Specified) -> Generated:
     spec, where = specified.spec, specified.places
     start_rendering()
     derivation = derive(spec)
+    wanted, once = specified.configuration.require, derivation.once_differentiable
+    check_reason(wanted, spec, once, specified.locate)
     files = render(spec, derivation, where.directories, where.house, where.formatter)
     missing = _missing(spec, derivation)
     return Generated(

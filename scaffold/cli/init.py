@@ -73,9 +73,10 @@ def init(
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
 ) -> None:
-    """Make a directory a project: configuration, manifest, schema, CI.
+    """Make a directory a project.
 
-    What is there stays as it is; a pyproject.toml without the table gets it.
+    It gets a [tool.scaffold], an empty manifest, its JSON Schema and, with --ci, a job for CI.
+    What is there stays as it is.
 
     Example: scaffold init --source src/myops --tests tests
     """

@@ -17,11 +17,11 @@ PATHS = Annotated[
 ]
 
 
-def _offer_rules(incomplete: str) -> list[str]:
-    """What a shell completes of a rule."""
+def _offer_rules() -> list[str]:
+    """What a shell offers for a rule."""
     from scaffold.lint.registry import RULES
 
-    return [code for code in RULES if code.startswith(incomplete.upper())]
+    return list(RULES)
 
 
 SELECT = Annotated[

@@ -2,25 +2,16 @@
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from scaffold.cli.choices import FORMATS, completing
+from scaffold.cli.choices import FORMAT
 
 if TYPE_CHECKING:
     from scaffold.cli.project import Project
     from scaffold.cli.survey import Op
 
-FORMAT = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="text or json.",
-        metavar="FORMAT",
-        autocompletion=completing(FORMATS),
-    ),
-]
 JSON_VERSION = 1
 
 
@@ -36,9 +27,9 @@ class Row(NamedTuple):
 
 
 def list_ops(format_: FORMAT = "text") -> None:
-    """List the ops of the manifest, with the place of each, its files and how they stand.
+    """List the ops of the manifest and their files.
 
-    A skeleton is an op that has parts left to write. Whether files are out of date, scaffold check says.
+    Beside each stands where it is written down, and how its files stand. A skeleton is an op that has parts left to write. Whether files are out of date, scaffold check says.
 
     Example: scaffold list
     """

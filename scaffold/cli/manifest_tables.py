@@ -12,8 +12,6 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from scaffold.spec.toml_text import toml_key
-
 _OPS = r"""(?:ops|"ops"|'ops')"""
 _DIRECTIVE = "#:"  # of an editor, about the whole file
 
@@ -47,10 +45,8 @@ def renamed_op(text: str, op: str, new: str) -> str | None:
     name = rf"""(?:{re.escape(op)}|"{re.escape(op)}"|'{re.escape(op)}')"""
     header = re.compile(rf"(\s*\[+\s*{_OPS}\s*\.\s*){name}(?=\s*[.\]])")
     for table in _tables_of(lines, op):
-        key = toml_key(new)
-        lines[table.first] = header.sub(
-            lambda found, key=key: found[1] + key, lines[table.first], count=1
-        )
+        line = lines[table.first]
+        lines[table.first] = header.sub(rf"\g<1>{new}", line, count=1)
     changed = "".join(lines)
     wanted = {new if name == op else name: raw for name, raw in _ops(text).items()}
     return changed if _says(changed, wanted) else None

@@ -4,11 +4,21 @@ from typing import Annotated
 
 import typer
 
-from scaffold.cli.sync import FORMAT
+from scaffold.cli.choices import FORMAT, offer_ops
 from scaffold.cli.test_stub import DIFF, DRY_RUN
 
-OPS = Annotated[list[str], typer.Argument(metavar="OP...", help="Ops of the project.")]
-OP = Annotated[str, typer.Argument(metavar="OP", help="An op of the project.")]
+OPS = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="OP...", help="Ops of the project.", autocompletion=offer_ops
+    ),
+]
+OP = Annotated[
+    str,
+    typer.Argument(
+        metavar="OP", help="An op of the project.", autocompletion=offer_ops
+    ),
+]
 NEW = Annotated[str, typer.Argument(metavar="NEW", help="What it is called from now.")]
 FORCE = Annotated[bool, typer.Option("--force", help="Remove edited files too.")]
 
@@ -20,7 +30,7 @@ def remove(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Remove ops: their files, their tables in the manifest, and what is remembered of them.
+    """Remove ops: their files, their tables, their records.
 
     A file that was edited stops the run: nothing is removed, and the exit code is 1.
 
@@ -41,7 +51,7 @@ def rename(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Call an op otherwise: its files, the names in them, its table in the manifest.
+    """Call an op otherwise: its files, its table, the names in them.
 
     What was edited by hand is kept, with the names in it changed. Where that collides with what is generated now, the
     file gets conflict markers, and the exit code is 1.

@@ -18,6 +18,7 @@ from scaffold.cli.scanning import Progress
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.spec import Configuration, OpSpec, build
 from scaffold.spec.manifest import Listed, text_digest
+from scaffold.spec.requirements import check_reason
 from scaffold.verify.pool import over, processes_for
 from scaffold.workspace.reconcile import Wanted
 
@@ -103,6 +104,8 @@ def _files(
 
     start_rendering()
     derivation = derive(spec)
+    wanted, once = setting.configuration.require, derivation.once_differentiable
+    check_reason(wanted, spec, once, listed.entry.locate)
     places = setting.places
     house = headed(places.house, setting.configuration, listed.manifest)
     texts = drafts(spec, derivation, places.directories, house)

@@ -92,6 +92,11 @@ inputs = 'matrix[N, N; spd]'
 forward = 'torch.linalg.inv(matrix)'
 tolerance = { atol = 1e-3 }
 
+[ops.picked]
+inputs = 'x[N, 4], target[N; index(4)]'
+forward = '(x * torch.nn.functional.one_hot(target, 4)).sum(-1)'
+grad = { x = 'grad_output.unsqueeze(-1) * torch.nn.functional.one_hot(target, 4)' }
+
 [ops.turned]
 inputs = 'z[N; complex]'
 forward = 'z * 1j'
@@ -102,6 +107,10 @@ once-differentiable = true
 inputs = 'x, y'
 forward = 'x.sum() * y'
 samples = '@samples.py:make'
+
+[ops.picked]
+inputs = 'x[N], mask[N; bool]'
+forward = '(x[mask] ** 2).sum()'
 
 [ops.keyword_only]
 schema = 'keyword_only(Tensor x, *, float alpha=1.0) -> Tensor'

@@ -4,21 +4,12 @@ from typing import Annotated
 
 import typer
 
-from scaffold.cli.choices import FORMATS, check_choice, completing
+from scaffold.cli.choices import FORMAT, FORMATS, check_choice
 from scaffold.errors import raise_all
 
 PATHS = Annotated[
     list[str] | None,
     typer.Argument(metavar="PATH...", help="Files and directories (default: here)."),
-]
-FORMAT = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="text or json.",
-        metavar="FORMAT",
-        autocompletion=completing(FORMATS),
-    ),
 ]
 
 

@@ -4,7 +4,10 @@ In: a `Project` and the names that are meant. Out: an `Op` each; nothing is rend
 Invariant: where nothing moved, rendering would give what was written last, so it need not be done.
 """
 
+import os
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from scaffold import __version__
@@ -16,6 +19,7 @@ from scaffold.spec.manifest import (
     spec_digest,
     text_digest,
 )
+from scaffold.workspace.alike import Alike
 from scaffold.workspace.standing import Standing, standing
 from scaffold.workspace.state import Origin, Record
 
@@ -47,6 +51,7 @@ def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
     }
     templates = digest(project.places.house.templates)
     digests = _Digests(project)
+    alike = Alike(_cache() / f"alike-{__version__}-{sys.implementation.cache_tag}")
     found = []
     for listed in project.chosen(names).values():
         record = project.records.get(listed.name)
@@ -59,11 +64,19 @@ def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
         )
         files = record.files if record else ()
         standings = {
-            kept.path: standing(project.root, listed.name, kept) for kept in files
+            kept.path: standing(project.root, listed.name, kept, alike.same)
+            for kept in files
         }
         moved = origin.moved(record.origin) if record else ()
         found.append(Op(listed, record, origin, standings, moved))
+    alike.keep()
     return tuple(found)
+
+
+def _cache() -> Path:
+    """Where what is only a matter of time is kept."""
+    place = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(place, "scaffold")
 
 
 class _Digests:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from scaffold.cli.choices import FORMAT, OPS, completing
 from scaffold.cli.choices import ON_CONFLICT as POLICIES
-from scaffold.cli.choices import completing
 from scaffold.cli.test_stub import DIFF, DRY_RUN
 from scaffold.errors import Location, ScaffoldError
 
@@ -15,9 +15,6 @@ MANIFESTS = Annotated[
         metavar="MANIFEST...",
         help="Files of ops (default: the configuration's, or ops.toml).",
     ),
-]
-OPS = Annotated[
-    list[str] | None, typer.Argument(metavar="OP...", help="Ops of the manifest.")
 ]
 ON_CONFLICT = Annotated[
     str,
@@ -29,9 +26,6 @@ ON_CONFLICT = Annotated[
     ),
 ]
 ALL = Annotated[bool, typer.Option("--all", help="Every op of the manifest.")]
-FORMAT = Annotated[
-    str, typer.Option("--format", help="text or json.", metavar="FORMAT")
-]
 
 
 def sync(
@@ -41,7 +35,7 @@ def sync(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Write the files of every op of a manifest, or bring them up to date.
+    """Write the files of every op of a manifest, or update them.
 
     A file that was edited and is out of date is a conflict: scaffold upgrade merges the two.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.cli.choices import FORMATS, check_choice, completing
+from scaffold.cli.choices import FORMAT, FORMATS, check_choice, completing
 from scaffold.cli.test_stub import DIFF, DRY_RUN, ON_CONFLICT
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 
@@ -43,15 +43,6 @@ TEMPLATE_DIR = Annotated[
         "--template-dir",
         help="Templates of yours, before those of the configuration.",
         metavar="DIR",
-    ),
-]
-FORMAT = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="text or json.",
-        metavar="FORMAT",
-        autocompletion=completing(FORMATS),
     ),
 ]
 

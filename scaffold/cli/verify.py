@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from scaffold.cli.choices import FORMATS, check_choice, completing
+from scaffold.cli.choices import FORMAT, FORMATS, check_choice, offer_ops
 from scaffold.errors import Location, ScaffoldError, raise_all
 
 OPS = Annotated[
@@ -14,6 +14,7 @@ OPS = Annotated[
     typer.Argument(
         metavar="OP...",
         help="Ops of the manifest, or test files (default: every op).",
+        autocompletion=offer_ops,
     ),
 ]
 MUTANTS = Annotated[
@@ -48,15 +49,6 @@ LIMIT = Annotated[
         "--limit", help="Seconds for one run of a test file.", metavar="SECONDS"
     ),
 ]
-FORMAT = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="text or json.",
-        metavar="FORMAT",
-        autocompletion=completing(FORMATS),
-    ),
-]
 
 
 def verify(
@@ -68,9 +60,9 @@ def verify(
     limit: LIMIT = 600,
     format_: FORMAT = "text",
 ) -> None:
-    """Run the tests of ops, in a process of their own; the files stay as they are.
+    """Run the tests of ops; see how many planted mistakes they find.
 
-    Exit code 1: some test failed, or some part of a skeleton is not written. With --mutants the tests run on the op
+    They run in a process of their own; the files stay as they are. Exit code 1: some test failed, or some part of a skeleton is not written. With --mutants the tests run on the op
     with a mistake planted, one after the other: a missing sum, a wrong transpose, a factor, a sign, a tensor on ctx.
     Exit code 1 then: some mutant survived.
 

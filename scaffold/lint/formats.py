@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from scaffold.annotations import annotation
 from scaffold.lint.model import Finding, Rule, Unreadable
@@ -99,7 +100,8 @@ def _described(rule: Rule) -> dict[str, Any]:
 
 def _result(item: Finding, index: int) -> dict[str, Any]:
     region = {"startLine": item.line, "startColumn": item.column}
-    place = {"artifactLocation": {"uri": item.path}, "region": region}
+    uri = quote(item.path.replace("\\", "/"), errors="surrogateescape")
+    place = {"artifactLocation": {"uri": uri}, "region": region}
     return {
         "ruleId": item.rule,
         "ruleIndex": index,

@@ -70,16 +70,15 @@ def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]
             new = _statement(item.module, names, wanted) if names else []
             edits[item.first] = (item.end - item.first, new)
     known = [item for item in imports if item.module in wanted.names]
+    coming: dict[int, list[str]] = {}  # what is put before a line
     for module, names_missing in missing.items():
-        line = _place(module, known, tree)
-        count, before = edits.get(line, (0, []))
         new = _statement(module, [(name, name) for name in names_missing], wanted)
-        edits[line] = (count, [*new, *before] if count else [*before, *new])
-    if edits and not imports:
-        _set_apart(lines, edits)
-    for line in sorted(edits, reverse=True):
-        count, new = edits[line]
-        lines[line : line + count] = new
+        coming.setdefault(_place(module, known, tree), []).extend(new)
+    if not imports:
+        _set_apart(lines, coming)
+    for line in sorted({*edits, *coming}, reverse=True):
+        count, new = edits.get(line, (0, []))
+        lines[line : line + count] = [*coming.get(line, ()), *new]
     return "".join(lines), dropped
 
 
@@ -152,14 +151,14 @@ def _statement(
     return [f"{start} (\n", *(f"    {name},\n" for name in said), ")\n"]
 
 
-def _set_apart(lines: list[str], edits: dict[int, tuple[int, list[str]]]) -> None:
+def _set_apart(lines: list[str], coming: dict[int, list[str]]) -> None:
     """Leave a blank line between the first imports and what stands around them."""
-    for line, (count, new) in edits.items():
+    for line, new in coming.items():
         above = ["\n"] if line and lines[line - 1].strip() else []
         below = ["\n"] if line < len(lines) and lines[line].strip() else []
         if line and not lines[line - 1].endswith("\n"):
             lines[line - 1] += "\n"
-        edits[line] = (count, [*above, *new, *below])
+        coming[line] = [*above, *new, *below]
 
 
 def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
@@ -187,8 +186,38 @@ def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
     if names == set(listed):
         return text
     node = nodes[0]
-    lines[node.lineno - 1 : node.end_lineno] = _all(names, wanted)
+    assert isinstance(node, ast.Assign | ast.AnnAssign)  # or else nothing was listed
+    items = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else []
+    rows = [item.lineno for item in items]
+    if rows and len({node.lineno, *rows, node.end_lineno}) == len(rows) + 2:
+        _edit_rows(lines, items, names)
+    else:
+        rest = lines[(node.end_lineno or 1) - 1].encode()[node.end_col_offset :]
+        *new, last = _all(names, wanted)
+        new.append(f"{last.rstrip()}{rest.decode()}")
+        lines[node.lineno - 1 : node.end_lineno] = new
     return "".join(lines)
+
+
+def _edit_rows(lines: list[str], items: list[ast.expr], names: set[str]) -> None:
+    """Put in and take out names of a list that has a line for each; the others keep theirs, with their comments."""
+    rows = {str(ast.literal_eval(item)): item.lineno for item in items}
+    last = items[-1]
+    line = lines[last.lineno - 1].encode()
+    head, tail = line[: last.end_col_offset], line[last.end_col_offset or 0 :]
+    if not tail.lstrip().startswith(b","):
+        lines[last.lineno - 1] = (head + b"," + tail).decode()
+    new: dict[int, list[str]] = {}
+    for name in sorted(names - rows.keys()):
+        later = [row for other, row in rows.items() if other > name]
+        place = min(later, default=max(rows.values()) + 1)
+        new.setdefault(place, []).append(f'    "{name}",\n')
+    gone = {row for name, row in rows.items() if name not in names}
+    for row in sorted({*new, *gone}, reverse=True):
+        lines[row - 1 : row] = [
+            *new.get(row, ()),
+            *([] if row in gone else [lines[row - 1]]),
+        ]
 
 
 def _after_imports(tree: ast.Module) -> int:

@@ -12,8 +12,12 @@ BOUNDARY = re.compile(r"\n(?:[ \t]*\n){2,}(?=@|def |class |async def )")
 BETWEEN = "\n\n\n"
 # What a formatter reads across pieces.
 SPANNING = re.compile(r"fmt:|yapf:|\r")
+IMPORT = re.compile(r"^(?:import|from) ", re.MULTILINE)
 
 
 def split(source: str) -> list[str]:
-    """The pieces."""
-    return [source] if SPANNING.search(source) else BOUNDARY.split(source)
+    """The pieces; the first has the imports, as what follows a lone docstring is one blank line away."""
+    if SPANNING.search(source):
+        return [source]
+    first, *rest = BOUNDARY.split(source)
+    return [first, *rest] if IMPORT.search(first) else [source]

@@ -121,6 +121,8 @@ def view(
     random = derivation.random
     call = call_view(spec, names[spec.name], random)
     stated = reference_view(spec, reference, random) if reference is not None else None
+    # Autograd of such a forward is what its gradient is compared with, nothing else.
+    detached = bool(derivation.derived and stated) and not is_its_derivative(spec)
     return TestView(
         licence_lines=house.licence,
         header=house.header,
@@ -133,7 +135,7 @@ def view(
         transforms=transforms_view(spec, call, maps(spec)) if transforms else None,
         module=module_tests(spec, making, names[spec.module_name]),
         skeleton=not derivation.complete,
-        gradchecks=gradients and is_its_derivative(spec),
+        gradchecks=gradients and spec.surrogate is None and not detached,
         layouts="torch.clone, permuted" if takes_any_layout(spec) else "torch.clone",
         once_differentiable=derivation.once_differentiable,
         compiles=gradients and not derivation.opaque,

@@ -25,8 +25,6 @@ def takes_any_layout(spec: OpSpec) -> bool:
 
 def is_its_derivative(spec: OpSpec) -> bool:
     """Whether the gradient of autograd is that of finite differences: nothing is detached on the way."""
-    if spec.surrogate is not None:
-        return False
     if spec.forward is None:
         return True
     forward = live_forward(spec, spec.forward)

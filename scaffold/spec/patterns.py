@@ -39,16 +39,17 @@ class Patterns(NamedTuple):
 
 
 DEFAULT = Patterns()
+END = r"$(?!\n)"  # in Python, `$` matches before a last line end too
 _WORD = "[A-Za-z_][A-Za-z0-9_]*"
 _DIRECTORIES = r"(?:(?:[A-Za-z0-9_-]|\{op\})+/)*"
 _FILE = rf"(?!test_)(?:{_WORD})?\{{op\}}(?!\w*_test\.py$)[A-Za-z0-9_]*\.py"
 _TEST = r"(?:test_[A-Za-z0-9_]*\{op\}[A-Za-z0-9_]*|[A-Za-z0-9_]*\{op\}[A-Za-z0-9_]*_test)\.py"
 _CLASS = rf"(?:{_WORD})?\{{Op\}}[A-Za-z0-9_]*"
 EXPRESSIONS = {
-    "file": rf"^{_FILE}$",  # not what pytest takes for a test
-    "test": rf"^{_DIRECTORIES}{_TEST}$",  # nothing else
-    "function": rf"^{_CLASS}$",
-    "module": rf"^{_CLASS}$",
+    "file": rf"^{_FILE}{END}",  # not what pytest takes for a test
+    "test": rf"^{_DIRECTORIES}{_TEST}{END}",  # nothing else
+    "function": rf"^{_CLASS}{END}",
+    "module": rf"^{_CLASS}{END}",
 }
 EXAMPLES = {
     "file": "'{op}.py' or '{op}_op.py'",

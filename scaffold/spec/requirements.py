@@ -7,11 +7,12 @@ Invariant: what is said of a feature is at the key that would give it.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from scaffold.spec.model import TensorInput
-from scaffold.spec.problems import Problems
+from scaffold.spec.model import OpSpec, TensorInput
+from scaffold.spec.problems import Locate, Problems
 
 Raw = Mapping[str, Any]
 Tensors = Sequence[TensorInput]
+ONCE = "an op that can be differentiated only once"
 
 
 class Feature(NamedTuple):
@@ -48,7 +49,9 @@ FEATURES: dict[str, Feature] = {
     "module": Feature(_is_off("module"), "module", "leave 'module' out"),
     "test": Feature(_is_off("test"), "test", "leave 'test' out"),
     "reason": Feature(
-        _unexplained, "reason", "say why the op can be differentiated only once"
+        _unexplained,
+        "reason",
+        "write: reason = 'the kernel has no second derivative'",
     ),
 }
 
@@ -58,7 +61,22 @@ def check_requirements(
 ) -> None:
     """Note what an op lacks of what the project wants."""
     for name in wanted:
-        feature = FEATURES[name]
-        if feature.lacks(raw, tensors):
-            message = f"the project requires '{name}' of every op"
-            problems.at((feature.key,), message, feature.hint)
+        if FEATURES[name].lacks(raw, tensors):
+            _miss(name, problems)
+
+
+def check_reason(
+    wanted: Collection[str], spec: OpSpec, once: bool, locate: Locate
+) -> None:
+    """Refuse an op without a reason of which only its derivation tells that it can be differentiated once."""
+    if "reason" in wanted and once and not (spec.reason or "").strip():
+        problems = Problems(locate)
+        _miss("reason", problems)
+        problems.raise_found()
+
+
+def _miss(name: str, problems: Problems) -> None:
+    feature = FEATURES[name]
+    whose = ONCE if name == "reason" else "every op"
+    message = f"the project requires '{name}' of {whose}"
+    problems.at((feature.key,), message, feature.hint)

@@ -8,11 +8,12 @@ from typing import Any
 
 from scaffold.spec.config_keys import KEYS as CONFIGURATION
 from scaffold.spec.keys import KEYS
+from scaffold.spec.patterns import END
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # An identifier as far as a regular expression can tell: Python knows more letters than ASCII has.
 _PUNCTUATION = r"\s!-/:-@\[-\^`{-~"
-OP_NAME = rf"^[^0-9{_PUNCTUATION}][^{_PUNCTUATION}]*$"
+OP_NAME = rf"^[^0-9{_PUNCTUATION}][^{_PUNCTUATION}]*{END}"
 
 
 def ops_schema() -> dict[str, Any]:

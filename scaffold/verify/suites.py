@@ -110,10 +110,11 @@ class _Runner:
         self.deadline = time.monotonic() + self.limit
         request = {"file": str(suite.file), "directory": str(suite.directory)}
         with suppress(BrokenPipeError):  # the missing answer says so
-            os.write(process.stdin.fileno(), json.dumps(request).encode() + b"\n")
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
 
     def _open(self) -> None:
-        command = [self.python, str(RUNNER)]
+        command = [self.python, "-u", str(RUNNER)]
         try:
             process = self._stack.enter_context(ended_with(command, subprocess.PIPE))
         except OSError as error:
@@ -196,4 +197,5 @@ class _Runner:
                 with suppress(KeyError):
                     assert stream is not None
                     self.selector.unregister(stream)
-        self._stack.close()
+        with suppress(BrokenPipeError):  # of a request that nobody read
+            self._stack.close()

@@ -137,7 +137,7 @@ def _decide(gap: _Sides) -> Merged:
         return Merged(_text(gap.new), 0)
     if new in (base, mine):
         return Merged(_text(gap.mine), 0)
-    return _merged_lines(_respelled(gap))
+    return _merged_lines(gap)
 
 
 def _forms(side: Side) -> list[str]:
@@ -146,21 +146,6 @@ def _forms(side: Side) -> list[str]:
 
 def _text(side: Side) -> str:
     return "".join(statement.text for statement in side)
-
-
-def _respelled(gap: _Sides) -> _Sides:
-    """The three with one spelling of what two of them say."""
-    base = _respell(gap.base, gap.mine)
-    return gap._replace(base=base, new=_respell(_respell(gap.new, base), gap.mine))
-
-
-def _respell(side: Side, model: Side) -> Side:
-    """The side with the texts of those statements of the model that say the same."""
-    respelled = list(side)
-    matcher = _Matcher(None, _forms(side), _forms(model))
-    for start, there, size in matcher.get_matching_blocks():
-        respelled[start : start + size] = model[there : there + size]
-    return tuple(respelled)
 
 
 def _merged_lines(gap: _Sides) -> Merged:

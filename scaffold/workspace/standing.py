@@ -4,6 +4,7 @@ In: the root, an op, and the record of one of its files. Out: a `Standing`.
 Invariant: formatting alone is not an edit; nothing is written.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -27,8 +28,15 @@ class Standing(NamedTuple):
         return self.condition in ("edited", "conflict-markers")
 
 
-def standing(root: Path, op: str, kept: Kept) -> Standing:
-    """Compare a file with its record."""
+def says_the_same(one: str, other: str) -> bool:
+    """Whether two texts differ in their formatting at most."""
+    return normal_form(one) == normal_form(other)
+
+
+def standing(
+    root: Path, op: str, kept: Kept, same: Callable[[str, str], bool] = says_the_same
+) -> Standing:
+    """Compare a file with its record; `same` may know the answer for its text and the recorded one."""
     data = present(root, kept.path)
     if data is None:
         return Standing("missing", None)
@@ -38,7 +46,7 @@ def standing(root: Path, op: str, kept: Kept) -> Standing:
     if has_markers(text):
         return Standing("conflict-markers", text)
     base = read_base(root, op, kept)
-    if base is not None and normal_form(base) == normal_form(text):
+    if base is not None and same(base, text):
         return Standing("reformatted", text)
     return Standing("edited", text)
 

@@ -17,7 +17,7 @@ from inspect import cleandoc
 from typing import Any, NamedTuple
 
 BLOCKS = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
-_SILENT = frozenset({"ctx", "kind", "type_comment", "decorator_list", *BLOCKS})
+_SILENT = frozenset({"ctx", "decorator_list", *BLOCKS})
 _FIXED = frozenset({"[", "]", "{", "}", ":"})  # no formatter moves a comment past one
 _CODE = frozenset({tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING})
 _IMPORTS = (ast.Import, ast.ImportFrom)
@@ -195,8 +195,6 @@ def _imported(node: Any, above: int, comments: dict[int, str]) -> Iterator[Impor
     """The names of an import; a comment is on the name of its line, or on all of them."""
     rows = {alias.lineno for alias in node.names}
     shared = {row for row in range(node.lineno, node.end_lineno + 1) if row not in rows}
-    if len(rows) == 1:
-        shared |= rows
     for number, alias in enumerate(node.names):
         own = {alias.lineno} | shared
         if number == 0:

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,15 @@ def without_syncing() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk, "sync", lambda descriptor: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory for what a run remembers, of each test alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        place = tmp_path_factory.mktemp("cache")
+        patch.setenv("XDG_CACHE_HOME", str(place))
+        yield place
 
 
 @pytest.fixture

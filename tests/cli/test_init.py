@@ -76,6 +76,13 @@ def test_the_places_are_guessed_from_the_tree(
     assert places(tmp_path) == expected
 
 
+@pytest.mark.parametrize("name", ["benchmarks", "docs", "examples", "scripts", "tests"])
+def test_what_stands_beside_a_package_is_none(tmp_path: Path, name: str) -> None:
+    made(tmp_path, f"{name}/__init__.py")
+    assert scaffold(tmp_path, "init").code == 0
+    assert places(tmp_path)[0] == "."
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

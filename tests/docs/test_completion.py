@@ -34,7 +34,9 @@ complete -C {line}
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
-def asked(shell: str, environment: dict[str, str], *words: str) -> str:
+def asked(
+    shell: str, environment: dict[str, str], *words: str, cwd: Path | None = None
+) -> str:
     """What the shell offers for the last of some words."""
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
@@ -47,6 +49,7 @@ def asked(shell: str, environment: dict[str, str], *words: str) -> str:
     quiet = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}[shell]
     done = subprocess.run(
         [shell, quiet, "-c", script],
+        cwd=cwd,
         env=environment,
         capture_output=True,
         text=True,
@@ -81,6 +84,21 @@ def test_a_shell_completes(
         assert word in found
     for word in withheld:
         assert word not in found
+
+
+@pytest.mark.parametrize("command", ["check", "upgrade", "verify", "remove", "rename"])
+def test_the_ops_of_the_manifest_are_offered(
+    command: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    words = ("scaffold", command, "rm")
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\n")
+    assert asked("bash", environment, *words, cwd=tmp_path) == "\n"
+    (tmp_path / "ops.toml").write_text(
+        "[ops.rms_norm]\ninputs = 'x'\n[ops.linear]\ninputs = 'x'\n"
+    )
+    assert asked("bash", environment, *words, cwd=tmp_path) == "rms_norm\n"
+    (tmp_path / "ops.toml").write_text("[ops.rms_norm\n")
+    assert asked("bash", environment, *words, cwd=tmp_path) == "\n"
 
 
 def test_every_command_is_offered(environment: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from scaffold.cli.app import COMMANDS as COMMANDS_OF_THE_TOOL
+from scaffold.cli.app import application
 from scaffold.errors import Location
 from scaffold.spec import Attribute, OpSpec, TensorInput, build, load_configuration
 from scaffold.spec.config_keys import KEYS as CONFIGURATION_KEYS
@@ -113,9 +115,16 @@ def test_every_comment_belongs_to_a_block() -> None:
 
 @pytest.fixture(scope="module")
 def help_text(environment: dict[str, str]) -> str:
-    commands = ("", *COMMANDS_OF_THE_TOOL, "rules check")
-    asked = (f"scaffold {command} --help" for command in commands)
+    asked = (f"scaffold {command} --help" for command in ("", *commands_of_the_tool()))
     return "".join(run(command, ROOT, environment).stdout for command in asked)
+
+
+def commands_of_the_tool() -> Iterator[str]:
+    """Every command, and those below it."""
+    yield from COMMANDS_OF_THE_TOOL
+    for group in application(None).registered_groups:
+        below = group.typer_instance.registered_commands if group.typer_instance else ()
+        yield from (f"{group.name} {command.name}" for command in below)
 
 
 NAMED = sorted(

@@ -7,7 +7,7 @@ import pytest
 
 from scaffold.lint import RULES, Finding, Unreadable, lint_text
 from scaffold.lint.formats import explain
-from tests.lint.cases import Case, cases
+from tests.lint.cases import HEAD, Case, cases
 
 ALL = cases()
 
@@ -53,3 +53,42 @@ def test_a_rule_explains_itself(rule: object) -> None:
 
 def test_the_ids_are_in_order_and_the_file_names_are_theirs() -> None:
     assert list(RULES) == [f"AF{number:02}" for number in range(1, 36)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "number", "level"),
+    [
+        ("AF33", 7, "error"),
+        ("AF33", 8, "advice"),
+        ("AF21", 1, "advice"),
+        ("AF21", 7, "error"),
+    ],
+)
+def test_what_the_text_does_not_settle_is_advice(
+    rule: str, number: int, level: str
+) -> None:
+    (case,) = (c for c in ALL if (c.rule, c.number) == (rule, number))
+    assert {finding.level for finding in findings(case)} == {level}
+
+
+@pytest.mark.parametrize("rule", ["AF10", "AF12"])
+def test_a_tensor_is_reported_once(rule: str) -> None:
+    text = HEAD + """\
+class Case(Function):
+    @staticmethod
+    def forward(ctx, x, flag):
+        ctx.save_for_backward(x)
+        if flag:
+            ctx.mark_dirty(x)
+        else:
+            ctx.mark_dirty(x)
+        return x.add_(1), x.sum()
+
+    @staticmethod
+    def backward(ctx, g, h):
+        (x,) = ctx.saved_tensors
+        x += 1
+        x.view(-1).mul_(2)
+        return g, None
+"""
+    assert len(findings(Case(rule, 0, "bad", text))) == 1

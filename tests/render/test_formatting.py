@@ -1,6 +1,7 @@
 """Formatting piece by piece gives what formatting the whole gives, and formats a piece once."""
 
 import ast
+import itertools
 from pathlib import Path
 
 import black
@@ -55,6 +56,12 @@ def whole(source: str, length: int = 88) -> str:
     return black.format_str(fold(source, length), mode=mode)
 
 
+@pytest.fixture(autouse=True)
+def _further_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a run that has formatted an op already."""
+    monkeypatch.setattr(formatting, "_COUNT", itertools.count(formatting.ALONE))
+
+
 MODULES = st.lists(
     st.tuples(st.sampled_from(BLOCKS), st.sampled_from(BLANKS)), min_size=2, max_size=6
 ).map(lambda parts: "".join(block + blank for block, blank in parts))
@@ -62,6 +69,7 @@ MODULES = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(MODULES, st.sampled_from([40, 88, 120]))
+@example('"""Doc."""\n\n\n@a\ndef f():\n    pass\n', 88)
 @example("# fmt: off\n\n\ndef f(a,b):\n    pass\n", 88)
 @example("# yapf: disable\n\n\ndef f(a,b):\n    pass\n", 88)
 @example('"""a\r\nb"""\n\n\ndef f():\n    pass\n', 88)
@@ -85,6 +93,24 @@ def test_a_piece_that_is_no_python_is_formatted_with_the_next() -> None:
     assert format_source(source) == source
 
 
+def test_what_stands_in_a_string_is_not_taken_for_code() -> None:
+    text = "def g(a,b):\n    pass"
+    inside = f'import a\n\n\ndef f():\n    return """\n\n\n{text}\n\n\ndef h(): """\n'
+    assert text in format_source(inside)
+    assert "g(a, b)" in format_source(f"import a\n\n\n{text}\n\n\ndef i(): pass\n")
+
+
+def test_only_so_many_pieces_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formatting, "MOST", 3)
+    formatting._KEPT.clear()
+    for number in range(9):
+        again = "\n\n\ndef f():\n    pass\n"
+        format_source(f"import a{number}{again}")
+    kept = [piece for piece, _ in formatting._KEPT]
+    assert len(kept) == 3
+    assert {"import a8", "def f():\n    pass\n"} < set(kept)
+
+
 def test_what_is_no_python_at_all_is_an_error() -> None:
     with pytest.raises(InvalidInput):
         format_source("import a\n\n\ndef f(:\n    pass\n")
@@ -99,8 +125,19 @@ def test_a_piece_is_formatted_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return usual(text, mode=mode)
 
     monkeypatch.setattr(black, "format_str", counted)
-    formatting._formatted.cache_clear()
+    formatting._KEPT.clear()
     shared = "\n\n\ndef shared() -> None:\n    print(12321)\n"
     files = {name: f"import {name}\n{shared}" for name in ("abc", "abd")}
     format_files(files, 88)
-    assert formatted == ["import abc\n", shared.lstrip("\n"), "import abd\n"]
+    assert formatted == [files["abc"].replace("\n\n\n\n", "\n\n\n"), "import abd\n"]
+
+
+def test_a_run_over_one_op_looks_for_no_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formatting, "_COUNT", itertools.count())
+    formatting._KEPT.clear()
+    sources = [f"import a{number}\n\n\ndef f():\n    pass\n" for number in range(3)]
+    kept = []
+    for source in sources:
+        assert format_source(source) == source
+        kept.append(len(formatting._KEPT))
+    assert kept == [0, 0, 2]

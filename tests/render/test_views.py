@@ -56,7 +56,7 @@ def values() -> dict[str, dict[str, list[Any]]]:
 FIELDS = [(kind, path) for kind, paths in values().items() for path in paths]
 
 
-@pytest.mark.parametrize(("kind", "path"), FIELDS, ids="-".join)
+@pytest.mark.parametrize(("kind", "path"), FIELDS)
 def test_a_specimen_has_the_field_and_another_lacks_it(kind: str, path: str) -> None:
     seen = values()[kind][path]
     assert any(seen), "no specimen shows it"
@@ -69,7 +69,7 @@ def section(kind: str) -> str:
     return SHOWN.split(f"## `{kind}.py.jinja`")[1].split("\n## ")[0]
 
 
-@pytest.mark.parametrize(("kind", "path"), FIELDS, ids="-".join)
+@pytest.mark.parametrize(("kind", "path"), FIELDS)
 def test_the_field_is_documented(kind: str, path: str) -> None:
     assert f"| `{path}`" in section(kind)
 

@@ -80,7 +80,7 @@ tolerance = { atol = 1 }
 )
 def test_a_feature_is_wanted(feature: str, lacks: str, has: str) -> None:
     (problem,) = lacking(f"inputs = 'x[N]'\n{lacks}", feature)
-    assert problem.endswith(f": the project requires '{feature}' of every op")
+    assert f": the project requires '{feature}' of " in problem
     assert lacking(f"inputs = 'x[N]'\n{lacks}") == []
     assert lacking(f"inputs = 'x[N]'\n{has}", *FEATURES.keys() & {feature}) == []
 

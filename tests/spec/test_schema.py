@@ -101,6 +101,7 @@ def test_a_name_that_the_loader_accepts_validates(name: str) -> None:
         ({"ops": {"foo": "x"}}, False),
         ({"ops": {"foo bar": {"inputs": "x"}}}, False),
         ({"ops": {"2d": {"inputs": "x"}}}, False),
+        ({"ops": {"foo\n": {"inputs": "x"}}}, False),
         ({"op": {"foo": {"inputs": "x"}}}, False),
     ],
 )

@@ -57,6 +57,11 @@ def test_a_last_line_without_an_end_leaves_markers_on_their_own_lines() -> None:
     assert merged == Merged(f"a\n{CONFLICT}", 1)
 
 
+def test_statements_that_repeat_are_matched() -> None:
+    base = "f()\n" * 250
+    assert merge(base, f"a\n{base}", f"{base}b\n") == Merged(f"a\n{base}b\n", 0)
+
+
 def test_arguments_on_lines_of_their_own_are_merged() -> None:
     base = "f(\n    a=1,\n    b=1,\n    c=1,\n)\n"
     mine, new = base.replace("a=1", "a=2"), base.replace("c=1", "c=3")

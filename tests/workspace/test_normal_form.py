@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import tokenize
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -194,6 +195,12 @@ def test_the_texts_of_the_statements_are_the_text() -> None:
         statements = cut(text)
         assert statements is not None
         assert "".join(statement.text for statement in statements) == text
+
+
+def test_an_escape_that_python_warns_of_is_no_error() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert normal_form("x = '\\d'\n") == normal_form("x = ('\\d')\n")
 
 
 def test_odd_texts_have_a_form(capfd: pytest.CaptureFixture[str]) -> None:

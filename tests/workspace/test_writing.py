@@ -19,6 +19,7 @@ from scaffold.workspace import (
     plan,
     recover,
     resolve,
+    writing,
 )
 from scaffold.workspace.locks import NAME, locked
 
@@ -150,6 +151,26 @@ def test_every_kind_of_step_is_counted(tmp_path: Path, failing: Any) -> None:
     first = names.index("replace")
     assert names[:first].count("sync") == 1 + names.count("create")
     assert {"open_lock", "lock", "write", "link", "close", "unlink"} <= set(names)
+
+
+def test_many_files_are_waited_for_once(
+    tmp_path: Path,
+    failing: Any,
+    snapshot: TakeSnapshot,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All are on the disk before the first of them takes the place of another."""
+    monkeypatch.setattr(writing, "MANY", 2)
+    names = count_steps(tmp_path, failing)
+    wait = names.index("sync_all")
+    assert names.count("sync") == names.count("sync_all") == 1
+    assert "create" not in names[wait:] and "replace" not in names[:wait]
+    made = fresh(tmp_path / "root")
+    before = snapshot(tmp_path / "root")
+    failing.fail(lambda step: step == wait)
+    with pytest.raises(ScaffoldError, match="nothing was written"):
+        apply(made)
+    assert snapshot(tmp_path / "root") == before
 
 
 def test_the_disk_is_changed_through_the_counted_steps_alone() -> None:

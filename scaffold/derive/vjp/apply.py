@@ -129,6 +129,8 @@ class Applier:
 
     def apply(self, rule: Rule, args: Mapping[str, Op]) -> Op:
         """The op of a rule with all its arguments."""
+        if any(op.kind == "group" and op.active for op in args.values()):
+            raise UnsupportedError("a tuple of any length")
         inferred = infer(self.program, rule, args)
         active = rule.category != WITHOUT_GRADIENT and inferred.kind in ACTIVE
         given = (op for name, op in args.items() if name in rule.formulas or rule.code)

@@ -40,6 +40,8 @@ def _of_operand(
         return _of_diagonal(make, operand, letters, others, factors)
     plain = letters.replace("...", "")
     known = set("".join(others))
+    if _is_spread(letters, operand, others[1:], factors[1:]):
+        return None
     if len(set(plain)) != len(plain) or "..." in letters and "." not in known:
         return None
     alone = [at for at, item in enumerate(letters) if item not in known]
@@ -58,6 +60,30 @@ def _of_operand(
     for at in alone:
         found = make("unsqueeze", found, make.const(at))
     return make.expanded(found, operand.shape) if alone else found
+
+
+def _is_spread(letters: str, operand: Op, others: list[str], factors: list[Op]) -> bool:
+    """Whether an operand meets a 1 of another, where it may be longer: its gradient is not as long."""
+    sizes = _sizes(letters, operand)
+    return any(
+        size == 1 and letter in letters and sizes.get(letter) != 1
+        for item, factor in zip(others, factors, strict=True)
+        for letter, size in _sizes(item, factor).items()
+    )
+
+
+def _sizes(letters: str, operand: Op) -> dict[str, object]:
+    """The size of each letter of an operand that is known."""
+    before, _, after = letters.partition("...")
+    dims, lead = operand.shape.dims, operand.shape.lead
+    if dims is None:
+        return {}
+    found: dict[str, object] = {}
+    if lead is None or lead >= len(before):
+        found |= zip(before, dims, strict=False)
+    if after and operand.shape.trailing >= len(after):
+        found |= zip(after, dims[-len(after) :], strict=True)
+    return found
 
 
 def _of_diagonal(
@@ -92,7 +118,7 @@ def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
         and 1 not in item.shape.dims
         for item in factors.args[1:]
     )
-    if not (sure and parts):
+    if not (sure and parts and _agree(equation, operand, factors)):
         return plain
     return make.program.op(
         "einsum",
@@ -100,4 +126,15 @@ def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
         "whole",
         kind=plain.kind,
         shape=operand.shape,
+    )
+
+
+def _agree(equation: str, operand: Op, factors: Op) -> bool:
+    """Whether each letter of the operand has one size: of two, one may be 1."""
+    letters, _, kept = equation.partition("->")
+    sizes = dict(zip(kept, operand.shape.dims or (), strict=False))
+    return all(
+        sizes.get(letter, dim) == dim
+        for part, factor in zip(letters.split(","), factors.args, strict=False)
+        for letter, dim in zip(part, factor.shape.dims or (), strict=False)
     )

@@ -74,4 +74,6 @@ def _is_open(shape: Shape) -> bool:
             return True
         case ("broadcast", tuple() as parts):
             return all(map(_is_open, parts))
+        case ("drop", Shape() as base, (int(),)):
+            return base.least < 2 and _is_open(base)
     return False

@@ -7,6 +7,7 @@ Invariant: what reaches an op is summed before it is passed on, and summed to th
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.coded import CODED
 from scaffold.derive.vjp.compositions import Composer
@@ -218,10 +219,19 @@ class Reverse:
                 if "grad" not in env:
                     raise
                 return self._of_call(op, env["grad"])
-            if rule.category not in ("elementwise", "loss"):
+            if rule.category == "loss":
+                gradient = self._whole_loss(gradient, op)
+            elif rule.category != "elementwise":
                 gradient = exactly(self.make, gradient, arg)
             pairs.append((arg, gradient))
         return pairs
+
+    def _whole_loss(self, gradient: Op, op: Op) -> Op:
+        """The gradient of each element's loss; of a sum it may be known for all elements at once."""
+        whole = shapes.broadcast(*(arg.shape for arg in tensors(op.args)))
+        if not gradient.is_tensor or shapes.fits(whole, gradient.shape):
+            return gradient
+        return self.make.expanded(gradient, whole)
 
     def _formula(self, op: Op, rule: Rule, name: str) -> Node:
         """The formula of an argument's gradient: one call where that is wanted and is known."""

@@ -98,14 +98,9 @@ class StaticPrinter:
     def _told_by_value(self, shape: Shape) -> Node:
         """The shape of a value of the forward, or what follows from such shapes."""
         match shape.key:
-            case _ if shape in self.owners:
-                pass
-            case ("broadcast", tuple() as parts):
+            case ("broadcast", tuple() as parts) if shape not in self.owners:
                 shapes = map(self.shape, parts)
                 return self.function("torch.broadcast_shapes", *shapes)
-            case ("transposed", Shape() as base, dims) if dims == {-2, -1}:
-                turned = self._attribute(self._owner(base), "mT")
-                return self._attribute(turned, "shape")
         return self._attribute(self._owner(shape), "shape")
 
     def _owner(self, shape: Shape) -> Node:
@@ -119,6 +114,8 @@ class StaticPrinter:
         match shape.key:
             case ("unsqueezed" | "squeezed" as word, Shape() as base, int() as dim):
                 return self._viewed(base, word.removesuffix("d"), dim)
+            case ("transposed", Shape() as base, dims) if dims == {-2, -1}:
+                return self._attribute(self._owner(base), "mT")
             case ("transposed", Shape() as base, frozenset() as dims) if len(dims) == 2:
                 return self._viewed(base, "transpose", *sorted(dims))
             case ("drop" | "keep" as word, Shape() as base, (int(), *_) as dims):

@@ -13,15 +13,17 @@ def find(facts: Facts) -> Iterator[Found]:
     constant = facts.marked("mark_non_differentiable")
     if constant is None:
         return
+    seen: set[str] = set()
     for method in (facts.function.forward, facts.function.setup_context):
         if method is None or method.ctx is None or method not in facts.function.own:
             continue
         for item in facts.context_calls(method, "mark_dirty"):
             # without a gradient, as a counter has none, torch does not look whether it is a view
-            for name in sorted(item.names - constant):
+            for name in sorted(item.names - constant - seen):
                 if facts.has_gradient(name):
                     message = f"input '{name}' is changed in place and there are {facts.output_count} outputs: RuntimeError where it is a view"
                     yield Found(item.call, message)
+                    seen.add(name)
                     break
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts, is_none
 from scaffold.lint.asking import asked_alone
-from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.model import Edit, Found, Level, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -20,7 +20,7 @@ def find(facts: Facts) -> Iterator[Found]:
     for position, value in enumerate(final[0].values or ()):
         if isinstance(value, ast.Name):
             positions.setdefault(value.id, []).append(position)
-    wrong: dict[int, list[tuple[str, ast.stmt]]] = {}
+    wrong: dict[tuple[int, bool], list[tuple[str, ast.stmt]]] = {}
     for name, (position, *others) in positions.items():
         bounds = backward.flow.bindings.get(name, ())
         bounds = [bound for bound in bounds if not is_none(bound.value)]
@@ -29,14 +29,18 @@ def find(facts: Facts) -> Iterator[Found]:
         asked = [asked_alone(backward.flow, b.guards, backward.ctx) for b in bounds]
         if asked[0] is not None and all(a is not None and a != position for a in asked):
             statement = backward.flow.steps[bounds[0].order].statement
-            wrong.setdefault(asked[0], []).append((name, statement))
-    for branch, found in wrong.items():
+            # under a condition of its own it may be made of the other input, and need what that needs
+            sure = any(len(bound.guards) == 1 for bound in bounds)
+            wrong.setdefault((asked[0], sure), []).append((name, statement))
+    for (branch, sure), found in wrong.items():
         named = ", ".join(f"'{name}'" for name, _ in found)
         message = (
             f"{named} computed under needs_input_grad[{branch}], the branch of another "
             "input: None where only its own input needs a gradient"
         )
-        yield Found(found[0][1], message, _asking(facts, branch, positions))
+        edits = _asking(facts, branch, positions)
+        level: Level | None = None if sure else "advice"
+        yield Found(found[0][1], message, edits, level)
 
 
 def _asking(

@@ -25,10 +25,11 @@ class Tell:
     """Writes answers, each in one piece: two processes share the pipe."""
 
     def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
+        self.answers = os.fdopen(descriptor, "w", encoding="utf-8")
 
     def __call__(self, **answer: Any) -> None:
-        os.write(self.descriptor, json.dumps(answer).encode() + b"\n")
+        self.answers.write(json.dumps(answer) + "\n")
+        self.answers.flush()
 
 
 class Reporter:
@@ -116,14 +117,14 @@ def _run(request: dict[str, str], tell: Tell) -> int:
     child = os.fork()
     if child == 0:
         try:
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the requests are not for it
+            with open(os.devnull, encoding="utf-8") as nothing:
+                os.dup2(nothing.fileno(), 0)  # the requests are not for it
             os.chdir(request["directory"])
             sys.path.insert(0, request["directory"])  # as `python -m pytest` does
             import pytest
 
             options = (*OPTIONS, *_alone(), request["file"])
             code = pytest.main([*options], plugins=[Reporter(tell)])
-            sys.stdout.flush()
             tell(finished=int(code))
         finally:
             os._exit(0)

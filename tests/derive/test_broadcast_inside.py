@@ -1,0 +1,44 @@
+"""What is broadcast inside a primitive, or comes of a tuple: the gradient is that of autograd, by a rule or without one."""
+
+import pytest
+import torch
+
+from scaffold.derive import derive
+from tests.derive.building import load, spec_of, text_of
+from tests.derive.checking import check_op
+
+KL = "F.kl_div(F.log_softmax(x, -1), F.softmax(y, -1), reduction='{}')"
+# A signature, a forward, and the shapes.
+CASES: tuple[tuple[str, str, tuple[tuple[int, ...], ...]], ...] = (
+    ("x[C, D]", "torch.stack(x.unbind(0), 0) * x", ((4, 5),)),
+    ("x[C, D]", "torch.cat(x.chunk(2), 0) * x", ((4, 5),)),
+    (
+        "x[D, D, 1], y[D, D]",
+        "torch.einsum('...ij,...jk->...ik', x, y)",
+        ((5, 5, 1), (5, 5)),
+    ),
+    (
+        "x[B], y",
+        "torch.einsum('...i,...i->...', x.sum(-1, keepdim=True), y)",
+        ((3,), (2, 3)),
+    ),
+    ("x[N, 1], y[N, D]", "torch.einsum('ni,ni->n', x, y)", ((3, 1), (3, 4))),
+    ("x[N, 1], y[1, D]", "torch.einsum('ni,ni->n', x, y)", ((3, 1), (1, 4))),
+    ("x[D], y[D, A, 1]", KL.format("sum"), ((5,), (5, 2, 1))),
+    ("x, y", KL.format("mean"), ((5,), (5, 2, 1))),
+    ("x, y", KL.format("none"), ((2, 5), (5,))),
+    ("y", "y.sum(0).sum(-1)", ((5,),)),
+    ("y", "y.sum(0).sum(-1)", ((5, 2),)),
+)
+
+
+@pytest.mark.parametrize(("inputs", "forward", "shapes"), CASES)
+def test_the_gradient_is_that_of_autograd(
+    inputs: str, forward: str, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    torch.manual_seed(4)
+    spec = spec_of(inputs, forward=forward, derive=True)
+    module = load(text_of(spec, derive(spec)))
+    plain = load(text_of(spec_of(inputs, forward=forward))).SomeOpFunction
+    values = [torch.randn(shape, dtype=torch.double) for shape in shapes]
+    check_op(module.SomeOpFunction, module.some_op, plain.forward, values)

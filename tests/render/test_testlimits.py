@@ -1,0 +1,69 @@
+"""What the generated test leaves out: what the forward itself does not take."""
+
+from typing import Any
+
+import pytest
+
+from scaffold.derive import derive
+from scaffold.render.layout import Layout
+from scaffold.render.reference import reference_lines
+from scaffold.render.testfile import suite_file
+from scaffold.render.testlimits import is_its_derivative, maps, takes_any_layout
+from tests.derive.building import spec_of
+
+
+def suite_of(inputs: str, forward: str, **raw: Any) -> str:
+    spec = spec_of(inputs, forward=forward, derive=True, **raw)
+    derivation = derive(spec)
+    layout = Layout(spec.name, f"{spec.name}.py", f"test_{spec.name}.py")
+    return suite_file(spec, derivation, layout, reference_lines(spec, derivation))
+
+
+@pytest.mark.parametrize(
+    ("forward", "plain"),
+    [
+        ("x * x.detach()", False),
+        ("x + (x.round() - x).detach()", False),
+        ("x * torch.detach(x)", False),
+        ("x * x.data", False),
+        ("x * w.detach()", True),
+        ("x * x", True),
+    ],
+)
+def test_what_is_detached_is_no_function_of_the_inputs(
+    forward: str, plain: bool
+) -> None:
+    spec = spec_of("x[N, D], w[N, D; const]", forward=forward)
+    assert is_its_derivative(spec) is plain
+    text = suite_of("x[N, D], w[N, D; const]", forward)
+    assert ("gradgradcheck(" in text) is plain
+    assert "def test_gradients_match_reference" in text
+
+
+def test_a_stated_gradient_is_checked_whatever_is_detached() -> None:
+    text = suite_of("x[N, D]", "x * x.detach()", grad={"x": "2 * grad_output * x"})
+    assert "gradgradcheck(" in text
+
+
+def test_views_are_of_contiguous_memory() -> None:
+    assert not takes_any_layout(spec_of("x[N, D]", forward="x.view(-1)"))
+    assert takes_any_layout(spec_of("x[N, D]", forward="x.reshape(-1)"))
+    assert "[torch.clone]" in suite_of("x[N, D]", "x.view(-1) * 2")
+    assert "[torch.clone, permuted]" in suite_of("x[N, D]", "x.reshape(-1) * 2")
+
+
+@pytest.mark.parametrize(
+    ("forward", "mapped"),
+    [
+        ("(x * F.one_hot(target, 4)).sum(-1)", False),
+        ("x[mask].sum()", False),
+        ("x[:, target].sum()", True),
+        ("torch.where(mask, x, 0)", True),
+    ],
+)
+def test_vmap_is_left_out_where_the_forward_has_none(
+    forward: str, mapped: bool
+) -> None:
+    inputs = "x[N, 4], target[N; index(4)], mask[N, 4; bool]"
+    assert maps(spec_of(inputs, forward=forward)) is mapped
+    assert ("test_vmap_of_grad" in suite_of(inputs, forward)) is mapped

@@ -1,0 +1,170 @@
+"""Test files are run in processes of their own; whatever they do, a report says so."""
+
+import os
+import signal
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from scaffold.errors import ScaffoldError
+from scaffold.verify.reports import Report
+from scaffold.verify.suites import Suite, jobs_for, run_suites
+
+BODIES = {
+    "passes": "def test_a(): pass\ndef test_b(): pass",
+    "fails": "def test_a(): pass\ndef test_b():\n    raise ValueError('no')",
+    "dies": """
+        import os, signal
+        def test_a(): pass
+        def test_b():
+            os.kill(os.getpid(), signal.SIGSEGV)
+        """,
+    "exits": "import os\nos._exit(7)",
+    "hangs": "import time\ndef test_a(): pass\ndef test_b(): time.sleep(60)",
+    "broken": "import a_module_that_is_not_there",
+    "empty": "",
+    "skipped": "import pytest\ndef test_a(): pytest.skip('later')",
+    "unwritten": """
+        import pytest
+        @pytest.fixture
+        def written(): pytest.xfail('foo: write grad_x')
+        def test_a(): pass
+        def test_b(written): pass
+        """,
+    "expected": "import pytest\ndef test_a(): pass\ndef test_b(): pytest.xfail('bad luck')",
+    "torn": """
+        import pytest
+        @pytest.fixture
+        def thing():
+            yield
+            raise ValueError('torn')
+        def test_a(thing): pass
+        """,
+}
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
+    """All of them in one run, on two processes: starting one takes seconds."""
+    directory = tmp_path_factory.mktemp("suites")
+    suites = []
+    for name, body in BODIES.items():
+        file = directory / f"test_{name}.py"
+        file.write_text(textwrap.dedent(body).strip() + "\n")
+        suites.append(Suite(file, directory))
+    counted: list[int] = []
+    found = list(run_suites(suites, jobs=2, limit=12, tell=counted.append))
+    assert counted == sorted(counted) and counted[-1] == 12
+    assert {path.name for path in directory.iterdir()} == {
+        suite.file.name for suite in suites
+    }, "no cache, no bytecode"
+    return dict(zip(BODIES, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "words"),
+    [
+        ("passes", "passed", "2 passed"),
+        ("fails", "failed", "1 failed, 1 passed"),
+        ("dies", "failed", "killed by SIGSEGV, in test_b (1 passed)"),
+        ("exits", "failed", "ended with exit code 7 before its tests did"),
+        ("hangs", "failed", "still running after 12 seconds, in test_b (1 passed)"),
+        ("empty", "no tests", "no tests"),
+        ("skipped", "no tests", "no test passed (1 skipped)"),
+        ("unwritten", "not implemented", "not implemented: write grad_x"),
+        ("expected", "passed", "1 passed, 1 xfailed"),
+        ("torn", "failed", "1 failed"),
+    ],
+)
+def test_the_report_says_what_became_of_it(
+    reports: dict[str, Report], name: str, status: str, words: str
+) -> None:
+    assert (reports[name].status, reports[name].words) == (status, words)
+
+
+def test_what_cannot_be_imported_says_why(reports: dict[str, Report]) -> None:
+    assert reports["broken"].status == "failed"
+    assert "No module named 'a_module_that_is_not_there'" in reports["broken"].words
+
+
+def test_a_failure_has_its_reason(reports: dict[str, Report]) -> None:
+    assert [tuple(item) for item in reports["fails"].failures] == [
+        ("test_b", "ValueError: no")
+    ]
+
+
+def test_what_pytest_says_of_itself_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("import a_module_that_is_not_there\n")
+    (tmp_path / "test_a.py").write_text("def test_a(): pass\n")
+    (report,) = run_suites([Suite(tmp_path / "test_a.py", tmp_path)])
+    assert (report.status, report.words) == ("failed", "pytest refused to run")
+    assert any("a_module_that_is_not_there" in line for line in report.said)
+
+
+@pytest.mark.parametrize(
+    ("python", "words"),
+    [
+        ("/nowhere/python", "cannot be started"),
+        ("/bin/true", "is no Python that can run the tests"),
+    ],
+)
+def test_an_interpreter_that_is_none_is_an_error(
+    tmp_path: Path, python: str, words: str
+) -> None:
+    suites = [Suite(tmp_path / "test_foo.py", tmp_path)]
+    with pytest.raises(ScaffoldError, match=words) as caught:
+        list(run_suites(suites, python))
+    assert str(caught.value.location) == "--python:1:1"
+
+
+def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    with pytest.raises(ScaffoldError, match="cannot import pytest") as caught:
+        list(run_suites([Suite(tmp_path / "test_foo.py", tmp_path)], str(python)))
+    assert caught.value.hint and "--python" in caught.value.hint
+
+
+def test_an_interrupt_ends_what_runs(tmp_path: Path, interruptible: None) -> None:
+    file = tmp_path / "test_slow.py"
+    file.write_text(
+        "import os, time\n"
+        "def test_a():\n"
+        "    open('pid', 'w').write(str(os.getpid()))\n"
+        "    time.sleep(60)\n"
+    )
+
+    def interrupt() -> None:
+        while not (tmp_path / "pid").exists():
+            time.sleep(0.05)
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        list(run_suites([Suite(file, tmp_path)]))
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+def alive(process: int) -> bool:
+    """Whether a process still runs; one that nobody has waited for does not."""
+    for _ in range(50):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+        state = Path(f"/proc/{process}/stat")
+        if state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_few_files_are_worth_one_process() -> None:
+    assert [jobs_for(count) for count in (0, 1, 7)] == [1, 1, 1]
+    assert jobs_for(10**6) == (os.cpu_count() or 1)

@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import pytest
+
+from scaffold.workspace import alike, normal_form
+from scaffold.workspace.alike import Alike
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts whose form was asked for."""
+    texts: list[str] = []
+
+    def noting(text: str) -> str:
+        texts.append(text)
+        return normal_form(text)
+
+    monkeypatch.setattr(alike, "normal_form", noting)
+    return texts
+
+
+def test_a_pair_is_compared_once(tmp_path: Path, parsed: list[str]) -> None:
+    place = tmp_path / "cache/alike"
+    for count in (2, 2, 2):
+        pairs = Alike(place)
+        assert pairs.same("x = 'a'\n", 'x = "a"\n')
+        pairs.keep()
+        assert len(parsed) == count
+
+
+def test_what_differs_is_not_remembered(tmp_path: Path, parsed: list[str]) -> None:
+    place = tmp_path / "alike"
+    for count in (2, 4):
+        pairs = Alike(place)
+        assert not pairs.same("x = 1\n", "x = 2\n")
+        pairs.keep()
+        assert len(parsed) == count
+    assert not place.exists()
+
+
+def test_another_cut_is_another_pair(tmp_path: Path) -> None:
+    pairs = Alike(tmp_path / "alike")
+    assert pairs.same("a\n", "a \n")
+    assert not pairs.same("a\na", " \n")
+
+
+def test_earlier_pairs_stay_until_they_are_too_many(
+    tmp_path: Path, parsed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alike, "ENOUGH", 2)
+    place = tmp_path / "alike"
+    for name, kept in (("a", 1), ("b", 2), ("c", 1)):
+        pairs = Alike(place)
+        assert pairs.same(f"{name} = 1\n", f"{name} = (1)\n")
+        pairs.keep()
+        assert len(place.read_text().split()) == kept
+
+
+@pytest.mark.parametrize("content", [None, b"\xff"])
+def test_without_a_place_it_is_found_again(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    place = tmp_path / "alike"
+    if content is None:
+        (tmp_path / "file").write_text("")
+        place = tmp_path / "file/alike"
+    else:
+        place.write_bytes(content)
+    pairs = Alike(place)
+    assert pairs.same("x = (1)\n", "x = 1\n")
+    pairs.keep()
