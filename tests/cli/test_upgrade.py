@@ -5,10 +5,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from black.mode import Mode, TargetVersion
 
-from scaffold.workspace import state
+from scaffold.render import formatting
+from scaffold.workspace import normal_form, state
 from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
 from tests.cli.running import scaffold
 
@@ -331,3 +334,37 @@ def test_the_team_s_formatter_is_no_drift_and_stays(tmp_path: Path) -> None:
     assert "by_hand" in text
     assert "factor: float = 3.0" in text
     assert scaffold(tmp_path, "check").out == f"edited  {OP}\n3 ok, 1 edited\n"
+
+
+def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Format anew, as another process does."""
+    kept: dict[tuple[str, int], str] = {}
+    monkeypatch.setattr(formatting, "_KEPT", kept)
+
+
+@pytest.mark.parametrize(
+    "style",
+    [{"line_length": 60}, {"line_length": 120}],
+    ids=["shorter lines", "longer lines"],
+)
+def test_another_version_of_black_is_no_drift(
+    synced: Path, monkeypatch: pytest.MonkeyPatch, style: dict[str, Any]
+) -> None:
+    """Played by a black of another style; the version of the tool is another too, so that all is rendered."""
+    before = contents(synced)
+    _forget(monkeypatch)
+    other = Mode(target_versions={TargetVersion.PY311}, **style)
+    monkeypatch.setattr(formatting, "_mode", lambda length: other)
+    monkeypatch.setattr("scaffold.cli.survey.__version__", "99.0")
+    assert scaffold(synced, "check", "--strict").out == "4 ok\n"
+    assert scaffold(synced, "sync").out == "2 identical (4 files)\n"
+    sources = [path for path in before if path.endswith(".py")]
+    anew = {path: formatting.format_source(before[path].decode()) for path in sources}
+    assert any(anew[path].encode() != before[path] for path in sources), "it is another"
+    assert all((synced / path).read_bytes() == before[path] for path in sources)
+    append(synced / OP)
+    respecify(synced)
+    assert scaffold(synced, "upgrade", "--all").code == 0
+    merged, old = (synced / OP).read_text(), before[OP].decode()
+    assert normal_form(merged) == normal_form(old.replace(*DEFAULT) + HELPER)
+    assert scaffold(synced, "check").out == f"edited  {OP}\n3 ok, 1 edited\n"

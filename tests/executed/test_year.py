@@ -205,9 +205,9 @@ def test_a_year(tmp_path: Path, built_in: Path, suites: Suites) -> None:
     assert found["edited"] == EDITED - marked
     for name in APPENDED:
         assert (root / f"ops/{name}.py").read_text().endswith(BY_HAND)
-    for path in [*(root / "ops").iterdir()]:
-        ours = "# Kernels of our team.\n" in path.read_text()
-        assert ours is (path.stem != "reverse"), path
+    for op in (root / "ops").iterdir():
+        ours = "# Kernels of our team.\n" in op.read_text()
+        assert ours is (op.stem != "reverse"), op
     for path in marked:
         resolve(root / path)
     done(scaffold(root, "remove", "reverse"))
