@@ -48,7 +48,8 @@ def _manifest(project: Project, op: str) -> str:
         patterns = ", ".join(project.configuration.manifest)
         raise ScaffoldError(
             f"which manifest the op goes into is not said: {patterns}",
-            hint="name one in [tool.scaffold]: manifest = ['ops.toml', ...]",
+            hint="write its table by hand and say 'scaffold sync', or name a file "
+            "in [tool.scaffold]: manifest = ['ops.toml', 'ops/*.toml']",
         )
     return Path(plain[0]).as_posix()
 

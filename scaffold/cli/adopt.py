@@ -26,7 +26,8 @@ def adopt(
     Example: scaffold adopt src/ops.py::ScaleFunction
     """
     from scaffold.cli.adopting import adopted
-    from scaffold.cli.existing import check_policy, put
+    from scaffold.cli.choices import check_policy
+    from scaffold.cli.existing import put
     from scaffold.cli.report import show_notes
 
     check_policy(on_conflict)

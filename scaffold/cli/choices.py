@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.workspace import POLICIES, Policy
 
 FORMATS = ("text", "json")
 ON_CONFLICT = ("ask", "abort", "skip", "overwrite", "merge")
@@ -23,6 +24,12 @@ def check_choice(option: str, given: str, words: Iterable[str]) -> list[Scaffold
         return []
     hint = did_you_mean(given, known) or f"one of: {', '.join(known)}"
     return [ScaffoldError(f"unknown value '{given}'", Location(option), hint)]
+
+
+def check_policy(policy: str) -> Policy:
+    """The policy of that name; a value of --on-conflict that is none is refused."""
+    raise_all(check_choice("--on-conflict", policy, POLICIES))
+    return policy  # type: ignore[return-value]
 
 
 def completing(words: Iterable[str]) -> Callable[[], list[str]]:

@@ -21,7 +21,6 @@ from scaffold.errors import (
     raise_all,
 )
 from scaffold.inspect import Function, Module, NotReadable, inspect_text
-from scaffold.workspace import POLICIES, Policy
 
 
 class Meant(NamedTuple):
@@ -97,15 +96,6 @@ def dotted(path: str) -> tuple[str, Path]:
         parts.insert(0, directory.name)
         directory = directory.parent
     return ".".join(parts), directory
-
-
-def check_policy(policy: str) -> Policy:
-    """The policy of that name; a value of --on-conflict that is none is refused."""
-    if policy not in POLICIES:
-        hint = did_you_mean(policy, POLICIES) or f"one of: {', '.join(POLICIES)}"
-        message = f"unknown value '{policy}'"
-        raise ScaffoldError(message, Location("--on-conflict"), hint)
-    return policy
 
 
 def put(

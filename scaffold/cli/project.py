@@ -135,4 +135,5 @@ def _text(root: Path, path: str) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         place = Location(from_here(root, path))
-        raise ScaffoldError(f"cannot be read: {reason}", place) from None
+        hint = "name files of ops, or none: then all ops are meant"
+        raise ScaffoldError(f"cannot be read: {reason}", place, hint) from None

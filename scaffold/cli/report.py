@@ -6,16 +6,18 @@ Invariant: with `--format json` stdout is one JSON object, whatever happens, of 
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scaffold.cli.generate import Generated
 from scaffold.cli.places import from_here
 from scaffold.cli.settle import Settled
 from scaffold.errors import ScaffoldError
 from scaffold.workspace import Plan, diff
 from scaffold.workspace.difference import diff_change
+
+if TYPE_CHECKING:
+    from scaffold.cli.generate import Generated
 
 JSON_VERSION = 1
 
@@ -38,7 +40,7 @@ def show_diff(plan: Plan) -> None:
     _print(diff(plan))
 
 
-def show_texts(generated: Generated) -> None:
+def show_texts(generated: "Generated") -> None:
     """The files themselves; a line names each where there are several."""
     for path, text in generated.files.items():
         header = f"# {from_here(generated.root, path)}\n"
@@ -50,7 +52,7 @@ def _print(text: str) -> None:
     typer.echo(text.encode(errors="surrogateescape"), nl=False)
 
 
-def show_settled(generated: Generated, settled: Settled, with_diff: bool) -> None:
+def show_settled(generated: "Generated", settled: Settled, with_diff: bool) -> None:
     """What became of each file, for programs."""
     files: list[dict[str, Any]] = []
     for change in settled.plan.changes:
@@ -66,7 +68,7 @@ def show_settled(generated: Generated, settled: Settled, with_diff: bool) -> Non
     _show_json(files, settled.written, generated.missing, notes, problems)
 
 
-def show_files(generated: Generated) -> None:
+def show_files(generated: "Generated") -> None:
     """The files themselves, for programs."""
     files = [
         {"path": from_here(generated.root, path), "text": text}

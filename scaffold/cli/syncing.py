@@ -75,12 +75,12 @@ class Outcome(NamedTuple):
 
 def weigh(project: Project, ops: tuple[Op, ...]) -> tuple[Work, ...]:
     """Render what is not settled, and see what that calls for."""
-    from scaffold.cli.rendering import (
-        render_ops,
-    )  # where nothing moved it is not needed
-
     open_ = [op for op in ops if not op.settled]
-    rendered = render_ops(project, [op.listed for op in open_]) if open_ else {}
+    if not open_:
+        return ()
+    from scaffold.cli.rendering import render_ops  # where nothing moved, not needed
+
+    rendered = render_ops(project, [op.listed for op in open_])
     works = []
     for op in open_:
         name, result = op.listed.name, rendered[op.listed.name]

@@ -80,8 +80,9 @@ def eject(
 
     Example: scaffold templates eject op --block wrapper --template-dir templates
     """
+    from scaffold.cli.choices import check_policy
     from scaffold.cli.ejecting import ejected
-    from scaffold.cli.existing import check_policy, put
+    from scaffold.cli.existing import put
 
     known = NAMES.get(name, name)
     if known not in NAMES.values():

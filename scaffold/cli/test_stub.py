@@ -52,7 +52,8 @@ def test_stub(
     Example: scaffold test-stub src/ops.py::ScaleFunction
     """
     from scaffold.cli import stubbing
-    from scaffold.cli.existing import check_policy, put
+    from scaffold.cli.choices import check_policy
+    from scaffold.cli.existing import put
     from scaffold.cli.report import show_notes
 
     check_policy(on_conflict)

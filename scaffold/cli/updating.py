@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import typer
 
-from scaffold.cli.existing import check_policy
+from scaffold.cli.choices import check_policy
 from scaffold.cli.places import from_here
 from scaffold.cli.project import Project, open_project
 from scaffold.cli.report import JSON_VERSION, as_problem, show_diff, show_notes

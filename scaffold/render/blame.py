@@ -15,7 +15,12 @@ from jinja2.utils import missing
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.render.layers import Unknown
-from scaffold.render.templates import BUILT_IN_NAME, WRITTEN, Templates
+from scaffold.render.templates import (
+    BUILT_IN_NAME,
+    WRITTEN,
+    Templates,
+    template_root,
+)
 
 NAMES = ("view", "range", "dict", "namespace", "joiner", "cycler", "loop", "super")
 SHOWN = 12  # fields that a hint lists
@@ -55,8 +60,8 @@ def _frames(traceback: TracebackType | None) -> Iterator[Location]:
 
 def _shown(path: str) -> str:
     """The path of a template; a built-in one by the name that a template can extend."""
-    built_in = [name for name in WRITTEN if path.endswith(f"templates/{name}")]
-    return BUILT_IN_NAME + built_in[0] if built_in else path
+    built_in = {str(template_root() / name): BUILT_IN_NAME + name for name in WRITTEN}
+    return built_in.get(path, path)
 
 
 def _words(error: Exception) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import NamedTuple
 
-from scaffold.errors import ScaffoldError, raise_all
+from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.spec.config import Configuration
 from scaffold.spec.names import op_names
 from scaffold.spec.patterns import DEFAULT, Patterns
@@ -22,6 +22,8 @@ WITHOUT_A_SAY = (
     "single_line_imports",
     *("manifest", "template_dirs", "exports"),
 )
+
+NOWHERE = Location("")
 
 
 class Listed(NamedTuple):
@@ -54,7 +56,11 @@ def list_ops(
 
 
 def _name(entry: Entry, packaged: bool, patterns: Patterns) -> str:
-    return op_names(entry.name, entry.locate((), key=True), packaged, patterns)[0]
+    try:
+        return op_names(entry.name, NOWHERE, packaged, patterns)[0]
+    except ScaffoldError:  # to find the place means to read all of the text once more
+        place = entry.locate((), key=True)
+        return op_names(entry.name, place, packaged, patterns)[0]
 
 
 def defined_names(entry: Entry, configuration: Configuration) -> tuple[str, ...]:
