@@ -93,7 +93,7 @@ def read_records(root: Path) -> dict[str, Record]:
     for name in names:
         if name.endswith(".json"):
             try:
-                record = _read(directory / name, f"{DIRECTORY}/{name}")
+                record = _read(f"{directory}/{name}", f"{DIRECTORY}/{name}")
                 found[record.op] = record
             except ScaffoldError as error:
                 problems.append(error)
@@ -101,10 +101,11 @@ def read_records(root: Path) -> dict[str, Record]:
     return found
 
 
-def _read(path: Path, shown: str) -> Record:
+def _read(path: str, shown: str) -> Record:
+    op = os.path.basename(path).removesuffix(".json")
     try:
-        data = path.read_bytes()
-        return _decoded(json.loads(data), path.stem)
+        with open(path, "rb") as file:
+            return _decoded(json.loads(file.read()), op)
     except OSError as error:
         message = f"cannot be read: {error.strerror}"
         raise ScaffoldError(message, Location(shown)) from None

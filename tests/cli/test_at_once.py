@@ -35,11 +35,11 @@ def test_two_runs_at_once_end_in_the_files_of_one(tmp_path: Path) -> None:
     for name in ("foo.py", "test_foo.py"):
         (tmp_path / name).write_text("old\n")
     pair = ("new-op", "foo", "--on-conflict", "overwrite", "--inputs")
-    results = at_once(tmp_path, (*pair, "x, one"), (*pair, "x, two"))
+    results = at_once(tmp_path, (*pair, "x, left"), (*pair, "x, right"))
     assert [code for code, _ in results] == [0, 0], results
     texts = {name: data.decode() for name, data in contents(tmp_path).items()}
     assert list(texts) == ["foo.py", "test_foo.py"]
-    (name,) = {word for word in ("one", "two") if word in texts["foo.py"]}
+    (name,) = {word for word in ("left", "right") if word in texts["foo.py"]}
     assert name in texts["test_foo.py"]
 
 
