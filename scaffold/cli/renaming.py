@@ -22,7 +22,8 @@ from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
 from scaffold.inspect.renaming import Names, Renaming, renamed
 from scaffold.spec.manifest import Listed, defined_names
 from scaffold.spec.names import op_names
-from scaffold.workspace import Plan, apply, merge, plan, recover
+from scaffold.workspace import Plan, apply, plan, recover
+from scaffold.workspace.merging import merge
 from scaffold.workspace.reconcile import Wanted
 from scaffold.workspace.standing import decoded, present, standing
 from scaffold.workspace.state import (

@@ -20,7 +20,8 @@ from scaffold.errors import (
     ScaffoldErrors,
     raise_all,
 )
-from scaffold.workspace import Plan, Policy, apply, merge, plan
+from scaffold.workspace import Plan, Policy, apply, plan
+from scaffold.workspace.merging import merge
 from scaffold.workspace.reconcile import Prospect, reconcile
 from scaffold.workspace.recording import record_files
 from scaffold.workspace.state import Record, read_base

@@ -18,8 +18,6 @@ from scaffold.workspace.conflicts import (
 )
 from scaffold.workspace.difference import diff
 from scaffold.workspace.journal import interrupted, recover
-from scaffold.workspace.merging import Merged, has_markers, merge
-from scaffold.workspace.normal_form import normal_form
 from scaffold.workspace.store import store
 from scaffold.workspace.writing import ChangedError, apply
 
@@ -29,17 +27,13 @@ __all__ = [
     "Ask",
     "Change",
     "ChangedError",
-    "Merged",
     "Plan",
     "Policy",
     "Verb",
     "apply",
     "converse",
     "diff",
-    "has_markers",
     "interrupted",
-    "merge",
-    "normal_form",
     "plan",
     "recover",
     "resolve",

@@ -12,7 +12,6 @@ from scaffold.errors import ConflictError, ScaffoldError, raise_all
 from scaffold.workspace.changes import Change, Plan
 from scaffold.workspace.difference import diff_file
 from scaffold.workspace.encoding import merge_into, unix
-from scaffold.workspace.merging import has_markers
 
 Policy = Literal["ask", "abort", "skip", "overwrite", "merge"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
@@ -100,6 +99,8 @@ def _merged(change: Change) -> Change:
 
 def _obstacle(change: Change) -> tuple[str, str] | None:
     """Why a file cannot be merged, and what to do about it."""
+    from scaffold.workspace.merging import has_markers  # most runs merge nothing
+
     instead = "settle it with --on-conflict skip or overwrite"
     if change.before is None or change.after is None:
         return "it is to be removed", instead

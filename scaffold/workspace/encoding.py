@@ -4,7 +4,6 @@ In: a text or bytes. Out: the other. Invariant: line ends are the file's own aff
 """
 
 from scaffold.errors import ScaffoldError
-from scaffold.workspace.merging import merge
 
 _MARK = b"\xef\xbb\xbf"  # which some editors put before a text
 
@@ -33,6 +32,8 @@ def like(before: bytes, after: bytes) -> bytes:
 
 def merge_into(before: bytes, base: str, after: bytes) -> tuple[bytes, int]:
     """What a merge makes of a file, in its line ends, and its conflicts; UnicodeDecodeError if it is no text."""
+    from scaffold.workspace.merging import merge  # most runs merge nothing
+
     mine = before.removeprefix(_MARK)
     text, conflicts = merge(base, unix(mine).decode(), unix(after).decode())
     mark = before[: len(before) - len(mine)]

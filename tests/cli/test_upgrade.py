@@ -11,7 +11,8 @@ import pytest
 from black.mode import Mode, TargetVersion
 
 from scaffold.render import formatting
-from scaffold.workspace import normal_form, state
+from scaffold.workspace import state
+from scaffold.workspace.normal_form import normal_form
 from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
 from tests.cli.running import scaffold
 

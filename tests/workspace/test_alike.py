@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.workspace import alike, normal_form
+from scaffold.workspace import alike
 from scaffold.workspace.alike import Alike
+from scaffold.workspace.normal_form import normal_form
 
 
 @pytest.fixture

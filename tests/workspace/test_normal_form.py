@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.workspace import normal_form
+from scaffold.workspace.normal_form import normal_form
 from scaffold.workspace.statements import cut
 
 ROOT = Path(__file__).parent.parent.parent
