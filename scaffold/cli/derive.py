@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from scaffold.cli.choices import FORMATS, check_choice
 from scaffold.cli.options import DERIVE, NAME, Values, make_command, split_settings
-from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.errors import ScaffoldError
 
 if TYPE_CHECKING:
     from scaffold.derive import Derivation
@@ -22,7 +23,6 @@ why, and the bytes of it beside those that plain autograd keeps.
 
 Example: scaffold derive swish --inputs 'x' --forward 'x * torch.sigmoid(x)'
 """
-FORMATS = ("text", "json")
 JSON_VERSION = 1
 
 
@@ -77,12 +77,7 @@ def _steps(spec: "OpSpec", derivation: "Derivation", settings: Values) -> str:
 
 def _problems(settings: Values) -> list[ScaffoldError]:
     """What is wrong with the options that are about the run."""
-    found = []
-    value = settings.get("format", "text")
-    if value not in FORMATS:
-        hint = did_you_mean(value, FORMATS) or f"one of: {', '.join(FORMATS)}"
-        message = f"unknown value '{value}'"
-        found.append(ScaffoldError(message, Location("--format"), hint))
+    found = check_choice("--format", settings.get("format", "text"), FORMATS)
     if settings.get("sizes"):
         from scaffold.cli.explain import read_sizes
 

@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scaffold.cli.choices import completing
-from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
+from scaffold.cli.choices import check_choice, completing
+from scaffold.errors import (
+    ConflictError,
+    Location,
+    ScaffoldError,
+    did_you_mean,
+    raise_all,
+)
 
 if TYPE_CHECKING:
     from scaffold.lint import Finding
@@ -98,11 +104,12 @@ def lint(
     Example: scaffold lint src --ignore AF19
     """
     from scaffold.cli import linting
+    from scaffold.lint.formats import FORMATS
 
     if explain is not None:
         typer.echo(_explanation(explain), nl=False)
         return
-    _check_format(format_)
+    raise_all(check_choice("--format", format_, FORMATS))
     run = linting.run(tuple(paths or ["."]), tuple(select or ()), tuple(ignore or ()))
     for error in run.unread:
         typer.echo(f"note: {error.path}:{error.line}: {error.reason}", err=True)
@@ -128,14 +135,6 @@ def _explanation(code: str) -> str:
         hint = did_you_mean(code.upper(), RULES) or "the rules: AF01 to AF35"
         raise ScaffoldError(f"unknown rule '{code}'", Location("--explain"), hint)
     return explain(rule)
-
-
-def _check_format(name: str) -> None:
-    from scaffold.lint.formats import FORMATS
-
-    if name not in FORMATS:
-        hint = did_you_mean(name, FORMATS) or f"one of: {', '.join(FORMATS)}"
-        raise ScaffoldError(f"unknown value '{name}'", Location("--format"), hint)
 
 
 def _show(name: str, run: Any) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from scaffold.cli.choices import FORMAT
+from scaffold.cli.choices import FORMAT, FORMATS, check_choice
+from scaffold.errors import raise_all
 
 if TYPE_CHECKING:
     from scaffold.cli.project import Project
@@ -35,9 +36,8 @@ def list_ops(format_: FORMAT = "text") -> None:
     """
     from scaffold.cli.project import open_project
     from scaffold.cli.survey import survey
-    from scaffold.cli.updating import check_format
 
-    check_format(format_)
+    raise_all(check_choice("--format", format_, FORMATS))
     project = open_project()
     rows = [_row(project, op) for op in survey(project)] + list(_orphans(project))
     if format_ == "json":

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.cli.choices import FORMATS, check_choice
+from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 
 if TYPE_CHECKING:
     from scaffold.derive.vjp.rules import Rule, Table
@@ -41,7 +42,7 @@ FORMAT = Annotated[str, typer.Option("--format", help="text or json.")]
 def list_rules(format: FORMAT = "text") -> None:
     """List the primitives that have a rule: name, category, how it is spelled."""
     table = _table()
-    _check_format(format)
+    raise_all(check_choice("--format", format, FORMATS))
     named = [table.rule(name) for name in dict.fromkeys(table.names())]
     found = [rule for rule in named if rule.category != "backward"]
     if format == "json":
@@ -57,7 +58,7 @@ def list_rules(format: FORMAT = "text") -> None:
 def show_rule(name: NAME, format: FORMAT = "text") -> None:
     """Show a rule as a table has it: spellings, formulas, domain, samples."""
     table = _table()
-    _check_format(format)
+    raise_all(check_choice("--format", format, FORMATS))
     if name not in table:
         hint = did_you_mean(name, table.names()) or "see: scaffold rules list"
         raise ScaffoldError(f"no rule '{name}'", Location("NAME"), hint)
@@ -78,7 +79,7 @@ def check(file: FILE = None, format: FORMAT = "text") -> None:
     from scaffold.errors import raise_all
     from scaffold.verify.rules import check_rules
 
-    _check_format(format)
+    raise_all(check_choice("--format", format, FORMATS))
     before, files = _files(file)
     raise_all(without_torch("check"))
     wrong = False
@@ -95,12 +96,6 @@ def check(file: FILE = None, format: FORMAT = "text") -> None:
         _show_json({"files": results})
     if wrong:
         sys.exit(WRONG)
-
-
-def _check_format(format: str) -> None:
-    if format not in ("text", "json"):
-        hint = did_you_mean(format, ("text", "json")) or "one of: text, json"
-        raise ScaffoldError(f"unknown value '{format}'", Location("--format"), hint)
 
 
 def _configured() -> "tuple[RuleFile, ...]":

@@ -11,18 +11,17 @@ from typing import NamedTuple
 
 import typer
 
-from scaffold.cli.choices import check_policy
+from scaffold.cli.choices import FORMATS, check_choice, check_policy
 from scaffold.cli.places import from_here
 from scaffold.cli.project import Project, open_project
 from scaffold.cli.report import JSON_VERSION, as_problem, show_diff, show_notes
 from scaffold.cli.settle import undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, carry_out
-from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
+from scaffold.errors import ConflictError, ScaffoldError, raise_all
 from scaffold.workspace import Plan, recover
 from scaffold.workspace.difference import diff_change
 
-FORMATS = ("text", "json")
 SAID = 20  # notes that are shown one by one
 
 
@@ -46,7 +45,7 @@ def bring_up_to_date(
 
 def say_outcome(asked: Asked, run: Callable[[], Outcome]) -> None:
     """Say what became of a run that writes, and exit with 1 where a conflict is left."""
-    check_format(asked.format)
+    raise_all(check_choice("--format", asked.format, FORMATS))
     try:
         outcome = undisturbed(run)
     except ScaffoldError as error:
@@ -58,13 +57,6 @@ def say_outcome(asked: Asked, run: Callable[[], Outcome]) -> None:
         raise outcome.refusal
     if any(change.verb == "conflict" for change in outcome.plan.changes):
         sys.exit(ConflictError.exit_code)
-
-
-def check_format(name: str) -> None:
-    """Refuse a value of --format that is none."""
-    if name not in FORMATS:
-        hint = did_you_mean(name, FORMATS) or f"one of: {', '.join(FORMATS)}"
-        raise ScaffoldError(f"unknown value '{name}'", Location("--format"), hint)
 
 
 def _project(asked: Asked, manifests: tuple[str, ...]) -> Project:
