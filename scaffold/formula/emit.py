@@ -88,8 +88,26 @@ def _binary(node: Node) -> str:
     left, right = node.args
     strength = PRECEDENCE[node.label]
     if node.label == "**":
-        return f"{_within(left, strength + 1)} ** {_within(right, UNARY)}"
+        space = "" if _is_simple(left) and _is_simple(_first(right)) else " "
+        base, exponent = _within(left, strength + 1), _within(right, UNARY)
+        return f"{base}{space}**{space}{exponent}"
     return f"{_within(left, strength)} {node.label} {_within(right, strength + 1)}"
+
+
+def _first(exponent: Node) -> Node:
+    """What an exponent begins with, past its sign."""
+    while exponent.kind == "unary" or exponent.label == "**":
+        exponent = exponent.args[0]
+    return exponent
+
+
+def _is_simple(node: Node) -> bool:
+    """Whether an operand of a power stands without spaces, as black has it: names, numbers, attributes of names."""
+    while node.kind == "attribute":
+        node = node.args[0]
+    return node.kind == "name" or (
+        node.kind == "constant" and node.label[0] not in "'\""
+    )
 
 
 def _unary(node: Node) -> str:

@@ -186,5 +186,11 @@ def _directory(search_path: str) -> str:
     """The expression for a directory that is given as seen from the test file's own."""
     parts = PurePosixPath(search_path).parts
     above = sum(part == ".." for part in parts)
-    steps = "".join(f" / {part!r}" for part in parts[above:])
+    steps = "".join(f" / {_quoted(part)}" for part in parts[above:])
     return f"Path(__file__).resolve().parents[{above}]{steps}"
+
+
+def _quoted(text: str) -> str:
+    """A string's literal in the quotes that the formatter would choose."""
+    literal = repr(text)
+    return literal if '"' in literal else f'"{literal[1:-1]}"'

@@ -2,6 +2,7 @@
 
 import ast
 
+import black
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,10 +92,10 @@ def check(source: str) -> None:
         ("((x) + (y)) * (w)", "(x + y) * w"),
         ("(x * y) + w", "x * y + w"),
         ("x - (y + w)", "x - (y + w)"),
-        ("(x ** y) ** w", "(x ** y) ** w"),
-        ("x ** (y ** w)", "x ** y ** w"),
+        ("(x ** y) ** w", "(x**y) ** w"),
+        ("x ** (y ** w)", "x**y**w"),
         ("(-x) ** 2", "(-x) ** 2"),
-        ("-(x ** 2)", "-x ** 2"),
+        ("-(x ** 2)", "-x**2"),
         ("(not x) == y", "(not x) == y"),
         ("(x if y else w) + p", "(x if y else w) + p"),
         ("x if y else (w if p else x)", "x if y else w if p else x"),
@@ -130,3 +131,28 @@ def test_statements_come_back(source: str) -> None:
 def test_an_empty_comment_line_stays_one() -> None:
     parsed = formula("# a\n#\n# b\nh = x\nreturn h")
     assert emit_lines(parsed.statements) == ["# a", "#", "# b", "h = x"]
+
+
+OPERANDS = (
+    "x",
+    "2",
+    "2.5",
+    "-x",
+    "-2",
+    "x.y",
+    "-x.y",
+    "x[0]",
+    "f(x)",
+    "x + y",
+    "x.y()",
+    "x ** f(y)",
+)
+
+
+@pytest.mark.parametrize("exponent", OPERANDS)
+@pytest.mark.parametrize("base", OPERANDS)
+def test_a_power_is_spaced_as_black_has_it(base: str, exponent: str) -> None:
+    parsed = formula(f"({base}) ** ({exponent})", names=NAMES, optional="")
+    assert parsed.result is not None
+    written = emit(parsed.result)
+    assert black.format_str(written, mode=black.Mode()) == written + "\n"
