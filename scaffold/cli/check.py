@@ -40,8 +40,8 @@ def check(
     """See that the files are what the manifest says.
 
     Templates and configuration have their say too. Each file is ok, edited, stale, missing, orphaned, interrupted, or
-    holds conflict markers. Exit code 1: some file is neither ok nor edited; with --strict, nor edited.
-    Nothing is written.
+    holds conflict markers; what it was written as, in .scaffold/, may be lost. Exit code 1: something is neither ok nor
+    edited; with --strict, nor edited. Nothing is written.
 
     Example: scaffold check --diff
     """

@@ -12,7 +12,7 @@ from scaffold.cli.survey import Op, survey
 from scaffold.workspace import interrupted
 from scaffold.workspace.reconcile import Wanted
 from scaffold.workspace.standing import Standing, present, standing
-from scaffold.workspace.state import Kept, Record, record_path
+from scaffold.workspace.state import Kept, Record, base_path, record_path
 
 Status = Literal[
     "ok",
@@ -22,6 +22,7 @@ Status = Literal[
     "orphaned",
     "interrupted",
     "conflict-markers",
+    "lost",
 ]
 STATUSES: tuple[Status, ...] = get_args(Status)
 PASSING = frozenset({"ok", "edited"})
@@ -105,7 +106,10 @@ def _op(
     for kept in op.record.files if op.record else ():
         new = by_role.pop(kept.role, None)
         gone = kept.draft == "" or wanted is not None and new is None
-        yield _file(op, kept, new, op.standings[kept.path], gone)
+        told = _file(op, kept, new, op.standings[kept.path], gone)
+        yield told
+        if op.standings[kept.path].lost and not gone:
+            yield _lost(project, told)
     for item in by_role.values():
         there = present(project.root, item.path) is not None
         if there:
@@ -135,6 +139,17 @@ def _file(
         hint = upgrade if known.edited else "scaffold sync"
         return told._replace(status="stale", reason=reason, hint=hint)
     return told._replace(status="edited") if known.edited else told
+
+
+def _lost(project: Project, told: Checked) -> Checked:
+    """The text that a file was written with, where it is not in the state any more."""
+    assert told.kept is not None
+    path = base_path(told.op, told.kept.role)
+    what = "gone" if present(project.root, path) is None else "changed"
+    reason = f"{what}; a merge of '{told.path}' starts from it"
+    merges = told.status == "stale" and told.hint != "scaffold sync"
+    hint = f"take '{path}' from version control" if merges else "scaffold sync"
+    return Checked(path, told.op, "lost", reason, hint)
 
 
 def _orphan(project: Project, record: Record) -> Iterator[Checked]:

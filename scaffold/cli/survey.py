@@ -35,10 +35,13 @@ class Op(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Whether there is nothing to render: nothing moved, and every file is there and wanted."""
+        """Whether there is nothing to render: nothing moved, and every file is there and wanted, its record whole."""
         if self.record is None or self.moved:
             return False
-        there = all(item.condition != "missing" for item in self.standings.values())
+        there = all(
+            item.condition != "missing" and not item.lost
+            for item in self.standings.values()
+        )
         return there and all(kept.draft for kept in self.record.files)
 
 

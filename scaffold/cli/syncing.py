@@ -24,7 +24,7 @@ from scaffold.workspace import Plan, Policy, apply, plan
 from scaffold.workspace.merging import merge
 from scaffold.workspace.reconcile import Prospect, reconcile
 from scaffold.workspace.recording import record_files
-from scaffold.workspace.state import Record, read_base
+from scaffold.workspace.state import Record, base_path, read_base
 
 WEIGHT = ("identical", "skip", "create", "remove", "update", "conflict")
 
@@ -108,7 +108,7 @@ def carry_out(
     others = {**manifests, **_exports(project, works)}
     planned = _planned(project, works, policy, prune, others)
     verbs = _verbs(ops, works, planned)
-    notes = tuple(_notes(works, prune))
+    notes = tuple(_notes(works, prune, planned))
     files = sum(len(op.standings) for op in ops if op.settled)
     files += sum(len(work.prospects) for work in works)
     outcome = Outcome(planned, verbs, files, notes, written=False)
@@ -244,7 +244,7 @@ def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
     return problems[0] if len(problems) == 1 else ScaffoldErrors(problems)
 
 
-def _notes(works: tuple[Work, ...], prune: bool) -> Iterator[str]:
+def _notes(works: tuple[Work, ...], prune: bool, planned: Plan) -> Iterator[str]:
     for work in works:
         name = work.op.listed.name
         if any(item.need in ("create", "update") for item in work.prospects):
@@ -254,6 +254,8 @@ def _notes(works: tuple[Work, ...], prune: bool) -> Iterator[str]:
                 yield f"'{item.path}' is not part of '{name}' any more, but was edited"
             elif item.need == "drop" and not prune:
                 yield f"'{item.path}' is not part of '{name}' any more: scaffold upgrade {name}"
+            if item.mends and item.kept and not planned.unsettled:
+                yield f"'{base_path(name, item.kept.role)}' was lost: written again"
 
 
 def _verbs(

@@ -38,6 +38,14 @@ class Prospect(NamedTuple):
     standing: Standing | None
     moved_from: str | None = None
 
+    @property
+    def mends(self) -> bool:
+        """Whether the text that was written last is lost, and what is rendered says it again."""
+        if self.need not in ("create", "same", "keep") or self.wanted is None:
+            return False
+        lost = self.standing is not None and self.standing.lost
+        return lost and self.kept is not None and self.kept.draft == self.wanted.draft
+
 
 def reconcile(
     root: Path, op: str, record: Record | None, files: tuple[Wanted, ...]

@@ -31,7 +31,8 @@ def record_files(
             continue
         files.append(kept)
         current = current and kept.draft in ("", _draft(prospect))
-        if prospect.wanted is not None and kept != prospect.kept:
+        changed = kept != prospect.kept or prospect.mends
+        if prospect.wanted is not None and changed:
             texts[base_path(record.op, kept.role)] = prospect.wanted.text
     if not files:
         return {}
@@ -50,11 +51,12 @@ def _kept(prospect: Prospect, written: bool) -> Kept | None:
     if wanted is None:
         gone = prospect.need == "drop" and written
         return None if gone or kept is None else kept._replace(draft="")
-    if prospect.need == "keep" or (
-        prospect.need == "same" and kept is not None and kept.draft == wanted.draft
+    as_before = kept is not None and kept.draft == wanted.draft
+    if not prospect.mends and (
+        prospect.need == "keep" or prospect.need == "same" and as_before
     ):
         return kept
-    if prospect.need == "same" or written:
+    if prospect.need == "same" or prospect.mends or written:
         text = digest(wanted.text.encode())
         return Kept(wanted.role, wanted.path, wanted.draft, text)
     return kept

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from scaffold.errors import Location, ScaffoldError
 from scaffold.workspace.merging import has_markers
 from scaffold.workspace.normal_form import normal_form
-from scaffold.workspace.state import Kept, digest, read_base
+from scaffold.workspace.state import Kept, digest, holds_base, read_base
 
 Condition = Literal["untouched", "reformatted", "edited", "missing", "conflict-markers"]
 
@@ -21,6 +21,7 @@ class Standing(NamedTuple):
 
     condition: Condition
     text: str | None  # what it holds now, where it was worth reading
+    lost: bool = False  # the text that was written last is gone, or is another
 
     @property
     def edited(self) -> bool:
@@ -39,16 +40,17 @@ def standing(
     """Compare a file with its record; `same` may know the answer for its text and the recorded one."""
     data = present(root, kept.path)
     if data is None:
-        return Standing("missing", None)
+        return Standing("missing", None, not holds_base(root, op, kept))
     if digest(data) == kept.text:
-        return Standing("untouched", None)
+        return Standing("untouched", None, not holds_base(root, op, kept, data))
     text = decoded(data, kept.path)
-    if has_markers(text):
-        return Standing("conflict-markers", text)
     base = read_base(root, op, kept)
+    lost = base is None
+    if has_markers(text):
+        return Standing("conflict-markers", text, lost)
     if base is not None and same(base, text):
         return Standing("reformatted", text)
-    return Standing("edited", text)
+    return Standing("edited", text, lost)
 
 
 def present(root: Path, path: str) -> bytes | None:

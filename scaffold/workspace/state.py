@@ -158,10 +158,21 @@ def encode(record: Record) -> str:
 
 def read_base(root: Path, op: str, kept: Kept) -> str | None:
     """The text that was written last; None where it is lost, or not the one that the record means."""
-    try:
-        data = (root / base_path(op, kept.role)).read_bytes()
-    except OSError:
-        return None
-    if digest(data) != kept.text:
+    data = _stored(root, op, kept)
+    if data is None or digest(data) != kept.text:
         return None
     return data.decode("utf-8").replace("\r\n", "\n")
+
+
+def holds_base(root: Path, op: str, kept: Kept, known: bytes | None = None) -> bool:
+    """Whether the text that was written last is still there; `known` is a file that says the same."""
+    data = _stored(root, op, kept)
+    return data is not None and (data == known or digest(data) == kept.text)
+
+
+def _stored(root: Path, op: str, kept: Kept) -> bytes | None:
+    try:
+        with open(f"{root}/{base_path(op, kept.role)}", "rb") as file:
+            return file.read()
+    except OSError:
+        return None

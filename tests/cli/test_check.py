@@ -203,6 +203,64 @@ def test_a_base_that_is_lost_or_wrong_makes_no_file_ok(synced: Path) -> None:
     assert "edited  ops/scale.py" in scaffold(synced, "check").out
 
 
+def lose(path: Path, gone: bool) -> str:
+    """Remove or change a base; how it is then told."""
+    if gone:
+        path.unlink()
+    else:
+        path.write_text(f"{path.read_text()}# more\n")
+    return "gone" if gone else "changed"
+
+
+@pytest.mark.parametrize("gone", [True, False])
+@pytest.mark.parametrize("file", ["as written", "formatted", "edited", "missing"])
+def test_a_base_that_is_lost_is_told_and_written_again(
+    synced: Path, file: str, gone: bool
+) -> None:
+    op, base = synced / "ops/scale.py", synced / state.base_path("scale", "op")
+    if file == "missing":
+        op.unlink()
+    elif file != "as written":
+        edit(op, "def scale(x:", "def scale( x:")
+        if file == "edited":
+            edit(op, "x * factor", "factor * x")
+    mine, written = op.read_bytes() if op.exists() else None, base.read_bytes()
+    how = lose(base, gone)
+    outcome = scaffold(synced, "check", "scale")
+    told = f"{how}; a merge of 'ops/scale.py' starts from it"
+    assert f".scaffold/scale.op.base: {told}" in outcome.out
+    assert ", 1 lost" in outcome.out
+    assert (outcome.code, outcome.err) == (1, "hint: scaffold sync\n")
+    before = contents(synced)
+    note = "note: '.scaffold/scale.op.base' was lost: written again\n"
+    assert scaffold(synced, "sync", "--dry-run").err == note
+    assert contents(synced) == before
+    outcome = scaffold(synced, "sync")
+    assert (outcome.code, outcome.err) == (0, note)
+    assert base.read_bytes() == written
+    assert op.read_bytes() == (mine or written)
+    checked = scaffold(synced, "check").out
+    assert checked.endswith("3 ok, 1 edited\n" if file == "edited" else OK)
+    assert scaffold(synced, "sync").err == ""
+
+
+def test_a_base_that_only_the_team_still_has_is_told(synced: Path) -> None:
+    """The file is edited and out of date: nothing here says what it was."""
+    edit(synced / "ops/scale.py", "x * factor", "factor * x")
+    lose(synced / state.base_path("scale", "op"), gone=True)
+    edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
+    outcome = scaffold(synced, "check", "scale", "--format", "json")
+    found = {item["path"]: item for item in json.loads(outcome.out)["files"]}
+    told = found[".scaffold/scale.op.base"]
+    assert (told["op"], told["status"]) == ("scale", "lost")
+    assert told["hint"] == "take '.scaffold/scale.op.base' from version control"
+    before = contents(synced)
+    outcome = scaffold(synced, "sync")
+    assert outcome.code == 1
+    assert "written again" not in outcome.err
+    assert contents(synced) == before
+
+
 def test_without_a_project_it_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "ops.toml").write_text(SCALE)
     outcome = scaffold(tmp_path, "check")
