@@ -104,7 +104,8 @@ def carry_out(
     `manifests` are written too, in the same step.
     """
     works = weigh(project, ops)
-    _check_markers(project.root, works, ops if prune else ())
+    left = () if policy == "skip" and not prune else ops
+    _check_markers(project.root, works, left)
     others = {**manifests, **_exports(project, works)}
     planned = _planned(project, works, policy, prune, others)
     verbs = _verbs(ops, works, planned)

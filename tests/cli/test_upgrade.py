@@ -144,11 +144,26 @@ def test_a_collision_is_marked_and_told_until_it_is_resolved(synced: Path) -> No
 def test_while_markers_are_left_nothing_says_that_all_is_well(synced: Path) -> None:
     collide(synced)
     assert scaffold(synced, "upgrade", "scale").code == 1
+    edit(synced / "ops.toml", "x + bias", "bias + x")  # nothing of that is written
     before = contents(synced)
-    again = scaffold(synced, "upgrade", "scale")
-    assert (again.code, again.out) == (1, "")
-    assert f"{OP}:1:1: holds conflict markers; nothing was written" in again.err
-    assert contents(synced) == before
+    runs = (["upgrade", "scale"], ["sync"], ["sync", "--dry-run"])
+    for run in (*runs, ["sync", "--on-conflict", "overwrite"]):
+        again = scaffold(synced, *run)
+        assert (again.code, again.out) == (1, ""), run
+        assert f"{OP}:1:1: holds conflict markers; nothing was written" in again.err
+        assert contents(synced) == before
+    answer = json.loads(scaffold(synced, "sync", "--format", "json").out)
+    assert [item["source"] for item in answer["problems"]] == [OP]
+
+
+def test_other_ops_can_be_synced_where_that_is_said(synced: Path) -> None:
+    collide(synced)
+    assert scaffold(synced, "upgrade", "scale").code == 1
+    marked = (synced / OP).read_bytes()
+    edit(synced / "ops.toml", "x + bias", "bias + x")
+    assert scaffold(synced, "sync", "--on-conflict", "skip").code == 0
+    assert "bias + x" in (synced / "ops/shift.py").read_text()
+    assert (synced / OP).read_bytes() == marked
 
 
 def test_one_collision_keeps_no_other_op_from_its_upgrade(synced: Path) -> None:
