@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scaffold import __version__
+from scaffold.cli.around import check_above, with_keys
 from scaffold.cli.guessing import guess_places
 from scaffold.cli.schema import schema_text
 from scaffold.errors import Location, ScaffoldError
@@ -63,7 +64,10 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
     name = table_of(data, "project").get("name")
     said = guess_places(directory, name if isinstance(name, str) else None, given)
     _check(said, directory)
-    after = before if there else _with_table(before, said)
+    notes = () if there else check_above(directory, own=(directory / PROJECT).exists())
+    after = (
+        _with_given(before, given, directory) if there else _with_table(before, said)
+    )
     configuration = _configuration(after, directory)
     manifest = _manifest(configuration)
     files = {PROJECT: after}
@@ -73,8 +77,10 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
     if (ci or _usual_ci(directory)) == "github":
         files[WORKFLOW] = JOB.format(version=__version__)
     kept = (manifest,) if manifest and (directory / manifest).exists() else ()
-    notes = (f"'{PROJECT}' has a [tool.scaffold], which stays as it is",)
-    return Start(files, (PROJECT,), kept, notes if there else ())
+    if there:
+        becomes = "stays as it is" if after == before else "gets what it lacks"
+        notes = (f"'{PROJECT}' has a [tool.scaffold], which {becomes}",)
+    return Start(files, (PROJECT,), kept, notes)
 
 
 def _read(path: Path) -> str:
@@ -98,6 +104,15 @@ def _option(name: str) -> Locate:
         return Location(f"--{name}")
 
     return locate
+
+
+def _with_given(before: str, given: Mapping[str, str], directory: Path) -> str:
+    """The file with the keys that options name in the table that it has."""
+    plain = before.removeprefix(MARK)
+    read_configuration(
+        plain, PROJECT, str(directory)
+    )  # what is wrong with it is said first
+    return before[: len(before) - len(plain)] + with_keys(plain, given, PROJECT)
 
 
 def _with_table(before: str, said: Mapping[str, str]) -> str:

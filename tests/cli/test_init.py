@@ -133,12 +133,62 @@ def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
     made(tmp_path, "src/team/__init__.py", ".github/")
     assert scaffold(tmp_path, "init").code == 0
     before = listing(tmp_path)
-    outcome = scaffold(tmp_path, "init", "--source", "elsewhere")
+    outcome = scaffold(tmp_path, "init", "--source", "src/team/")
     assert outcome.code == 0
     note = "note: 'pyproject.toml' has a [tool.scaffold], which stays as it is\n"
     assert outcome.err == note
     assert not re.search("create|update", outcome.out)
     assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[tool.scaffold]", '[tool.scaffold]\nsource = "ops"\n'),
+        (
+            "\ufeff[project]\n[ tool . scaffold ]  # ours\n# why\n[tool.scaffold.lint]\n",
+            '\ufeff[project]\n[ tool . scaffold ]  # ours\nsource = "ops"\n# why\n[tool.scaffold.lint]\n',
+        ),
+    ],
+)
+def test_what_the_table_lacks_is_added_to_it(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(before, encoding="utf-8")
+    outcome = scaffold(tmp_path, "init", "--source", "ops")
+    assert (outcome.code, path.read_text(encoding="utf-8")) == (0, after)
+    note = "note: 'pyproject.toml' has a [tool.scaffold], which gets what it lacks\n"
+    assert outcome.err == note
+    assert "update  pyproject.toml" in outcome.out
+    assert places(tmp_path) == ("ops", None, None)
+
+
+def test_a_directory_of_a_project_becomes_none_by_mistake(tmp_path: Path) -> None:
+    made(tmp_path, "packages/one/")
+    assert scaffold(tmp_path, "init").code == 0
+    before = listing(tmp_path)
+    inner = tmp_path / "packages" / "one"
+    for directory, arguments in ((inner, ["init"]), (tmp_path, ["init", str(inner)])):
+        outcome = scaffold(directory, *arguments)
+        shown = "" if directory == tmp_path else "../../"
+        assert outcome.code == 2
+        assert outcome.err.startswith(
+            f"{shown}pyproject.toml:1:7: 'packages/one' is part of this project already"
+        )
+        assert listing(tmp_path) == before
+    (inner / "pyproject.toml").touch()  # as the packages of a repository have it
+    outcome = scaffold(inner, "init")
+    note = "'packages/one' is no part of the project of '../../pyproject.toml' any more"
+    assert (outcome.code, outcome.err) == (0, f"note: {note}\n")
+    assert scaffold(inner, "check").code == 0
+    assert "no part" not in scaffold(inner, "init").err
+
+
+def test_a_broken_file_above_holds_no_project(tmp_path: Path) -> None:
+    made(tmp_path, "one/")
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold\n")
+    assert scaffold(tmp_path / "one", "init").code == 0
 
 
 def test_a_manifest_that_is_there_stays(tmp_path: Path) -> None:
