@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 def render_ops(
     project: Project, ops: Sequence[Listed], *, formatted: bool = True
 ) -> dict[str, Rendering]:
-    """Render the ops; all of their problems are raised together."""
+    """Render the ops; all of their problems are raised together, one that several have once."""
     if not ops:
         return {}
     setting = Setting(project.configuration, project.places, formatted)
@@ -56,7 +56,9 @@ def render_ops(
         for result in over(work, ops, processes_for(len(ops))):
             results[result.op] = result
             progress.update(len(results))
-    raise_all([problem for item in results.values() for problem in item.problems])
+    problems = [problem for item in results.values() for problem in item.problems]
+    once = {str(problem): problem for problem in problems}  # a template's is every op's
+    raise_all(list(once.values()))
     return results
 
 
