@@ -65,8 +65,7 @@ def _check_names(project: Project, names: tuple[str, ...]) -> None:
         [
             ScaffoldError(
                 f"no manifest and no record tells of an op '{name}'",
-                Location(name),
-                did_you_mean(name, known) or hint,
+                hint=did_you_mean(name, known) or hint,
             )
             for name in names
             if name not in known

@@ -8,7 +8,7 @@ from scaffold.cli.choices import FORMAT, OPS, completing
 from scaffold.cli.choices import ON_CONFLICT as POLICIES
 from scaffold.cli.templates import TEMPLATE_DIR
 from scaffold.cli.test_stub import DIFF, DRY_RUN
-from scaffold.errors import Location, ScaffoldError
+from scaffold.errors import ScaffoldError
 
 MANIFESTS = Annotated[
     list[str] | None,
@@ -70,7 +70,7 @@ def upgrade(
 
     if not ops and not every:
         message = "which ops to upgrade is not said"
-        raise ScaffoldError(message, Location("OP"), "name them, or say --all")
+        raise ScaffoldError(message, hint="name them, or say --all")
     look = dry_run or diff
     dirs = tuple(template_dir or ())
     asked = Asked(on_conflict, look, diff, format_, template_dirs=dirs)

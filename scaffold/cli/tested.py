@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from scaffold.cli.checking import Checked
     from scaffold.cli.project import Project
 
+APART = frozenset({"orphaned", "lost"})  # no test runs them
 QUIET = frozenset({"ok", "missing"})  # of the test file, what is missing is said anyway
 
 
@@ -25,6 +26,7 @@ class Tested(NamedTuple):
     test: Path | None  # None: the op has no tests
     there: bool = True
     op: Path | None = None  # its file
+    place: Location | None = None  # of the op's table
     standing: tuple[
         tuple[str, str], ...
     ] = ()  # paths of files that are not ok, and why
@@ -56,9 +58,10 @@ def for_mutants(
     problems = []
     for item in found:
         if item.test is None or not item.there:
-            what = "has no tests" if item.test is None else "has no test file yet"
+            lacks = "no tests" if item.test is None else "no test file yet"
+            what = f"op '{item.name}' has {lacks}"
             hint = "scaffold sync" if item.test else "its table says: test = false"
-            problems.append(ScaffoldError(what, Location(item.name), hint))
+            problems.append(ScaffoldError(what, item.place, hint))
     raise_all(problems)
     return [(item.test, op or item.op) for item in found if item.test]
 
@@ -75,7 +78,7 @@ def _of_project(names: tuple[str, ...]) -> "Iterable[Tested]":
     project = open_project()
     by_op: dict[str, dict[str, Checked]] = {op: {} for op in project.chosen(names)}
     for item in check_project(project, tuple(by_op)):
-        if item.op in by_op and item.status != "orphaned":
+        if item.op in by_op and item.status not in APART:
             by_op[item.op][item.role] = item
     for op, roles in by_op.items():
         yield _tested(project, op, roles)
@@ -91,6 +94,7 @@ def _tested(project: "Project", op: str, roles: "dict[str, Checked]") -> Tested:
         Path(from_here(project.root, test.path)) if test else None,
         there=test is None or test.status != "missing",
         op=Path(from_here(project.root, file.path)) if file else None,
+        place=project.listed[op].entry.locate((), key=True),
         standing=tuple(
             (from_here(project.root, item.path), item.status)
             for item in roles.values()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from scaffold.cli.tested import find_tests
 from scaffold.workspace import state
 from tests.cli.projects import SCALE, SHIFT, contents, project
 from tests.cli.running import environment, scaffold
@@ -242,6 +243,15 @@ def test_a_base_that_is_lost_is_told_and_written_again(
     checked = scaffold(synced, "check").out
     assert checked.endswith("3 ok, 1 edited\n" if file == "edited" else OK)
     assert scaffold(synced, "sync").err == ""
+
+
+def test_a_base_that_is_lost_is_nothing_to_say_of_tests(
+    synced: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(synced / state.base_path("scale", "op"), gone=True)
+    monkeypatch.chdir(synced)
+    (found,) = find_tests(("scale",))
+    assert (found.there, found.standing) == (True, ())
 
 
 def test_a_base_that_only_the_team_still_has_is_told(synced: Path) -> None:

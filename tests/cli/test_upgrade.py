@@ -59,7 +59,7 @@ def test_which_ops_is_to_be_said(synced: Path) -> None:
     outcome = scaffold(synced, "upgrade")
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
-        "OP:1:1: which ops to upgrade is not said\nhint: name them, or say --all\n"
+        "error: which ops to upgrade is not said\nhint: name them, or say --all\n"
     )
 
 
