@@ -170,7 +170,9 @@ def test_json_of_a_conflict(occupied: Path) -> None:
 
 
 def test_json_of_bad_input(tmp_path: Path) -> None:
-    outcome, result = for_programs(tmp_path, "--inputs", "x", "--grad", "x=\n  q + r")
+    said = ("--inputs", "x", "--grad", "x=\n  q + r", "--format", "json")
+    outcome = new_op(tmp_path, *said)
+    result = json.loads(outcome.out)
     assert outcome.code == 2
     places = [(item["source"], item["line"]) for item in result["problems"]]
     assert places == [("--grad", 2), ("--grad", 2)]
