@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scaffold.cli.generate import Specified
+from scaffold.cli.generate import Specified, from_manifest
 from scaffold.cli.places import from_here
 from scaffold.cli.project import WILD, Project, open_project
 from scaffold.cli.raw import FORMULAS
@@ -27,7 +27,7 @@ def add_op(specified: Specified, policy: Policy, *, write: bool) -> Outcome:
     undone = recover(specified.places.root) if write else ()
     project = open_project(may_lack=True)
     path = _manifest(project, specified.spec.name)
-    keys = _from_manifest(specified.raw, project.root / path)
+    keys = _for_manifest(specified.raw, project.root / path)
     text = project.texts.get(path, "")
     changed = _with_table(project, text, specified, keys, policy)
     manifests = {} if changed == text else {path: changed}
@@ -54,7 +54,7 @@ def _manifest(project: Project, op: str) -> str:
     return Path(plain[0]).as_posix()
 
 
-def _from_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:
+def _for_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:
     """The keys as the manifest holds them: files that formulas name are counted from there."""
     directory = os.path.relpath(manifest.parent)
     return {
@@ -85,7 +85,8 @@ def _with_table(
     if listed is None:
         above = f"{text.rstrip()}\n\n" if text.strip() else ""
         return above + op_table(specified.typed, keys)
-    if listed.entry.raw == keys:
+    manifest = project.root / listed.manifest
+    if _for_manifest(from_manifest(listed).raw, manifest) == keys:
         return text
     if policy != "overwrite":
         message = f"op '{op}' stands here and says something else; nothing was written"
