@@ -63,9 +63,8 @@ def show_settled(generated: "Generated", settled: Settled, with_diff: bool) -> N
         if with_diff:
             one["diff"] = diff_change(change)
         files.append(one)
-    problems = settled.refusal.problems if settled.refusal else ()
     notes = (*generated.notes, *settled.notes)
-    _show_json(files, settled.written, generated.missing, notes, problems)
+    _show_json(files, settled.written, generated.missing, notes, settled.problems)
 
 
 def show_files(generated: "Generated") -> None:

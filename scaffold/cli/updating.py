@@ -111,14 +111,13 @@ def _for_programs(outcome: Outcome, asked: Asked) -> None:
         if asked.diff:
             one["diff"] = diff_change(change)
         files.append(one)
-    problems = outcome.refusal.problems if outcome.refusal else ()
     told = {
         "version": JSON_VERSION,
         "written": outcome.written,
         "ops": outcome.verbs,
         "files": files,
         "notes": list(outcome.notes),
-        "problems": [as_problem(item) for item in problems],
+        "problems": [as_problem(item) for item in outcome.settled.problems],
     }
     typer.echo(json.dumps(told, indent=2))
     if outcome.refusal:  # the object is said, and it is one

@@ -169,6 +169,20 @@ def test_json_of_a_conflict(occupied: Path) -> None:
     assert list(listing(occupied)) == ["foo.py"]
 
 
+@pytest.mark.parametrize("policy", ["ask", "abort"])
+@pytest.mark.parametrize("flag", ["--dry-run", "--diff"])
+def test_json_of_a_look_tells_what_a_run_would_stop_at(
+    occupied: Path, flag: str, policy: str
+) -> None:
+    chosen = (*PAIR, "--on-conflict", policy)
+    looked, found = for_programs(occupied, *chosen, flag)
+    done, told = for_programs(occupied, *chosen)
+    assert (looked.code, found["problems"]) == (done.code, told["problems"])
+    assert found["problems"] and looked.err == ""
+    settled = for_programs(occupied, *PAIR, "--on-conflict", "skip", flag)
+    assert settled[1]["problems"] == []
+
+
 def test_json_of_bad_input(tmp_path: Path) -> None:
     said = ("--inputs", "x", "--grad", "x=\n  q + r", "--format", "json")
     outcome = new_op(tmp_path, *said)
