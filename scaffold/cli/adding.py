@@ -6,8 +6,8 @@ without being asked.
 """
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 from scaffold.cli.generate import Specified, from_manifest
@@ -18,7 +18,7 @@ from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, carry_out
 from scaffold.errors import ConflictError, ScaffoldError
 from scaffold.spec.manifest import list_ops
-from scaffold.spec.toml_text import op_table
+from scaffold.spec.toml_text import op_table, toml_text
 from scaffold.workspace import Policy, recover
 
 
@@ -40,18 +40,32 @@ def add_op(specified: Specified, policy: Policy, *, write: bool) -> Outcome:
 
 
 def _manifest(project: Project, op: str) -> str:
-    """The file that the op stands in, or goes into: the first that the configuration names."""
+    """The file that the op stands in, or goes into: the first that the configuration names, or one of its own."""
     if op in project.listed:
         return project.listed[op].manifest
-    plain = [path for path in project.configuration.manifest if not WILD & set(path)]
-    if not plain:
-        patterns = ", ".join(project.configuration.manifest)
+    patterns = project.configuration.manifest
+    plain = [path for path in patterns if not WILD & set(path)]
+    if plain:
+        return Path(plain[0]).as_posix()
+    own = _own_manifest(patterns, op)
+    if own is None:
         raise ScaffoldError(
-            f"which manifest the op goes into is not said: {patterns}",
+            f"which manifest the op goes into is not said: {', '.join(patterns)}",
             hint="write its table by hand and say 'scaffold sync', or name a file "
-            "in [tool.scaffold]: manifest = ['ops.toml', 'ops/*.toml']",
+            f"in [tool.scaffold]: manifest = {toml_text(['ops.toml', *patterns])}",
         )
-    return Path(plain[0]).as_posix()
+    return own
+
+
+def _own_manifest(patterns: Sequence[str], op: str) -> str | None:
+    """The file named for the op, where one pattern alone says how it would be called: `ops/*.toml`."""
+    if len(patterns) != 1:
+        return None
+    path = PurePath(patterns[0])
+    open_ = path.name.count("*") == 1 and not {"?", "["} & set(path.name)
+    if not open_ or WILD & set(str(path.parent)):
+        return None
+    return path.with_name(path.name.replace("*", op)).as_posix()
 
 
 def _for_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:
