@@ -6,11 +6,11 @@ without being asked.
 """
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
-from scaffold.cli.generate import Specified
+from scaffold.cli.generate import Specified, from_manifest
 from scaffold.cli.places import from_here
 from scaffold.cli.project import WILD, Project, open_project
 from scaffold.cli.raw import FORMULAS
@@ -18,7 +18,7 @@ from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, carry_out
 from scaffold.errors import ConflictError, ScaffoldError
 from scaffold.spec.manifest import list_ops
-from scaffold.spec.toml_text import op_table
+from scaffold.spec.toml_text import op_table, toml_text
 from scaffold.workspace import Policy, recover
 
 
@@ -27,7 +27,7 @@ def add_op(specified: Specified, policy: Policy, *, write: bool) -> Outcome:
     undone = recover(specified.places.root) if write else ()
     project = open_project(may_lack=True)
     path = _manifest(project, specified.spec.name)
-    keys = _from_manifest(specified.raw, project.root / path)
+    keys = _for_manifest(specified.raw, project.root / path)
     text = project.texts.get(path, "")
     changed = _with_table(project, text, specified, keys, policy)
     manifests = {} if changed == text else {path: changed}
@@ -40,21 +40,35 @@ def add_op(specified: Specified, policy: Policy, *, write: bool) -> Outcome:
 
 
 def _manifest(project: Project, op: str) -> str:
-    """The file that the op stands in, or goes into: the first that the configuration names."""
+    """The file that the op stands in, or goes into: the first that the configuration names, or one of its own."""
     if op in project.listed:
         return project.listed[op].manifest
-    plain = [path for path in project.configuration.manifest if not WILD & set(path)]
-    if not plain:
-        patterns = ", ".join(project.configuration.manifest)
+    patterns = project.configuration.manifest
+    plain = [path for path in patterns if not WILD & set(path)]
+    if plain:
+        return Path(plain[0]).as_posix()
+    own = _own_manifest(patterns, op)
+    if own is None:
         raise ScaffoldError(
-            f"which manifest the op goes into is not said: {patterns}",
+            f"which manifest the op goes into is not said: {', '.join(patterns)}",
             hint="write its table by hand and say 'scaffold sync', or name a file "
-            "in [tool.scaffold]: manifest = ['ops.toml', 'ops/*.toml']",
+            f"in [tool.scaffold]: manifest = {toml_text(['ops.toml', *patterns])}",
         )
-    return Path(plain[0]).as_posix()
+    return own
 
 
-def _from_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:
+def _own_manifest(patterns: Sequence[str], op: str) -> str | None:
+    """The file named for the op, where one pattern alone says how it would be called: `ops/*.toml`."""
+    if len(patterns) != 1:
+        return None
+    path = PurePath(patterns[0])
+    open_ = path.name.count("*") == 1 and not {"?", "["} & set(path.name)
+    if not open_ or WILD & set(str(path.parent)):
+        return None
+    return path.with_name(path.name.replace("*", op)).as_posix()
+
+
+def _for_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:
     """The keys as the manifest holds them: files that formulas name are counted from there."""
     directory = os.path.relpath(manifest.parent)
     return {
@@ -85,7 +99,8 @@ def _with_table(
     if listed is None:
         above = f"{text.rstrip()}\n\n" if text.strip() else ""
         return above + op_table(specified.typed, keys)
-    if listed.entry.raw == keys:
+    manifest = project.root / listed.manifest
+    if _for_manifest(from_manifest(listed).raw, manifest) == keys:
         return text
     if policy != "overwrite":
         message = f"op '{op}' stands here and says something else; nothing was written"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scaffold import __version__
+from scaffold.cli.failing import as_ours, telling
 from scaffold.errors import ScaffoldError
 
 if TYPE_CHECKING:
@@ -76,10 +77,21 @@ def application(asked: str | None) -> typer.Typer:
             continue
         command = _command(name)
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
+            app.add_typer(_all_telling(command), name=name)
         else:
-            app.command(name)(command)
+            app.command(name)(telling(command))
     return app
+
+
+def _all_telling(group: typer.Typer) -> typer.Typer:
+    """A group with the commands that tell programs of what they raise."""
+    told = typer.Typer(
+        help=group.info.help, rich_markup_mode=None, no_args_is_help=True
+    )
+    for command in group.registered_commands:
+        assert command.callback is not None
+        told.command(command.name)(telling(command.callback))
+    return told
 
 
 def _command(name: str) -> "Callable[..., None] | typer.Typer":
@@ -145,17 +157,11 @@ def main() -> None:
         typer.echo(str(error), err=True)
         sys.exit(error.exit_code)
     except OSError as error:
-        typer.echo(f"error: {_reason(error)}", err=True)
+        typer.echo(str(as_ours(error)), err=True)
         _give_up_output()
         sys.exit(ScaffoldError.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-
-
-def _reason(error: OSError) -> str:
-    """What the system says, and of which file; without a name it is an output that cannot be written."""
-    about = f"'{error.filename}'" if error.filename else "cannot write the output"
-    return f"{about}: {error.strerror or error}"
 
 
 def _give_up_output() -> None:

@@ -27,17 +27,11 @@ JSON_VERSION = 1
 
 
 def _run(name: str, given: Values) -> None:
-    from scaffold.cli.report import show_failure, show_notes
+    from scaffold.cli.report import show_notes
 
     values, settings = split_settings(given)
-    for_programs = settings.get("format") == "json"
-    try:
-        printed, notes = _printed(name, values, settings)
-    except ScaffoldError as error:
-        if for_programs:
-            show_failure(error)
-        raise
-    if for_programs:
+    printed, notes = _printed(name, values, settings)
+    if settings.get("format") == "json":
         typer.echo(json.dumps({**printed, "notes": notes}, indent=2))
         return
     show_notes(notes)

@@ -19,11 +19,13 @@ from scaffold.render.environment import keep_compiled
 from scaffold.render.files import render
 from scaffold.render.house import House
 from scaffold.spec import Configuration, OpSpec, build
+from scaffold.spec.names import op_names
 from scaffold.spec.problems import Locate, Problems
 from scaffold.spec.requirements import check_reason
 from scaffold.workspace import store
 
 if TYPE_CHECKING:
+    from scaffold.spec.manifest import Listed
     from scaffold.spec.toml import Entry
 
 
@@ -72,13 +74,13 @@ def specified(
     known = problems.attempt(configuration_here) or Configuration()
     where = problems.attempt(lambda: find_places(known, settings))
     packaged = where is not None and where.directories.package is not None
-    said = problems.attempt(lambda: _said(name, given, settings.get("spec")))
+    said = problems.attempt(lambda: _said(name, given, settings, known, packaged))
     spec = said and problems.attempt(
-        lambda: build(name, said.raw, said.locate, known, packaged=packaged)
+        lambda: build(said.name, said.raw, said.locate, known, packaged=packaged)
     )
     problems.raise_found()
     assert said and spec and where  # or else there was a problem
-    return Specified(spec, where, said.raw, known, name, said.locate)
+    return Specified(spec, where, said.raw, known, said.name, said.locate)
 
 
 def start_rendering() -> None:
@@ -108,11 +110,44 @@ def _generated(specified: Specified) -> Generated:
     )
 
 
-def _said(name: str, given: Given, path: str | None) -> Given | Merged:
-    """The keys from the options, or from a file whose keys the options override."""
-    if path is None:
-        return given
-    return Merged(_entry(path, name), given, Path(path).parent)
+class _Said(NamedTuple):
+    """What is said of an op, and what it is called there."""
+
+    name: str
+    raw: Mapping[str, Any]
+    locate: Locate
+
+
+def _said(
+    name: str, given: Given, settings: Values, known: Configuration, packaged: bool
+) -> _Said:
+    """The keys from a file, which options override; where none says a thing, from the project's manifest."""
+    path = settings.get("spec")
+    stated: Given | Merged = given
+    if path is not None:
+        stated = Merged(_entry(path, name), given, Path(path).parent)
+    elif known.project and not given.places:
+        listed = _listed(name, known, packaged)
+        if listed is not None:
+            name, stated = listed.entry.name, from_manifest(listed)
+    return _Said(name, stated.raw, stated.locate)
+
+
+def _listed(name: str, known: Configuration, packaged: bool) -> "Listed | None":
+    """The op of that name that a manifest of the project holds."""
+    from scaffold.cli.project import open_project
+
+    try:
+        op = op_names(name, Location("NAME"), packaged, known.names)[0]
+    except ScaffoldError:  # whoever builds the op says so
+        return None
+    return open_project(may_lack=True).listed.get(op)
+
+
+def from_manifest(listed: "Listed") -> Merged:
+    """What a manifest says of an op, as seen from here."""
+    shown = listed.entry.locate((), key=True).source
+    return Merged(listed.entry, Given(), Path(shown).parent)
 
 
 def _entry(path: str, name: str) -> "Entry":

@@ -28,7 +28,7 @@ CHOICES = {
 
 def _run(name: str, values: Values, settings: Values) -> None:
     from scaffold.cli.generate import generate
-    from scaffold.cli.report import show_failure, show_notes
+    from scaffold.cli.report import show_notes
 
     for_programs = settings.get("format") == "json"
     try:
@@ -39,8 +39,6 @@ def _run(name: str, values: Values, settings: Values) -> None:
         show(generated, settings)
     except ScaffoldError as error:
         show_notes(error.details)
-        if for_programs:
-            show_failure(error)
         raise
 
 

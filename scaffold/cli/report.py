@@ -1,7 +1,7 @@
 """What a command that writes says: one verb a file, notes, the difference, or all of it as JSON.
 
 In: what was generated and what became of it. Out: stdout for what was asked for, stderr for what is said of it.
-Invariant: with `--format json` stdout is one JSON object, whatever happens, of the form that JSON_VERSION stands for.
+Invariant: with `--format json` stdout is one JSON object, of the form that JSON_VERSION stands for.
 """
 
 import json
@@ -63,9 +63,8 @@ def show_settled(generated: "Generated", settled: Settled, with_diff: bool) -> N
         if with_diff:
             one["diff"] = diff_change(change)
         files.append(one)
-    problems = settled.refusal.problems if settled.refusal else ()
     notes = (*generated.notes, *settled.notes)
-    _show_json(files, settled.written, generated.missing, notes, problems)
+    _show_json(files, settled.written, generated.missing, notes, settled.problems)
 
 
 def show_files(generated: "Generated") -> None:
@@ -75,11 +74,6 @@ def show_files(generated: "Generated") -> None:
         for path, text in generated.files.items()
     ]
     _show_json(files, False, generated.missing, generated.notes)
-
-
-def show_failure(error: ScaffoldError) -> None:
-    """What was wrong, for programs."""
-    _show_json([], False, notes=error.details, problems=error.problems)
 
 
 def _show_json(

@@ -39,6 +39,13 @@ class Settled(NamedTuple):
     written: bool
     refusal: ScaffoldError | None = None  # why nothing was
     undone: tuple[str, ...] = ()  # files that an earlier, killed run had left half done
+    obstacle: ScaffoldError | None = None  # why a run would write nothing: of a look
+
+    @property
+    def problems(self) -> tuple[ScaffoldError, ...]:
+        """What stands in the way of a run, or would."""
+        found = self.refusal or self.obstacle
+        return found.problems if found else ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -63,11 +70,20 @@ def look(
     """What a run would do; where it would ask or stop, the conflicts stay."""
     planned = plan(files, root, **known._asdict())
     if policy in ("ask", "abort"):
-        return Settled(planned, written=False)
+        return Settled(planned, written=False, obstacle=_obstacle(planned))
     try:
         return Settled(without_conflicts(planned, policy), written=False)
     except ConflictError as refusal:
         return Settled(planned, False, refusal)
+
+
+def _obstacle(planned: Plan) -> ScaffoldError | None:
+    """What a run says that aborts, as one does that can ask nobody."""
+    try:
+        without_conflicts(planned, "abort")
+    except ConflictError as error:
+        return error
+    return None
 
 
 def write(

@@ -59,11 +59,13 @@ class Outcome(NamedTuple):
     written: bool
     refusal: ScaffoldError | None = None  # why nothing was written
     undone: tuple[str, ...] = ()  # what an interrupted run had begun
+    obstacle: ScaffoldError | None = None  # why a run would write nothing: of a look
 
     @property
     def settled(self) -> Settled:
         """The same, as of a run that is about one op."""
-        return Settled(self.plan, self.written, self.refusal, self.undone)
+        told = (self.written, self.refusal, self.undone, self.obstacle)
+        return Settled(self.plan, *told)
 
     @property
     def counts(self) -> str:
@@ -114,7 +116,8 @@ def carry_out(
     files += sum(len(work.prospects) for work in works)
     outcome = Outcome(planned, verbs, files, notes, written=False)
     if not write and policy in ("ask", "abort"):
-        return outcome
+        obstacle = _refusal(project.root, works) if planned.conflicts else None
+        return outcome._replace(obstacle=obstacle)
     try:
         resolved = without_conflicts(planned, policy)
     except ConflictError as error:

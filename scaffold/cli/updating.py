@@ -18,7 +18,7 @@ from scaffold.cli.report import JSON_VERSION, as_problem, show_diff, show_notes
 from scaffold.cli.settle import undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, carry_out
-from scaffold.errors import ConflictError, ScaffoldError, raise_all
+from scaffold.errors import ConflictError, raise_all
 from scaffold.workspace import Plan, recover
 from scaffold.workspace.difference import diff_change
 
@@ -46,15 +46,8 @@ def bring_up_to_date(
 def say_outcome(asked: Asked, run: Callable[[], Outcome]) -> None:
     """Say what became of a run that writes, and exit with 1 where a conflict is left."""
     raise_all(check_choice("--format", asked.format, FORMATS))
-    try:
-        outcome = undisturbed(run)
-    except ScaffoldError as error:
-        if asked.format == "json":
-            _show_json(None, asked.diff, error)
-        raise
+    outcome = undisturbed(run)
     (_for_programs if asked.format == "json" else _for_people)(outcome, asked)
-    if outcome.refusal:
-        raise outcome.refusal
     if any(change.verb == "conflict" for change in outcome.plan.changes):
         sys.exit(ConflictError.exit_code)
 
@@ -90,7 +83,7 @@ def _for_people(outcome: Outcome, asked: Asked) -> None:
     if len(outcome.notes) > SAID:
         show_notes([f"and {len(outcome.notes) - SAID} more"])
     if outcome.refusal:
-        return
+        raise outcome.refusal
     if asked.diff:
         show_diff(outcome.plan)
         return
@@ -112,25 +105,21 @@ def _show_changes(plan: Plan) -> None:
 
 
 def _for_programs(outcome: Outcome, asked: Asked) -> None:
-    _show_json(outcome, asked.diff, outcome.refusal)
-
-
-def _show_json(
-    outcome: Outcome | None, with_diff: bool, error: ScaffoldError | None
-) -> None:
-    changes = outcome.plan.changes if outcome else ()
     files = []
-    for change in changes:
+    for change in outcome.plan.changes:
         one = {"path": change.path, "verb": change.verb}
-        if with_diff:
+        if asked.diff:
             one["diff"] = diff_change(change)
         files.append(one)
     told = {
         "version": JSON_VERSION,
-        "written": bool(outcome and outcome.written),
-        "ops": outcome.verbs if outcome else {},
+        "written": outcome.written,
+        "ops": outcome.verbs,
         "files": files,
-        "notes": list(outcome.notes) if outcome else [],
-        "problems": [as_problem(item) for item in error.problems] if error else [],
+        "notes": list(outcome.notes),
+        "problems": [as_problem(item) for item in outcome.settled.problems],
     }
     typer.echo(json.dumps(told, indent=2))
+    if outcome.refusal:  # the object is said, and it is one
+        typer.echo(str(outcome.refusal), err=True)
+        sys.exit(outcome.refusal.exit_code)

@@ -169,8 +169,24 @@ def test_json_of_a_conflict(occupied: Path) -> None:
     assert list(listing(occupied)) == ["foo.py"]
 
 
+@pytest.mark.parametrize("policy", ["ask", "abort"])
+@pytest.mark.parametrize("flag", ["--dry-run", "--diff"])
+def test_json_of_a_look_tells_what_a_run_would_stop_at(
+    occupied: Path, flag: str, policy: str
+) -> None:
+    chosen = (*PAIR, "--on-conflict", policy)
+    looked, found = for_programs(occupied, *chosen, flag)
+    done, told = for_programs(occupied, *chosen)
+    assert (looked.code, found["problems"]) == (done.code, told["problems"])
+    assert found["problems"] and looked.err == ""
+    settled = for_programs(occupied, *PAIR, "--on-conflict", "skip", flag)
+    assert settled[1]["problems"] == []
+
+
 def test_json_of_bad_input(tmp_path: Path) -> None:
-    outcome, result = for_programs(tmp_path, "--inputs", "x", "--grad", "x=\n  q + r")
+    said = ("--inputs", "x", "--grad", "x=\n  q + r", "--format", "json")
+    outcome = new_op(tmp_path, *said)
+    result = json.loads(outcome.out)
     assert outcome.code == 2
     places = [(item["source"], item["line"]) for item in result["problems"]]
     assert places == [("--grad", 2), ("--grad", 2)]

@@ -25,6 +25,7 @@ from tests.docs.readme import (
     read_steps,
     read_table,
 )
+from tests.executed.checks import findings_of_ruff
 
 BLOCKS = read_blocks(TEXT)
 CODE = read_code(TEXT)
@@ -103,6 +104,15 @@ def test_every_file_that_is_written_is_used(played: Played) -> None:
     typed = "\n".join(command.text for command in COMMANDS)
     for step in read_steps(TEXT):
         assert isinstance(step, Command) or step.name in typed
+
+
+def test_ruff_has_nothing_to_say_of_files_that_are_written(tmp_path: Path) -> None:
+    """What a reader copies as it stands."""
+    for step in read_steps(TEXT):
+        if isinstance(step, File) and step.name.endswith(".py"):
+            (tmp_path / step.name).write_text(step.text)
+    assert (tmp_path / "rms.py").exists()
+    assert not findings_of_ruff(tmp_path)
 
 
 def test_every_comment_belongs_to_a_block() -> None:

@@ -1,0 +1,64 @@
+"""`new-op` in a project whose manifests are known by a pattern alone."""
+
+from pathlib import Path
+
+import pytest
+
+from scaffold.cli.adding import _own_manifest
+from tests.cli.projects import SCALE, contents
+from tests.cli.running import QUICK, scaffold
+
+
+@pytest.fixture
+def globbed(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.scaffold]\nmanifest = ["ops/*.toml"]\n'
+    )
+    return tmp_path
+
+
+def test_an_op_gets_a_manifest_of_its_own(globbed: Path) -> None:
+    looked = scaffold(globbed, "new-op", "Foo", *QUICK, "--dry-run")
+    done = scaffold(globbed, "new-op", "Foo", *QUICK)
+    assert (done.code, done.out) == (
+        0,
+        "create  foo.py\ncreate  ops/foo.toml\n",
+    )
+    assert (looked.code, looked.out) == (0, done.out)
+    assert (globbed / "ops/foo.toml").read_text().startswith("[ops.Foo]\n")
+    assert scaffold(globbed, "check").out == "1 ok\n"
+
+
+def test_one_that_is_listed_stays_where_it_is(globbed: Path) -> None:
+    (globbed / "ops").mkdir()
+    (globbed / "ops/all.toml").write_text(SCALE)
+    assert scaffold(globbed, "new-op", "scale").code == 0
+    assert scaffold(globbed, "new-op", "foo", *QUICK).code == 0
+    manifests = sorted(path for path in contents(globbed) if path.startswith("ops/"))
+    assert manifests == ["ops/all.toml", "ops/foo.toml"]
+
+
+def test_a_file_of_that_name_takes_the_op_as_well(globbed: Path) -> None:
+    (globbed / "ops").mkdir()
+    (globbed / "ops/foo.toml").write_text(SCALE)
+    assert scaffold(globbed, "new-op", "foo", *QUICK).code == 0
+    assert (globbed / "ops/foo.toml").read_text().startswith(f"{SCALE}\n[ops.foo]\n")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "path"),
+    [
+        (("*.toml",), "foo.toml"),
+        (("ops/scaffold-*.toml",), "ops/scaffold-foo.toml"),
+        (("ops/*.toml", "more/*.toml"), None),
+        (("**/*.toml",), None),
+        (("*/ops.toml",), None),
+        (("ops/**.toml",), None),
+        (("ops/?*.toml",), None),
+        (("ops/[a-m]*.toml",), None),
+    ],
+)
+def test_a_name_is_made_only_where_the_pattern_leaves_no_choice(
+    patterns: tuple[str, ...], path: str | None
+) -> None:
+    assert _own_manifest(patterns, "foo") == path
