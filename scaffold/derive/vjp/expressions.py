@@ -15,6 +15,7 @@ from scaffold.derive.vjp.calls import (
     kind_named,
     kind_of_call,
     made,
+    out_of_place,
     refuse_changes,
     template_of,
 )
@@ -259,10 +260,9 @@ class Expressions(PythonValues):
         if callee.kind != "attribute":
             raise UnsupportedError("a call of what is no name")
         values = [self.value(callee.args[0]), *values]
-        self._cast_first(callee.label, values, named)
-        return self._applied(
-            self.applier.found("method", callee.label, values, named), node
-        )
+        name = out_of_place(callee.label, [*values, *named.values()])
+        self._cast_first(name, values, named)
+        return self._applied(self.applier.found("method", name, values, named), node)
 
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""
