@@ -24,8 +24,6 @@ CREATORS = frozenset(
     {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "tensor"}
     | {"tril_indices", "triu_indices", "zeros"}
 )
-# Methods that fill a tensor, of which no gradient reads what was there before.
-FILLING = frozenset({"index_add_", "scatter_add_", "scatter_"})
 INTEGERS = frozenset({"int", "int8", "int16", "int32", "int64", "long", "uint8"})
 REALS = frozenset(
     {"float", "double", "half", "float16", "float32", "float64", "bfloat16"}
@@ -64,19 +62,10 @@ def template_of(
     return graph.rewrite(node, placed), args
 
 
-def out_of_place(label: str, values: list[Op]) -> str:
-    """The method that gives the value of one which changes a tensor without a name.
-
-    What is written into new memory is read from there alone, so it is as good as a copy: `zeros.index_add_(...)`.
-    """
-    own, *others = values
-    if not label.endswith("_") or label.endswith("__"):
-        return label
-    if not any(op.active for op in values):
-        return label
-    if label in FILLING and not own.active and any(op.active for op in others):
-        return label.removesuffix("_")
-    raise UnsupportedError("it changes a tensor in place")
+def refuse_in_place(label: str, values: list[Op]) -> None:
+    """Refuse a method that changes what a gradient may read again: `torch.exp(x).mul_(y)`."""
+    if label.endswith("_") and any(op.active for op in values):
+        raise UnsupportedError("it changes a tensor in place")
 
 
 def refuse_changes(node: Node) -> None:

@@ -15,8 +15,8 @@ from scaffold.derive.vjp.calls import (
     kind_named,
     kind_of_call,
     made,
-    out_of_place,
     refuse_changes,
+    refuse_in_place,
     template_of,
 )
 from scaffold.derive.vjp.choices import choose
@@ -260,9 +260,11 @@ class Expressions(PythonValues):
         if callee.kind != "attribute":
             raise UnsupportedError("a call of what is no name")
         values = [self.value(callee.args[0]), *values]
-        name = out_of_place(callee.label, [*values, *named.values()])
-        self._cast_first(name, values, named)
-        return self._applied(self.applier.found("method", name, values, named), node)
+        refuse_in_place(callee.label, [*values, *named.values()])
+        self._cast_first(callee.label, values, named)
+        return self._applied(
+            self.applier.found("method", callee.label, values, named), node
+        )
 
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""
