@@ -16,7 +16,7 @@ def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
     found = dict(derivation.domains)
     inputs = tuple(
         (
-            replace(item, domain=_domain(item, found))
+            item._replace(domain=_domain(item, found))
             if isinstance(item, TensorInput)
             else item
         )

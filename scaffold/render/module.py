@@ -5,7 +5,6 @@ other input is an argument of its `forward`.
 """
 
 import textwrap
-from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, fresh
@@ -96,7 +95,7 @@ def _call_inputs(spec: OpSpec, module: ModuleSpec) -> list[Input]:
     owned = {*module.parameters, *module.buffers}
     items = [item for item in spec.tensors if item.name not in owned]
     return [
-        replace(item, name=f"{item.name}_") if item.name == spec.name else item
+        item._replace(name=f"{item.name}_") if item.name == spec.name else item
         for item in items
     ]
 

@@ -129,7 +129,7 @@ def _with_module_attributes(spec: OpSpec) -> OpSpec:
     moved = [item for item in spec.attributes if item.name in updating - read]
     inputs = tuple(item for item in spec.inputs if item not in moved)
     return replace(
-        spec, inputs=inputs, module=replace(spec.module, attributes=tuple(moved))
+        spec, inputs=inputs, module=spec.module._replace(attributes=tuple(moved))
     )
 
 

@@ -17,8 +17,7 @@ Style = Literal["setup-context", "combined"]
 SavePolicy = Literal["recompute", "balanced"]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorInput:
+class TensorInput(NamedTuple):
     """A tensor parameter of the op. `dims` is None where the user declared no shape."""
 
     name: str
@@ -36,8 +35,7 @@ class TensorInput:
         return self.dtype in ("float", "complex") and not self.const
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(NamedTuple):
     """A parameter that is not a tensor: kept on ctx, gradient None."""
 
     name: str
@@ -50,8 +48,7 @@ class Attribute:
 Input = TensorInput | Attribute
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """A tensor that the op returns."""
 
     name: str
@@ -86,8 +83,7 @@ class Init(NamedTuple):
     arguments: str = ""  # as they stand in code: `a=5**0.5`
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleSpec:
+class ModuleSpec(NamedTuple):
     """The nn.Module around the op: which inputs it owns."""
 
     parameters: tuple[str, ...] = ()
@@ -99,6 +95,9 @@ class ModuleSpec:
     attributes: tuple[
         Attribute, ...
     ] = ()  # read by `updates` alone: the module's, not the op's
+
+
+PLAIN_MODULE = ModuleSpec()  # it owns nothing
 
 
 class Surrogate(NamedTuple):
@@ -151,7 +150,7 @@ class OpSpec:
     ] = ()  # keyword of gradcheck -> number, as written
     require: tuple[Formula, ...] = ()  # conditions on the named sizes
     samples: Samples | None = None
-    module: ModuleSpec | None = ModuleSpec()
+    module: ModuleSpec | None = PLAIN_MODULE
     test: bool = True
     conventional: tuple[
         tuple[str, tuple[Dim, ...]], ...
