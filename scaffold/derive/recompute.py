@@ -11,8 +11,9 @@ from scaffold.derive.activity import carries_gradient
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.memory import Trace
 from scaffold.derive.program import read_names, surely_written
+from scaffold.derive.prune import without_dead
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import If, Statement, same_tensor, sharing, written
+from scaffold.formula import Graph, If, Statement, same_tensor, sharing, written
 
 Lines = tuple[Statement, ...]
 
@@ -32,6 +33,7 @@ class Locals(NamedTuple):
     kinds: Kinds
     results: frozenset[str]  # locals whose last value is an output
     place: Location
+    graph: Graph
 
 
 class _SavedTooEarlyError(Exception):
@@ -70,11 +72,13 @@ def _walk(
         if not hit:
             continue
         later = _written(statements[position + 1 :])
+        own = written(item)
+        item = _narrowed(item, hit, saved, forward)
         spoils = written(item) & (saved | forward.results)
         saves = hit & rather and not hit & later and _worth_saving(item, hit, forward)
         if forward.repeatable(item) and not spoils and not saves:
             repeated.append(item)
-            there = forward.results - later  # an output is at hand
+            there = forward.results - later - own  # an output is at hand
             live = (live - surely_written(item)) | (read_names(item) & locals_ - there)
             continue
         if hit & later:
@@ -84,6 +88,17 @@ def _walk(
     _refuse_values(saved, forward)
     order = [name for item in statements for name in sorted(written(item) & saved)]
     return Plan(tuple(reversed(repeated)), tuple(dict.fromkeys(order)))
+
+
+def _narrowed(
+    item: Statement, hit: frozenset[str], saved: set[str], forward: Locals
+) -> Statement:
+    """Of a choice that cannot come again as a whole, the lines that the names need."""
+    whole = forward.repeatable(item) and not written(item) & (forward.results | saved)
+    if whole or not isinstance(item, If):
+        return item
+    (left,) = without_dead(forward.graph, (item,), hit, lambda node: False)
+    return left
 
 
 def _written(statements: Lines) -> frozenset[str]:

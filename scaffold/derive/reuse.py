@@ -59,6 +59,7 @@ def _plan(spec: OpSpec, given: Given, statements: Lines) -> tuple[Plan, frozense
         _kinds(spec).after(statements),
         locals_ & frozenset(given.origins),
         given.place,
+        given.graph,
     )
     rather = given.kept
     if rather is None:

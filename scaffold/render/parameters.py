@@ -49,7 +49,7 @@ def kept_attributes(spec: OpSpec, module: ModuleSpec) -> tuple[Attribute, ...]:
 
 def _empty(name: str, dims: Dims, maker: str, factory: str = FACTORY) -> str:
     if dims is None:
-        size = f"*{name}_shape"
+        size = f"{name}_shape"
     else:
         size = ", ".join(str(dim) for dim in dims) or "()"
     return f"torch.{maker}({size}, {factory})"

@@ -34,7 +34,7 @@ def is_its_derivative(spec: OpSpec) -> bool:
         _detached(item).names() & active
         for node in _nodes(spec)
         for item in node.walk()
-        if callee(item) == "detach" or item.kind == "attribute" and item.label == "data"
+        if callee(item) == "detach" or _is_data(item)
     )
 
 
@@ -42,10 +42,15 @@ def maps(spec: OpSpec) -> bool:
     """Whether torch.func.vmap takes the gradient of the forward."""
     masks = frozenset(item.name for item in spec.tensors if item.dtype == "bool")
     return not any(
-        callee(item) in UNMAPPED or _picks(item, masks)
+        callee(item) in UNMAPPED or _is_data(item) or _picks(item, masks)
         for node in _nodes(spec)
         for item in node.walk()
     )
+
+
+def _is_data(node: Node) -> bool:
+    """Whether it is `x.data`."""
+    return node.kind == "attribute" and node.label == "data"
 
 
 def _picks(node: Node, masks: frozenset[str]) -> bool:

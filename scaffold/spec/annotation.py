@@ -232,6 +232,8 @@ class _TypeReader:
                 return f"{self.read(left)} | {self.read(right)}"
             case ast.Subscript(ast.Name("tuple"), items):
                 return f"tuple[{self.items(_elements(items))}]"
+            case ast.Subscript(ast.Name("Optional"), item):
+                return f"{self.read(item)} | None"
             case ast.Subscript(ast.Name("Literal"), choices):
                 return f"Literal[{self.choices(_elements(choices))}]"
         raise self.refusal(node)

@@ -157,3 +157,19 @@ def check_random(seed: int) -> None:
     except Exception as error:
         error.add_note(f"seed {seed}: {program.inputs}\n{program.forward}")
         raise
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_of_several_gradients_one_alone_may_come_in_batches(at: int) -> None:
+    forward = "return torch.sin(x) * w, torch.sigmoid(w * x) * x"
+    options: dict[str, Any] = {"outputs": "a, b", "save_policy": "balanced"}
+    spec = spec_of("x[N], w[N]", forward=forward, derive=True, **options)
+    function = getattr(load(text_of(spec, derive(spec))), spec.name)
+    x, w = (torch.randn(3).double().requires_grad_() for _ in range(2))
+    plain = (torch.sin(x) * w, torch.sigmoid(w * x) * x)
+    expected = torch.autograd.grad(plain[at], (x, w), torch.ones(3).double())
+    batch = torch.eye(3).double()
+    output = function(x, w)[at]
+    found = torch.autograd.grad(output, (x, w), batch, is_grads_batched=True)
+    for one, rows in zip(expected, found, strict=True):
+        torch.testing.assert_close(rows.sum(0), one)

@@ -147,6 +147,16 @@ def test_what_only_a_branch_makes_is_saved_all_the_same() -> None:
     ]
 
 
+def test_a_choice_that_gives_the_result_comes_again_in_part() -> None:
+    forward = (
+        "if p == 2:\n    y = x * 2\nelse:\n    b = abs(p - 2)\n    y = x * b\nreturn y"
+    )
+    found = derived(forward, "grad_x = grad_output * (2 if p == 2 else b)")
+    lines = [line for block in found.blocks for line in emit_lines(block.statements)]
+    assert lines[:2] == ["if not ctx.p == 2:", "    b = abs(ctx.p - 2)"]
+    assert not found.saved
+
+
 def test_the_backward_reads_what_was_repeated() -> None:
     text = op_text(
         "x, p: float",

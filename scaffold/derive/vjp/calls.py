@@ -62,6 +62,12 @@ def template_of(
     return graph.rewrite(node, placed), args
 
 
+def refuse_in_place(label: str, values: list[Op]) -> None:
+    """Refuse a method that changes what a gradient may read again: `torch.exp(x).mul_(y)`."""
+    if label.endswith("_") and any(op.active for op in values):
+        raise UnsupportedError("it changes a tensor in place")
+
+
 def refuse_changes(node: Node) -> None:
     """Refuse a call that changes running statistics."""
     if changes_statistics(node):

@@ -16,6 +16,7 @@ from scaffold.derive.vjp.calls import (
     kind_of_call,
     made,
     refuse_changes,
+    refuse_in_place,
     template_of,
 )
 from scaffold.derive.vjp.choices import choose
@@ -259,6 +260,7 @@ class Expressions(PythonValues):
         if callee.kind != "attribute":
             raise UnsupportedError("a call of what is no name")
         values = [self.value(callee.args[0]), *values]
+        refuse_in_place(callee.label, [*values, *named.values()])
         self._cast_first(callee.label, values, named)
         return self._applied(
             self.applier.found("method", callee.label, values, named), node

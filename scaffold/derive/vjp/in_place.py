@@ -2,7 +2,7 @@
 
 In: an op whose arguments are being written down. Out: an expression that changes one of them in place, or None. Invariant:
 only what the expression itself has made changes, of the result's shape and precision, and nothing reads it afterwards; where
-gradients come in batches, it holds a batch.
+a gradient comes in batches, it holds a batch.
 """
 
 from collections.abc import Callable, Collection
@@ -73,7 +73,7 @@ class InPlace(NamedTuple):
             and (value not in self.named or value in self.single)
             and not may_be_number(value)
             and self.precision(value) >= self.precision(op)
-            and self.precision.of_gradient(value) == self.precision.of_gradient(op)
+            and self.precision.of_gradients(value) == self.precision.of_gradients(op)
         )
 
     def _named_underscore(self, op: Op) -> Node:

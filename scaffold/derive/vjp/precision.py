@@ -47,7 +47,7 @@ class Precision:
     def __init__(self, results: Mapping[Op, Op]) -> None:
         self.results = results  # a cotangent -> the result that it has the dtype of
         self.known: dict[Op, Sources] = {}
-        self.known_gradients: dict[Op, bool] = {}
+        self.known_gradients: dict[Op, Sources] = {}
         self.alike: dict[Op, Op] = {}  # what a contraction takes has one dtype
         for result in results.values():
             for op in result.walk():
@@ -69,11 +69,12 @@ class Precision:
         """The tensors, one of those that are alike."""
         return frozenset(map(self._found, self._of(op)))
 
-    def of_gradient(self, op: Op) -> bool:
-        """Whether it depends on a gradient that comes in."""
+    def of_gradients(self, op: Op) -> Sources:
+        """The gradients that come in which it depends on: of several, one alone may come in batches."""
         if op not in self.known_gradients:
-            inner = any(map(self.of_gradient, op.args))
-            self.known_gradients[op] = op.rule == "cotangent" or inner
+            own = (op,) if op.rule == "cotangent" else ()
+            inner = map(self.of_gradients, op.args)
+            self.known_gradients[op] = frozenset(own).union(*inner)
         return self.known_gradients[op]
 
     def _of(self, op: Op) -> Sources:
