@@ -132,6 +132,12 @@ def test_many_random_programs(first: int) -> None:
         check_random(seed)
 
 
+@pytest.mark.parametrize("seed", [485])
+def test_what_changes_in_place_is_written_once(seed: int) -> None:
+    """The gradient of a slice reads what it puts among zeros for its dtype as well."""
+    check_random(seed)
+
+
 def check_random(seed: int) -> None:
     program = drawn(seed)
     options: dict[str, Any] = {"forward": program.forward}

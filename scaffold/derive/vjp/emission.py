@@ -4,7 +4,7 @@ In: an op for each gradient. Out: assignments, `grad_<input> = ...` among them. 
 gradients' values; no line is longer than an author would let it be.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.vjp.apply import Applier
@@ -63,10 +63,10 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
     for _ in range(60):
         writer = _Writer(emission, roots, forced)
         statements = writer.statements()
-        longer = writer.too_long() - forced
-        if not longer:
+        more = (writer.too_long() | writer.repeated(statements)) - forced
+        if not more:
             return statements
-        forced |= longer
+        forced |= more
     return statements
 
 
@@ -96,7 +96,7 @@ class _Writer:
         self.words = self._printer(held, owners)
         self.long: list[tuple[Op, int, str | None]] = []
         emission.over.clear()
-        if emission.precision is not None:
+        if emission.precision:
             self.printer.in_place = self._in_place(emission.precision)
 
     def _namer(self) -> Namer:
@@ -127,16 +127,20 @@ class _Writer:
     def _in_place(self, precision: Precision) -> InPlace:
         """What may write over temporaries that one line reads."""
         single = {op for op in self.plan.named if self.plan.uses[op] == 1}
-        printer = self.printer
         return InPlace(
             self.graph,
-            printer.node,
-            printer.by_rule,
+            self.printer.node,
+            self.printer.by_rule,
             self.names,
             single,
             precision,
             self.emission.over,
+            {},
         )
+
+    def repeated(self, statements: Iterable[Statement]) -> set[Op]:
+        """What would change in place twice."""
+        return over.repeated(statements) if (over := self.printer.in_place) else set()
 
     def _name_pulled(self, op: Op) -> None:
         """Names for all that autograd of one call gives."""

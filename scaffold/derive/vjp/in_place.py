@@ -5,14 +5,15 @@ only what the expression itself has made changes, of the result's shape and prec
 a gradient comes in batches, it holds a batch.
 """
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from scaffold.derive.vjp.ir import Op
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.rewrites import is_one_hot
 from scaffold.derive.vjp.shapes import SCALAR
-from scaffold.formula import Graph, Node
+from scaffold.formula import Graph, If, Node, Statement
 
 # Primitives whose result is always memory of its own.
 FRESH = frozenset(
@@ -41,13 +42,20 @@ class InPlace(NamedTuple):
     single: Collection[Op]  # those of them that one place reads
     precision: Precision
     found: set[Op]  # what was written so
+    made: dict[Node, Op]  # and how
 
     def __call__(self, op: Op) -> Node | None:
         """The expression, if memory can be taken over."""
         written = self._written(op) if op.kind == "real" else None
         if written is not None:
             self.found.add(op)
+            self.made[written] = op
         return written
+
+    def repeated(self, statements: Iterable[Statement]) -> set[Op]:
+        """What statements would do in place more than once: it must have a name."""
+        counts = _counts(statements)
+        return {op for node, op in self.made.items() if counts[node] > 1}
 
     def _written(self, op: Op) -> Node | None:
         if op.rule in UNARY:
@@ -122,6 +130,20 @@ class InPlace(NamedTuple):
         return self.graph.node(
             "call", "", (callee, *nodes, self.node(alpha)), ("alpha",)
         )
+
+
+def _counts(statements: Iterable[Statement]) -> Counter[Node]:
+    """How often each expression is evaluated; of two branches, one is."""
+    counts = Counter[Node]()
+    for item in statements:
+        if isinstance(item, If):
+            counts += _counts(item.body) | _counts(item.orelse)
+        waiting = [item.test if isinstance(item, If) else item.value]
+        while waiting:
+            node = waiting.pop()
+            counts[node] += 1
+            waiting += node.args
+    return counts
 
 
 def may_be_number(op: Op) -> bool:

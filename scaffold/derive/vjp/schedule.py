@@ -127,7 +127,8 @@ def _place(
             )
             regions.setdefault(arg, set()).update(inner)
             again = op not in named and uses[op] > 1 and op.rule not in TRIVIAL
-            uses[arg] = uses.get(arg, 0) + (2 if again else 1)
+            twice = again or (op.rule == "unsliced" and at == 0)
+            uses[arg] = uses.get(arg, 0) + (2 if twice else 1)
     return Schedule(named, regions, uses)
 
 
