@@ -185,7 +185,7 @@ def _planned(
     for work in works:
         for item in work.prospects:
             wanted, moved = item.wanted, item.moved_from
-            if item.need == "drop" and (prune or _is_gone(item)):
+            if item.need == "drop" and (prune or item.is_gone):
                 files[item.path] = None
                 ours.add(item.path)
             if wanted is None or item.need in ("same", "keep"):
@@ -203,10 +203,6 @@ def _planned(
                 ours.add(moved)
     files |= manifests
     return plan(files, project.root, ours=ours, bases=bases)
-
-
-def _is_gone(item: Prospect) -> bool:
-    return item.standing is not None and item.standing.condition == "missing"
 
 
 def _base(project: Project, work: Work, item: Prospect) -> str | None:

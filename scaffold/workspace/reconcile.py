@@ -39,6 +39,11 @@ class Prospect(NamedTuple):
     moved_from: str | None = None
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the file was removed by hand."""
+        return self.standing is not None and self.standing.condition == "missing"
+
+    @property
     def mends(self) -> bool:
         """Whether the text that was written last is lost, and what is rendered says it again."""
         if self.need not in ("create", "same", "keep") or self.wanted is None:
