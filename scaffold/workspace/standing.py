@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from scaffold.errors import Location, ScaffoldError
 from scaffold.workspace.merging import has_markers
 from scaffold.workspace.normal_form import normal_form
-from scaffold.workspace.state import Kept, digest, holds_base, read_base
+from scaffold.workspace.state import Kept, digest, holds_base, read_base, read_bytes
 
 Condition = Literal["untouched", "reformatted", "edited", "missing", "conflict-markers"]
 
@@ -56,8 +56,7 @@ def standing(
 def present(root: Path, path: str) -> bytes | None:
     """The content of a file of the project, None where there is none."""
     try:
-        with open(f"{root}/{path}", "rb") as file:  # a run reads thousands
-            return file.read()
+        return read_bytes(f"{root}/{path}")
     except FileNotFoundError:
         return None
     except OSError as error:

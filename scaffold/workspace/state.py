@@ -16,6 +16,7 @@ from scaffold.errors import Location, ScaffoldError, raise_all
 
 DIRECTORY = ".scaffold"
 VERSION = 1
+CHUNK = 1 << 20  # bytes that are read at a time
 _ORIGIN = ("tool", "spec", "configuration", "templates")
 
 
@@ -172,7 +173,16 @@ def holds_base(root: Path, op: str, kept: Kept, known: bytes | None = None) -> b
 
 def _stored(root: Path, op: str, kept: Kept) -> bytes | None:
     try:
-        with open(f"{root}/{base_path(op, kept.role)}", "rb") as file:
-            return file.read()
+        return read_bytes(f"{root}/{base_path(op, kept.role)}")
     except OSError:
         return None
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file, without what `open` sets up for each: a run reads thousands."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        parts = list(iter(lambda: os.read(descriptor, CHUNK), b""))
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
