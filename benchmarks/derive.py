@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.derive_ops import OPS, Args, Op
+from benchmarks.derive_ops import OPS, POLICIES, Args, Op
 from benchmarks.derive_report import Row, averaged, cell, figures, line, missed, notes
 from benchmarks.derive_rival import Step, is_there, rival
 from scaffold.derive import derive
@@ -29,7 +29,6 @@ from scaffold.render.opfile import op_file
 from scaffold.spec import OpSpec, build
 
 Call = Callable[..., Tensor]
-POLICIES = ("recompute", "balanced")
 ROUNDING = 1.01  # a number for each row is no more
 WARM_UP = 2  # rounds that do not count
 REPEAT = 2  # calls in a row
