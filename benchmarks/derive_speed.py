@@ -44,9 +44,7 @@ def derivation_times(policy: str, runs: int) -> dict[str, float]:
     """The milliseconds of each case; the first derivation, which reads the rules, does not count."""
     specs = [spec_of(case, policy) for case in CASES]
     derive(specs[0])
-    return {
-        spec.name: min(_milliseconds(spec) for _ in range(runs)) for spec in specs
-    }
+    return {spec.name: min(_milliseconds(spec) for _ in range(runs)) for spec in specs}
 
 
 def _milliseconds(spec: OpSpec) -> float:
@@ -83,7 +81,9 @@ def digests(seeds: int) -> Iterator[str]:
     for seed in range(seeds):
         environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
         command = [sys.executable, "-c", DIGEST]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
         yield done.stdout.strip()
 
 
@@ -98,7 +98,9 @@ def main() -> int:
     ]
     print(*lines, sep="\n")
     texts = set(digests(options.seeds))
-    print(f"same bytes with {options.seeds} hash seeds: {'yes' if len(texts) <= 1 else 'no'}")
+    print(
+        f"same bytes with {options.seeds} hash seeds: {'yes' if len(texts) <= 1 else 'no'}"
+    )
     return 1 if len(texts) > 1 or any("missed" in line for line in lines) else 0
 
 
