@@ -184,6 +184,73 @@ return torch.tanh(y)
     ]
 
 
+def test_a_test_is_not_asked_again_in_its_branches() -> None:
+    forward = """
+z = x * x
+if p == 2:
+    y = z
+elif p == 0:
+    y = torch.log1p(z)
+else:
+    y = (z / abs(p - 2) + 1) ** (p / 2)
+return y
+"""
+    text = "\n".join(backward("x, p: float = 2.0", forward))
+    assert text.count("ctx.p == 0") == 1 and "zeros" not in text
+    assert "elif ctx.p == 0:" in text
+
+
+def test_branches_that_are_the_same_are_one() -> None:
+    forward = """
+if a is not None and b is not None:
+    y = x * a + b
+elif a is not None:
+    y = x * a
+else:
+    y = torch.sin(x)
+return y
+"""
+    lines = backward("x[N, D], a[D]?, b[D]?", forward)
+    assert lines == [
+        "if a is not None:",
+        "    grad_x = grad_output * a",
+        "else:",
+        "    grad_x = grad_output * torch.cos(x)",
+        "grad_a = (grad_output * x).sum(0)",
+        "if ctx.has_a:",
+        "    grad_b = grad_output.sum(0)",
+        "else:",
+        "    grad_b = grad_output.new_zeros(ctx.b_shape, dtype=ctx.b_dtype, device=ctx.b_device)",
+    ]
+
+
+@pytest.mark.parametrize("word", ["softmax", "tanh"])
+def test_what_an_optional_is_inside_of_is_computed_once(word: str) -> None:
+    dim = ", -1" * (word == "softmax")
+    lines = backward("x[N, D], b[D]?", f"torch.{word}(x + b{dim}) * x")
+    assert lines[0].endswith(f"torch.{word}(x + b if b is not None else x{dim})")
+    assert sum("torch." in line for line in lines if line[0] != "#") == 1
+
+
+def test_a_choice_among_the_terms_of_a_sum_is_a_choice_of_sums() -> None:
+    forward = """
+if training:
+    mean = x.mean(0)
+else:
+    mean = running_mean
+return torch.sin(x - mean)
+"""
+    inputs = "x[N, C], running_mean[C; const], training: bool"
+    lines = backward(inputs, forward)
+    assert lines[5:] == [
+        "grad_difference = grad_output * torch.cos(x - mean)",
+        "if ctx.training:",
+        "    grad_x = grad_difference - grad_difference.mean(0, keepdim=True)",
+        "else:",
+        "    grad_x = grad_difference",
+    ]
+
+
 def test_an_optional_that_is_absent_is_not_touched() -> None:
     spec = spec_of(
         "x, w?", forward="torch.exp(x * w) if w is not None else x * 2", derive=True

@@ -26,7 +26,7 @@ def taken_apart(
     while True:
         stops = {op for op in held if op in there or op not in found}
         seen = {op for root in ends for op in _down_to(root, stops)}
-        inner = {op for op in seen - stops if _is_worth(costs, op)}
+        inner = {op for op in seen - stops if is_dear(costs, op)}
         again = {
             op: held[op]
             for read in seen & stops - set(there)
@@ -57,7 +57,8 @@ def _holds(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:
     )
 
 
-def _is_worth(costs: Costs, op: Op) -> bool:
+def is_dear(costs: Costs, op: Op) -> bool:
+    """Whether a value is better computed once."""
     if op.rule in TRIVIAL | CHEAP | VIEWS or op.kind not in PLAIN:
         return False
     return costs.passes(op) >= WORTH or costs.is_reduction(op)

@@ -123,8 +123,7 @@ class _Writer:
             if op.rule == "vjp":
                 self._name_pulled(op)
             elif op not in self.names:
-                known = self.emission.again.get(op)
-                self.names[op] = known or self.namer.name(op)
+                self.names[op] = self.emission.again.get(op) or self.namer.name(op)
 
     def _in_place(self, precision: Precision) -> InPlace:
         """What may write over temporaries that one line reads."""
@@ -242,7 +241,8 @@ class _Writer:
             and place[len(region)][0] == op.serial
             for place in self.plan.named.values()
         )
-        return inner or len(emit(self.printer.expression(op))) > 60
+        zeros = any(arg.rule == "zeros" for arg in op.args)
+        return inner or zeros or len(emit(self.printer.expression(op))) > 60
 
     def _pulled_back(self, op: Op) -> list[Statement]:
         """`_, pullback = torch.func.vjp(lambda x: ..., x)`, and what it gives for the cotangent."""
