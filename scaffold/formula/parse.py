@@ -21,7 +21,7 @@ from scaffold.formula.graph import (
     expressions,
 )
 from scaffold.formula.returns import with_one_return
-from scaffold.formula.text import Text, dedented, parse_source, with_plain_newlines
+from scaffold.formula.text import Text, parse_source
 
 RESERVED = frozenset(
     {"torch", "F", "math", "nn", "ctx", "self", "cls", "Tensor", "Function"}
@@ -32,18 +32,14 @@ class Scope(NamedTuple):
     """The names a formula may read.
 
     `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns;
-    `tensors` cannot be called.
+    `tensors` cannot be called. Where code may be `kept`, loops are no problem.
     """
 
     names: frozenset[str]
     optional: frozenset[str] = frozenset()
     targets: frozenset[str] | None = None
     tensors: frozenset[str] = frozenset()
-
-
-def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
-    """Parse a formula in its scope; every problem of the text is reported."""
-    return _Body(dedented(with_plain_newlines(text)), scope, graph).formula()
+    kept: bool = False
 
 
 def assigned(formula: Formula) -> frozenset[str]:
@@ -51,7 +47,7 @@ def assigned(formula: Formula) -> frozenset[str]:
     return frozenset(name for item in formula.statements for name in written(item))
 
 
-class _Body:
+class Body:
     """Walks the statements of one text; collects problems rather than stopping at the first."""
 
     def __init__(self, text: Text, scope: Scope, graph: Graph) -> None:
@@ -102,7 +98,9 @@ class _Body:
         return self.scope.targets is None
 
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
-        self.problems.append(ScaffoldError(message, self._place(node), hint))
+        problem = ScaffoldError(message, self.place(node), hint)
+        if str(problem) not in map(str, self.problems):  # a step comes several times
+            self.problems.append(problem)
 
     def spelled(self, item: ast.Constant) -> str:
         """A number as the user wrote it; any other literal as Python writes it."""
@@ -114,7 +112,7 @@ class _Body:
             return line[item.col_offset : item.end_col_offset].decode()
         return repr(item.value)
 
-    def _place(self, node: ast.AST) -> Location:
+    def place(self, node: ast.AST) -> Location:
         line = getattr(node, "lineno", 1) - 1
         prefix = self.lines[line].encode()[: getattr(node, "col_offset", 0)]
         return self.text.place(line, len(prefix.decode(errors="replace")))
@@ -148,7 +146,7 @@ class _Body:
         return present - names
 
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
-        above = self.comments.get(item.lineno, ())
+        above = self.comments.pop(item.lineno, ())
         if isinstance(item, ast.Assign) and len(item.targets) == 1:
             served = self._served(item.targets[0])
             value = self.expressions.parse(item.value, present | served)

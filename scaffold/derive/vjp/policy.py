@@ -6,8 +6,7 @@ In: a `Backward`. Out: `Derived`. Invariant: whatever is saved, the statements g
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from scaffold.derive.forward import Forward
-from scaffold.derive.model import Derived
+from scaffold.derive.model import Derived, Forward
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.costs import Costs
 from scaffold.derive.vjp.emission import Emission, emitted
