@@ -79,6 +79,12 @@ class KeptBody(Body):
         """What is assigned."""
         return self._target(item)
 
+    def _target(self, target: ast.expr) -> Node:
+        """As in a formula, and `rows[i][j]`."""
+        if isinstance(target, ast.Subscript) and _root(target):
+            return self.expressions.parse(target)
+        return super()._target(target)
+
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
         """The statement of the sketch, behind what its comprehensions draw."""
         before, self.drawn = self.drawn, []
@@ -111,10 +117,11 @@ class KeptBody(Body):
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), args, [])):
                 if method in GROWS and name in self.lists:
                     return self._grown(name, args, present)
-            case ast.Assign([ast.Subscript(ast.Name(name))], value):
-                if name in self.lists:
-                    self.expressions.parse(item.targets[0], present)
-                    return self._grown(name, [value], present)
+            case ast.Assign([ast.Subscript() as target], value):
+                root = _root(target)
+                if root in self.lists:
+                    self.expressions.parse(target, present)
+                    return self._grown(root, [value], present)
             case ast.Assign([first, *others], value) if others:
                 node = self.expressions.parse(value, present)
                 targets = map(self._target, (first, *others))
@@ -183,6 +190,13 @@ class KeptBody(Body):
         for node in ast.walk(annotation):
             if isinstance(node, ast.Name) and node.id not in TYPES:
                 self.resolve(node)
+
+
+def _root(target: ast.expr) -> str:
+    """The name that subscripts hang on, if there is one."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else ""
 
 
 class _Code(NamedTuple):
