@@ -9,10 +9,11 @@ the list anew, a return assigns nothing.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from scaffold.errors import raise_all
+from scaffold.errors import Location, raise_all
 from scaffold.formula.expression import Guarded
 from scaffold.formula.graph import (
     Assign,
@@ -26,7 +27,7 @@ from scaffold.formula.graph import (
 )
 from scaffold.formula.kept_expression import KeptExpressions, drawn
 from scaffold.formula.parse import Body, Scope
-from scaffold.formula.text import Text
+from scaffold.formula.text import Text, dedented, parse_source
 
 GROWS = frozenset({"append", "clear", "extend", "insert", "pop", "reverse"})
 ERRORS = frozenset(
@@ -44,16 +45,16 @@ class KeptBody(Body):
 
     def __init__(self, text: Text, scope: Scope, graph: Graph) -> None:
         super().__init__(text, scope, graph)
-        self.comments = {}
         self.drawn: list[Assign] = []
         self.returned: list[Node] = []
-        self.locals |= _stored(self.module)
-        self.lists = _lists(self.module)
+        module = ast.Module(self.program.body, [])
+        self.locals |= _stored(module)
+        self.lists = _lists(module)
         self.expressions = KeptExpressions(self, scope.optional, scope.tensors)
 
     def kept(self, reason: str, node: ast.AST) -> Formula:
         """The formula; `node` is why it is no straight line."""
-        *above, last = self.module.body
+        *above, last = self.program.body
         statements, present = self._block(above, frozenset())
         result = None
         if isinstance(last, ast.Return | ast.Expr):
@@ -62,7 +63,7 @@ class KeptBody(Body):
             self.fail(last, "the formula returns nothing", "end it with: return ...")
         raise_all(self.problems)
         assert result is not None  # or else there was a problem
-        code = _split(self.text.value, last)
+        code = _code(self.text.value, self.program.body)
         ended = (*statements, *self._flushed(), Assign(self._absent, result))
         read = tuple(inner for item in ended for inner in expressions(item))
         kept = Kept(reason, self.place(node), *code, ended, (*self.returned, result))
@@ -84,6 +85,14 @@ class KeptBody(Body):
         if isinstance(target, ast.Subscript) and _root(target):
             return self.expressions.parse(target)
         return super()._target(target)
+
+    def resolve(self, node: ast.Name) -> None:
+        """Complain of a name that is not known at this point."""
+        if not node.id.startswith("@"):
+            super().resolve(node)
+            return
+        message = f"'{node.id[1:]}' is called in a loop, where it cannot be replaced"
+        self.fail(node, message, "call it in a statement of its own: name = ...")
 
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
         """The statement of the sketch, behind what its comprehensions draw."""
@@ -204,15 +213,27 @@ class _Code(NamedTuple):
     value: str
 
 
+def _code(text: str, body: list[ast.stmt]) -> _Code:
+    """The text as the user wrote it, or what it says where calls in it were replaced."""
+    own = dedented(Text(text, Location("")))
+    module = parse_source(own)
+    if ast.dump(module) == ast.dump(ast.Module(body, [])):
+        return _split(own.value, module.body[-1])
+    *above, last = body
+    value = ast.unparse(last)
+    return _Code("\n".join(map(ast.unparse, above)), _returned(value))
+
+
 def _split(text: str, last: ast.stmt) -> _Code:
     """The lines above the last statement, and what it returns; a comment behind it is dropped."""
     lines = text.encode().split(b"\n")
     before = [*lines[: last.lineno - 1], lines[last.lineno - 1][: last.col_offset]]
     above = b"\n".join(before).decode().rstrip().removesuffix(";").rstrip()
-    value = ast.get_source_segment(text, last) or ""
-    if isinstance(last, ast.Return):
-        value = value.removeprefix("return").lstrip()
-    return _Code(above, value)
+    return _Code(above, _returned(ast.get_source_segment(text, last) or ""))
+
+
+def _returned(code: str) -> str:
+    return re.sub(r"\Areturn\b\s*", "", code)
 
 
 def _stored(module: ast.Module) -> frozenset[str]:

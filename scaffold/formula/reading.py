@@ -10,7 +10,7 @@ from itertools import chain
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.kept_body import KeptBody
 from scaffold.formula.parse import Body, Scope
-from scaffold.formula.text import Text, dedented, with_plain_newlines
+from scaffold.formula.text import Text
 from scaffold.formula.unroll import unrolled
 
 LOOP = "there is a loop"
@@ -28,13 +28,13 @@ REASONS: dict[type[ast.AST], str] = {
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
     """Parse a formula in its scope; every problem of the text is reported."""
-    text = dedented(with_plain_newlines(text))
     body = Body(text, scope, graph)
     if scope.kept:
-        body.module.body = unrolled(body.module.body, scope.names)
-        found = _reason(body.module.body)
+        straight = unrolled(body.program.body, scope.names)
+        found = _reason(straight)
         if found is not None:
             return KeptBody(text, scope, graph).kept(REASONS[type(found)], found)
+        body.program = body.program._replace(body=straight)
     return body.formula()
 
 

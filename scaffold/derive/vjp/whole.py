@@ -24,7 +24,7 @@ def as_a_whole(
     wanted: tuple[str, ...],
     taken: Collection[str],
 ) -> tuple[Statement, ...] | None:
-    """`_, pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)`, and what it gives."""
+    """`pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)[1]`, and what it gives."""
     if not _may_run_again(spec, forward, wanted):
         return None
     absent = {item.name for item in spec.tensors if item.optional}
@@ -40,7 +40,10 @@ def as_a_whole(
 def _pulled(
     spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
-    """The gradients of inputs that are there together."""
+    """The gradients of inputs that are there together.
+
+    A type checker takes what `vjp` returns for two values or three: so it is not unpacked.
+    """
     several = {item.name for item in spec.tensors if item.variadic}
 
     def passed(name: str, value: str = "") -> Node:
@@ -56,8 +59,8 @@ def _pulled(
     functional = graph.node("attribute", "func", (graph.name("torch"),))
     vjp = graph.node("attribute", "vjp", (functional,))
     made = graph.node("call", "", (vjp, function, *map(passed, wanted)))
-    both = graph.node("tuple", "", (graph.name("_"), pullback))
-    yield Assign(both, made, "", (COMMENT,))
+    second = graph.node("subscript", "", (made, graph.constant("1")))
+    yield Assign(pullback, second, "", (COMMENT,))
     names = {name: fresh(f"pulled_{name}", taken) for name in wanted}
     gradients = graph.node("tuple", "", tuple(map(passed, names, names.values())))
     yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
