@@ -9,13 +9,12 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula.arguments import Refusal
+from scaffold.formula.arguments import Refusal, constant
 from scaffold.formula.comments import comments_above, comments_inside
 from scaffold.formula.definitions import (
     Definitions,
     defaults,
     definitions_of,
-    is_constant,
     parameters,
 )
 from scaffold.formula.fold import folded
@@ -39,9 +38,6 @@ from scaffold.formula.text import (
     place_in,
     with_plain_newlines,
 )
-
-# What the names of modules mean once a function is resolved.
-ALWAYS = {"F": "torch.nn.functional", "math": "math", "torch": "torch"}
 
 
 class Program(NamedTuple):
@@ -81,7 +77,9 @@ def _of_file(
     function = _entry(module, origin, definitions)
     own = {item.arg for item in parameters(function.arguments)}
     body = _with_defaults(function, names, report)
-    inliner = Inliner(definitions, {*taken, *names, *own, *names_in(body)}, report)
+    readable = frozenset({*names, *stored(body)})
+    taken = {*taken, *names, *own, *names_in(body)}
+    inliner = Inliner(definitions, readable, taken, report)
     done = inliner.block(body, {})
     check_depth(ast.Module(done, []), file)
     parts = [statements_of(item) for item in definitions.functions.values()]
@@ -109,9 +107,10 @@ def _with_defaults(
         changed = name in stored(body)
         if name in names or not (changed or reads(body, name)):
             continue
-        if not is_constant(value, ALWAYS):
-            message = f"the default of '{name}' is no constant"
-            report(Refusal(value, message, "declare it in --inputs"))
+        try:
+            value = constant(value, name, "declare it in --inputs")
+        except Refusal as refusal:
+            report(refusal)
             value = ast.copy_location(ast.Constant(None), value)
         if changed:
             body = versioned(body, name, value, name) or [named(name, value), *body]

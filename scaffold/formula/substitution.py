@@ -9,6 +9,8 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from scaffold.formula.fold import truth_of
+
 Part = TypeVar("Part", bound=ast.AST)
 
 
@@ -50,26 +52,62 @@ def versioned(
 ) -> list[ast.stmt] | None:
     """`x = x.float()` with what x stands for on the right, and another name from there on.
 
-    None where the first assignment is not a statement of its own.
+    None where x is not assigned as a whole at first.
     """
     at = next(k for k, item in enumerate(body) if name in stored([item]))
-    first = body[at]
-    match first:
+    values = {name: value}
+    first = _versioned(body[at], name, value, later)
+    if first is None:
+        return None
+    return [
+        *(substituted(item, values) for item in body[:at]),
+        *first,
+        *(renamed(item, {name: later}) for item in body[at + 1 :]),
+    ]
+
+
+def _versioned(
+    item: ast.stmt, name: str, value: ast.expr, later: str
+) -> list[ast.stmt] | None:
+    """The statement that assigns the name first; after a choice both of its branches have."""
+    match item:
         case ast.Assign([ast.Name(found)], inner) if found == name:
             pass
         case ast.AnnAssign(ast.Name(found), value=inner) if found == name and inner:
             pass
+        case ast.If():
+            return _chosen(item, name, value, later)
         case _:
             return None
-    after = {name: later}
-    assignment = ast.Assign([ast.Name(later, ast.Store())], inner)
-    assignment.value = substituted(inner, {name: value})
-    ast.copy_location(assignment.targets[0], first)
-    return [
-        *(substituted(item, {name: value}) for item in body[:at]),
-        ast.copy_location(assignment, first),
-        *(renamed(item, after) for item in body[at + 1 :]),
-    ]
+    made = named(later, substituted(inner, {name: value}))
+    return [ast.copy_location(made, item)]
+
+
+def _chosen(
+    item: ast.If, name: str, value: ast.expr, later: str
+) -> list[ast.stmt] | None:
+    test = substituted(item.test, {name: value})
+    branches: list[list[ast.stmt]] = []
+    for body in _settled(test, item):
+        if name in stored(body):
+            inner = versioned(body, name, value, later)
+            if inner is None:
+                return None
+        else:
+            inner = [substituted(one, {name: value}) for one in body]
+            inner.append(named(later, value))
+        branches.append(inner)
+    if len(branches) == 1:
+        return branches[0]
+    return [ast.copy_location(ast.If(test, *branches), item)]
+
+
+def _settled(test: ast.expr, item: ast.If) -> tuple[list[ast.stmt], ...]:
+    """The branches that may run."""
+    truth = truth_of(test)
+    if truth is None:
+        return item.body, item.orelse
+    return (item.body if truth else item.orelse,)
 
 
 def stored(body: Iterable[ast.AST]) -> list[str]:
