@@ -22,11 +22,15 @@ ORDERED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
 }
 
 
-def folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements that are left where tests of constants are settled."""
+Names = frozenset[str]
+NONE: Names = frozenset()
+
+
+def folded(body: Sequence[ast.stmt], there: Names = NONE) -> list[ast.stmt]:
+    """The statements that are left where tests of constants are settled; the names of `there` are never None."""
     done: list[ast.stmt] = []
     for item in body:
-        found = _Folder().visit(item)
+        found = _Folder(there).visit(item)
         done += found if isinstance(found, list) else [found]
         if done and isinstance(done[-1], ast.Return):
             break  # what follows never runs
@@ -42,7 +46,7 @@ def without_empty(item: ast.If) -> list[ast.stmt]:
     return [item] if item.body else []
 
 
-def truth_of(test: ast.expr) -> bool | None:
+def truth_of(test: ast.expr, there: Names = NONE) -> bool | None:
     """Whether a test holds; None if literals do not tell."""
     match test:
         case ast.Constant(value):
@@ -50,14 +54,16 @@ def truth_of(test: ast.expr) -> bool | None:
         case ast.Tuple(items) if all(isinstance(one, ast.Constant) for one in items):
             return bool(items)
         case ast.UnaryOp(ast.Not(), inner):
-            truth = truth_of(inner)
+            truth = truth_of(inner, there)
             return None if truth is None else not truth
-        case ast.BoolOp(ast.And(), items) if any(
-            truth_of(one) is False for one in items
-        ):
-            return False
-        case ast.BoolOp(ast.Or(), items) if any(truth_of(one) for one in items):
-            return True
+        case ast.BoolOp(operation, items):
+            settling = isinstance(operation, ast.Or)
+            found = any(truth_of(one, there) is settling for one in items)
+            return settling if found else None
+        case ast.Compare(
+            ast.Name(name), [ast.Is() | ast.IsNot() as compare], [ast.Constant(None)]
+        ) if (name in there):
+            return isinstance(compare, ast.IsNot)
         case ast.Compare(left, [operation], [right]):
             return _compared(left, operation, right)
     return None
@@ -85,17 +91,21 @@ def _compared(left: ast.expr, operation: ast.cmpop, right: ast.expr) -> bool | N
 
 
 class _Folder(ast.NodeTransformer):
+    def __init__(self, there: Names) -> None:
+        self.there = there
+
     def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
         node.test = self.visit(node.test)
-        truth = truth_of(node.test)
+        truth = truth_of(node.test, self.there)
         if truth is not None:
-            return folded(node.body if truth else node.orelse)
-        node.body, node.orelse = folded(node.body), folded(node.orelse)
+            return folded(node.body if truth else node.orelse, self.there)
+        node.body = folded(node.body, self.there)
+        node.orelse = folded(node.orelse, self.there)
         return without_empty(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)
-        truth = truth_of(node.test)
+        truth = truth_of(node.test, self.there)
         if truth is None:
             return node
         return node.body if truth else node.orelse
@@ -106,7 +116,7 @@ class _Folder(ast.NodeTransformer):
         wanted = isinstance(node.op, ast.Or)  # the truth that settles it
         kept: list[ast.expr] = []
         for item in node.values:
-            truth = truth_of(item)
+            truth = truth_of(item, self.there)
             if truth is None or truth is wanted or item is node.values[-1]:
                 kept.append(item)
             if truth is wanted:

@@ -45,11 +45,13 @@ class Inliner:
         self,
         definitions: Definitions,
         readable: frozenset[str],
+        there: frozenset[str],
         taken: Collection[str],
         report: Report,
     ) -> None:
         self.definitions, self.report = definitions, report
-        self.readable, self.taken = readable, set(taken)
+        self.readable, self.there = readable, there
+        self.taken = set(taken)
         self.made: frozenset[str] = frozenset()  # names that were introduced here
         self.running: tuple[str, ...] = ()
         self.count = 0
@@ -139,7 +141,7 @@ class Inliner:
         arguments = bound_arguments(call, function)
         body = copy.deepcopy(function.body)
         before, body = self._bound(call, function, body, arguments)
-        body, value = returned(function, folded(body))
+        body, value = returned(function, folded(body, self.there))
         inner = {} if _is_global(call) else dict(known)
         seen = names_in([*body, value, *(item.node for item in inner.values())])
         names = names_of_target(target, value, set(stored(body)), seen)
@@ -218,7 +220,11 @@ class Inliner:
                 values[name] = value
                 continue
             own = self._fresh(name, function, call)
-            later = versioned(body, name, value, own) if changed and simple else None
+            later = (
+                versioned(body, name, value, own, self.there)
+                if changed and simple
+                else None
+            )
             if later is None:
                 before.append(named(own, value))
                 values[name] = ast.Name(own, ast.Load())

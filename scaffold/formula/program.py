@@ -50,20 +50,29 @@ class Program(NamedTuple):
     others: frozenset[str] = frozenset()  # names of the file that are no constants
 
 
-def program_of(text: Text, names: Collection[str], taken: Collection[str]) -> Program:
+def program_of(
+    text: Text,
+    names: frozenset[str],
+    there: frozenset[str],
+    taken: frozenset[str],
+) -> Program:
     """Read a text; calls of functions of its file are replaced by what these do.
 
-    `names` are what a formula may read, `taken` what no new name may be.
+    `names` are what a formula may read, `there` those that are never None, `taken` what no new name may be.
     """
     if text.origin is not None:
-        return _of_file(text, text.origin, names, taken)
+        return _of_file(text, text.origin, names, there, taken)
     text = dedented(with_plain_newlines(text))
     body = parse_source(text).body
     return Program(body, text, comments_above(text.value, body), [])
 
 
 def _of_file(
-    text: Text, origin: Origin, names: Collection[str], taken: Collection[str]
+    text: Text,
+    origin: Origin,
+    names: frozenset[str],
+    there: frozenset[str],
+    taken: frozenset[str],
 ) -> Program:
     file = Text(origin.source, Location(text.location.source))
     module = parse_source(file)
@@ -78,8 +87,9 @@ def _of_file(
     own = {item.arg for item in parameters(function.arguments)}
     body = _with_defaults(function, names, report)
     readable = frozenset({*names, *stored(body)})
-    taken = {*taken, *names, *own, *names_in(body)}
-    inliner = Inliner(definitions, readable, taken, report)
+    taken |= {*names, *own, *names_in(body)}
+    there -= {*stored(body)}
+    inliner = Inliner(definitions, readable, there, taken, report)
     done = inliner.block(body, {})
     check_depth(ast.Module(done, []), file)
     parts = [statements_of(item) for item in definitions.functions.values()]

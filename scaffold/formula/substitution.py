@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from scaffold.formula.fold import truth_of
+from scaffold.formula.fold import NONE, Names, truth_of
 
 Part = TypeVar("Part", bound=ast.AST)
 
@@ -48,27 +48,35 @@ def named(name: str, value: ast.expr) -> ast.Assign:
 
 
 def versioned(
-    body: list[ast.stmt], name: str, value: ast.expr, later: str
+    body: list[ast.stmt], name: str, value: ast.expr, later: str, there: Names = NONE
 ) -> list[ast.stmt] | None:
     """`x = x.float()` with what x stands for on the right, and another name from there on.
 
-    None where x is not assigned as a whole at first.
+    None where x is not assigned as a whole at first. The names of `there` are never None.
     """
-    at = next(k for k, item in enumerate(body) if name in stored([item]))
     values = {name: value}
-    first = _versioned(body[at], name, value, later)
+    at = next((k for k, item in enumerate(body) if name in stored([item])), None)
+    if at is None:
+        return [substituted(item, values) for item in body]
+    item, rest = body[at], body[at + 1 :]
+    if isinstance(item, ast.If):
+        truth = truth_of(substituted(copy.deepcopy(item.test), values), there)
+        if truth is not None:
+            only = item.body if truth else item.orelse
+            return versioned([*body[:at], *only, *rest], name, value, later, there)
+    first = _versioned(item, name, value, later, there)
     if first is None:
         return None
     return [
         *(substituted(item, values) for item in body[:at]),
-        *first,
-        *(renamed(item, {name: later}) for item in body[at + 1 :]),
+        first,
+        *(renamed(item, {name: later}) for item in rest),
     ]
 
 
 def _versioned(
-    item: ast.stmt, name: str, value: ast.expr, later: str
-) -> list[ast.stmt] | None:
+    item: ast.stmt, name: str, value: ast.expr, later: str, there: Names
+) -> ast.stmt | None:
     """The statement that assigns the name first; after a choice both of its branches have."""
     match item:
         case ast.Assign([ast.Name(found)], inner) if found == name:
@@ -76,38 +84,26 @@ def _versioned(
         case ast.AnnAssign(ast.Name(found), value=inner) if found == name and inner:
             pass
         case ast.If():
-            return _chosen(item, name, value, later)
+            return _chosen(item, name, value, later, there)
         case _:
             return None
     made = named(later, substituted(inner, {name: value}))
-    return [ast.copy_location(made, item)]
+    return ast.copy_location(made, item)
 
 
 def _chosen(
-    item: ast.If, name: str, value: ast.expr, later: str
-) -> list[ast.stmt] | None:
-    test = substituted(item.test, {name: value})
+    item: ast.If, name: str, value: ast.expr, later: str, there: Names
+) -> ast.If | None:
     branches: list[list[ast.stmt]] = []
-    for body in _settled(test, item):
-        if name in stored(body):
-            inner = versioned(body, name, value, later)
-            if inner is None:
-                return None
-        else:
-            inner = [substituted(one, {name: value}) for one in body]
-            inner.append(named(later, value))
-        branches.append(inner)
-    if len(branches) == 1:
-        return branches[0]
-    return [ast.copy_location(ast.If(test, *branches), item)]
-
-
-def _settled(test: ast.expr, item: ast.If) -> tuple[list[ast.stmt], ...]:
-    """The branches that may run."""
-    truth = truth_of(test)
-    if truth is None:
-        return item.body, item.orelse
-    return (item.body if truth else item.orelse,)
+    for body in (item.body, item.orelse):
+        branch = versioned(body, name, value, later, there)
+        if branch is None:
+            return None
+        if later not in stored(branch):
+            branch.append(named(later, value))
+        branches.append(branch)
+    test = substituted(item.test, {name: value})
+    return ast.copy_location(ast.If(test, *branches), item)
 
 
 def stored(body: Iterable[ast.AST]) -> list[str]:

@@ -15,14 +15,26 @@ import torch.nn.functional as F
 
 
 def lines_of(
-    source: str, name: str | None = None, names: str = "x y flag", optional: str = ""
+    source: str,
+    name: str | None = None,
+    names: str = "x y flag",
+    optional: str = "",
+    tensors: str = "",
 ) -> str:
     """The formula of a function of a file, as code."""
     function = function_in(source, "ops.py", name, "forward")
     known = frozenset(
         [*names.split(), *(item[2] or item[1] or item[0] for item in function.imports)]
     )
-    formula = parse(function.text, Scope(known, frozenset(optional.split())), Graph())
+    formula = parse(
+        function.text,
+        Scope(
+            known,
+            frozenset(optional.split()),
+            tensors=frozenset(tensors.split()),
+        ),
+        Graph(),
+    )
     lines = [*emit_lines(formula.statements)]
     if formula.result is not None:
         lines.append(f"return {emit(formula.result)}")

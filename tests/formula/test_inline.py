@@ -54,6 +54,22 @@ def test_what_is_refused(source: str, message: str) -> None:
     assert str(caught.value) == message
 
 
+def test_an_optional_input_is_asked_for_in_the_function_and_a_tensor_is_not() -> None:
+    source = (
+        "def g(t, scale=None, bias=None):\n    if scale is None:\n        scale = 2.0\n"
+        "    t = t * scale\n    if bias is not None:\n        t = t + bias\n    return t\n"
+        "def f(x, y): return g(x, y, x)"
+    )
+    found = lines_of(source, "f", "x y", optional="y", tensors="x y")
+    assert found == (
+        "if y is None:\n    scale = 2.0\nelse:\n    scale = y\n"
+        "t = x * scale\nt = t + x\nreturn t"
+    )
+    assert (
+        lines_of(source, "f", "x y", tensors="x y") == "t = x * y\nt = t + x\nreturn t"
+    )
+
+
 def test_calls_that_double_at_every_step_end() -> None:
     steps = [f"def g{k}(t): return g{k - 1}(t) + g{k - 1}(t)\n" for k in range(1, 40)]
     source = f"{HEADER}def g0(t): return t * t\n{''.join(steps)}def f(x): return g39(x)"
