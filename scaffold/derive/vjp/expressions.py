@@ -21,12 +21,14 @@ from scaffold.derive.vjp.calls import (
 )
 from scaffold.derive.vjp.choices import choose
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
+from scaffold.derive.vjp.own_memory import made_anew
 from scaffold.derive.vjp.python_values import PythonValues
+from scaffold.derive.vjp.retained import retained
 from scaffold.derive.vjp.shapes import Shape, unknown
 from scaffold.derive.vjp.sizes import size_at
 from scaffold.derive.vjp.tables import ruled_imports
 from scaffold.derive.vjp.written import UnsupportedError, dotted
-from scaffold.formula import WELL_KNOWN, Node, keywords
+from scaffold.formula import WELL_KNOWN, Node, keywords, sharing, written_to
 from scaffold.spec import OpSpec, TensorInput
 
 # What computes in a dtype that it is given, as if its argument had that one.
@@ -71,6 +73,7 @@ class Expressions(PythonValues):
             item.name for item in spec.attributes if item.annotation == "int"
         }
         self.writes: dict[str, int] = {}
+        self.own: frozenset[Node] = frozenset()  # calls that change a name's tensor
 
     def _input(self, item: TensorInput, wanted: bool) -> Op:
         if item.dims is None:
@@ -237,6 +240,23 @@ class Expressions(PythonValues):
         return self.value(node)
 
     def _call(self, node: Node) -> Op:
+        changed = next(written_to(node), None)
+        plain = None
+        if changed is None and "inplace" not in node.keywords:
+            return self._plain_call(node)
+        if changed is None or node in self.own or not sharing(changed):
+            plain = made_anew(self.program.graph, node)
+        op = None if plain is None else self._plain_call(plain)
+        if op is None or op.rule not in self.applier.table:
+            return self._plain_call(node)
+        before = None if changed is None else self.value(changed)
+        if before and before.active and before in retained(self.applier.table, before):
+            raise UnsupportedError(
+                "it changes in place what the gradient of that value reads"
+            )
+        return op
+
+    def _plain_call(self, node: Node) -> Op:
         callee, *args = node.args
         if "**" in node.keywords:
             raise UnsupportedError("a call with two stars")
