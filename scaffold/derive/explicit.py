@@ -10,6 +10,7 @@ from typing import NamedTuple
 from scaffold.derive.activity import is_random, leaves_torch
 from scaffold.derive.context import ContextNames
 from scaffold.derive.elements import element_lines
+from scaffold.derive.filling import fills_a_constant
 from scaffold.derive.forward import grad_name
 from scaffold.derive.given import Given, take_apart
 from scaffold.derive.model import Derivation, Filled, Kept, Saved
@@ -101,7 +102,9 @@ def _derivation(
 def _judged(found: Derivation, spec: OpSpec, given: Given) -> Derivation:
     """With what the rest of PyTorch can make of the op."""
     opaque, random = _opaque(spec, given), _draws(given)
-    pure = not (opaque or random or spec.dirty)
+    forward = given.forward
+    fills = forward and fills_a_constant(forward.statements, forward.results)
+    pure = not (opaque or random or spec.dirty or fills)
     return replace(
         found,
         opaque=opaque,

@@ -23,7 +23,7 @@ def as_a_whole(
     wanted: tuple[str, ...],
     taken: Collection[str],
 ) -> tuple[Statement, ...] | None:
-    """`_, pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)`, and what it gives."""
+    """`pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)[1]`, and what it gives."""
     if not _may_run_again(spec, forward, wanted):
         return None
     absent = {item.name for item in spec.tensors if item.optional}
@@ -55,8 +55,8 @@ def _pulled(
     functional = graph.node("attribute", "func", (graph.name("torch"),))
     vjp = graph.node("attribute", "vjp", (functional,))
     made = graph.node("call", "", (vjp, function, *map(passed, wanted)))
-    both = graph.node("tuple", "", (graph.name("_"), pullback))
-    yield Assign(both, made, "", (COMMENT,))
+    made = graph.node("subscript", "", (made, graph.constant("1")))
+    yield Assign(pullback, made, "", (COMMENT,))
     names = {name: fresh(f"pulled_{name}", taken) for name in wanted}
     gradients = graph.node("tuple", "", tuple(map(passed, names, names.values())))
     yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
