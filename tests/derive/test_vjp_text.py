@@ -106,6 +106,25 @@ def test_cross_entropy_is_probs_minus_onehot() -> None:
     ]
 
 
+NAMED = """
+log_probs = torch.log_softmax(z, dim=-1)
+picked = log_probs.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+"""
+
+
+def test_probabilities_are_computed_at_once_where_logarithms_serve_nothing_else() -> (
+    None
+):
+    inputs = "z[N, C], y[N; index(C)]"
+    lines = backward(inputs, f"{NAMED}return -picked.mean()")
+    assert lines == [
+        "onehot = torch.zeros_like(z).scatter(-1, y.unsqueeze(-1), 1)",
+        "grad_z = grad_output / y.numel() * (torch.softmax(z, -1) - onehot)",
+    ]
+    both = "\n".join(backward(inputs, f"{NAMED}return (picked ** 3).mean()"))
+    assert "torch.exp(log_probs)" in both and "softmax(z, -1)" not in both
+
+
 FOCAL = """
 margin = torch.where(target, logits, -logits)
 weight = torch.sigmoid(-margin) ** gamma
