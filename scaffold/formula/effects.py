@@ -26,6 +26,8 @@ SAME = frozenset(
     | {"real", "requires_grad_", "resolve_conj", "resolve_neg", "sum_to_size", "to"}
     | {"type", "type_as"}
 )
+# Functions of Python's own that hold, or yield, what they are given.
+HOLDERS = frozenset({"enumerate", "list", "reversed", "tuple", "zip"})
 VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
 
 
@@ -105,6 +107,8 @@ def _sources(value: Node, methods: frozenset[str], views: bool) -> frozenset[str
             "subscript", label, (inner, _)
         ) if views and (not label or label in VIEW_ATTRIBUTES):
             return _sources(inner, methods, views)
+        case Node("call", _, (Node("name", name), *args)) if views and name in HOLDERS:
+            return _union(args, methods, views)
         case Node(
             "call", _, (Node("attribute", label) as callee, *args)
         ) if label in methods or _in_place_name(label):
