@@ -289,4 +289,6 @@ def _is_list(value: ast.expr) -> bool:
             return isinstance(left, ast.List) or isinstance(right, ast.List)
         case ast.BinOp(left, ast.Add(), right):
             return _is_list(left) or _is_list(right)
+        case ast.IfExp(_, body, orelse):
+            return _is_list(body) and _is_list(orelse)
     return False
