@@ -10,6 +10,7 @@ from typing import NamedTuple
 from scaffold.derive.activity import is_random, leaves_torch
 from scaffold.derive.context import ContextNames
 from scaffold.derive.elements import element_lines
+from scaffold.derive.filling import fills_a_constant
 from scaffold.derive.forward import grad_name
 from scaffold.derive.given import Given, take_apart
 from scaffold.derive.kept import is_steady
@@ -105,7 +106,9 @@ def _judged(found: Derivation, spec: OpSpec, given: Given) -> Derivation:
     opaque, random = _opaque(spec, given), _draws(given)
     kept = spec.forward.kept if spec.forward is not None else None
     steady = kept is None or is_steady(spec, kept)
-    pure = steady and not (opaque or random or spec.dirty)
+    forward = given.forward
+    fills = forward and fills_a_constant(forward.statements, forward.results)
+    pure = steady and not (opaque or random or spec.dirty or fills)
     return replace(
         found,
         opaque=opaque,

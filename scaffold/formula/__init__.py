@@ -8,9 +8,11 @@ from scaffold.formula.effects import (
     changed_in_place,
     copied,
     keywords,
+    same_memory,
     same_tensor,
     sharing,
     written,
+    written_to,
 )
 from scaffold.formula.emit import emit, emit_lines
 from scaffold.formula.expression import BUILTINS
@@ -56,7 +58,9 @@ __all__ = [
     "parse",
     "renaming",
     "rewritten",
+    "same_memory",
     "same_tensor",
     "sharing",
     "written",
+    "written_to",
 ]

@@ -59,7 +59,7 @@ class Body:
         self.scope, self.graph = scope, graph
         known = scope.names | (scope.targets or frozenset())
         taken = RESERVED | BUILTINS | frozenset(WELL_KNOWN)
-        self.program = program_of(text, known, taken)
+        self.program = program_of(text, known, scope.tensors - scope.optional, taken)
         self.text = text if text.origin else self.program.text
         self.lines = self.program.text.value.split("\n")
         self.problems = list(self.program.problems)

@@ -94,7 +94,7 @@ class _Writer:
         self._name_all()
         owners = shape_owners(self.program, safe.needs)
         self.printer = self._printer(self.names, owners)
-        self.words = self._printer(held, owners)
+        self.words = self._printer({**held, **emission.again}, owners)
         self.long: list[tuple[Op, int, str | None]] = []
         emission.over.clear()
         if emission.precision:
