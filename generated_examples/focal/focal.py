@@ -30,8 +30,8 @@ class FocalLossFunction(Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         logits, target = ctx.saved_tensors
         margin = torch.where(target, logits, -logits)
-        weight = torch.sigmoid(-margin) ** ctx.gamma
         sigmoid = torch.sigmoid(-margin)
+        weight = sigmoid**ctx.gamma
         scaled_grad = grad_output * F.logsigmoid(margin)
         if ctx.gamma == 0:
             grad_sigmoid = grad_output.new_zeros(margin.shape)
@@ -40,9 +40,9 @@ class FocalLossFunction(Function):
             grad_sigmoid = -ctx.gamma * scaled_grad * power / margin.numel()
         weighted_grad = grad_output / margin.numel() * weight
         joint_grad = weighted_grad + grad_sigmoid * (1 - sigmoid)
-        scaled_grad_margin = sigmoid * joint_grad
-        grad_margin = -scaled_grad_margin
-        selected_grad = torch.where(target, grad_margin, scaled_grad_margin)
+        scaled_grad_sigmoid = sigmoid * joint_grad
+        grad_margin = -scaled_grad_sigmoid
+        selected_grad = torch.where(target, grad_margin, scaled_grad_sigmoid)
         return selected_grad.sum_to_size(logits.shape), None, None
 
 
