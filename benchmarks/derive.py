@@ -3,14 +3,15 @@
 In: `python -m benchmarks.derive [OP ...] [--rounds N] [--no-compile]`, with torch beside scaffold, and tangent-ad if it is to
 be measured too. Out: for each op, and as geometric means, the CPU time of forward and backward and the bytes that wait
 between them, over those of eager autograd: of both policies, of torch.compile of the forward, and of tangent-ad on the
-ops that it takes. One thread; everything takes turns. Exit 1 where a target is missed, with the ops that miss it most.
+ops that it takes; the bytes over those of PyTorch's own op with each input frozen; the time of a derivation. One thread;
+everything takes turns. Exit 1 where a target is missed, with the ops that miss it most.
 """
 
 import argparse
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from types import ModuleType
 from typing import Any
@@ -18,9 +19,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.derive_ops import OPS, Args, Op
-from benchmarks.derive_report import Row, averaged, cell, figures, line, missed, notes
+from benchmarks.derive_native import Call, frozen_one_by_one, saved_bytes
+from benchmarks.derive_ops import OPS, POLICIES, Args, Op
+from benchmarks.derive_report import (
+    COMPILED,
+    RIVAL,
+    Row,
+    frozen_table,
+    line,
+    mean_lines,
+    missed,
+    notes,
+    row_line,
+)
 from benchmarks.derive_rival import Step, is_there, rival
+from benchmarks.derive_speed import derivation_times, reported
 from scaffold.derive import derive
 from scaffold.errors import Location
 from scaffold.formula import emit, emit_lines
@@ -28,9 +41,6 @@ from scaffold.render.layout import Layout
 from scaffold.render.opfile import op_file
 from scaffold.spec import OpSpec, build
 
-Call = Callable[..., Tensor]
-POLICIES = ("recompute", "balanced")
-ROUNDING = 1.01  # a number for each row is no more
 WARM_UP = 2  # rounds that do not count
 REPEAT = 2  # calls in a row
 
@@ -76,30 +86,17 @@ def plain(op: Op) -> Call:
     return function
 
 
-def prepared(op: Op) -> tuple[Args, list[Tensor]]:
-    """Arguments, and those among them that want a gradient."""
+def prepared(op: Op) -> tuple[Args, dict[str, Tensor]]:
+    """Arguments, and by name those among them that want a gradient."""
     torch.manual_seed(0)
     arguments = op.arguments()
     wanted = {item.name for item in spec_of(op).differentiable}
-    named = zip(spec_of(op).inputs, arguments, strict=True)
-    return arguments, [
-        value.requires_grad_() for item, value in named if item.name in wanted
-    ]
-
-
-def saved_bytes(function: Call, arguments: Args) -> int:
-    """The bytes of all storages that wait for the backward, each once."""
-    storages: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        kept = function(*arguments)  # alive, or two storages may have one address
-    del kept
-    return sum(storages.values())
+    pairs = zip(spec_of(op).inputs, arguments, strict=True)
+    return arguments, {
+        item.name: value.requires_grad_()
+        for item, value in pairs
+        if item.name in wanted
+    }
 
 
 def stepped(function: Call, arguments: Args, leaves: Sequence[Tensor]) -> Step:
@@ -128,46 +125,41 @@ def timed(
     return ratios, min(base) / REPEAT * 1e3
 
 
-def more_than_native(
-    op: Op, functions: Mapping[str, Call], arguments: Args, leaves: Sequence[Tensor]
-) -> tuple[str, ...]:
-    """The policies and frozen inputs for which an op saves more than the native one."""
-    if op.native is None:
-        return ()
-    inputs = spec_of(op).inputs
-    named = [
-        item.name
-        for item, value in zip(inputs, arguments, strict=True)
-        if any(value is leaf for leaf in leaves)
-    ]
-    found = []
-    for name, leaf in zip(named, leaves, strict=True):
-        if len(leaves) == 1:
-            break
-        leaf.requires_grad_(False)
-        native = saved_bytes(op.native, arguments)
-        for policy in POLICIES:
-            own = saved_bytes(functions[policy], arguments)
-            if own > native * ROUNDING:
-                ratio = f"x{own / native:.2f}" if native else f"{own} bytes to none"
-                found.append(f"{policy} without {name}: {ratio}")
-        leaf.requires_grad_(True)
-    return tuple(found)
+def compiled(op: Op, arguments: Args, leaves: Sequence[Tensor]) -> Call | str:
+    """What torch.compile makes of the forward; else why there is nothing, as without a C++ compiler."""
+    function: Call = torch.compile(plain(op))
+    try:
+        value = function(*arguments)
+        torch.autograd.grad(value, leaves, torch.randn_like(value))
+    except Exception as error:  # noqa: BLE001 - whatever it is, there is no figure
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    return function
 
 
-def measured(op: Op, rounds: int, compiled: bool) -> Row:
+def measured(op: Op, rounds: int, with_compiled: bool) -> Row:
     """Bytes and times of an op."""
-    functions = {"eager": plain(op)}
-    functions |= {policy: generated(op, policy) for policy in POLICIES}
-    arguments, leaves = prepared(op)
+    policies = {policy: generated(op, policy) for policy in POLICIES}
+    functions = {"eager": plain(op), **policies}
+    arguments, named = prepared(op)
+    leaves = list(named.values())
     _compare(op, functions, arguments, leaves)
-    if compiled:
-        functions["compiled"] = torch.compile(plain(op))
+    refused: dict[str, str] = {}
+    if with_compiled:
+        found = compiled(op, arguments, leaves)
+        if isinstance(found, str):
+            refused[COMPILED] = found
+        else:
+            functions[COMPILED] = found
     steps = {
         name: stepped(function, arguments, leaves)
         for name, function in functions.items()
     }
-    refused = _add_rival(op, steps, arguments, leaves)
+    if is_there():
+        step = rival(plain_text(op), op.name, arguments, leaves, steps["eager"])
+        if isinstance(step, str):
+            refused[RIVAL] = step
+        else:
+            steps[RIVAL] = step
     grad = torch.randn_like(functions["eager"](*arguments))
     times, milliseconds = timed(steps, grad, rounds)
     saved = {name: saved_bytes(call, arguments) for name, call in functions.items()}
@@ -177,27 +169,9 @@ def measured(op: Op, rounds: int, compiled: bool) -> Row:
         saved["eager"] / 1024,
         times,
         {name: value / max(1, saved["eager"]) for name, value in saved.items()},
-        more_than_native(op, functions, arguments, leaves),
+        tuple(frozen_one_by_one(op, policies, arguments, named)),
         refused,
     )
-
-
-def _add_rival(
-    op: Op, steps: dict[str, Step], arguments: Args, leaves: Sequence[Tensor]
-) -> str:
-    """Let tangent-ad take part where it can; else why it does not."""
-    if not is_there():
-        return ""
-    wanted = [
-        position
-        for position, value in enumerate(arguments)
-        if any(value is leaf for leaf in leaves)
-    ]
-    found = rival(plain_text(op), op.name, arguments, wanted, steps["eager"])
-    if isinstance(found, str):
-        return found
-    steps["tangent-ad"] = found
-    return ""
 
 
 def _compare(
@@ -224,22 +198,22 @@ def main() -> int:
     warnings.simplefilter("ignore")
     chosen = [op for op in OPS if not options.ops or op.name in options.ops]
     names = [*POLICIES]
-    names += [] if options.no_compile else ["compiled"]
-    names += ["tangent-ad"] if is_there() else []
+    names += [] if options.no_compile else [COMPILED]
+    names += [RIVAL] if is_there() else []
     print("CPU time and bytes over those of eager autograd")
     print(line("", "eager: ms, KiB", [f"{name:13s}" for name in names]))
     rows = []
     for op in chosen:
         row = measured(op, options.rounds, not options.no_compile)
-        first = f"{row.milliseconds:.2f} {row.kilobytes:9.0f}"
-        print(line(row.name, first, [cell(figures(row, n)) for n in names]), flush=True)
+        print(row_line(row, names), flush=True)
         rows.append(row)
-    print(line("geometric mean", "", [cell(averaged(rows, name)) for name in names]))
-    for item in notes(rows):
-        print(f"note: {item}")
+    print(*mean_lines(rows, names), sep="\n")
+    print(*frozen_table(rows), sep="\n")
+    derivations = [reported(policy, derivation_times(policy, 3)) for policy in POLICIES]
+    print("", *derivations, *notes(rows, is_there()), sep="\n")
     for item in missed(rows):
         print(f"missed: {item}")
-    return 1 if missed(rows) else 0
+    return 1 if missed(rows) or any("missed" in item for item in derivations) else 0
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Args = tuple[Any, ...]
+POLICIES = ("recompute", "balanced")
 
 
 class Op(NamedTuple):

@@ -7,6 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from benchmarks.derive_native import Frozen, frozen_lines
+from benchmarks.derive_ops import POLICIES
+
+COMPILED, RIVAL = "compiled", "tangent-ad"
 # geometric means over eager's: time, bytes
 TARGETS = {"recompute": (1.25, 0.65), "balanced": (1.00, 0.80)}
 
@@ -19,8 +23,8 @@ class Row(NamedTuple):
     kilobytes: float
     times: Mapping[str, float]
     saved: Mapping[str, float]
-    frozen: tuple[str, ...]  # where more is saved than the native op saves
-    refused: str  # why tangent-ad takes no part
+    frozen: tuple[Frozen, ...]
+    refused: Mapping[str, str]  # why a candidate takes no part
 
 
 def mean(values: Sequence[float]) -> float:
@@ -31,7 +35,7 @@ def mean(values: Sequence[float]) -> float:
 def cell(figures: tuple[float, float | None] | None) -> str:
     """Time and bytes."""
     if figures is None:
-        return f"{'-':>6s} {'':6s}"
+        return f"{'n/a':>6s} {'':6s}"
     seconds, size = figures
     return f"{seconds:6.2f} {'' if size is None else format(size, '.2f'):>6s}"
 
@@ -55,6 +59,44 @@ def line(name: str, first: str, cells: Sequence[str]) -> str:
     return f"{name:18s} {first:>18s} | " + " | ".join(cells)
 
 
+def row_line(row: Row, names: Sequence[str]) -> str:
+    """An op's line of the table."""
+    first = f"{row.milliseconds:.2f} {row.kilobytes:9.0f}"
+    return line(row.name, first, [cell(figures(row, name)) for name in names])
+
+
+def mean_lines(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
+    """The geometric means, over eager's figures and over those of torch.compile."""
+    means = [cell(averaged(rows, name)) for name in names]
+    found = [line("geometric mean", "", means)]
+    beside = [over_compiled(row) for row in rows if COMPILED in row.times]
+    if beside:
+        means = [cell(averaged(beside, name)) for name in names]
+        found.append(line("over torch.compile", "", means))
+    return found
+
+
+def over_compiled(row: Row) -> Row:
+    """A row with all figures over those of torch.compile."""
+    time, size = row.times[COMPILED], row.saved[COMPILED]
+    return row._replace(
+        times={name: own / time for name, own in row.times.items()},
+        saved={name: own / size for name, own in row.saved.items()},
+    )
+
+
+def frozen_table(rows: Sequence[Row]) -> list[str]:
+    """The bytes over those of PyTorch's own op, where one input wants no gradient."""
+    policies = " ".join(f"{policy:>9s}" for policy in POLICIES)
+    head = f"{'':18s} {'frozen':10s} {'KiB':>9s} {policies}"
+    return [
+        "",
+        "bytes over those of PyTorch's own op, one input frozen",
+        head,
+        *(item for row in rows for item in frozen_lines(row.name, row.frozen)),
+    ]
+
+
 def missed(rows: Sequence[Row]) -> list[str]:
     """The targets that are missed."""
     found = []
@@ -67,8 +109,12 @@ def missed(rows: Sequence[Row]) -> list[str]:
                 found.append(
                     f"{policy} {what}: {own:.2f} > {target}, {_worst(rows, policy, what)}"
                 )
-    items = [f"{row.name}, {item} of native" for row in rows for item in row.frozen]
-    return found + [item for item in items if "recompute" in item]
+    frozen = [(row.name, case) for row in rows for case in row.frozen]
+    return found + [
+        f"{policy} bytes of {name} without {case.name}: more than PyTorch's own op"
+        for name, case in frozen
+        for policy in case.missed
+    ]
 
 
 def _worst(rows: Sequence[Row], policy: str, what: str) -> str:
@@ -78,12 +124,16 @@ def _worst(rows: Sequence[Row], policy: str, what: str) -> str:
     return ", ".join(f"{name} {own:.2f}" for own, name in sorted(pairs)[:-4:-1])
 
 
-def notes(rows: Sequence[Row]) -> list[str]:
-    """What is no miss, but should be known."""
-    found = [f"{row.name}, {item} of native" for row in rows for item in row.frozen]
-    found = [item for item in found if "balanced" in item]
-    if any("tangent-ad" in row.times or row.refused for row in rows):
-        found += [
-            f"{row.name}: tangent-ad {row.refused}" for row in rows if row.refused
-        ]
+def notes(rows: Sequence[Row], with_rival: bool) -> list[str]:
+    """Who takes no part, and why: the ops of each reason."""
+    ops: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for name, reason in row.refused.items():
+            ops.setdefault((name, reason), []).append(row.name)
+    found = [
+        f"n/a: {name}, {reason}: {', '.join(those)}"
+        for (name, reason), those in ops.items()
+    ]
+    if not with_rival:
+        found.append(f"n/a: {RIVAL} is not installed (pip install {RIVAL})")
     return found

@@ -22,12 +22,21 @@ def is_there() -> bool:
 
 
 def rival(
-    text: str, name: str, arguments: Sequence[Any], wanted: Sequence[int], right: Step
+    text: str,
+    name: str,
+    arguments: Sequence[Any],
+    leaves: Sequence[Tensor],
+    right: Step,
 ) -> Step | str:
-    """A step for the arguments at the wanted positions; else why it has none."""
+    """A step for the leaves among the arguments; else why it has none."""
     import tangent  # type: ignore[import-not-found,unused-ignore]
 
     function = getattr(_imported(text, name), name)
+    wanted = [
+        position
+        for position, value in enumerate(arguments)
+        if any(value is leaf for leaf in leaves)
+    ]
     bare = [item.detach() if isinstance(item, Tensor) else item for item in arguments]
     try:
         derived = tangent.grad(function, wrt=tuple(wanted))

@@ -40,9 +40,9 @@ class FocalLossFunction(Function):
             grad_sigmoid = -ctx.gamma * scaled_grad * power / margin.numel()
         weighted_grad = grad_output / margin.numel() * weight
         joint_grad = weighted_grad + grad_sigmoid * (1 - sigmoid)
-        scaled_grad_sigmoid = sigmoid * joint_grad
-        grad_margin = -scaled_grad_sigmoid
-        selected_grad = torch.where(target, grad_margin, scaled_grad_sigmoid)
+        scaled_grad_margin = sigmoid * joint_grad
+        grad_margin = -scaled_grad_margin
+        selected_grad = torch.where(target, grad_margin, scaled_grad_margin)
         return selected_grad.sum_to_size(logits.shape), None, None
 
 

@@ -1,6 +1,6 @@
 """An op that `new-op` adds to a project: its table goes into the manifest, its files follow from that.
 
-In: what was specified, and the policy of `--on-conflict`. Out: an `Outcome`; the manifest is one of its files.
+In: what was specified, and the policy of `--on-conflict`. Out: a `Settled`; the manifest is one of its files.
 Invariant: what is in the manifest already keeps its form and its comments; an op that says something else is not replaced
 without being asked.
 """
@@ -14,15 +14,16 @@ from scaffold.cli.generate import Specified, from_manifest
 from scaffold.cli.places import from_here
 from scaffold.cli.project import WILD, Project, open_project
 from scaffold.cli.raw import FORMULAS
+from scaffold.cli.settle import Settled
 from scaffold.cli.survey import survey
-from scaffold.cli.syncing import Outcome, carry_out
+from scaffold.cli.syncing import carry_out
 from scaffold.errors import ConflictError, ScaffoldError
 from scaffold.spec.manifest import list_ops
 from scaffold.spec.toml_text import op_table, toml_text
 from scaffold.workspace import Policy, recover
 
 
-def add_op(specified: Specified, policy: Policy, *, write: bool) -> Outcome:
+def add_op(specified: Specified, policy: Policy, *, write: bool) -> Settled:
     """Write the op's table and files, or see what that would do."""
     undone = recover(specified.places.root) if write else ()
     project = open_project(may_lack=True)
@@ -36,7 +37,7 @@ def add_op(specified: Specified, policy: Policy, *, write: bool) -> Outcome:
     outcome = carry_out(
         project, ops, policy, write=write, prune=True, manifests=manifests
     )
-    return outcome._replace(undone=undone)
+    return outcome.settled._replace(undone=undone)
 
 
 def _manifest(project: Project, op: str) -> str:

@@ -1,15 +1,15 @@
 """`scaffold check`: whether the files are what manifest, templates and configuration say."""
 
-import json
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.cli.choices import OPS, check_choice, completing
+from scaffold.cli.choices import OPS, check_format, completing
+from scaffold.cli.programs import show_object
 from scaffold.cli.templates import TEMPLATE_DIR
-from scaffold.errors import ConflictError, raise_all
+from scaffold.errors import ConflictError
 
 if TYPE_CHECKING:
     from scaffold.cli.checking import Checked
@@ -27,7 +27,6 @@ FORMAT = Annotated[
         autocompletion=completing(FORMATS),
     ),
 ]
-JSON_VERSION = 1
 
 
 def check(
@@ -48,7 +47,7 @@ def check(
     from scaffold.cli.checking import PASSING, check_project
     from scaffold.cli.project import open_project
 
-    raise_all(check_choice("--format", format_, FORMATS))
+    check_format(format_, FORMATS)
     project = open_project(settled=True, template_dirs=template_dir or ())
     found = check_project(project, ops or (), formatted=diff)
     {"text": _text, "json": _json, "github": _github}[format_](project, found, diff)
@@ -102,7 +101,7 @@ def _json(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
         if diff:
             one["diff"] = _difference(project, item)
         files.append(one)
-    typer.echo(json.dumps({"version": JSON_VERSION, "files": files}, indent=2))
+    show_object({"files": files})
 
 
 def _github(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:

@@ -26,6 +26,11 @@ def check_choice(option: str, given: str, words: Iterable[str]) -> list[Scaffold
     return [ScaffoldError(f"unknown value '{given}'", Location(option), hint)]
 
 
+def check_format(given: str, words: Iterable[str] = FORMATS) -> None:
+    """Refuse a value of --format that is none of those."""
+    raise_all(check_choice("--format", given, words))
+
+
 def check_policy(policy: str) -> Policy:
     """The policy of that name; a value of --on-conflict that is none is refused."""
     raise_all(check_choice("--on-conflict", policy, POLICIES))

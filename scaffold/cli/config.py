@@ -3,19 +3,17 @@
 In: keys. Out: TOML on stdout, or one JSON object. Invariant: the values are those that other commands run with.
 """
 
-import json
 import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scaffold.cli.choices import FORMAT, FORMATS, check_choice
+from scaffold.cli.programs import show_object
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 
 if TYPE_CHECKING:
     from scaffold.spec.settings import Setting
-
-JSON_VERSION = 1
 
 
 def _offer_keys() -> list[str]:
@@ -57,7 +55,7 @@ def config(
         if not keys or setting.key in keys
     ]
     if format_ == "json":
-        typer.echo(_json(settings))
+        show_object({"settings": [setting._asdict() for setting in settings]})
         return
     for setting in settings:
         typer.echo(_line(setting, show_origin))
@@ -86,8 +84,3 @@ def _line(setting: "Setting", show_origin: bool) -> str:
     else:
         text = f"{setting.key} = {toml_text(setting.value)}"
     return f"{setting.origin}\t{text}" if show_origin else text
-
-
-def _json(settings: "list[Setting]") -> str:
-    shown = [setting._asdict() for setting in settings]
-    return json.dumps({"version": JSON_VERSION, "settings": shown}, indent=2)

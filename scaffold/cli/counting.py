@@ -4,9 +4,8 @@ In: paths. Out: a `Tally`, and its text.
 Invariant: a file that cannot be read or parsed is named and counts nothing.
 """
 
-import json
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scaffold.cli.scanning import each, look_through
 from scaffold.cli.sources import read_source
@@ -20,8 +19,6 @@ from scaffold.inspect.statistics import (
     is_test,
     words_of,
 )
-
-JSON_VERSION = 1
 
 
 class Tally(NamedTuple):
@@ -72,7 +69,7 @@ def as_text(tally: Tally) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_json(tally: Tally) -> str:
+def as_object(tally: Tally) -> dict[str, Any]:
     """The table for programs, with each Function."""
     functions = [
         {
@@ -84,10 +81,8 @@ def as_json(tally: Tally) -> str:
         for file in tally.counted
         for item in file.functions
     ]
-    data = {
-        "version": JSON_VERSION,
+    return {
         "files": tally.files,
         "totals": count(tally.counted),
         "functions": functions,
     }
-    return json.dumps(data, indent=2) + "\n"

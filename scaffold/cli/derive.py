@@ -3,13 +3,13 @@
 In: the options of `new-op` that are about the maths. Out: text, or one JSON object. Invariant: the disk is left as it is.
 """
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from scaffold.cli.choices import FORMATS, check_choice
 from scaffold.cli.options import DERIVE, NAME, Values, make_command, split_settings
+from scaffold.cli.programs import show_object
 from scaffold.errors import ScaffoldError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ why, and the bytes of it beside those that plain autograd keeps.
 
 Example: scaffold derive swish --inputs 'x' --forward 'x * torch.sigmoid(x)'
 """
-JSON_VERSION = 1
 
 
 def _run(name: str, given: Values) -> None:
@@ -32,7 +31,7 @@ def _run(name: str, given: Values) -> None:
     values, settings = split_settings(given)
     printed, notes = _printed(name, values, settings)
     if settings.get("format") == "json":
-        typer.echo(json.dumps({**printed, "notes": notes}, indent=2))
+        show_object({**printed, "notes": notes})
         return
     show_notes(notes)
     typer.echo(
@@ -52,7 +51,6 @@ def _printed(
     derivation = derive(spec)
     length = where.directories.line_length
     printed = {
-        "version": JSON_VERSION,
         "function": function_text(spec, derivation, length, where.house),
         "steps": _steps(spec, derivation, settings),
         "derived": sorted(derivation.derived),

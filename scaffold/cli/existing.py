@@ -5,7 +5,6 @@ Invariant: what is pointed at and is not there is an error with a place; nothing
 """
 
 import os
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +13,6 @@ import typer
 from scaffold.cli.scanning import look_through
 from scaffold.cli.sources import read_source
 from scaffold.errors import (
-    ConflictError,
     Location,
     ScaffoldError,
     did_you_mean,
@@ -108,7 +106,7 @@ def put(
     stdout: bool,
 ) -> None:
     """Write the files, or show them, or what would become of them."""
-    from scaffold.cli.report import show_diff, show_notes, show_plan
+    from scaffold.cli.report import tell
     from scaffold.cli.settle import look, write
 
     if stdout:
@@ -116,9 +114,4 @@ def put(
         return
     settle = look if dry_run or diff else write
     settled = settle(files, root, policy)  # type: ignore[arg-type]
-    show_notes(settled.notes)
-    if settled.refusal:
-        raise settled.refusal
-    (show_diff if diff else show_plan)(settled.plan)
-    if settled.plan.conflicts:
-        sys.exit(ConflictError.exit_code)
+    tell(settled, with_diff=diff)

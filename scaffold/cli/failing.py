@@ -5,13 +5,14 @@ the exit code are the same in every format; a command that raises has printed no
 """
 
 import functools
+import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 import typer
 
+from scaffold.cli.programs import as_problem, show_object
 from scaffold.errors import ScaffoldError
-
-JSON_VERSION = 1
 
 
 def telling(command: Callable[..., None]) -> Callable[..., None]:
@@ -30,6 +31,12 @@ def telling(command: Callable[..., None]) -> Callable[..., None]:
     return told
 
 
+def leave(refusal: ScaffoldError) -> NoReturn:
+    """End with a refusal of which programs were told already: people are told, nothing is raised that would be told again."""
+    typer.echo(str(refusal), err=True)
+    sys.exit(refusal.exit_code)
+
+
 def as_ours(error: ScaffoldError | OSError) -> ScaffoldError:
     """An error of the system's as one of ours: what the system says, and of which file."""
     if isinstance(error, ScaffoldError):
@@ -44,14 +51,9 @@ def _of_output(error: ScaffoldError | OSError) -> bool:
 
 
 def _show(error: ScaffoldError) -> None:
-    import json  # few runs fail
-
-    from scaffold.cli.report import as_problem
-
     told = {
-        "version": JSON_VERSION,
         "written": False,
         "notes": list(error.details),
         "problems": [as_problem(problem) for problem in error.problems],
     }
-    typer.echo(json.dumps(told, indent=2))
+    show_object(told)

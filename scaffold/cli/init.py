@@ -4,14 +4,13 @@ In: a directory and options. Out: files, through a plan. Invariant: what is ther
 """
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from scaffold.cli.choices import ON_CONFLICT, check_choice, completing
-from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
+from scaffold.errors import Location, ScaffoldError, raise_all
 
 CI = ("github", "none")
 DIRECTORY = Annotated[
@@ -80,7 +79,7 @@ def init(
 
     Example: scaffold init --source src/myops --tests tests
     """
-    from scaffold.cli.report import show_diff, show_notes, show_plan
+    from scaffold.cli.report import show_notes, tell
     from scaffold.cli.settle import Known, look, write
     from scaffold.cli.starting import start_project
 
@@ -92,12 +91,8 @@ def init(
     known = Known(ours=start.changed, kept=start.kept)
     settle = look if dry_run or diff else write
     settled = settle(start.files, root, on_conflict, known)  # type: ignore[arg-type]
-    show_notes((*start.notes, *settled.notes))
-    if settled.refusal:
-        raise settled.refusal
-    (show_diff if diff else show_plan)(settled.plan)
-    if settled.plan.conflicts:
-        sys.exit(ConflictError.exit_code)
+    show_notes(start.notes)
+    tell(settled, with_diff=diff)
 
 
 def _problems(directory: str, policy: str, ci: str | None) -> list[ScaffoldError]:

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scaffold.cli.choices import check_choice, completing
+from scaffold.cli.choices import check_format, completing
 from scaffold.errors import (
     ConflictError,
     Location,
     ScaffoldError,
     did_you_mean,
-    raise_all,
 )
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def lint(
     if explain is not None:
         typer.echo(_explanation(explain), nl=False)
         return
-    raise_all(check_choice("--format", format_, FORMATS))
+    check_format(format_, FORMATS)
     run = linting.run(tuple(paths or ["."]), tuple(select or ()), tuple(ignore or ()))
     for error in run.unread:
         typer.echo(f"note: {error.path}:{error.line}: {error.reason}", err=True)

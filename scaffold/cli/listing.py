@@ -1,19 +1,16 @@
 """`scaffold list`: the ops of a project, where each is written down, and its files."""
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from scaffold.cli.choices import FORMAT, FORMATS, check_choice
-from scaffold.errors import raise_all
+from scaffold.cli.choices import FORMAT, check_format
+from scaffold.cli.programs import show_object
 
 if TYPE_CHECKING:
     from scaffold.cli.project import Project
     from scaffold.cli.survey import Op
-
-JSON_VERSION = 1
 
 
 class Row(NamedTuple):
@@ -37,12 +34,12 @@ def list_ops(format_: FORMAT = "text") -> None:
     from scaffold.cli.project import open_project
     from scaffold.cli.survey import survey
 
-    raise_all(check_choice("--format", format_, FORMATS))
+    check_format(format_)
     project = open_project()
     rows = [_row(project, op) for op in survey(project)] + list(_orphans(project))
     if format_ == "json":
         told = [row._asdict() | {"files": dict(row.files)} for row in rows]
-        typer.echo(json.dumps({"version": JSON_VERSION, "ops": told}, indent=2))
+        show_object({"ops": told})
         return
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     for row in rows:

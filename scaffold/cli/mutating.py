@@ -5,7 +5,6 @@ a mutant, and the score.
 Invariant: exit 0 means that every mutant of every file was killed; no file is changed.
 """
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
+from scaffold.cli.programs import show_object
 from scaffold.errors import ScaffoldError, raise_all
 
 if TYPE_CHECKING:
     from scaffold.verify.mutants import Mutant
     from scaffold.verify.score import Outcome
 
-JSON_VERSION = 1
 SURVIVED = 1  # exit code
 
 
@@ -124,4 +123,4 @@ def _show_json(results: "list[tuple[Subject, list[Outcome]]]") -> None:
         }
         for subject, outcomes in results
     ]
-    typer.echo(json.dumps({"version": JSON_VERSION, "files": files}, indent=2))
+    show_object({"files": files})

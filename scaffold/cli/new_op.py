@@ -1,14 +1,11 @@
 """`scaffold new-op`: one op, from its specification to its files."""
 
-import sys
 from typing import TYPE_CHECKING
 
-import typer
-
-from scaffold.cli.choices import FORMATS, ON_CONFLICT
+from scaffold.cli.choices import FORMATS, ON_CONFLICT, check_choice
 from scaffold.cli.interpreter import without_torch
 from scaffold.cli.options import Values, command
-from scaffold.errors import ConflictError, Location, ScaffoldError, did_you_mean
+from scaffold.errors import Location, ScaffoldError
 
 if TYPE_CHECKING:
     from scaffold.cli.generate import Generated
@@ -54,24 +51,19 @@ def _proven(generated: "Generated", settings: Values) -> "Generated":
 
 def _for_people(generated: "Generated", settings: Values) -> None:
     """Write and say so; with --dry-run, --diff or --stdout only say."""
-    from scaffold.cli.report import show_diff, show_notes, show_plan, show_texts
+    from scaffold.cli.report import show_notes, show_texts, tell
 
     show_notes(generated.notes)
     if settings.get("stdout"):
         show_texts(generated)
         return
-    settled = _settle(generated, settings)
-    show_notes(settled.notes)
-    if settled.refusal:
-        raise settled.refusal
-    show = show_diff if settings.get("diff") else show_plan
-    show(settled.plan)
-    _exit_on_conflict(settled)
+    tell(_settle(generated, settings), with_diff=bool(settings.get("diff")))
 
 
 def _for_programs(generated: "Generated", settings: Values) -> None:
     """The same, in one JSON object."""
-    from scaffold.cli.report import show_files, show_settled
+    from scaffold.cli.failing import leave
+    from scaffold.cli.report import exit_on_conflict, show_files, show_settled
 
     if settings.get("stdout"):
         show_files(generated)
@@ -79,8 +71,8 @@ def _for_programs(generated: "Generated", settings: Values) -> None:
     settled = _settle(generated, settings)
     show_settled(generated, settled, with_diff=bool(settings.get("diff")))
     if settled.refusal:
-        typer.echo(str(settled.refusal), err=True)
-    _exit_on_conflict(settled)
+        leave(settled.refusal)
+    exit_on_conflict(settled.plan)
 
 
 def _settle(generated: "Generated", settings: Values) -> "Settled":
@@ -91,7 +83,7 @@ def _settle(generated: "Generated", settings: Values) -> "Settled":
     if _joins(generated, settings):
         from scaffold.cli.adding import add_op
 
-        return add_op(generated.specified, policy, write=not looking).settled
+        return add_op(generated.specified, policy, write=not looking)
     return (look if looking else write)(generated.files, generated.root, policy)
 
 
@@ -101,20 +93,11 @@ def _joins(generated: "Generated", settings: Values) -> bool:
     return generated.specified.configuration.project and not elsewhere
 
 
-def _exit_on_conflict(settled: "Settled") -> None:
-    if settled.plan.conflicts:
-        sys.exit(ConflictError.exit_code)
-
-
 def _problems(settings: Values) -> list[ScaffoldError]:
     """What is wrong with the options that are about the run rather than the op."""
     found = []
     for key, choices in CHOICES.items():
-        value = settings.get(key, choices[0])
-        if value not in choices:
-            hint = did_you_mean(value, choices) or f"one of: {', '.join(choices)}"
-            message = f"unknown value '{value}'"
-            found.append(ScaffoldError(message, Location(f"--{key}"), hint))
+        found += check_choice(f"--{key}", settings.get(key, choices[0]), choices)
     if settings.get("verify"):
         found += without_torch("--verify")
     for key in ("diff", "dry-run"):

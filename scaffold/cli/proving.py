@@ -4,7 +4,6 @@ In: test files, the interpreter that runs them. Out: a table on stdout, one line
 Invariant: what could not be run, failed or is not written yet is never said to have passed; exit 0 means that all passed.
 """
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
+from scaffold.cli.programs import show_object
 from scaffold.errors import ConflictError
 
 if TYPE_CHECKING:
     from scaffold.cli.tested import Tested
     from scaffold.verify.reports import Report
 
-JSON_VERSION = 1
 SHOWN = 5  # failures of a file
 STATUSES = ("passed", "failed", "not implemented", "missing", "no tests", "untested")
 PASSING = frozenset({"passed", "untested"})
@@ -162,4 +161,4 @@ def _show_json(proofs: Sequence[Proof]) -> None:
                 "files": dict(tested.standing),
             }
         )
-    typer.echo(json.dumps({"version": JSON_VERSION, "tests": rows}, indent=2))
+    show_object({"tests": rows})

@@ -11,6 +11,7 @@ from scaffold.cli.exports import exports_of
 from scaffold.cli.manifest_edits import without
 from scaffold.cli.places import from_here
 from scaffold.cli.project import Project, open_project
+from scaffold.cli.settle import Settled
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, weigh, with_state
 from scaffold.errors import (
@@ -55,7 +56,7 @@ def remove_ops(names: tuple[str, ...], *, force: bool, write: bool) -> Outcome:
     if write:
         apply(with_state(planned, plan(state, project.root, ours=state.keys())))
     verbs = dict.fromkeys(names, "remove")
-    return Outcome(planned, verbs, len(found), (), write, undone=undone)
+    return Outcome(Settled(planned, write, undone=undone), verbs, len(found))
 
 
 def _check_names(project: Project, names: tuple[str, ...]) -> None:

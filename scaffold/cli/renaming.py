@@ -15,6 +15,7 @@ from scaffold.cli.manifest_edits import renamed as renamed_table
 from scaffold.cli.places import from_here
 from scaffold.cli.project import Project, open_project
 from scaffold.cli.rendering import Rendering, render_ops
+from scaffold.cli.settle import Settled
 from scaffold.cli.survey import Op, survey
 from scaffold.cli.syncing import Outcome, weigh, with_state
 from scaffold.cli.uses import uses_of
@@ -87,7 +88,8 @@ def rename_op(op: str, new: str, *, write: bool) -> Outcome:
         apply(with_state(planned, plan(state, project.root, ours=state.keys())))
     notes = _uses(project, renaming, [file.path for file in files.values()])
     verb = "conflict" if any(item.conflicts for item in moved.values()) else "rename"
-    return Outcome(planned, {name: verb}, len(moved), notes, write, undone=undone)
+    settled = Settled(planned, write, undone=undone)
+    return Outcome(settled, {name: verb}, len(moved), notes)
 
 
 def _without(project: Project, op: str) -> dict[str, Listed]:

@@ -1,25 +1,24 @@
 """What a command that writes says: one verb a file, notes, the difference, or all of it as JSON.
 
 In: what was generated and what became of it. Out: stdout for what was asked for, stderr for what is said of it.
-Invariant: with `--format json` stdout is one JSON object, of the form that JSON_VERSION stands for.
+Invariant: with `--format json` stdout is one JSON object, whatever became of the run.
 """
 
-import json
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from scaffold.cli.places import from_here
+from scaffold.cli.programs import as_problem, show_object
 from scaffold.cli.settle import Settled
-from scaffold.errors import ScaffoldError
+from scaffold.errors import ConflictError, ScaffoldError
 from scaffold.workspace import Plan, diff
 from scaffold.workspace.difference import diff_change
 
 if TYPE_CHECKING:
     from scaffold.cli.generate import Generated
-
-JSON_VERSION = 1
 
 
 def show_notes(notes: Iterable[str]) -> None:
@@ -50,6 +49,21 @@ def show_texts(generated: "Generated") -> None:
 def _print(text: str) -> None:
     """Write to stdout as to a file: UTF-8 whatever the locale, odd bytes of a path as they are."""
     typer.echo(text.encode(errors="surrogateescape"), nl=False)
+
+
+def tell(settled: Settled, *, with_diff: bool) -> None:
+    """What became of each file, for people; a refusal is raised, a conflict that is left ends with 1."""
+    show_notes(settled.notes)
+    if settled.refusal:
+        raise settled.refusal
+    (show_diff if with_diff else show_plan)(settled.plan)
+    exit_on_conflict(settled.plan)
+
+
+def exit_on_conflict(plan: Plan) -> None:
+    """End with 1 where a conflict is left."""
+    if plan.conflicts:
+        sys.exit(ConflictError.exit_code)
 
 
 def show_settled(generated: "Generated", settled: Settled, with_diff: bool) -> None:
@@ -84,23 +98,10 @@ def _show_json(
     problems: Iterable[ScaffoldError] = (),
 ) -> None:
     result = {
-        "version": JSON_VERSION,
         "written": written,
         "files": files,
         "missing": list(missing),
         "notes": list(notes),
         "problems": [as_problem(problem) for problem in problems],
     }
-    typer.echo(json.dumps(result, indent=2))
-
-
-def as_problem(problem: ScaffoldError) -> dict[str, Any]:
-    """A problem as a JSON object."""
-    place = problem.location
-    return {
-        "source": place.source if place else None,
-        "line": place.line if place else None,
-        "column": place.column if place else None,
-        "message": problem.message,
-        "hint": problem.hint,
-    }
+    show_object(result)

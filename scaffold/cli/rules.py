@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.cli.choices import FORMATS, check_choice
+from scaffold.cli.choices import check_format
+from scaffold.cli.programs import show_object
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from scaffold.verify.rules import Checked
 
 WRONG = 1  # exit code: some formula is not a gradient
-JSON_VERSION = 1
 
 rules = typer.Typer(
     help="Show the rules of differentiation; check a table of yours.",
@@ -42,7 +42,7 @@ FORMAT = Annotated[str, typer.Option("--format", help="text or json.")]
 def list_rules(format: FORMAT = "text") -> None:
     """List the primitives that have a rule: name, category, how it is spelled."""
     table = _table()
-    raise_all(check_choice("--format", format, FORMATS))
+    check_format(format)
     named = [table.rule(name) for name in dict.fromkeys(table.names())]
     found = [rule for rule in named if rule.category != "backward"]
     if format == "json":
@@ -58,7 +58,7 @@ def list_rules(format: FORMAT = "text") -> None:
 def show_rule(name: NAME, format: FORMAT = "text") -> None:
     """Show a rule as a table has it: spellings, formulas, domain, samples."""
     table = _table()
-    raise_all(check_choice("--format", format, FORMATS))
+    check_format(format)
     if name not in table:
         hint = did_you_mean(name, table.names()) or "see: scaffold rules list"
         raise ScaffoldError(f"no rule '{name}'", Location("NAME"), hint)
@@ -76,10 +76,9 @@ def show_rule(name: NAME, format: FORMAT = "text") -> None:
 def check(file: FILE = None, format: FORMAT = "text") -> None:
     """Check a table: its form, and each formula against PyTorch's autograd on each sample."""
     from scaffold.cli.interpreter import without_torch
-    from scaffold.errors import raise_all
     from scaffold.verify.rules import check_rules
 
-    raise_all(check_choice("--format", format, FORMATS))
+    check_format(format)
     before, files = _files(file)
     raise_all(without_torch("check"))
     wrong = False
@@ -207,4 +206,4 @@ def _show_verdict(file: "RuleFile", found: "Checked") -> None:
 
 
 def _show_json(content: dict[str, object]) -> None:
-    typer.echo(json.dumps({"version": JSON_VERSION, **content}, indent=2))
+    show_object(content)

@@ -109,9 +109,8 @@ def _option(name: str) -> Locate:
 def _with_given(before: str, given: Mapping[str, str], directory: Path) -> str:
     """The file with the keys that options name in the table that it has."""
     plain = before.removeprefix(MARK)
-    read_configuration(
-        plain, PROJECT, str(directory)
-    )  # what is wrong with it is said first
+    # What is wrong with the table is said before anything is added to it.
+    read_configuration(plain, PROJECT, str(directory))
     return before[: len(before) - len(plain)] + with_keys(plain, given, PROJECT)
 
 

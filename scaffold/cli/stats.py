@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from scaffold.cli.choices import FORMAT, FORMATS, check_choice
-from scaffold.errors import raise_all
+from scaffold.cli.choices import FORMAT, check_format
+from scaffold.cli.programs import show_object
 
 PATHS = Annotated[
     list[str] | None,
@@ -18,11 +18,13 @@ def stats(paths: PATHS = None, format_: FORMAT = "text") -> None:
 
     Example: scaffold stats src tests
     """
-    from scaffold.cli.counting import as_json, as_text, count_below
+    from scaffold.cli.counting import as_object, as_text, count_below
 
-    raise_all(check_choice("--format", format_, FORMATS))
+    check_format(format_)
     counted = count_below(tuple(paths or ["."]))
     for error in counted.unread:
         typer.echo(f"note: {error.location}: {error.message}", err=True)
-    show = as_json if format_ == "json" else as_text
-    typer.echo(show(counted), nl=False)
+    if format_ == "json":
+        show_object(as_object(counted))
+    else:
+        typer.echo(as_text(counted), nl=False)

@@ -50,22 +50,12 @@ class Work(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of the files of a run, or would."""
+    """What became of the files of a run, or would; records are no part of it."""
 
-    plan: Plan  # of the files of the ops, without records
+    settled: Settled
     verbs: dict[str, str]  # of each op, the weightiest of its files
     files: int
-    notes: tuple[str, ...]
-    written: bool
-    refusal: ScaffoldError | None = None  # why nothing was written
-    undone: tuple[str, ...] = ()  # what an interrupted run had begun
-    obstacle: ScaffoldError | None = None  # why a run would write nothing: of a look
-
-    @property
-    def settled(self) -> Settled:
-        """The same, as of a run that is about one op."""
-        told = (self.written, self.refusal, self.undone, self.obstacle)
-        return Settled(self.plan, *told)
+    notes: tuple[str, ...] = ()
 
     @property
     def counts(self) -> str:
@@ -114,20 +104,21 @@ def carry_out(
     notes = tuple(_notes(works, prune, planned))
     files = sum(len(op.standings) for op in ops if op.settled)
     files += sum(len(work.prospects) for work in works)
-    outcome = Outcome(planned, verbs, files, notes, written=False)
+    settled = Settled(planned, written=False)
     if not write and policy in ("ask", "abort"):
         obstacle = _refusal(project.root, works) if planned.conflicts else None
-        return outcome._replace(obstacle=obstacle)
+        settled = settled._replace(obstacle=obstacle)
+        return Outcome(settled, verbs, files, notes)
     try:
         resolved = without_conflicts(planned, policy)
     except ConflictError as error:
         cannot = policy == "merge"  # says itself why
         refusal = error if cannot else _refusal(project.root, works)
-        return outcome._replace(refusal=refusal)
-    outcome = outcome._replace(plan=resolved, verbs=_verbs(ops, works, resolved))
+        return Outcome(settled._replace(refusal=refusal), verbs, files, notes)
     if write:
         apply(_with_records(project, works, resolved))
-    return outcome._replace(written=write)
+    verbs = _verbs(ops, works, resolved)
+    return Outcome(Settled(resolved, write), verbs, files, notes)
 
 
 def _exports(project: Project, works: tuple[Work, ...]) -> dict[str, str]:

@@ -4,20 +4,19 @@ In: the configuration and `--template-dir`. Out: text on stdout, or one JSON obj
 Invariant: exit 0 of `lint` means that every template renders every kind of op to Python.
 """
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.cli.choices import FORMAT, FORMATS, check_choice, completing
+from scaffold.cli.choices import FORMAT, check_format, completing
+from scaffold.cli.programs import show_object
 from scaffold.cli.test_stub import DIFF, DRY_RUN, ON_CONFLICT
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 
 if TYPE_CHECKING:
     from scaffold.render.templates import Templates
 
-JSON_VERSION = 1
 NAMES = {"op": "op.py.jinja", "test": "test.py.jinja"}
 
 templates = typer.Typer(
@@ -52,11 +51,11 @@ def list_templates(template_dir: TEMPLATE_DIR = None, format_: FORMAT = "text") 
     """List the templates: where each comes from, and which blocks it overrides."""
     from scaffold.cli.ejecting import listed_templates
 
-    raise_all(check_choice("--format", format_, FORMATS))
+    check_format(format_)
     rows = listed_templates(_templates(template_dir))
     if format_ == "json":
         found = [row._asdict() for row in rows]
-        typer.echo(json.dumps({"version": JSON_VERSION, "templates": found}, indent=2))
+        show_object({"templates": found})
         return
     width = max(len(row.name) for row in rows)
     for row in rows:
@@ -118,15 +117,15 @@ def lint_templates(template_dir: TEMPLATE_DIR = None, format_: FORMAT = "text") 
 
     Exit code 1: a block overrides nothing; 2: a template cannot be rendered, or not to Python.
     """
-    from scaffold.cli.report import as_problem
+    from scaffold.cli.programs import as_problem
     from scaffold.cli.trying import problems_of
 
-    raise_all(check_choice("--format", format_, FORMATS))
+    check_format(format_)
     found = _templates(template_dir)
     problems = problems_of(found)
     if format_ == "json":
         data = [as_problem(problem) for problem in problems]
-        typer.echo(json.dumps({"version": JSON_VERSION, "problems": data}, indent=2))
+        show_object({"problems": data})
         raise typer.Exit(max((item.exit_code for item in problems), default=0))
     raise_all(problems)
     count = len(found.sources)

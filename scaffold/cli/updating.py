@@ -4,21 +4,22 @@ In: what was asked for. Out: stdout for what happened, stderr for what is said o
 Invariant: with `--format json` stdout is one JSON object, whatever happens.
 """
 
-import json
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
 import typer
 
-from scaffold.cli.choices import FORMATS, check_choice, check_policy
+from scaffold.cli.choices import check_format, check_policy
+from scaffold.cli.failing import leave
 from scaffold.cli.places import from_here
+from scaffold.cli.programs import as_problem, show_object
 from scaffold.cli.project import Project, open_project
-from scaffold.cli.report import JSON_VERSION, as_problem, show_diff, show_notes
+from scaffold.cli.report import show_diff, show_notes
 from scaffold.cli.settle import undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, carry_out
-from scaffold.errors import ConflictError, raise_all
+from scaffold.errors import ConflictError
 from scaffold.workspace import Plan, recover
 from scaffold.workspace.difference import diff_change
 
@@ -45,10 +46,10 @@ def bring_up_to_date(
 
 def say_outcome(asked: Asked, run: Callable[[], Outcome]) -> None:
     """Say what became of a run that writes, and exit with 1 where a conflict is left."""
-    raise_all(check_choice("--format", asked.format, FORMATS))
+    check_format(asked.format)
     outcome = undisturbed(run)
     (_for_programs if asked.format == "json" else _for_people)(outcome, asked)
-    if any(change.verb == "conflict" for change in outcome.plan.changes):
+    if any(change.verb == "conflict" for change in outcome.settled.plan.changes):
         sys.exit(ConflictError.exit_code)
 
 
@@ -66,8 +67,6 @@ def _outcome(asked: Asked, manifests: tuple[str, ...], ops: tuple[str, ...]) -> 
     found = survey(project, ops)
     outcome = carry_out(project, found, policy, write=not asked.look, prune=asked.prune)
     notes = list(outcome.notes)
-    if undone:
-        notes.insert(0, f"undid what an interrupted run had begun: {', '.join(undone)}")
     if not ops:
         notes += [
             f"op '{record.op}' is in no manifest any more: scaffold remove {record.op}"
@@ -75,19 +74,22 @@ def _outcome(asked: Asked, manifests: tuple[str, ...], ops: tuple[str, ...]) -> 
         ]
     if not project.configuration.project:
         notes.append("no [tool.scaffold] here: nothing is remembered; scaffold init")
-    return outcome._replace(notes=tuple(notes))
+    settled = outcome.settled._replace(undone=undone)
+    return outcome._replace(settled=settled, notes=tuple(notes))
 
 
 def _for_people(outcome: Outcome, asked: Asked) -> None:
-    show_notes(outcome.notes[:SAID])
-    if len(outcome.notes) > SAID:
-        show_notes([f"and {len(outcome.notes) - SAID} more"])
-    if outcome.refusal:
-        raise outcome.refusal
+    notes = (*outcome.settled.notes, *outcome.notes)
+    show_notes(notes[:SAID])
+    if len(notes) > SAID:
+        show_notes([f"and {len(notes) - SAID} more"])
+    if outcome.settled.refusal:
+        raise outcome.settled.refusal
+    plan = outcome.settled.plan
     if asked.diff:
-        show_diff(outcome.plan)
+        show_diff(plan)
         return
-    _show_changes(outcome.plan)
+    _show_changes(plan)
     typer.echo(f"{outcome.counts or 'no ops'} ({_files(outcome.files)})")
 
 
@@ -105,21 +107,19 @@ def _show_changes(plan: Plan) -> None:
 
 
 def _for_programs(outcome: Outcome, asked: Asked) -> None:
-    files = []
-    for change in outcome.plan.changes:
+    settled, files = outcome.settled, []
+    for change in settled.plan.changes:
         one = {"path": change.path, "verb": change.verb}
         if asked.diff:
             one["diff"] = diff_change(change)
         files.append(one)
     told = {
-        "version": JSON_VERSION,
-        "written": outcome.written,
+        "written": settled.written,
         "ops": outcome.verbs,
         "files": files,
-        "notes": list(outcome.notes),
-        "problems": [as_problem(item) for item in outcome.settled.problems],
+        "notes": [*settled.notes, *outcome.notes],
+        "problems": [as_problem(item) for item in settled.problems],
     }
-    typer.echo(json.dumps(told, indent=2))
-    if outcome.refusal:  # the object is said, and it is one
-        typer.echo(str(outcome.refusal), err=True)
-        sys.exit(outcome.refusal.exit_code)
+    show_object(told)
+    if settled.refusal:
+        leave(settled.refusal)

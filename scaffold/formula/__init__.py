@@ -14,6 +14,7 @@ from scaffold.formula.effects import (
 )
 from scaffold.formula.emit import emit, emit_lines
 from scaffold.formula.expression import BUILTINS
+from scaffold.formula.functions import FunctionText, function_in
 from scaffold.formula.graph import (
     Assign,
     Formula,
@@ -26,7 +27,7 @@ from scaffold.formula.graph import (
     rewritten,
 )
 from scaffold.formula.parse import Scope, assigned, parse
-from scaffold.formula.text import WELL_KNOWN, FunctionText, Text, function_in
+from scaffold.formula.text import WELL_KNOWN, Text
 
 __all__ = [
     "BUILTINS",

@@ -5,8 +5,26 @@ In: source text and its statements. Out: first line of a statement -> the commen
 
 import ast
 import io
+import textwrap
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+
+def comments_inside(
+    source: str, bodies: Iterable[Sequence[ast.stmt]]
+) -> dict[int, tuple[str, ...]]:
+    """Those of some bodies in a text, each with what stands right above its first statement."""
+    lines = source.split("\n")
+    found: dict[int, tuple[str, ...]] = {}
+    for body in bodies if "#" in source else ():
+        first, last = body[0].lineno - 1, body[-1].end_lineno or body[-1].lineno
+        while first and lines[first - 1].lstrip().startswith("#"):
+            first -= 1
+        blank = "\n" * first
+        found |= comments_above(
+            blank + textwrap.dedent("\n".join(lines[first:last])), body
+        )
+    return found
 
 
 def comments_above(source: str, body: Sequence[ast.stmt]) -> dict[int, tuple[str, ...]]:

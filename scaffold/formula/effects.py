@@ -6,7 +6,7 @@ for names (`exp_`, `out=`, `inplace=True`) changes its tensor.
 
 from collections.abc import Iterator, Sequence
 
-from scaffold.formula.graph import If, Node, Statement
+from scaffold.formula.graph import If, Node, Statement, expressions
 from scaffold.formula.text import WELL_KNOWN
 
 VIEWS = frozenset(
@@ -44,6 +44,17 @@ def bound(target: Node) -> frozenset[str]:
     if target.kind in ("tuple", "starred"):
         return frozenset(name for item in target.args for name in bound(item))
     return target.names()
+
+
+def misspelt(
+    statements: tuple[Statement, ...], targets: frozenset[str], known: frozenset[str]
+) -> list[str]:
+    """What is called like a gradient, and neither is one nor read."""
+    names = frozenset(name for item in statements for name in written(item))
+    nodes = (node for item in statements for node in expressions(item))
+    read = {name for node in nodes for name in node.names()}
+    found = sorted(names - targets - read - known)
+    return [name for name in found if name.startswith("grad_")]
 
 
 def changed_in_place(value: Node) -> Iterator[str]:

@@ -7,10 +7,15 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 import ast
 from typing import NamedTuple
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula.comments import comments_above
-from scaffold.formula.effects import written
-from scaffold.formula.expression import BINARY, ExpressionParser, Guarded, may_be_none
+from scaffold.errors import ScaffoldError, did_you_mean, raise_all
+from scaffold.formula.effects import misspelt, written
+from scaffold.formula.expression import (
+    BINARY,
+    BUILTINS,
+    ExpressionParser,
+    Guarded,
+    may_be_none,
+)
 from scaffold.formula.graph import (
     Assign,
     Formula,
@@ -18,10 +23,10 @@ from scaffold.formula.graph import (
     If,
     Node,
     Statement,
-    expressions,
 )
+from scaffold.formula.program import program_of
 from scaffold.formula.returns import with_one_return
-from scaffold.formula.text import Text, dedented, parse_source, with_plain_newlines
+from scaffold.formula.text import WELL_KNOWN, Text, place_in
 
 RESERVED = frozenset(
     {"torch", "F", "math", "nn", "ctx", "self", "cls", "Tensor", "Function"}
@@ -43,7 +48,7 @@ class Scope(NamedTuple):
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
     """Parse a formula in its scope; every problem of the text is reported."""
-    return _Body(dedented(with_plain_newlines(text)), scope, graph).formula()
+    return _Body(text, scope, graph).formula()
 
 
 def assigned(formula: Formula) -> frozenset[str]:
@@ -55,21 +60,23 @@ class _Body:
     """Walks the statements of one text; collects problems rather than stopping at the first."""
 
     def __init__(self, text: Text, scope: Scope, graph: Graph) -> None:
-        self.text, self.scope, self.graph = text, scope, graph
-        self.module = parse_source(text)
-        self.lines = text.value.split("\n")
-        self.problems: list[ScaffoldError] = []
+        self.scope, self.graph = scope, graph
+        known = scope.names | (scope.targets or frozenset())
+        taken = RESERVED | BUILTINS | frozenset(WELL_KNOWN)
+        self.program = program_of(text, known, taken)
+        self.text = text if text.origin else self.program.text
+        self.lines = self.program.text.value.split("\n")
+        self.problems = list(self.program.problems)
         self.locals: set[str] = set()
         self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
         self.expressions = ExpressionParser(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
-        body = list(self.module.body)
+        body = list(self.program.body)
         if self.wants_result:
             body = with_one_return(body, self.scope.names)
         if not body:
             raise ScaffoldError("the formula is empty", self.text.location)
-        self.comments = comments_above(self.text.value, body)
         result: Node | None = None
         last = body[-1]
         if isinstance(last, ast.Return) or (
@@ -85,9 +92,9 @@ class _Body:
                     last, "the formula returns nothing", "end it with: return ..."
                 )
         if self.scope.targets is not None:
-            self._check_targets(statements, result)
+            self._check_targets(statements, self.scope.targets)
         raise_all(self.problems)
-        above = self.comments.get(last.lineno, ()) if result else ()
+        above = self._above(last) if result else ()
         return Formula(
             statements,
             result,
@@ -102,7 +109,8 @@ class _Body:
         return self.scope.targets is None
 
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
-        self.problems.append(ScaffoldError(message, self._place(node), hint))
+        place = place_in(self.program.text, node)
+        self.problems.append(ScaffoldError(message, place, hint))
 
     def spelled(self, item: ast.Constant) -> str:
         """A number as the user wrote it; any other literal as Python writes it."""
@@ -114,10 +122,9 @@ class _Body:
             return line[item.col_offset : item.end_col_offset].decode()
         return repr(item.value)
 
-    def _place(self, node: ast.AST) -> Location:
-        line = getattr(node, "lineno", 1) - 1
-        prefix = self.lines[line].encode()[: getattr(node, "col_offset", 0)]
-        return self.text.place(line, len(prefix.decode(errors="replace")))
+    def _above(self, item: ast.stmt) -> tuple[str, ...]:
+        """The comments of a line, for the first statement that comes of it."""
+        return self.program.comments.pop(item.lineno, ())
 
     def _result(self, last: ast.Return | ast.Expr, present: Guarded) -> Node | None:
         if last.value is None:
@@ -148,7 +155,7 @@ class _Body:
         return present - names
 
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
-        above = self.comments.get(item.lineno, ())
+        above = self._above(item)
         if isinstance(item, ast.Assign) and len(item.targets) == 1:
             served = self._served(item.targets[0])
             value = self.expressions.parse(item.value, present | served)
@@ -253,41 +260,29 @@ class _Body:
         if node.id in targets:
             self.fail(node, f"'{node.id}' is read before it is assigned")
             return
+        if node.id in self.program.others:
+            message = f"'{node.id}' of the file is no constant"
+            self.fail(node, message, "make it an input")
+            return
         hint = did_you_mean(node.id, known)
         hint = hint or f"known here: {', '.join(sorted(known))}"
         self.fail(node, f"unknown name '{node.id}'", hint)
 
     def _check_targets(
-        self, statements: tuple[Statement, ...], result: Node | None
+        self, statements: tuple[Statement, ...], targets: frozenset[str]
     ) -> None:
-        targets = self.scope.targets or frozenset()
-        names = frozenset(name for item in statements for name in written(item))
-        read = {
-            name
-            for item in statements
-            for node in expressions(item)
-            for name in node.names()
-        }
-        for name in sorted(names - targets - read - self.scope.names):
-            if name.startswith("grad_"):  # a misspelt gradient: nothing reads it
-                self._unknown_target(name, targets)
-        if not names & targets:
-            listed = ", ".join(sorted(targets))
-            message = "the backward assigns no gradient"
-            self.problems.append(
-                ScaffoldError(message, self.text.location, f"assign: {listed}")
+        for name in misspelt(statements, targets, self.scope.names):
+            hint = did_you_mean(name, targets)
+            hint = hint or f"its gradients: {', '.join(sorted(targets))}"
+            nodes = (part for item in self.program.body for part in ast.walk(item))
+            place = next(
+                part for part in nodes if isinstance(part, ast.Name) and part.id == name
             )
-
-    def _unknown_target(self, name: str, targets: frozenset[str]) -> None:
-        for node in ast.walk(self.module):
-            if isinstance(node, ast.Name) and node.id == name:
-                self.fail(
-                    node,
-                    f"'{name}' is no gradient of this op",
-                    did_you_mean(name, targets)
-                    or f"its gradients: {', '.join(sorted(targets))}",
-                )
-                return
+            self.fail(place, f"'{name}' is no gradient of this op", hint)
+        if not any(written(item) & targets for item in statements):
+            hint = f"assign: {', '.join(sorted(targets))}"
+            message = "the backward assigns no gradient"
+            self.problems.append(ScaffoldError(message, self.text.location, hint))
 
 
 def _works_in_place(value: ast.expr) -> bool:

@@ -143,5 +143,5 @@ def _sample_lines(spec: OpSpec, samples: str) -> list[str]:
     ]
     return [
         f"values = [in_double(value) for value in list({samples}())[sample]]",
-        f"inputs = dict(zip([{', '.join(keys)}], values))",
+        f"inputs = dict(zip([{', '.join(keys)}], values, strict=True))",
     ]

@@ -105,8 +105,7 @@ def read_records(root: Path) -> dict[str, Record]:
 def _read(path: str, shown: str) -> Record:
     op = os.path.basename(path).removesuffix(".json")
     try:
-        with open(path, "rb") as file:
-            return _decoded(json.loads(file.read()), op)
+        return _decoded(json.loads(read_bytes(path)), op)
     except OSError as error:
         message = f"cannot be read: {error.strerror}"
         raise ScaffoldError(message, Location(shown)) from None

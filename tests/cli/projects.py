@@ -3,7 +3,10 @@
 In: a directory and the texts. Out: the directory, and what it holds.
 """
 
+import json
 from pathlib import Path
+
+from scaffold.workspace.disk import fingerprint
 
 CONFIGURATION = '[tool.scaffold]\nsource = "ops"\ntests = "tests"\n'
 SCALE = """[ops.scale]
@@ -40,3 +43,16 @@ def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
+
+
+def interrupted(root: Path, path: str, before: bytes) -> None:
+    """Leave what a killed run leaves: its journal, one file replaced."""
+    step = {
+        "target": path,
+        "staged": ".scaffold-0-0.new.tmp",
+        "backup": ".scaffold-0-0.old.tmp",
+        "after": fingerprint((root / path).read_bytes()),
+    }
+    journal = json.dumps({"steps": [step], "made": [], "emptied": []})
+    (root / ".scaffold-journal.tmp").write_text(f"{journal}\n")
+    (root / path).with_name(".scaffold-0-0.old.tmp").write_bytes(before)

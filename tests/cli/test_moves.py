@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.projects import SCALE, SHIFT, contents, project
+from tests.cli.projects import SCALE, SHIFT, contents, interrupted, project
 from tests.cli.running import Outcome, scaffold
 
 COMMENTED = f"""# all of our ops
@@ -111,6 +111,18 @@ def test_a_look_writes_nothing(synced: Path, flag: str, move: tuple[str, ...]) -
     assert contents(synced) != before
     if flag == "--dry-run":
         assert looked == Outcome(0, done.out, "")
+
+
+@pytest.mark.parametrize("move", [("remove", "scale"), ("rename", "scale", "stretch")])
+def test_what_an_interrupted_run_began_is_undone_and_told(
+    synced: Path, move: tuple[str, ...]
+) -> None:
+    whole = (synced / "ops/shift.py").read_bytes()
+    interrupted(synced, "ops/shift.py", before=b"mine\n")
+    outcome = scaffold(synced, *move)
+    told = "note: undid what an interrupted run had begun: ops/shift.py\n"
+    assert (outcome.code, outcome.err) == (0, told)
+    assert (synced / "ops/shift.py").read_bytes() == b"mine\n" != whole
 
 
 def test_programs_hear_of_a_removal(synced: Path) -> None:

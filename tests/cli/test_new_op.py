@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.projects import interrupted
 from tests.cli.running import QUICK, Outcome, listing, new_op
 
 PAIR = ("--inputs", "x", "--no-module")
@@ -233,22 +234,8 @@ def test_a_bad_configuration_does_not_hide_a_bad_option(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_is_undone_first(tmp_path: Path) -> None:
-    """What a killed run leaves: its journal, one file replaced and one not."""
     new_op(tmp_path, *PAIR)
-    done = (tmp_path / "foo.py").read_bytes()
-    from scaffold.workspace.disk import fingerprint
-
-    steps = [
-        {
-            "target": "foo.py",
-            "staged": ".scaffold-0-0.new.tmp",
-            "backup": ".scaffold-0-0.old.tmp",
-            "after": fingerprint(done),
-        }
-    ]
-    journal = json.dumps({"steps": steps, "made": [], "emptied": []})
-    (tmp_path / ".scaffold-journal.tmp").write_text(f"{journal}\n")
-    (tmp_path / ".scaffold-0-0.old.tmp").write_bytes(b"mine\n")
+    interrupted(tmp_path, "foo.py", before=b"mine\n")
     outcome = new_op(tmp_path, *PAIR, "--on-conflict", "skip")
     assert "note: undid what an interrupted run had begun: foo.py" in outcome.err
     assert outcome.out == "skip       foo.py\nidentical  test_foo.py\n"

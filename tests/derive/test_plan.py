@@ -58,6 +58,55 @@ def test_a_value_inside_an_expression_gets_a_name() -> None:
     assert derivation.once_differentiable
 
 
+ATTENTION = "torch.softmax(q @ k.mT, dim=-1) @ v"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward"),
+    [
+        ("q[B, S, D], k[B, T, D], v[B, T, E]", ATTENTION),
+        ("q[..., S, D], k[..., T, D], v[..., T, E]", ATTENTION),
+        ("q[B, S, D], k[B, S, D], v[B, S, D]", ATTENTION),
+        (
+            "q[B, S, D], k[B, T, D], v[B, T, E], mask[S, T; bool]",
+            """
+scores = torch.einsum("bsd,btd->bst", q, k).masked_fill(~mask, -1e9)
+return torch.einsum("bst,bte->bse", torch.softmax(scores, -1), v)
+""",
+        ),
+    ],
+)
+def test_a_table_of_pairs_is_computed_again(inputs: str, forward: str) -> None:
+    """It outgrows its inputs, whatever the sizes are for which saving it would do."""
+    assert set(saved(inputs, forward)) <= {"q", "k", "v", "mask"}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "name"),
+    [
+        (
+            "x[B, S, D], w[E, D], u[D, E]",
+            "h = F.gelu(x @ w.t())\nreturn h @ u.t()",
+            "h",
+        ),
+        (
+            "q[B, S, T], k[B, T, S], v[B, S, T]",
+            "p = torch.softmax(q * torch.tanh(k).mT, dim=-1)\nreturn p * v",
+            "p",
+        ),
+        (
+            "q[B, S, D], k[B, T, D], v[B, S, T]",
+            "p = torch.softmax(q @ k.mT, dim=-1)\nreturn p * v",
+            "p",
+        ),
+    ],
+)
+def test_what_is_no_larger_than_inputs_or_has_a_weight_is_saved(
+    inputs: str, forward: str, name: str
+) -> None:
+    assert name in saved(inputs, forward)
+
+
 def test_a_value_that_comes_twice_is_computed_once() -> None:
     _, text = balanced("x", "torch.exp(torch.erf(x)) * torch.erf(x)")
     forward, _ = text.split("def backward")

@@ -9,12 +9,9 @@ from tests.derive.test_vjp_text import backward
     ("inputs", "forward", "lines"),
     [
         (  # a part of a line has a name there, in the user's words
-            "x[N, D]",
-            "rstd = 1 / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + 1e-6); return x * rstd",
-            [
-                "root = torch.sqrt(x.square().mean(dim=-1, keepdim=True) + 1e-6)",
-                "rstd = 1 / root",
-            ],
+            "x[N, D], y[N, D]",
+            "s = x.sub(y).mul(y); return s * s",
+            ["difference = x.sub(y)", "s = difference.mul(y)"],
         ),
         (  # all results of a call
             "x[N, D]",

@@ -100,6 +100,46 @@ def test_cross_entropy_is_probs_minus_onehot() -> None:
     ]
 
 
+FOCAL = """
+margin = torch.where(target, logits, -logits)
+weight = torch.sigmoid(-margin) ** gamma
+return -(weight * F.logsigmoid(margin)).mean()
+"""
+GATED = "g = a * torch.sigmoid(beta * a)\nreturn g * x"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "once", "then"),
+    [
+        (
+            "logits[N], target[N; bool], gamma: float",
+            FOCAL,
+            "torch.sigmoid(",
+            "weight = sigmoid**ctx.gamma",
+        ),
+        ("x[N], a[N], beta: float", GATED, "torch.sigmoid(", "g = a * sigmoid"),
+        (
+            "x[N]",
+            "h = torch.exp(torch.erf(x))\nk = h * x\nreturn torch.sin(k) * torch.erf(x)",
+            "torch.erf(",
+            "h = torch.exp(erf)",
+        ),
+    ],
+    ids=["focal", "gated", "through another local"],
+)
+def test_what_is_inside_a_local_is_computed_once(
+    inputs: str, forward: str, once: str, then: str
+) -> None:
+    lines = backward(inputs, forward)
+    assert "\n".join(lines).count(once) == 1
+    assert then in lines
+
+
+def test_a_local_of_which_only_the_value_is_read_comes_as_it_was_written() -> None:
+    lines = backward("x[N], a[N]", "g = torch.sigmoid(a * 2)\nreturn g * x")
+    assert lines[0] == "g = torch.sigmoid(a * 2)"
+
+
 def test_halves_are_put_together_again() -> None:
     forward = "d = x.shape[-1] // 2\na = x[..., :d]\nb = x[..., d:]\nreturn torch.cat([-b, a], -1)"
     lines = backward("x[..., D]", forward)
@@ -121,6 +161,93 @@ def test_a_choice_stands_in_the_backward_as_in_the_forward() -> None:
         "    grad_x = grad_output.expand(ctx.x_shape)",
         "else:",
         "    grad_x = grad_output",
+    ]
+
+
+def test_choices_in_choices_are_one_chain() -> None:
+    forward = """
+z = x / 2
+if p == 2:
+    y = 0.5 * z
+elif p == 0:
+    y = torch.log1p(0.5 * z * z)
+else:
+    y = torch.sqrt(torch.sin(z) * torch.cos(z) * torch.exp(z / abs(p - 2)) + 1) ** p
+return torch.tanh(y)
+"""
+    lines = backward("x, p: float = 2.0", forward)
+    assert not any("chosen" in line for line in lines)
+    assert [line for line in lines if line[0] != " " and line[-1] == ":"] == [
+        "if ctx.p == 2:",
+        "elif ctx.p == 0:",
+        "else:",
+    ]
+
+
+def test_a_test_is_not_asked_again_in_its_branches() -> None:
+    forward = """
+z = x * x
+if p == 2:
+    y = z
+elif p == 0:
+    y = torch.log1p(z)
+else:
+    y = (z / abs(p - 2) + 1) ** (p / 2)
+return y
+"""
+    text = "\n".join(backward("x, p: float = 2.0", forward))
+    assert text.count("ctx.p == 0") == 1 and "zeros" not in text
+    assert "elif ctx.p == 0:" in text
+
+
+def test_branches_that_are_the_same_are_one() -> None:
+    forward = """
+if a is not None and b is not None:
+    y = x * a + b
+elif a is not None:
+    y = x * a
+else:
+    y = torch.sin(x)
+return y
+"""
+    lines = backward("x[N, D], a[D]?, b[D]?", forward)
+    assert lines == [
+        "if a is not None:",
+        "    grad_x = grad_output * a",
+        "else:",
+        "    grad_x = grad_output * torch.cos(x)",
+        "grad_a = (grad_output * x).sum(0)",
+        "if ctx.has_a:",
+        "    grad_b = grad_output.sum(0)",
+        "else:",
+        "    grad_b = grad_output.new_zeros(ctx.b_shape, dtype=ctx.b_dtype, device=ctx.b_device)",
+    ]
+
+
+@pytest.mark.parametrize("word", ["softmax", "tanh"])
+def test_what_an_optional_is_inside_of_is_computed_once(word: str) -> None:
+    dim = ", -1" * (word == "softmax")
+    lines = backward("x[N, D], b[D]?", f"torch.{word}(x + b{dim}) * x")
+    assert lines[0].endswith(f"torch.{word}(x + b if b is not None else x{dim})")
+    assert sum("torch." in line for line in lines if line[0] != "#") == 1
+
+
+def test_a_choice_among_the_terms_of_a_sum_is_a_choice_of_sums() -> None:
+    forward = """
+if training:
+    mean = x.mean(0)
+else:
+    mean = running_mean
+return torch.sin(x - mean)
+"""
+    inputs = "x[N, C], running_mean[C; const], training: bool"
+    lines = backward(inputs, forward)
+    assert lines[5:] == [
+        "grad_difference = grad_output * torch.cos(x - mean)",
+        "if ctx.training:",
+        "    grad_x = grad_difference - grad_difference.mean(0, keepdim=True)",
+        "else:",
+        "    grad_x = grad_difference",
     ]
 
 

@@ -72,7 +72,7 @@ class Costs:
         if dims is not None:
             return prod(dim if isinstance(dim, int) else SIZE for dim in dims)
         given = [self.numbers(item) for item in tensors(op.args)]
-        if op.rule in self.table and self.table.rule(op.rule).category == "reduction":
+        if self.is_reduction(op):
             return self._reduced(op, max(given, default=UNKNOWN))
         return max(given, default=UNKNOWN)
 
@@ -86,14 +86,20 @@ class Costs:
         if op.rule in FREE or not op.is_tensor and op.kind != "group":
             return 0
         largest = max(map(self.numbers, (op, *tensors(op.args))))
-        return largest * self._passes(op)
+        return largest * self.passes(op)
 
-    def _passes(self, op: Op) -> int:
+    def passes(self, op: Op) -> int:
+        """Time for each number of the largest tensor."""
         if op.rule in PASSES:
             return PASSES[op.rule]
         if op.rule not in self.table:
             return 8 if op.rule in ("call", "einsum", "contracted", "vjp") else 1
         return CATEGORIES[self.table.rule(op.rule).category]
+
+    def is_reduction(self, op: Op) -> bool:
+        """Whether it reads a tensor for fewer numbers."""
+        known = op.rule in self.table
+        return known and self.table.rule(op.rule).category == "reduction"
 
     def keep(self, op: Op, leaf: bool) -> int:
         """What it costs that it waits for the backward."""

@@ -7,6 +7,7 @@ gradients' values; no line is longer than an author would let it be.
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from scaffold.derive.vjp import written
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.holders import Holders, UnknownShapeError
 from scaffold.derive.vjp.in_place import InPlace
@@ -25,7 +26,6 @@ from scaffold.derive.vjp.schedule import (
     scheduled,
 )
 from scaffold.derive.vjp.static_printer import Owners, shape_owners
-from scaffold.derive.vjp.written import UnsupportedError, merged, under
 from scaffold.formula import Assign, If, Node, Statement, emit
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
@@ -48,6 +48,7 @@ class Emission(NamedTuple):
     asked: set[Op]  # values without a name that only a shape is read of
     precision: Precision | None  # to write over temporaries
     over: set[Op]  # what is written over one
+    again: Mapping[Op, str] = {}  # locals of the forward that are computed here
 
     @property
     def guarded(self) -> frozenset[str]:
@@ -59,7 +60,7 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
     """The statements that assign all gradients."""
     pulled = [op for root in roots.values() for op in root.walk() if op.rule == "vjp"]
     below = {arg for op in pulled for arg in (op, *pulled_args(op))}
-    forced = {op for op in below if op.rule != "input"}
+    forced = {op for op in below if op.rule != "input"} | emission.again.keys()
     for _ in range(60):
         writer = _Writer(emission, roots, forced)
         statements = writer.statements()
@@ -103,7 +104,7 @@ class _Writer:
         emission = self.emission
         return Namer(
             set(emission.taken),
-            emission.held,
+            {**emission.held, **emission.again},
             emission.of,
             emission.via,
             users_of(emission.of),
@@ -122,7 +123,7 @@ class _Writer:
             if op.rule == "vjp":
                 self._name_pulled(op)
             elif op not in self.names:
-                self.names[op] = self.namer.name(op)
+                self.names[op] = self.emission.again.get(op) or self.namer.name(op)
 
     def _in_place(self, precision: Precision) -> InPlace:
         """What may write over temporaries that one line reads."""
@@ -170,7 +171,7 @@ class _Writer:
             self.emission.holders.current = name
             own += self._region(region) if region else []
             own += self._assigned(f"grad_{name}", op, region)
-            lines += merged(own)  # each gradient keeps a branch of its own
+            lines += written.merged(own)  # each gradient keeps a branch of its own
         return tuple(lines)
 
     def _region(
@@ -190,8 +191,8 @@ class _Writer:
             place = self.plan.named[op]
             tests = [(self._test(step), at) for step, at in place[depth:]]
             made = self._assigned(self.names[op], op, place)
-            lines += under(self.graph, tests, made)
-        return merged(lines)
+            lines += written.under(self.graph, tests, made)
+        return written.merged(lines)
 
     def _test(self, step: int) -> Node:
         test = self.program.ops[step - SHARED].data
@@ -215,11 +216,12 @@ class _Writer:
     def _comment(self, op: Op) -> tuple[str, ...]:
         """The forward expression that a cotangent is of, where no name says it."""
         value = self.emission.of.get(op)
-        if value is None or value in self.emission.held or op not in self.plan.named:
+        named = {*self.emission.held, *self.emission.again}
+        if value is None or value in named or op not in self.plan.named:
             return ()
         try:
             text = emit(self.words.expression(value))
-        except (UnsupportedError, UnknownShapeError):
+        except (written.UnsupportedError, UnknownShapeError):
             return ()
         return (f"w.r.t. {text}",) if len(text) <= 48 else ()
 
@@ -227,13 +229,10 @@ class _Writer:
         self, name: str, op: Op, at: int, region: Region
     ) -> tuple[Statement, ...]:
         inner = (*region, (op.serial, at))
-        lines = [*self._region(inner), *self._assigned(name, op.args[at], inner)]
-        match lines:
-            case [*before, Assign(made, value, "", comments), Assign(target, last)] if (
-                last is made
-            ):
-                return (*before, Assign(target, value, "", comments))
-        return tuple(lines)
+        value = op.args[at]
+        lines = [*self._region(inner), *self._assigned(name, value, inner)]
+        sole = self.plan.named.get(value) == inner and self.plan.uses[value] == 1
+        return written.without_copy(lines, sole)
 
     def _takes_statements(self, op: Op, region: Region) -> bool:
         inner = any(
@@ -242,7 +241,8 @@ class _Writer:
             and place[len(region)][0] == op.serial
             for place in self.plan.named.values()
         )
-        return inner or len(emit(self.printer.expression(op))) > 60
+        zeros = any(arg.rule == "zeros" for arg in op.args)
+        return inner or zeros or len(emit(self.printer.expression(op))) > 60
 
     def _pulled_back(self, op: Op) -> list[Statement]:
         """`_, pullback = torch.func.vjp(lambda x: ..., x)`, and what it gives for the cotangent."""

@@ -5,20 +5,22 @@ In: an `OpSpec`, its forward as it will stand, and the inputs that want a gradie
 guessed.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from scaffold.derive.forward import Forward, grad_name
 from scaffold.derive.model import Derived
 from scaffold.derive.underived import NOT_DERIVED
 from scaffold.derive.vjp.advice import advice
+from scaffold.derive.vjp.again import is_dear
 from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.costs import Costs
 from scaffold.derive.vjp.domains import domains
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.derive.vjp.lower import Lowered, lower
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.policy import Backward, settled
 from scaffold.derive.vjp.precision import Precision
-from scaffold.derive.vjp.present import assumed
+from scaffold.derive.vjp.present import present, settled_tests
 from scaffold.derive.vjp.reverse import Reverse, Reversed
 from scaffold.derive.vjp.scalars import Scalars
 from scaffold.derive.vjp.tables import table_of
@@ -68,10 +70,10 @@ def _differentiated(
     make.precision = Precision(results)
     make.saves = spec.save_policy == "balanced"
     found = _walked_back(spec, make, lowered, results)
-    roots = _roots(spec, make, held, found)
+    roots, of = _roots(spec, make, held, found)
     regrouped = Scalars(make, roots, lambda op: op in held)
     roots = {name: regrouped(root) for name, root in roots.items()}
-    of = {regrouped.known.get(op, op): primal for op, primal in found.of.items()}
+    of = {regrouped.known.get(op, op): primal for op, primal in of.items()}
     backward = Backward(
         spec, applier, forward, lowered, held, results, roots, of, found.via, taken
     )
@@ -112,17 +114,31 @@ def _walked_back(
 
 def _roots(
     spec: OpSpec, make: Maker, held: Mapping[Op, str], found: Reversed
-) -> dict[str, Op]:
-    """The gradient of each input; one that may be absent is there where its gradient is asked for."""
-    return {
-        item.name: (
-            assumed(make, found.gradients[item.name], item.name, held)
-            if item.optional
-            else found.gradients[item.name]
-        )
-        for item in spec.differentiable
-        if item.name in found.gradients
-    }
+) -> tuple[dict[str, Op], dict[Op, Op]]:
+    """The gradient of each input, which is there where its gradient is asked for; and what each cotangent is of."""
+    roots, of = dict(found.gradients), dict(found.of)
+
+    def renew(name: str, known: Mapping[Op, Op]) -> None:
+        roots[name] = known.get(roots[name], roots[name])
+        for old, new in known.items():
+            if old in of:
+                of.setdefault(new, of[old])
+
+    for item in spec.differentiable:
+        if item.optional and item.name in roots:
+            others = [op for name, op in found.gradients.items() if name != item.name]
+            kept = {*held, *_dear(make, others)}
+            renew(item.name, present(make, roots[item.name], item.name, kept))
+    kept = {*held, *_dear(make, roots.values())}
+    for name, root in tuple(roots.items()):
+        renew(name, settled_tests(make, root, kept))
+    return roots, of
+
+
+def _dear(make: Maker, roots: Iterable[Op]) -> Collection[Op]:
+    """What gradients share rather than compute twice."""
+    costs = Costs(make.applier.table)
+    return {op for root in roots for op in root.walk() if is_dear(costs, op)}
 
 
 def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:

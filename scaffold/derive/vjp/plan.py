@@ -12,8 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from scaffold.derive.vjp.costs import Costs
 from scaffold.derive.vjp.cut import NEVER, Flow
 from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.pairs import tables_of_pairs
 
 NOTICEABLE = 0.05  # the part of forward and backward that saving must spare
+OUTGROWN = (
+    16  # times the price: a table of pairs soon is larger than all that it is made of
+)
 SOURCE, SINK = "source", "sink"
 
 
@@ -64,6 +68,7 @@ class _Choice:
         read: list[Op],
     ) -> None:
         self.costs, self.ends, self.read = costs, ends, read
+        self.tables = tables_of_pairs(costs.table, forward, ends)
         self.ops = sorted(
             (op for op in forward if op.is_tensor or op.kind == "group"),
             key=lambda op: op.serial,
@@ -98,7 +103,8 @@ class _Choice:
     def _keep(self, op: Op, can_be_saved: Callable[[Op], bool]) -> int:
         leaf = op.rule == "input" or op in self.ends
         if op.is_tensor and (leaf or op.rule == "drawn" or can_be_saved(op)):
-            return self.costs.keep(op, leaf)
+            price = self.costs.keep(op, leaf)
+            return price * OUTGROWN if op in self.tables else price
         return NEVER
 
     def _compute(self, op: Op) -> int:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from scaffold.derive.forward import Forward
 from scaffold.derive.model import Derived
+from scaffold.derive.vjp.again import taken_apart
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.costs import Costs
 from scaffold.derive.vjp.emission import Emission, emitted
@@ -20,6 +21,7 @@ from scaffold.derive.vjp.plan import to_save
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.repeats import computed_twice
 from scaffold.derive.vjp.rules import Table
+from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node, Statement
 from scaffold.spec import OpSpec
 
@@ -52,20 +54,21 @@ def settled(backward: Backward) -> Derived:
     saved = _saved(backward) if backward.saves else ()
     once = any(_is_once(backward.applier.table, op) for op in _below(backward))
     names = _Names(backward, saved)
+    again = _again(backward, saved)
     for _ in range(len(backward.applier.program.ops)):
-        statements, asked, over = _attempt(backward, names.new, backward.saves)
-        if not names.add(asked):
+        attempt = _attempt(backward, names.new, again, backward.saves)
+        if not names.add(attempt.asked):
             break
-    if names.repeat(saved, asked):
-        statements, _, over = _attempt(backward, names.apart, backward.saves)
+    if names.repeat(saved, again, attempt.asked):
+        attempt = _attempt(backward, names.apart, again, backward.saves)
     forgoes = once or bool(saved) or bool(backward.spec.once_differentiable)
-    if over and not forgoes and over < WORTH:
-        statements, _, over = _attempt(backward, names.apart, False)
+    if attempt.over and not forgoes and attempt.over < WORTH:
+        attempt = _attempt(backward, names.apart, again, False)
     return Derived(
-        statements,
+        attempt.statements,
         forward=names.forward(),
         kept=frozenset(names.all[op] for op in saved) if backward.saves else None,
-        once=once or over > 0,
+        once=once or attempt.over > 0,
         again=names.forward_again(),
     )
 
@@ -80,6 +83,18 @@ def _saved(backward: Backward) -> tuple[Op, ...]:
         backward.roots.values(),
         lambda op: op in named and not costs.is_view(op),
     )
+
+
+def _again(backward: Backward, saved: Collection[Op]) -> Mapping[Op, str]:
+    """The locals of the forward that the backward computes in lines of its own."""
+    spec, lowered = backward.spec, backward.lowered
+    foreign = any(item.module.split(".")[0] != "torch" for item in spec.imports)
+    stated = spec.gradients or spec.backward
+    if foreign or stated or (spec.once_differentiable and not backward.saves):
+        return {}
+    there = {*saved, *lowered.results, *lowered.inputs.values()}
+    costs = Costs(backward.applier.table)
+    return taken_apart(costs, backward.roots.values(), backward.held, there)
 
 
 def _below(backward: Backward) -> Collection[Op]:
@@ -122,9 +137,12 @@ class _Names:
             self.new[op] = self.namer.name(op)
         return bool(more)
 
-    def repeat(self, saved: Collection[Op], asked: Collection[Op]) -> bool:
+    def repeat(
+        self, saved: Collection[Op], again: Collection[Op], asked: Collection[Op]
+    ) -> bool:
         """Name what would be computed twice where the forward comes again; whether there was any."""
-        forward, held = self.backward.forward, self.all
+        forward = self.backward.forward
+        held = {op: name for op, name in self.all.items() if op not in again}
         twice = computed_twice(
             (*self.backward.roots.values(), *asked),
             held,
@@ -153,12 +171,32 @@ class _Names:
         return named_apart(graph, self.backward.forward, places, names)
 
 
+class _Attempt(NamedTuple):
+    """Statements, what else they ask the shape of, and how many temporaries they write over."""
+
+    statements: tuple[Statement, ...]
+    asked: set[Op]
+    over: int
+
+
 def _attempt(
-    backward: Backward, new: Mapping[Op, str], in_place: bool
-) -> tuple[tuple[Statement, ...], set[Op], int]:
-    """Statements over these names, what else they ask the shape of, and how many temporaries they write over."""
+    backward: Backward, new: Mapping[Op, str], again: Mapping[Op, str], in_place: bool
+) -> _Attempt:
+    """Statements over the names that are there, which compute some locals `again`."""
+    try:
+        return _written(backward, new, again, in_place)
+    except UnsupportedError:
+        if not again:
+            raise
+        return _written(backward, new, {}, in_place)
+
+
+def _written(
+    backward: Backward, new: Mapping[Op, str], again: Mapping[Op, str], in_place: bool
+) -> _Attempt:
     spec, lowered, applier = backward.spec, backward.lowered, backward.applier
-    outer = {**backward.held, **new}
+    kept = {op: name for op, name in backward.held.items() if op not in again}
+    outer = {**kept, **new}
     held = {**lowered.held_in_branches, **outer}
     inputs = [lowered.inputs[item.name] for item in spec.tensors if not item.variadic]
     optional = [lowered.inputs[item.name] for item in spec.tensors if item.optional]
@@ -180,9 +218,10 @@ def _attempt(
         set(),
         precision,
         set(),
+        again,
     )
     statements = emitted(emission, backward.roots)
-    return statements, emission.asked, len(emission.over)
+    return _Attempt(statements, emission.asked, len(emission.over))
 
 
 def _absent(backward: Backward) -> list[Op]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.builders import Builders
+from scaffold.derive.vjp.choices import as_one_choice
 from scaffold.derive.vjp.coded import CODED
 from scaffold.derive.vjp.compositions import Composer
 from scaffold.derive.vjp.formulas import Evaluator
@@ -106,7 +107,9 @@ class Reverse:
             if item in self.via:
                 self.via.setdefault(part, self.via[item])
             total = part if total is None else self.make("add", total, part)
-        return None if total is None or is_number(total, 0) else total
+        if total is None or is_number(total, 0):
+            return None
+        return as_one_choice(self.make, total, self.make.opaque)
 
     def _pass_on(self, op: Op) -> None:
         if op.kind == "group":

@@ -6,7 +6,7 @@ In: static ops. Out: nodes. Invariant: a size is a placeholder, `<serial>`, unti
 import math
 
 from scaffold.derive.vjp.ir import Op, Program
-from scaffold.formula import Graph, If, Node, Statement
+from scaffold.formula import Assign, Graph, If, Node, Statement
 
 
 class UnsupportedError(Exception):
@@ -77,3 +77,37 @@ def under(
                 test = graph.node("unary", "not", (test,))
         lines = [If(test, tuple(lines))]
     return lines
+
+
+def without_copy(lines: list[Statement], sole: bool) -> tuple[Statement, ...]:
+    """Statements whose last one copies what the one before has made: made under that name at once.
+
+    Where the copy is the `sole` use, also in the branches of an `if`.
+    """
+    match lines:
+        case [*before, Assign(made, value, "", comments), Assign(target, last)] if (
+            last is made
+        ):
+            return (*before, Assign(target, value, "", comments))
+        case [*before, If() as choice, Assign(target, last)] if sole:
+            found = _assigned_in(choice, last, target)
+            if found is not None:
+                return (*before, found)
+    return tuple(lines)
+
+
+def _assigned_in(choice: If, made: Node, target: Node) -> If | None:
+    """A choice that assigns another name, if all of its branches end with that assignment."""
+    branches = list[tuple[Statement, ...]]()
+    for body in (choice.body, choice.orelse):
+        match body:
+            case (*before, Assign(name, value, "", comments)) if name is made:
+                branches.append((*before, Assign(target, value, "", comments)))
+            case (*before, If() as inner):
+                found = _assigned_in(inner, made, target)
+                if found is None:
+                    return None
+                branches.append((*before, found))
+            case _:
+                return None
+    return If(choice.test, branches[0], branches[1])

@@ -1,0 +1,108 @@
+"""How long a derivation takes, over the development cases, and whether its text is the same in every run.
+
+In: `python -m benchmarks.derive_speed [--runs N] [--seeds N]`, with torch for the cases' inputs.
+Out: CPU milliseconds of each policy, the median and the worst case, of the least of N runs each; whether processes with other
+hash seeds derive the same bytes. Exit 1 where a target is missed.
+"""
+
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from statistics import median
+
+from benchmarks.derive_ops import POLICIES
+from scaffold.derive import derive
+from scaffold.errors import Location
+from scaffold.render.layout import Layout
+from scaffold.render.opfile import op_file
+from scaffold.spec import OpSpec, build
+from tests.derive.cases import CASES, Case
+
+MEDIAN, WORST = 50.0, 500.0  # milliseconds
+DIGEST = "from benchmarks.derive_speed import digest; print(digest())"
+
+
+def spec_of(case: Case, policy: str) -> OpSpec:
+    """The case as a user declares it."""
+    table = {
+        "inputs": case.inputs,
+        "forward": case.forward,
+        "outputs": case.outputs,
+        "derive": True,
+        "save-policy": policy,
+    }
+    return build(
+        case.name.lower(), table, lambda path, *, key=False: Location(case.name)
+    )
+
+
+def derivation_times(policy: str, runs: int) -> dict[str, float]:
+    """The milliseconds of each case; the first derivation, which reads the rules, does not count."""
+    specs = [spec_of(case, policy) for case in CASES]
+    derive(specs[0])
+    return {spec.name: min(_milliseconds(spec) for _ in range(runs)) for spec in specs}
+
+
+def _milliseconds(spec: OpSpec) -> float:
+    begin = time.process_time()
+    derive(spec)
+    return (time.process_time() - begin) * 1e3
+
+
+def reported(policy: str, times: Mapping[str, float]) -> str:
+    """The median and the worst of the times."""
+    worst = max(times, key=lambda name: times[name])
+    middle = median(times.values())
+    met = middle <= MEDIAN and times[worst] <= WORST
+    return (
+        f"derivation, {policy}: {len(times)} cases, median {middle:.1f} ms, "
+        f"worst {times[worst]:.1f} ms ({worst}); targets {MEDIAN:.0f} and {WORST:.0f} ms"
+        + ("" if met else ": missed")
+    )
+
+
+def digest() -> str:
+    """What all cases become under both policies, as one number."""
+    found = hashlib.sha256()
+    for policy in POLICIES:
+        for case in CASES:
+            spec = spec_of(case, policy)
+            layout = Layout(spec.name, f"{spec.name}.py", f"test_{spec.name}.py")
+            found.update(op_file(spec, derive(spec), layout).encode())
+    return found.hexdigest()
+
+
+def digests(seeds: int) -> Iterator[str]:
+    """That number from processes whose sets and dicts of strings are in another order each."""
+    for seed in range(seeds):
+        environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+        command = [sys.executable, "-c", DIGEST]
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+        yield done.stdout.strip()
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    lines = [
+        reported(policy, derivation_times(policy, options.runs)) for policy in POLICIES
+    ]
+    print(*lines, sep="\n")
+    texts = set(digests(options.seeds))
+    print(
+        f"same bytes with {options.seeds} hash seeds: {'yes' if len(texts) <= 1 else 'no'}"
+    )
+    return 1 if len(texts) > 1 or any("missed" in line for line in lines) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

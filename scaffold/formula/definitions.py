@@ -1,0 +1,190 @@
+"""What a file defines for the formulas in it: functions, constants, and the names of PyTorch's own modules.
+
+In: the syntax of a file. Out: `Definitions`. Invariant: a name that is bound twice is no constant, and a constant reads
+no tensor.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+FUNCTIONAL = "torch.nn.functional"
+# What is imported from these is theirs under any name.
+KNOWN_MODULES = frozenset(
+    {"math", "torch", "torch.fft", "torch.linalg", FUNCTIONAL, "torch.special"}
+)
+NO_EFFECT = frozenset(  # decorators that leave the values as they are
+    {"torch.compile", "torch.compiler.disable", "torch.jit.export", "torch.jit.ignore"}
+    | {"torch.jit.script", "torch.jit.script_if_tracing", "torch.jit.unused"}
+    | {"torch.fx.wrap", "typing.no_type_check", "beartype.beartype"}
+    | {"torch.compiler.allow_in_graph"}
+)
+
+Defined = ast.FunctionDef | ast.Lambda
+Names = Mapping[str, str]
+
+
+class Definitions(NamedTuple):
+    """The names at the top level of a file."""
+
+    functions: Mapping[str, Defined]
+    constants: Mapping[str, ast.expr]
+    imports: Mapping[str, str]  # name -> the dotted name of what it stands for
+    others: frozenset[str]  # bound to what no formula can hold
+
+
+def definitions_of(module: ast.Module) -> Definitions:
+    """Read what the top level of a file binds."""
+    functions: dict[str, Defined] = {}
+    values: dict[str, list[ast.expr]] = {}
+    for item in module.body:
+        if isinstance(item, ast.FunctionDef):
+            functions[item.name] = item
+        elif named := _named_value(item):
+            values.setdefault(named[0], []).append(named[1])
+    constants: dict[str, ast.expr] = {}
+    others = set()
+    imports = dict(imported(module))
+    for name, (value, *again) in values.items():
+        if isinstance(value, ast.Lambda) and not again:
+            functions[name] = value
+        elif not again and is_constant(
+            value, {**dict.fromkeys(constants, ""), **imports}
+        ):
+            constants[name] = value
+        else:
+            others.add(name)
+    return Definitions(functions, constants, imports, frozenset(others))
+
+
+def _named_value(item: ast.stmt) -> tuple[str, ast.expr] | None:
+    match item:
+        case ast.Assign([ast.Name(name)], value):
+            return name, value
+        case ast.AnnAssign(ast.Name(name), value=value) if value is not None:
+            return name, value
+        case ast.AugAssign(ast.Name(name), value=value):
+            return name, value
+    return None
+
+
+def imported(module: ast.Module) -> Iterator[tuple[str, str]]:
+    """What the imports of a file bind, with its full dotted name."""
+    for item in module.body:
+        if isinstance(item, ast.Import):
+            for alias in item.names:
+                root = alias.name.split(".")[0]
+                yield alias.asname or root, alias.name if alias.asname else root
+        elif isinstance(item, ast.ImportFrom):
+            for alias in item.names:
+                yield alias.asname or alias.name, f"{item.module or ''}.{alias.name}"
+
+
+def is_known(dotted: str) -> bool:
+    """Whether a dotted name is of a module that every formula has."""
+    module = dotted.rpartition(".")[0]
+    return bool({dotted, module} & KNOWN_MODULES) or dotted == "torch.nn"
+
+
+def is_constant(value: ast.expr, known: Names) -> bool:
+    """Whether an expression is fixed text: literals, arithmetic, `math.sqrt(2)`, `torch.float32`.
+
+    `known` are the names that it may read, with what an import means by them.
+    """
+    match value:
+        case ast.Constant():
+            return True
+        case ast.Name(name):
+            return name in known
+        case ast.Attribute(inner):
+            return dotted_name(inner) is not None and is_constant(inner, known)
+        case ast.Tuple(items):
+            return all(is_constant(item, known) for item in items)
+        case ast.UnaryOp(_, inner):
+            return is_constant(inner, known)
+        case ast.BinOp(left, _, right):
+            return is_constant(left, known) and is_constant(right, known)
+        case ast.Call(callee, args, []) if _is_fixed(callee, known):
+            return all(is_constant(item, known) for item in args)
+    return False
+
+
+def _is_fixed(callee: ast.expr, known: Names) -> bool:
+    """Whether a function makes a number of numbers."""
+    full = full_name(callee, known)
+    return full.startswith("math.") or full in ("torch.finfo", "torch.iinfo")
+
+
+def full_name(value: ast.expr, imports: Names) -> str:
+    """The dotted name of an expression, as the imports have it; empty if it has none."""
+    root, _, rest = (dotted_name(value) or "").partition(".")
+    return f"{imports.get(root) or root}{'.' if rest else ''}{rest}"
+
+
+def dotted_name(value: ast.expr) -> str | None:
+    if isinstance(value, ast.Name):
+        return value.id
+    if isinstance(value, ast.Attribute) and (inner := dotted_name(value.value)):
+        return f"{inner}.{value.attr}"
+    if isinstance(value, ast.Call):  # torch.finfo(torch.float32).eps
+        return dotted_name(value.func)
+    return None
+
+
+def telling_decorator(
+    function: ast.FunctionDef, imports: Mapping[str, str]
+) -> ast.expr | None:
+    """The first decorator that may change what a function computes."""
+    for item in function.decorator_list:
+        if full_name(item, imports) not in NO_EFFECT:
+            return item
+    return None
+
+
+def parameters(arguments: ast.arguments) -> list[ast.arg]:
+    """The parameters that have a name of their own, in order."""
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
+    """The parameters that have a default, with it."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    given = arguments.defaults
+    found = {
+        item.arg: value
+        for item, value in zip(positional[len(positional) - len(given) :], given)
+    }
+    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults)
+    return found | {item.arg: value for item, value in pairs if value is not None}
+
+
+def is_docstring(statement: ast.stmt) -> bool:
+    """Whether a statement is a string that nobody reads."""
+    match statement:
+        case ast.Expr(ast.Constant(str())):
+            return True
+    return False
+
+
+def reachable(names: Iterable[str], definitions: Definitions) -> frozenset[str]:
+    """Names, and those that stand behind them in the file."""
+    found, waiting = set[str](), list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        if name in definitions.functions:
+            waiting += names_read(definitions.functions[name])
+        elif name in definitions.constants:
+            constant = definitions.constants[name]
+            waiting += [n.id for n in ast.walk(constant) if isinstance(n, ast.Name)]
+    return frozenset(found)
+
+
+def names_read(function: Defined) -> list[str]:
+    """The names in the body and the defaults of a function, not in its annotations."""
+    body = [function.body] if isinstance(function, ast.Lambda) else function.body
+    parts: list[ast.AST] = [*body, *defaults(function.args).values()]
+    nodes = (node for part in parts for node in ast.walk(part))
+    return [node.id for node in nodes if isinstance(node, ast.Name)]

@@ -1,0 +1,120 @@
+"""What a formula runs: its statements, whatever they were written in.
+
+In: a `Text` and the names that it may read. Out: a `Program`. Invariant: every position in it lies in the text that the
+program names, so that a complaint about a function that is called stands at that function's line.
+"""
+
+import ast
+from collections.abc import Collection
+from typing import NamedTuple
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.formula.arguments import Refusal
+from scaffold.formula.comments import comments_above, comments_inside
+from scaffold.formula.definitions import (
+    Definitions,
+    defaults,
+    definitions_of,
+    is_constant,
+    parameters,
+)
+from scaffold.formula.fold import folded
+from scaffold.formula.functions import program_of_file
+from scaffold.formula.inline import Inliner, Report
+from scaffold.formula.resolve import Function, resolve, statements_of
+from scaffold.formula.substitution import (
+    named,
+    names_in,
+    reads,
+    stored,
+    substituted,
+    versioned,
+)
+from scaffold.formula.text import (
+    Origin,
+    Text,
+    check_depth,
+    dedented,
+    parse_source,
+    place_in,
+    with_plain_newlines,
+)
+
+# What the names of modules mean once a function is resolved.
+ALWAYS = {"F": "torch.nn.functional", "math": "math", "torch": "torch"}
+
+
+class Program(NamedTuple):
+    """Statements, and the text that their positions lie in."""
+
+    body: list[ast.stmt]
+    text: Text
+    comments: dict[int, tuple[str, ...]]
+    problems: list[ScaffoldError]
+    others: frozenset[str] = frozenset()  # names of the file that are no constants
+
+
+def program_of(text: Text, names: Collection[str], taken: Collection[str]) -> Program:
+    """Read a text; calls of functions of its file are replaced by what these do.
+
+    `names` are what a formula may read, `taken` what no new name may be.
+    """
+    if text.origin is not None:
+        return _of_file(text, text.origin, names, taken)
+    text = dedented(with_plain_newlines(text))
+    body = parse_source(text).body
+    return Program(body, text, comments_above(text.value, body), [])
+
+
+def _of_file(
+    text: Text, origin: Origin, names: Collection[str], taken: Collection[str]
+) -> Program:
+    file = Text(origin.source, Location(text.location.source))
+    module = parse_source(file)
+    problems: list[ScaffoldError] = []
+
+    def report(refusal: Refusal) -> None:
+        place = place_in(file, refusal.node)
+        problems.append(ScaffoldError(refusal.message, place, refusal.hint))
+
+    definitions = definitions_of(module)
+    function = _entry(module, origin, definitions)
+    own = {item.arg for item in parameters(function.arguments)}
+    body = _with_defaults(function, names, report)
+    inliner = Inliner(definitions, {*taken, *names, *own, *names_in(body)}, report)
+    done = inliner.block(body, {})
+    check_depth(ast.Module(done, []), file)
+    parts = [statements_of(item) for item in definitions.functions.values()]
+    bodies = [function.body] if origin.function is None else parts
+    comments = comments_inside(file.value, bodies)
+    return Program(done, file, comments, problems, definitions.others)
+
+
+def _entry(module: ast.Module, origin: Origin, definitions: Definitions) -> Function:
+    if origin.function is not None:
+        chosen = definitions.functions[origin.function]
+        return resolve(origin.function, chosen, definitions, called=False)
+    (node,) = ast.parse("def body(): pass").body
+    assert isinstance(node, ast.FunctionDef)
+    node.body = program_of_file(module)
+    return resolve("", node, definitions, called=False)
+
+
+def _with_defaults(
+    function: Function, names: Collection[str], report: Report
+) -> list[ast.stmt]:
+    """The body in which parameters that are no inputs have their defaults."""
+    body, values = function.body, dict[str, ast.expr]()
+    for name, value in defaults(function.arguments).items():
+        changed = name in stored(body)
+        if name in names or not (changed or reads(body, name)):
+            continue
+        if not is_constant(value, ALWAYS):
+            message = f"the default of '{name}' is no constant"
+            report(Refusal(value, message, "declare it in --inputs"))
+            value = ast.copy_location(ast.Constant(None), value)
+        if changed:
+            body = versioned(body, name, value, name) or [named(name, value), *body]
+        else:
+            values[name] = value
+    return folded([substituted(item, values) for item in body]) if values else body

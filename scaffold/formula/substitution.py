@@ -1,0 +1,106 @@
+"""Names in statements replaced by other names or by expressions.
+
+In: statements of `ast`, and what their names stand for. Out: the same statements. Invariant: an expression that is put in
+keeps its own place in the file, a name takes the place of the one before it.
+"""
+
+import ast
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+Part = TypeVar("Part", bound=ast.AST)
+
+
+def substituted(part: Part, values: Mapping[str, ast.expr]) -> Part:
+    """The part with what its names stand for."""
+    result: Part = _Substitution(values).visit(part)
+    return result
+
+
+def renamed(part: Part, names: Mapping[str, str]) -> Part:
+    """The part with other names."""
+    for node in ast.walk(part):
+        if isinstance(node, ast.Name):
+            node.id = names.get(node.id, node.id)
+    return part
+
+
+class _Substitution(ast.NodeTransformer):
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self.values.get(node.id)
+        if value is None:
+            return node
+        if isinstance(value, ast.Name):
+            return ast.copy_location(ast.Name(value.id, node.ctx), node)
+        return copy.deepcopy(value)
+
+
+def named(name: str, value: ast.expr) -> ast.Assign:
+    """The assignment of a value to a name, at the place of the value."""
+    target = ast.copy_location(ast.Name(name, ast.Store()), value)
+    return ast.copy_location(ast.Assign([target], value), value)
+
+
+def versioned(
+    body: list[ast.stmt], name: str, value: ast.expr, later: str
+) -> list[ast.stmt] | None:
+    """`x = x.float()` with what x stands for on the right, and another name from there on.
+
+    None where the first assignment is not a statement of its own.
+    """
+    at = next(k for k, item in enumerate(body) if name in stored([item]))
+    first = body[at]
+    match first:
+        case ast.Assign([ast.Name(found)], inner) if found == name:
+            pass
+        case ast.AnnAssign(ast.Name(found), value=inner) if found == name and inner:
+            pass
+        case _:
+            return None
+    after = {name: later}
+    assignment = ast.Assign([ast.Name(later, ast.Store())], inner)
+    assignment.value = substituted(inner, {name: value})
+    ast.copy_location(assignment.targets[0], first)
+    return [
+        *(substituted(item, {name: value}) for item in body[:at]),
+        ast.copy_location(assignment, first),
+        *(renamed(item, after) for item in body[at + 1 :]),
+    ]
+
+
+def stored(body: Iterable[ast.AST]) -> list[str]:
+    """The names that statements bind to values, each once, those of functions in them left out."""
+    return list(dict.fromkeys(_stored(body)))
+
+
+def _stored(body: Iterable[ast.AST]) -> Iterator[str]:
+    for item in body:
+        if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
+            yield item.id
+        elif isinstance(item, ast.Assign) and isinstance(item.value, ast.Lambda):
+            continue
+        elif not isinstance(item, ast.FunctionDef | ast.Lambda):
+            yield from _stored(ast.iter_child_nodes(item))
+
+
+def reads(body: Sequence[ast.AST], name: str) -> int:
+    """How often a name is read; in a function more than once."""
+    count = 0
+    for item in body:
+        if isinstance(item, ast.Name):
+            count += item.id == name and isinstance(item.ctx, ast.Load)
+        else:
+            inner = reads(list(ast.iter_child_nodes(item)), name)
+            often = isinstance(item, ast.FunctionDef | ast.Lambda)
+            count += 2 * inner if often else inner
+    return count
+
+
+def names_in(parts: Iterable[ast.AST]) -> set[str]:
+    """Every name in the parts."""
+    nodes = (node for part in parts for node in ast.walk(part))
+    return {node.id for node in nodes if isinstance(node, ast.Name)}

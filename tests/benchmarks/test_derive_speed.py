@@ -1,0 +1,20 @@
+"""Derivations are the same in every process, and their times are held against the targets."""
+
+import pytest
+
+from benchmarks.derive_speed import digests, reported
+
+
+def test_other_hash_seeds_give_the_same_bytes() -> None:
+    one, two = digests(2)
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("times", "met"), [((9, 9, 499), True), ((9, 9, 501), False), ((9, 51, 60), False)]
+)
+def test_the_median_and_the_worst_have_a_target(
+    times: tuple[float, ...], met: bool
+) -> None:
+    line = reported("balanced", dict(zip("abc", times, strict=True)))
+    assert line.endswith("missed") != met
