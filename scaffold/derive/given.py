@@ -17,6 +17,7 @@ from scaffold.derive.memory import Trace
 from scaffold.derive.metadata import reads
 from scaffold.derive.model import Derived, Forward
 from scaffold.derive.names import apart_from, hidden_builtins, outer_renamed
+from scaffold.derive.plain import out_of_place
 from scaffold.derive.program import free_reads, read_names
 from scaffold.derive.underived import refusal
 from scaffold.derive.unfold import Unfolder
@@ -45,25 +46,26 @@ class Given(NamedTuple):
     forward: Forward | None
     program: Lines  # the backward, in order
     origins: dict[str, str]  # name in the backward -> the output that it is
-    derived: frozenset[str] = (
-        frozenset()
-    )  # inputs whose gradient follows from the forward
+    derived: frozenset[str] = frozenset()  # whose gradient follows from the forward
     notes: tuple[str, ...] = ()  # of what was derived, and what was not
     domains: tuple[tuple[str, Domain], ...] = ()
     kept: frozenset[str] | None = None  # the locals to save, where that was planned
     once: bool = False  # the program cannot be differentiated
     versions: tuple[tuple[str, str], ...] = ()  # a name of the forward -> the user's
+    again: Lines | None = None  # the forward as it comes again in the backward
 
 
 def take_apart(spec: OpSpec) -> Given:
     """The forward and the backward that the user gave."""
-    formulas = [*dict(spec.gradients).values(), spec.backward, spec.forward]
-    first = next((item for item in formulas if item), None)
+    formulas = (*dict(spec.gradients).values(), spec.backward, spec.forward)
+    first = next(filter(None, formulas), None)
     graph = first.graph if first else Graph()
     place = first.location if first else Location(spec.name)
     forward = write_forward(spec, spec.forward) if spec.forward else None
     program = _program(spec, graph, forward)
     _refuse_ambiguous(spec)
+    if forward is not None and _unstated(spec, program):
+        forward = out_of_place(graph, forward)
     forward, versions = _with_versions(spec, graph, forward)
     found = _derived(spec, graph, forward, program)
     origins = _origins(spec, forward)
@@ -79,17 +81,8 @@ def take_apart(spec: OpSpec) -> Given:
         statements, results = found.forward
         forward = forward._replace(statements=statements, results=results)
     return Given(
-        graph,
-        place,
-        forward,
-        lines,
-        origins,
-        own,
-        found.notes,
-        found.domains,
-        kept,
-        found.once,
-        versions,
+        *(graph, place, forward, lines, origins, own, found.notes, found.domains),
+        *(kept, found.once, versions, found.again),
     )
 
 
@@ -110,11 +103,8 @@ def _derived(
     spec: OpSpec, graph: Graph, forward: Forward | None, program: Lines
 ) -> Derived:
     """The gradients that no formula states, if the spec asks for them and they are derivatives."""
-    given = frozenset().union(*(written(item) for item in program))
-    unstated = [
-        item for item in spec.differentiable if f"grad_{item.name}" not in given
-    ]
-    if not spec.derive or forward is None or spec.surrogate or not unstated:
+    wanted = _unstated(spec, program)
+    if forward is None or not wanted:
         return Derived()
     refused = refusal(spec, forward)
     if refused is not None:
@@ -122,7 +112,7 @@ def _derived(
     else:
         from scaffold.derive.vjp.engine import derived  # with all the rules behind it
 
-        wanted = [item.name for item in unstated]
+        given = frozenset().union(*(written(item) for item in program))
         found = derived(
             spec, graph, forward, wanted, outer_names(spec, forward) | given
         )
@@ -130,6 +120,15 @@ def _derived(
     kept = spec.forward.kept
     place = kept.location if kept is not None else spec.forward.location
     return found._replace(notes=tuple(f"{place}: {note}" for note in found.notes))
+
+
+def _unstated(spec: OpSpec, program: Lines) -> list[str]:
+    """The inputs whose gradients are to be derived."""
+    if not spec.derive or spec.surrogate:
+        return []
+    given = frozenset().union(*(written(item) for item in program))
+    names = [item.name for item in spec.differentiable]
+    return [name for name in names if f"grad_{name}" not in given]
 
 
 def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:

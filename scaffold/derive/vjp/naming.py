@@ -120,7 +120,8 @@ class Namer:
             return ["complement"]
         if op.rule == "pow_exponent" and is_number(op.args[1], 2):
             return ["square"]
-        return list(VALUE.get(op.rule, (op.rule.lower(),)))
+        plain = op.rule.lower().removesuffix("_unbiased")
+        return list(VALUE.get(op.rule, (plain,)))
 
     def _is_gradient(self, op: Op) -> bool:
         """Whether a cotangent is in it."""

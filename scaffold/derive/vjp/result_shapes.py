@@ -186,14 +186,34 @@ def loss_shape(program: Program, args: Args) -> Shape | None:
 
 
 def _class_loss(program: Program, args: Args) -> Shape | None:
-    return SCALAR if literal(args["reduction"]) in ("mean", "sum") else None
+    if literal(args["reduction"]) in ("mean", "sum"):
+        return SCALAR
+    x, target = list(tensors(args.values()))[:2]
+    classes = x.shape.rank is not None and target.shape.rank == x.shape.rank - 1
+    return target.shape if classes and literal(args["reduction"]) == "none" else None
 
 
 def _solved(program: Program, args: Args) -> Shape | None:
-    left, right = list(tensors(args.values()))[:2]
-    if left.shape.rank == 2 and right.shape.rank in (1, 2):
-        return right.shape
+    left, right = (item.shape for item in list(tensors(args.values()))[:2])
+    if left.rank == 2 and right.rank in (1, 2):
+        return right
+    if as_many_dims(left, right) and left.dims and right.dims:
+        same = left.dims[:-2] == right.dims[:-2]
+        return right if same else None
     return None
+
+
+def as_many_dims(one: Shape, two: Shape) -> bool:
+    """Whether two shapes are sure to have as many dims, two at least."""
+    if one.rank is None or two.rank is None:
+        return one == two and one.least > 1
+    return one.rank == two.rank > 1
+
+
+def _added(program: Program, args: Args) -> Shape | None:
+    """Of `addmm` and `baddbmm`: that of the product, to which the input is broadcast."""
+    x, y = args["x"].shape.dims, args["y"].shape.dims
+    return Shape((*x[:-1], y[-1])) if x and y else None
 
 
 def _indexed(program: Program, args: Args) -> Shape | None:
@@ -259,6 +279,8 @@ SHAPES: dict[str, Infer] = {
     "inv": _of("x"),
     "cholesky": _of("x"),
     "solve": _solved,
+    "addmm": _added,
+    "baddbmm": _added,
     "new_zeros": counted_shapes.new,
     "new_ones": counted_shapes.new,
     "new_full": counted_shapes.new,
