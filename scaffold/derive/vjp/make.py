@@ -216,10 +216,10 @@ class Maker(Rewrites):
 
     def _scattered_onto(self, a: Op, b: Op) -> Op | None:
         """What goes to its places in a tensor of zeros, onto what it is added to: `a.index_add(0, index, g)`."""
-        if a.rule == b.rule == "movedim" and a.args[1:] == b.args[1:]:
-            if a.args[0].shape == b.args[0].shape:
-                total = self("add", a.args[0], b.args[0])
-                return self.program.shaped(self("movedim", total, *a.args[1:]), a.shape)
+        moved = a.rule == b.rule == "movedim" and a.args[1:] == b.args[1:]
+        if moved and a.args[0].shape == b.args[0].shape:
+            total = self("add", a.args[0], b.args[0])
+            return self.program.shaped(self("movedim", total, *a.args[1:]), a.shape)
         for into, op in ((a, b), (b, a)):
             fits = op.rule in SCATTERS and op.args[0].rule == "zeros"
             fits = fits and (into.kind, into.shape) == (op.kind, op.shape)
