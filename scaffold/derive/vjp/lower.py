@@ -7,8 +7,8 @@ to it; a tensor that changes in place is refused.
 from typing import NamedTuple
 
 from scaffold.derive.activity import carries_gradient, is_random
-from scaffold.derive.forward import Forward
 from scaffold.derive.memory import Trace
+from scaffold.derive.model import Forward
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.called import Calls
 from scaffold.derive.vjp.forward_names import Place
@@ -48,6 +48,8 @@ def lower(
     spec: OpSpec, forward: Forward, applier: Applier, wanted: frozenset[str]
 ) -> Lowered:
     """The graph of a forward; only the wanted inputs are active."""
+    if spec.forward is not None and spec.forward.kept is not None:
+        raise UnsupportedError(spec.forward.kept.reason)
     lowering = Lowering(spec, applier, wanted)
     lowering.check(forward.statements)
     for item in forward.statements:
