@@ -92,6 +92,13 @@ def sized(program: Program, shape: Op) -> Shape | None:
     return Shape(tuple(program.size_of(dim) for dim in shape.args))
 
 
+def _embedded(program: Program, args: Args) -> Shape | None:
+    index, weight = args["index"].shape, args["weight"].shape
+    if index.dims is None or weight.dims is None or weight.rank != 2:
+        return None
+    return Shape((*index.dims, weight.dims[1]))
+
+
 def _pairs(program: Program, args: Args) -> Shape | None:
     x, y = (item.shape.dims for item in tensors(args.values()))
     if x is None or y is None or len(x) < 2 or x[:-2] != y[:-2]:
@@ -300,5 +307,6 @@ SHAPES: dict[str, Infer] = {
     "cat": joint_shapes.joined,
     "einsum": joint_shapes.einsum,
     "index_select": _indexed,
+    "embedding": _embedded,
     "masked_select": lambda program, args: None,
 }
