@@ -6,7 +6,7 @@ stays one.
 
 from collections.abc import Iterator
 
-from scaffold.derive.forward import Forward
+from scaffold.derive.model import Forward
 from scaffold.derive.memory import Trace
 from scaffold.derive.program import read_names
 from scaffold.formula import (
