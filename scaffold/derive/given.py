@@ -17,7 +17,6 @@ from scaffold.derive.memory import Trace
 from scaffold.derive.metadata import reads
 from scaffold.derive.model import Derived, Forward
 from scaffold.derive.names import apart_from, hidden_builtins, outer_renamed
-from scaffold.derive.plain import out_of_place
 from scaffold.derive.program import free_reads, read_names
 from scaffold.derive.underived import refusal
 from scaffold.derive.unfold import Unfolder
@@ -64,8 +63,6 @@ def take_apart(spec: OpSpec) -> Given:
     forward = write_forward(spec, spec.forward) if spec.forward else None
     program = _program(spec, graph, forward)
     _refuse_ambiguous(spec)
-    if forward is not None and _unstated(spec, program):
-        forward = out_of_place(graph, forward)
     forward, versions = _with_versions(spec, graph, forward)
     found = _derived(spec, graph, forward, program)
     origins = _origins(spec, forward)

@@ -241,6 +241,11 @@ def _along(program: Program, args: Args) -> Shape | None:
     return index if same else None
 
 
+AS_THEIR_FIRST = frozenset(
+    {"scatter", "scatter_add", "scatter_reduce", "scatter_mean", "scatter_extreme"}
+    | {"index_add", "index_fill", "index_copy", "index_put", "select_scatter"}
+    | {"diagonal_scatter", "inv", "cholesky", "prelu"}
+)
 SHAPES: dict[str, Infer] = {
     "transpose": _transposed,
     "t": _swapped,
@@ -269,22 +274,9 @@ SHAPES: dict[str, Infer] = {
     "bmm": _matmul,
     "nll_loss": _class_loss,
     "cross_entropy": _class_loss,
-    "scatter": _of("x"),
-    "scatter_add": _of("x"),
-    "scatter_reduce": _of("x"),
-    "scatter_mean": _of("x"),
-    "scatter_extreme": _of("x"),
-    "index_add": _of("x"),
-    "index_fill": _of("x"),
-    "index_copy": _of("x"),
-    "index_put": _of("x"),
-    "select_scatter": _of("x"),
-    "diagonal_scatter": _of("x"),
     "dot": _scalar,
     "det": _without_matrix,
     "logdet": _without_matrix,
-    "inv": _of("x"),
-    "cholesky": _of("x"),
     "solve": _solved,
     "addmm": _added,
     "baddbmm": _added,
@@ -293,7 +285,6 @@ SHAPES: dict[str, Infer] = {
     "new_full": counted_shapes.new,
     "one_hot": counted_shapes.one_hot,
     "heaviside": counted_shapes.together,
-    "prelu": _of("x"),
     "cosine_similarity": counted_shapes.compared,
     "pairwise_distance": counted_shapes.compared,
     "vecdot": counted_shapes.compared,
@@ -308,5 +299,6 @@ SHAPES: dict[str, Infer] = {
     "einsum": joint_shapes.einsum,
     "index_select": _indexed,
     "embedding": _embedded,
+    **dict.fromkeys(AS_THEIR_FIRST, _of("x")),
     "masked_select": lambda program, args: None,
 }
