@@ -53,7 +53,7 @@ def make(
     """Make the inputs in call order; those in `needs` require grad."""
     torch.manual_seed(seed)
     values = [in_double(value) for value in list(sample_inputs())[sample]]
-    inputs = dict(zip(["x", "function", "derivative"], values))
+    inputs = dict(zip(["x", "function", "derivative"], values, strict=True))
     for name, value in inputs.items():
         if isinstance(value, Tensor):
             inputs[name] = layout(value).requires_grad_(name in needs)
@@ -164,13 +164,13 @@ def test_vmap_of_grad() -> None:
     samples = [make(needs=(), seed=seed) for seed in range(3)]
     batch = [
         torch.stack(values) if isinstance(values[0], Tensor) else values[0]
-        for values in zip(*samples)
+        for values in zip(*samples, strict=True)
     ]
     actual = torch.func.vmap(
         gradient,
         in_dims=tuple(0 if isinstance(x, Tensor) else None for x in samples[0]),
     )(*batch)
-    expected = zip(*(gradient(*sample) for sample in samples))
+    expected = zip(*(gradient(*sample) for sample in samples), strict=True)
     assert_close(actual, tuple(torch.stack(values) for values in expected))
 
 

@@ -30,8 +30,8 @@ class FocalLossFunction(Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         logits, target = ctx.saved_tensors
         margin = torch.where(target, logits, -logits)
-        weight = torch.sigmoid(-margin) ** ctx.gamma
         sigmoid = torch.sigmoid(-margin)
+        weight = sigmoid**ctx.gamma
         scaled_grad = grad_output * F.logsigmoid(margin)
         if ctx.gamma == 0:
             grad_sigmoid = grad_output.new_zeros(margin.shape)

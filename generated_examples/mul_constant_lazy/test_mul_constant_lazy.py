@@ -164,10 +164,10 @@ def test_vmap_of_grad() -> None:
     samples = [make(needs=(), seed=seed) for seed in range(3)]
     batch = [
         torch.stack(values) if isinstance(values[0], Tensor) else values[0]
-        for values in zip(*samples)
+        for values in zip(*samples, strict=True)
     ]
     actual = torch.func.vmap(gradient, in_dims=(0, None))(*batch)
-    expected = zip(*(gradient(*sample) for sample in samples))
+    expected = zip(*(gradient(*sample) for sample in samples), strict=True)
     assert_close(actual, tuple(torch.stack(values) for values in expected))
 
 

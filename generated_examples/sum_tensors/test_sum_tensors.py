@@ -166,9 +166,9 @@ def loss(*inputs: Any) -> Tensor:
 def test_vmap_of_grad() -> None:
     gradient = torch.func.grad(loss, argnums=(0, 1, 2))
     samples = [make(needs=(), seed=seed) for seed in range(3)]
-    batch = [torch.stack(values) for values in zip(*samples)]
+    batch = [torch.stack(values) for values in zip(*samples, strict=True)]
     actual = torch.func.vmap(gradient)(*batch)
-    expected = zip(*(gradient(*sample) for sample in samples))
+    expected = zip(*(gradient(*sample) for sample in samples), strict=True)
     assert_close(actual, tuple(torch.stack(values) for values in expected))
 
 

@@ -85,6 +85,12 @@ class Inliner:
                 item.body = self.block(item.body, dict(known))
                 item.orelse = self.block(item.orelse, dict(known))
                 return [*sites.before, *without_empty(item)]
+            case ast.For():
+                sites = Sites(self, known)
+                item.iter = sites.visit(item.iter)
+                item.body = self.block(item.body, dict(known))
+                item.orelse = self.block(item.orelse, dict(known))
+                return [*sites.before, item]
             case (
                 ast.Assign()
                 | ast.AnnAssign()
