@@ -32,6 +32,11 @@ def lines_of(derivation: Derivation) -> list[str]:
         ("x", "x - (-x)", ["grad_x = 2 * grad_output"]),
         ("x", "x ** 2", ["grad_x = 2 * grad_output * x"]),
         ("x", "x * x", ["grad_x = 2 * grad_output * x"]),
+        (
+            "x",
+            "x ** (1 / 2)",
+            ["grad_x = 1 / 2 * grad_output * x ** (1 / 2 - 1)"],
+        ),
         ("x", "1 - x", ["grad_x = -grad_output"]),
         ("x, a: float", "a * x", ["grad_x = ctx.a * grad_output"]),
         (
