@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from scaffold.derive.vjp import counted_shapes, joint_shapes, shapes
 from scaffold.derive.vjp.counted_shapes import size_left
 from scaffold.derive.vjp.ir import Op, Program, literal, tensors
+from scaffold.derive.vjp.loss_shapes import class_loss
 from scaffold.derive.vjp.shapes import SCALAR, Shape
 
 Args = Mapping[str, Op]
@@ -182,24 +183,6 @@ def _scalar(program: Program, args: Args) -> Shape | None:
     return SCALAR
 
 
-def loss_shape(program: Program, args: Args) -> Shape | None:
-    """A scalar, or one loss for each element."""
-    reduction = literal(args["reduction"])
-    if reduction in ("mean", "sum", "batchmean"):
-        return SCALAR
-    if reduction != "none" or "weight" in args:
-        return None
-    return shapes.broadcast(*(item.shape for item in tensors(args.values())))
-
-
-def _class_loss(program: Program, args: Args) -> Shape | None:
-    if literal(args["reduction"]) in ("mean", "sum"):
-        return SCALAR
-    x, target = list(tensors(args.values()))[:2]
-    classes = x.shape.rank is not None and target.shape.rank == x.shape.rank - 1
-    return target.shape if classes and literal(args["reduction"]) == "none" else None
-
-
 def _solved(program: Program, args: Args) -> Shape | None:
     left, right = (item.shape for item in list(tensors(args.values()))[:2])
     if left.rank == 2 and right.rank in (1, 2):
@@ -272,8 +255,8 @@ SHAPES: dict[str, Infer] = {
     "trace": _scalar,
     "mm": _matmul,
     "bmm": _matmul,
-    "nll_loss": _class_loss,
-    "cross_entropy": _class_loss,
+    "nll_loss": class_loss,
+    "cross_entropy": class_loss,
     "dot": _scalar,
     "det": _without_matrix,
     "logdet": _without_matrix,
