@@ -270,12 +270,8 @@ class Reverse:
         self._arrive(op, self._of_rule(op, env))
 
     def _items(self, op: Op) -> dict[int, Op]:
-        found = (
-            item
-            for item in self.program.ops
-            if item.rule == "item" and item.args[0] is op
-        )
-        return {int(str(item.data)): item for item in found}
+        items = (item for item in self.program.ops if item.rule == "item")
+        return {int(str(item.data)): item for item in items if item.args[0] is op}
 
     def _item(self, op: Op, position: int) -> Op:
         known = self._items(op).get(position)
