@@ -46,7 +46,12 @@ def is_steady(spec: OpSpec, kept: Kept) -> bool:
     ):
         return False
     made = any(callee(node) in FACTORIES for node in nodes)
-    return not (made and _changes(kept))
+    return not (made and writes_in_place(kept))
+
+
+def writes_in_place(kept: Kept) -> bool:
+    """Whether it changes a tensor, or a number, that has a name."""
+    return bool(_changes(kept))
 
 
 def _refuse_changes(spec: OpSpec, kept: Kept) -> None:

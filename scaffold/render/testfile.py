@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.derive.activity import calls
+from scaffold.derive.kept import writes_in_place
 from scaffold.formula import Node, expressions
 from scaffold.render.formatting import format_source
 from scaffold.render.house import PLAIN, House
@@ -138,14 +139,16 @@ def view(
         gradchecks=gradients and spec.surrogate is None and not detached,
         layouts="torch.clone, permuted" if takes_any_layout(spec) else "torch.clone",
         once_differentiable=derivation.once_differentiable,
-        compiles=gradients and not derivation.opaque,
+        compiles=gradients and derivation.compiles,
         first_options=_first_options(spec, derivation),
         second_options=_second_options(spec),
     )
 
 
 def _first_options(spec: OpSpec, derivation: Derivation) -> str:
-    batched = {"check_batched_grad": "True"} if _is_batchable(derivation) else {}
+    kept = spec.forward.kept if spec.forward is not None else None
+    batchable = _is_batchable(derivation) and not (kept and writes_in_place(kept))
+    batched = {"check_batched_grad": "True"} if batchable else {}
     options = batched | {"check_grad_dtypes": "True"} | dict(spec.tolerance)
     return ", ".join(f"{name}={value}" for name, value in options.items())
 
@@ -156,6 +159,7 @@ def _is_batchable(derivation: Derivation) -> bool:
     several = (item for element in derivation.elements for item in element.statements)
     nodes = [node for item in (*blocks, *several) for node in expressions(item)]
     nodes += [element.value for element in derivation.elements]
+    nodes += [item for item in derivation.results if item.kind == "body"]
     called = {name for node in nodes for name in calls(node)}
     unbatched = called & UNBATCHED or any(map(_slices_all, nodes))
     return not (derivation.opaque or derivation.missing or unbatched)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from scaffold.derive import Derivation, derive
 from scaffold.errors import ScaffoldError
-from tests.derive.building import load, spec_of, text_of
+from scaffold.spec import build
+from tests.derive.building import load, locate, spec_of, text_of
 from tests.derive.checking import check_op
 
 
@@ -180,11 +181,45 @@ def test_the_code_is_the_users() -> None:
     derivation = derive(spec)
     text = text_of(spec, derivation)
     assert textwrap.indent(SCAN.strip(), " " * 8) in text
-    assert "lambda a, x: SomeOpFunction.forward(a, x), a, x" in " ".join(text.split())
+    assert "torch.func.vjp(SomeOpFunction.forward, a, x)[1]" in text
     (note,) = derivation.notes
     assert note == (
         "--forward:4:1: autograd differentiates the forward as a whole: there is a loop"
     )
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_the_code_of_a_file(raises: bool) -> None:
+    """Functions that it calls are written out, in loops too; what stays has its comments."""
+    source = """
+import torch
+
+
+def step(y, row):
+    y = y * row
+    return y.cos() if raises else y
+
+
+def forward(x):
+    y = x[0]
+    for row in x:
+        # a step
+        y = step(y, row)
+    return y
+"""
+    source = source.replace("raises", str(raises))
+
+    def read(path: str) -> str:
+        return source
+
+    table = {"inputs": "x", "forward": "@ops.py:forward", "derive": True}
+    spec = build("some_op", table, locate, read=read)
+    derivation = derive(spec)
+    (note,) = derivation.notes
+    assert note.startswith("ops.py:12:5: autograd")
+    function = load(text_of(spec, derivation)).SomeOpFunction
+    steps = "y = x[0]\nfor row in x:\n    y = y * row" + "\n    y = y.cos()" * raises
+    check_op(function, function.apply, plain("x", f"{steps}\nreturn y"), (r(3, 2),))
 
 
 def test_a_few_steps_are_derived() -> None:
@@ -227,6 +262,8 @@ def test_what_looks_at_data_is_not_mapped(forward: str, steady: bool) -> None:
         "rows[0].mul_(2)",
         "y = torch.exp(y, out=y)",
         "z = list(x)[0].exp_()",
+        "z = torch.stack([row.exp_() for row in x])",
+        "z = [a.exp_() for a, b in zip(x, y)]",
         "grown[-1] += 1",
     ],
 )
