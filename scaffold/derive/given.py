@@ -7,7 +7,6 @@ imports) still means that, wherever ctx must stand for it.
 from typing import NamedTuple
 
 from scaffold.derive.forward import (
-    Forward,
     grad_name,
     gradient_names,
     returned_names,
@@ -16,7 +15,7 @@ from scaffold.derive.forward import (
 from scaffold.derive.join import join
 from scaffold.derive.memory import Trace
 from scaffold.derive.metadata import reads
-from scaffold.derive.model import Derived
+from scaffold.derive.model import Derived, Forward
 from scaffold.derive.names import apart_from, hidden_builtins, outer_renamed
 from scaffold.derive.program import free_reads, read_names
 from scaffold.derive.underived import refusal
@@ -128,7 +127,8 @@ def _derived(
             spec, graph, forward, wanted, outer_names(spec, forward) | given
         )
     assert spec.forward is not None  # or else there was none to write
-    place = spec.forward.location
+    kept = spec.forward.kept
+    place = kept.location if kept is not None else spec.forward.location
     return found._replace(notes=tuple(f"{place}: {note}" for note in found.notes))
 
 

@@ -23,7 +23,7 @@ from scaffold.spec import Attribute, OpSpec, TensorInput
 VARIADIC = 3  # tensors of a variadic input
 CROSSED = 3  # optionals up to which every combination is a case
 RESERVED = frozenset(  # names that `make` has a use for
-    {"absent", "batch", "count", "index", "inputs", "layout"}
+    {"F", "absent", "batch", "count", "index", "inputs", "layout"}
     | {"name", "needs", "sample", "seed", "shape", "value"}
 )
 

@@ -7,8 +7,8 @@ guessed.
 
 from collections.abc import Collection, Iterable, Mapping
 
-from scaffold.derive.forward import Forward, grad_name
-from scaffold.derive.model import Derived
+from scaffold.derive.forward import grad_name
+from scaffold.derive.model import Derived, Forward
 from scaffold.derive.underived import NOT_DERIVED
 from scaffold.derive.vjp.advice import advice
 from scaffold.derive.vjp.again import is_dear

@@ -6,8 +6,7 @@ In: a `Backward`. Out: `Derived`. Invariant: whatever is saved, the statements g
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from scaffold.derive.forward import Forward
-from scaffold.derive.model import Derived
+from scaffold.derive.model import Derived, Forward
 from scaffold.derive.program import free_reads, read_names
 from scaffold.derive.vjp.again import taken_apart
 from scaffold.derive.vjp.apply import Applier

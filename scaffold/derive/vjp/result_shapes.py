@@ -92,6 +92,13 @@ def sized(program: Program, shape: Op) -> Shape | None:
     return Shape(tuple(program.size_of(dim) for dim in shape.args))
 
 
+def _pairs(program: Program, args: Args) -> Shape | None:
+    x, y = (item.shape.dims for item in tensors(args.values()))
+    if x is None or y is None or len(x) < 2 or x[:-2] != y[:-2]:
+        return None
+    return Shape((*x[:-1], y[-2]))
+
+
 def _sizes(args: Args) -> Op:
     """The sizes that a view is asked for, whatever they are called."""
     return next(args[name] for name in ("shape", "sizes", "size") if name in args)
@@ -237,6 +244,9 @@ SHAPES: dict[str, Infer] = {
     "cross_entropy": _class_loss,
     "scatter": _of("x"),
     "scatter_add": _of("x"),
+    "scatter_reduce": _of("x"),
+    "scatter_mean": _of("x"),
+    "scatter_extreme": _of("x"),
     "index_add": _of("x"),
     "index_fill": _of("x"),
     "index_copy": _of("x"),
@@ -258,6 +268,7 @@ SHAPES: dict[str, Infer] = {
     "cosine_similarity": counted_shapes.compared,
     "pairwise_distance": counted_shapes.compared,
     "vecdot": counted_shapes.compared,
+    "cdist": _pairs,
     "cross": counted_shapes.together,
     "pad": counted_shapes.padded,
     "flatten": counted_shapes.flattened,
