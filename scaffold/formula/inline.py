@@ -85,6 +85,9 @@ class Inliner:
                 item.body = self.block(item.body, dict(known))
                 item.orelse = self.block(item.orelse, dict(known))
                 return [*sites.before, *without_empty(item)]
+            case ast.While() | ast.With():
+                item.body = self.block(item.body, dict(known))
+                return [item]
             case ast.For():
                 sites = Sites(self, known)
                 item.iter = sites.visit(item.iter)
