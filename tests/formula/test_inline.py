@@ -86,9 +86,9 @@ def test_an_argument_that_is_read_in_a_loop_is_evaluated_before_it() -> None:
         "def g(t, s):\n    for k in range(2):\n        t = t * s\n    return t\n"
         "def f(x): return g(x, x.exp())"
     )
-    lines = lines_of(source, "f", kept=True).split("\n")
-    assert lines[0] == "s = x.exp()"
-    assert [line.count("exp") for line in lines[1:]] == [0] * (len(lines) - 1)
+    text = lines_of(source, "f", kept=True)
+    assert "s = x.exp()\n" in text
+    assert text.count("exp") == 1
 
 
 def test_calls_that_double_at_every_step_end() -> None:
