@@ -20,6 +20,7 @@ def lines_of(
     names: str = "x y flag",
     optional: str = "",
     tensors: str = "",
+    kept: bool = False,
 ) -> str:
     """The formula of a function of a file, as code."""
     function = function_in(source, "ops.py", name, "forward")
@@ -32,6 +33,7 @@ def lines_of(
             known,
             frozenset(optional.split()),
             tensors=frozenset(tensors.split()),
+            kept=kept,
         ),
         Graph(),
     )

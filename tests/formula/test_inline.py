@@ -81,6 +81,16 @@ def test_a_whole_backward_calls_functions_too() -> None:
     assert lines == ["a, b = g.chunk(2, -1)", "grad_x = torch.cat((b, -a), -1) * x"]
 
 
+def test_an_argument_that_is_read_in_a_loop_is_evaluated_before_it() -> None:
+    source = (
+        "def g(t, s):\n    for k in range(2):\n        t = t * s\n    return t\n"
+        "def f(x): return g(x, x.exp())"
+    )
+    text = lines_of(source, "f", kept=True)
+    assert "s = x.exp()\n" in text
+    assert text.count("exp") == 1
+
+
 def test_calls_that_double_at_every_step_end() -> None:
     steps = [f"def g{k}(t): return g{k - 1}(t) + g{k - 1}(t)\n" for k in range(1, 40)]
     source = f"{HEADER}def g0(t): return t * t\n{''.join(steps)}def f(x): return g39(x)"
