@@ -134,7 +134,8 @@ class Inliner:
             return None
         if callee.id.startswith("@"):
             name = callee.id[1:]
-            return resolve(name, self.definitions.functions[name], self.definitions)
+            found = resolve(name, self.definitions.functions[name], self.definitions)
+            return found._replace(name=callee.id)
         return known.get(callee.id)
 
     def instance(

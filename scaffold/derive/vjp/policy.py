@@ -19,6 +19,7 @@ from scaffold.derive.vjp.lower import Lowered
 from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.plan import to_save
 from scaffold.derive.vjp.precision import Precision
+from scaffold.derive.vjp.repeats import computed_twice
 from scaffold.derive.vjp.rules import Table
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node, Statement, written
@@ -58,14 +59,17 @@ def settled(backward: Backward) -> Derived:
         attempt = _attempt(backward, names.new, again, backward.saves)
         if not names.add(attempt.asked):
             break
+    if names.repeat(saved, again, attempt.asked):
+        attempt = _attempt(backward, names.apart, again, backward.saves)
     forgoes = once or bool(saved) or bool(backward.spec.once_differentiable)
     if attempt.over and not forgoes and attempt.over < WORTH:
-        attempt = _attempt(backward, names.new, again, False)
+        attempt = _attempt(backward, names.apart, again, False)
     return Derived(
         attempt.statements,
         forward=names.forward(),
         kept=frozenset(names.all[op] for op in saved) if backward.saves else None,
         once=once or attempt.over > 0,
+        again=names.forward_again(),
     )
 
 
@@ -110,6 +114,7 @@ class _Names:
             {*backward.taken, *backward.held.values()}, backward.held, {}, {}, {}, {}
         )
         self.new: dict[Op, str] = {}
+        self.again: dict[Op, str] = {}  # only where the forward comes again
         for op in saved:
             if op not in backward.held:
                 self.new[op] = self.namer.name(op)
@@ -117,6 +122,10 @@ class _Names:
     @property
     def all(self) -> dict[Op, str]:
         return {**self.backward.held, **self.new}
+
+    @property
+    def apart(self) -> dict[Op, str]:
+        return {**self.new, **self.again}
 
     def add(self, asked: Collection[Op]) -> bool:
         """Name what only a combined forward can keep the shape of; whether there was any."""
@@ -128,16 +137,38 @@ class _Names:
             self.new[op] = self.namer.name(op)
         return bool(more)
 
+    def repeat(
+        self, saved: Collection[Op], again: Collection[Op], asked: Collection[Op]
+    ) -> bool:
+        """Name what would be computed twice where the forward comes again; whether there was any."""
+        forward = self.backward.forward
+        held = {op: name for op, name in self.all.items() if op not in again}
+        twice = computed_twice(
+            (*self.backward.roots.values(), *asked),
+            held,
+            self.backward.lowered.places,
+            forward.statements,
+            {*forward.returned, *(held[op] for op in saved)},
+        )
+        for op in twice:
+            self.again[op] = self.namer.name(op)
+        return bool(twice)
+
     def forward(self) -> tuple[tuple[Statement, ...], tuple[Node, ...]] | None:
         """The statements and results of the forward with the new names, if there are any."""
         if not self.new:
             return None
-        places, graph = (
-            self.backward.lowered.places,
-            self.backward.applier.program.graph,
-        )
-        named = named_apart(graph, self.backward.forward, places, self.new)
+        named = self._named(self.new)
         return named.statements, named.results
+
+    def forward_again(self) -> tuple[Statement, ...] | None:
+        """The statements that the backward may repeat, if they are others."""
+        return self._named(self.apart).statements if self.again else None
+
+    def _named(self, names: Mapping[Op, str]) -> Forward:
+        places = self.backward.lowered.places
+        graph = self.backward.applier.program.graph
+        return named_apart(graph, self.backward.forward, places, names)
 
 
 class _Attempt(NamedTuple):
@@ -153,19 +184,19 @@ def _attempt(
 ) -> _Attempt:
     """Statements over the names that are there, which compute some locals `again`.
 
-    A local comes as the forward has it where a line of the forward that is repeated reads it, or where its shape is asked
-    before it is there.
+    Those locals tell shapes if they come early enough. They come as the forward has them where a line of it that is
+    repeated reads one, or where a shape is asked that only they tell.
     """
-    try:
-        found = _written(backward, new, again, in_place)
-    except UnsupportedError:
-        if not again:
-            raise
-        return _attempt(backward, new, {}, in_place)
-    names = _repeated(backward.forward.statements, found.statements)
-    if again and (names & {*again.values()} or _asks_inside(found.asked, again)):
-        return _attempt(backward, new, {}, in_place)
-    return found
+    for telling in (again, {}) if again else ():
+        try:
+            found = _written(backward, new, again, telling, in_place)
+        except UnsupportedError:
+            continue
+        names = _repeated(backward.forward.statements, found.statements)
+        late = not telling and _asks_inside(found.asked, again)
+        if not (late or names & {*again.values()}):
+            return found
+    return _written(backward, new, {}, {}, in_place)
 
 
 def _asks_inside(asked: Collection[Op], again: Mapping[Op, str]) -> bool:
@@ -182,7 +213,11 @@ def _repeated(forward: Collection[Statement], own: Sequence[Statement]) -> set[s
 
 
 def _written(
-    backward: Backward, new: Mapping[Op, str], again: Mapping[Op, str], in_place: bool
+    backward: Backward,
+    new: Mapping[Op, str],
+    again: Mapping[Op, str],
+    telling: Mapping[Op, str],
+    in_place: bool,
 ) -> _Attempt:
     spec, lowered, applier = backward.spec, backward.lowered, backward.applier
     kept = {op: name for op, name in backward.held.items() if op not in again}
@@ -192,7 +227,8 @@ def _written(
     optional = [lowered.inputs[item.name] for item in spec.tensors if item.optional]
     inside = (op for op in lowered.held_in_branches if op not in backward.held)
     sure = [op for op in inputs if op not in optional]
-    holders = Holders(applier.program, (*backward.seeds, *sure), optional, outer)
+    first = (*backward.seeds, *sure)
+    holders = Holders(applier.program, first, optional, {**outer, **telling})
     precision = (
         Precision(backward.seeds) if in_place and spec.style == "combined" else None
     )
