@@ -23,8 +23,14 @@ def kept_lines(spec: OpSpec, kept: Kept, tensors: frozenset[str]) -> list[str]:
     return "\n".join([kept.lines, *ends] if kept.lines else ends).split("\n")
 
 
+def may_be_number(spec: OpSpec) -> bool:
+    """Whether the forward may return the number 0: the sum of no tensors at all."""
+    kept = spec.forward.kept if spec.forward is not None else None
+    return kept is not None and any(map(_is_sum, kept.returned))
+
+
 def _is_sum(node: Node) -> bool:
-    """Whether it is a sum by Python, which of no tensors at all is the number 0."""
+    """Whether it is a sum by Python."""
     match node:
         case Node("call", _, (Node("name", "sum"), *_)):
             return True

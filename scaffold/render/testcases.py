@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
+from scaffold.render.kept import may_be_number
 from scaffold.render.sizes import allows, choose_sizes, input_dims
 from scaffold.render.testnames import samples_name
 from scaffold.render.testvalues import (
@@ -210,6 +211,8 @@ def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str
         yield "empty-batch", '"batch": (0,)'
     if _shared_shape(spec):
         yield "empty", '"shape": (0, 3)'
+    if may_be_number(spec):
+        return
     bounds = {item.bound for item in spec.tensors}
     attributes = {item.name for item in spec.attributes}
     for name in sizes:
