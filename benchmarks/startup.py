@@ -27,13 +27,15 @@ for path in sys.argv[1:]:
 """
 
 SKELETON = ("new-op", "linear", "--inputs", "input,weight,bias?")
+FORWARD = (*SKELETON, "--forward", "input @ weight.t() + bias")
 FORMULAS = (
-    *SKELETON,
-    *("--forward", "input @ weight.t() + bias"),
+    *FORWARD,
     *("--grad", "input=grad_output @ weight"),
     *("--grad", "weight=grad_output.t() @ input"),
     *("--grad", "bias=grad_output.sum(0)"),
 )
+DERIVED = (*FORWARD, "--no-verify")  # torch would be all that is measured
+COMMANDS = (("skeleton", SKELETON), ("formulas", FORMULAS), ("derived", DERIVED))
 
 
 @dataclass
@@ -100,7 +102,7 @@ def run_in(directory: Path, command: tuple[str, ...]) -> None:
 def measurements(keep: Path) -> list[Measurement]:
     """What is measured; the files that the commands generate are kept for their floors."""
     found = [Measurement("--help", python(SCAFFOLD, "--help"), python(LIBRARIES), 0.5)]
-    for name, arguments in (("skeleton", SKELETON), ("formulas", FORMULAS)):
+    for name, arguments in COMMANDS:
         directory = keep / name
         directory.mkdir()
         command = python(SCAFFOLD, *arguments)

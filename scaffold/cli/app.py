@@ -3,6 +3,7 @@
 Invariant: whatever a user gives us or does to us, the last words are a message and an exit code, never a traceback.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -150,6 +151,7 @@ def _asked() -> str | None:
 def main() -> None:
     """Run a command; an error of the user's is a message, never a traceback."""
     gc.set_threshold(100_000)  # a run makes few cycles: looking for them costs more
+    atexit.register(gc.freeze)  # nor does the interpreter, on its way out, look
     warnings.simplefilter("ignore")  # what Python thinks of a formula's style
     try:
         application(_asked())(prog_name="scaffold")

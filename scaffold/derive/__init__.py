@@ -1,8 +1,16 @@
 """OpSpec -> Derivation: what forward and backward of an op are. Pure, without torch."""
 
 from scaffold.derive.explicit import derive
-from scaffold.derive.forward import Forward, grad_name
-from scaffold.derive.model import Block, Derivation, Element, Filled, Kept, Saved
+from scaffold.derive.forward import grad_name
+from scaffold.derive.model import (
+    Block,
+    Derivation,
+    Element,
+    Filled,
+    Forward,
+    Kept,
+    Saved,
+)
 from scaffold.derive.names import apart_from, fresh
 from scaffold.derive.reuse import live_forward
 from scaffold.derive.saving import facet_of, variadic_names

@@ -10,8 +10,10 @@ from typing import NamedTuple
 from scaffold.derive.activity import is_random, leaves_torch
 from scaffold.derive.context import ContextNames
 from scaffold.derive.elements import element_lines
+from scaffold.derive.filling import fills_a_constant
 from scaffold.derive.forward import grad_name
 from scaffold.derive.given import Given, take_apart
+from scaffold.derive.kept import is_steady
 from scaffold.derive.model import Derivation, Filled, Kept, Saved
 from scaffold.derive.place import joint_gradients, place
 from scaffold.derive.program import Line, lines_of, read_names
@@ -30,7 +32,8 @@ LEFT_OUT = "something to save where no branch assigns it"
 
 def derive(spec: OpSpec) -> Derivation:
     """What forward and backward of the op are."""
-    if spec.style_is_free and spec.derive:
+    kept = spec.forward is not None and spec.forward.kept is not None
+    if spec.style_is_free and spec.derive and not kept:
         found = _derived(replace(spec, style="combined"))
         if found.once_differentiable and not found.missing:
             return found
@@ -101,12 +104,16 @@ def _derivation(
 def _judged(found: Derivation, spec: OpSpec, given: Given) -> Derivation:
     """With what the rest of PyTorch can make of the op."""
     opaque, random = _opaque(spec, given), _draws(given)
-    pure = not (opaque or random or spec.dirty)
+    kept = spec.forward.kept if spec.forward is not None else None
+    steady = kept is None or is_steady(spec, kept)
+    forward = given.forward
+    fills = forward and fills_a_constant(forward.statements, forward.results)
+    pure = steady and not (opaque or random or spec.dirty or fills)
     return replace(
         found,
         opaque=opaque,
         random=random,
-        compiles=not opaque and not _sole_constant(spec),
+        compiles=steady and not opaque and not _sole_constant(spec),
         transforms=_transforms(spec, pure),
     )
 

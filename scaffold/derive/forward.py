@@ -5,10 +5,10 @@ Invariant: same values; a conditional on an absent optional becomes an `if`, eve
 assignment hides an input, an import or the name of a gradient or of another output.
 """
 
-from typing import NamedTuple
-
 from scaffold.derive.activity import callee
+from scaffold.derive.kept import kept_forward
 from scaffold.derive.memory import Trace
+from scaffold.derive.model import Forward
 from scaffold.derive.names import (
     apart_from,
     fresh,
@@ -39,18 +39,10 @@ TUPLES = frozenset(
 )
 
 
-class Forward(NamedTuple):
-    """The body of forward: statements, and what it returns, one node for each output."""
-
-    statements: Lines
-    results: tuple[Node, ...]
-    comments: tuple[str, ...]
-    renamed: dict[str, str]  # locals that go by another name than the user's
-    returned: dict[str, str]  # local -> the output that it is in the end
-
-
 def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     """The forward of an op from its formula."""
+    if formula.kept is not None:
+        return kept_forward(spec, formula, formula.kept)
     _refuse_gradient_names(spec, formula)
     assert formula.result is not None  # the parser saw to it
     _refuse_in_place(formula, spec)

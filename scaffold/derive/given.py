@@ -7,7 +7,6 @@ imports) still means that, wherever ctx must stand for it.
 from typing import NamedTuple
 
 from scaffold.derive.forward import (
-    Forward,
     grad_name,
     gradient_names,
     returned_names,
@@ -16,9 +15,8 @@ from scaffold.derive.forward import (
 from scaffold.derive.join import join
 from scaffold.derive.memory import Trace
 from scaffold.derive.metadata import reads
-from scaffold.derive.model import Derived
+from scaffold.derive.model import Derived, Forward
 from scaffold.derive.names import apart_from, hidden_builtins, outer_renamed
-from scaffold.derive.plain import out_of_place
 from scaffold.derive.program import free_reads, read_names
 from scaffold.derive.underived import refusal
 from scaffold.derive.unfold import Unfolder
@@ -65,8 +63,6 @@ def take_apart(spec: OpSpec) -> Given:
     forward = write_forward(spec, spec.forward) if spec.forward else None
     program = _program(spec, graph, forward)
     _refuse_ambiguous(spec)
-    if forward is not None and _unstated(spec, program):
-        forward = out_of_place(graph, forward)
     forward, versions = _with_versions(spec, graph, forward)
     found = _derived(spec, graph, forward, program)
     origins = _origins(spec, forward)
@@ -118,7 +114,8 @@ def _derived(
             spec, graph, forward, wanted, outer_names(spec, forward) | given
         )
     assert spec.forward is not None  # or else there was none to write
-    place = spec.forward.location
+    kept = spec.forward.kept
+    place = kept.location if kept is not None else spec.forward.location
     return found._replace(notes=tuple(f"{place}: {note}" for note in found.notes))
 
 

@@ -47,6 +47,19 @@ class Element(NamedTuple):
     value: Node
 
 
+class Forward(NamedTuple):
+    """The body of forward: statements, and what it returns, one node for each output.
+
+    Of one that stays as the user wrote it, every result is its whole `body`.
+    """
+
+    statements: tuple[Statement, ...]
+    results: tuple[Node, ...]
+    comments: tuple[str, ...]
+    renamed: dict[str, str]  # locals that go by another name than the user's
+    returned: dict[str, str]  # local -> the output that it is in the end
+
+
 class Derived(NamedTuple):
     """Gradients that follow from the forward: statements of the backward, and what the user should know of them."""
 

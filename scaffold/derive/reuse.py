@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from scaffold.derive.activity import calls_unknown, is_random, leaves_torch
-from scaffold.derive.forward import Forward, write_forward
+from scaffold.derive.forward import write_forward
 from scaffold.derive.given import Given
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.memory import Trace
 from scaffold.derive.metadata import reads
+from scaffold.derive.model import Forward
 from scaffold.derive.program import free_reads
 from scaffold.derive.prune import without_dead
 from scaffold.derive.recompute import Locals, Plan, active_locals, plan, unsure

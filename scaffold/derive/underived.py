@@ -7,7 +7,7 @@ Invariant: nothing is derived through what PyTorch does not see: NumPy, or a fun
 from collections.abc import Iterator
 
 from scaffold.derive.activity import leaves_torch
-from scaffold.derive.forward import Forward
+from scaffold.derive.model import Forward
 from scaffold.formula import Node, expressions
 from scaffold.spec import OpSpec
 

@@ -1,6 +1,6 @@
 """Formula text <-> graph.
 
-In: Python expressions and straight-line statements over torch. Out: `Formula`s, and their text again.
+In: Python expressions and statements over torch. Out: `Formula`s, and their text again.
 """
 
 from scaffold.formula.effects import (
@@ -8,9 +8,11 @@ from scaffold.formula.effects import (
     changed_in_place,
     copied,
     keywords,
+    same_memory,
     same_tensor,
     sharing,
     written,
+    written_to,
 )
 from scaffold.formula.emit import emit, emit_lines
 from scaffold.formula.expression import BUILTINS
@@ -20,13 +22,15 @@ from scaffold.formula.graph import (
     Formula,
     Graph,
     If,
+    Kept,
     Node,
     Statement,
     expressions,
     renaming,
     rewritten,
 )
-from scaffold.formula.parse import Scope, assigned, parse
+from scaffold.formula.parse import Scope, assigned
+from scaffold.formula.reading import parse
 from scaffold.formula.text import WELL_KNOWN, Text
 
 __all__ = [
@@ -37,6 +41,7 @@ __all__ = [
     "FunctionText",
     "Graph",
     "If",
+    "Kept",
     "Node",
     "Scope",
     "Statement",
@@ -53,7 +58,9 @@ __all__ = [
     "parse",
     "renaming",
     "rewritten",
+    "same_memory",
     "same_tensor",
     "sharing",
     "written",
+    "written_to",
 ]

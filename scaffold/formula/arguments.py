@@ -7,7 +7,7 @@ Invariant: a call that Python would refuse is a `Refusal` at its place.
 import ast
 from collections.abc import Sequence
 
-from scaffold.formula.definitions import defaults, parameters
+from scaffold.formula.definitions import defaults, is_constant, parameters
 from scaffold.formula.resolve import Function
 
 RANDOM = frozenset(
@@ -16,6 +16,8 @@ RANDOM = frozenset(
     | {"rand", "rand_like", "randint", "randint_like", "randn", "randn_like"}
     | {"randperm", "rrelu"}
 )
+# What the names of modules mean once a function is resolved.
+ALWAYS = {"F": "torch.nn.functional", "math": "math", "torch": "torch"}
 
 
 class Refusal(Exception):
@@ -49,7 +51,10 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
     hint = f"its parameters: {', '.join(map(own_name, _all(function)))}"
     if len(call.args) > len(positional):
         extra = call.args[len(positional)]
-        raise Refusal(extra, f"'{shown}' takes {len(positional)} arguments", hint)
+        count = f"{len(positional)} argument{'s' * (len(positional) != 1)}"
+        raise Refusal(
+            extra, f"'{shown}' takes {count}, and gets {len(call.args)}", hint
+        )
     found = dict(zip(positional, call.args, strict=False))
     for item in [*call.args, *(word.value for word in call.keywords if not word.arg)]:
         if isinstance(item, ast.Starred) or item not in call.args:
@@ -66,8 +71,18 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
         if name not in found and name not in preset:
             raise Refusal(call, f"'{shown}' is called without '{own_name(name)}'", hint)
         if name not in found:
-            found[name] = preset[name]
+            found[name] = constant(
+                preset[name], own_name(name), "pass it as an argument"
+            )
     return found
+
+
+def constant(default: ast.expr, name: str, hint: str) -> ast.expr:
+    """A default that is the same whenever it is evaluated."""
+    if is_constant(default, ALWAYS):
+        return default
+    message = f"the default of '{name}' is no constant"
+    raise Refusal(default, message, hint)
 
 
 def _all(function: Function) -> list[str]:

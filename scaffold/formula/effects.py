@@ -4,7 +4,7 @@ In: nodes and statements. Out: names. Invariant: in doubt two names share memory
 for names (`exp_`, `out=`, `inplace=True`) changes its tensor.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from scaffold.formula.graph import If, Node, Statement, expressions
 from scaffold.formula.text import WELL_KNOWN
@@ -60,16 +60,22 @@ def misspelt(
 def changed_in_place(value: Node) -> Iterator[str]:
     """The names whose tensors an expression changes: `x.exp_()`, `torch.exp_(x[0])`, `torch.exp(x, out=y)`."""
     for node in value.walk():
-        if node.kind != "call":
-            continue
-        callee, args, named = node.args[0], node.args[1:], keywords(node)
-        if "out" in named:
-            yield from sharing(named["out"])
-        first = args[0] if args else named.get("input")
-        if _in_place_name(callee.label) or _is_true(named.get("inplace")):
-            changed = callee.args[0] if _is_method(callee) else first
-            if callee.kind == "attribute" and changed is not None:
-                yield from sharing(changed)
+        for changed in written_to(node):
+            yield from sharing(changed)
+
+
+def written_to(node: Node) -> Iterator[Node]:
+    """The tensors that a call itself changes, as expressions."""
+    if node.kind != "call":
+        return
+    callee, args, named = node.args[0], node.args[1:], keywords(node)
+    if "out" in named:
+        yield named["out"]
+    first = args[0] if args else named.get("input")
+    if _in_place_name(callee.label) or _is_true(named.get("inplace")):
+        changed = callee.args[0] if _is_method(callee) else first
+        if callee.kind == "attribute" and changed is not None:
+            yield changed
 
 
 def keywords(call: Node) -> dict[str, Node]:
@@ -80,43 +86,50 @@ def keywords(call: Node) -> dict[str, Node]:
 
 def sharing(value: Node) -> frozenset[str]:
     """The names whose memory the value may share: its own, and those it is a view of."""
+    return _names(same_memory(value))
+
+
+def same_memory(value: Node) -> Iterator[Node]:
+    """The expressions whose memory the value may share, itself first."""
     return _sources(value, VIEWS | SAME, views=True)
 
 
 def same_tensor(value: Node) -> frozenset[str]:
     """The names whose very tensor the value may be."""
-    return _sources(value, SAME, views=False)
+    return _names(_sources(value, SAME, views=False))
 
 
 def copied(value: Node) -> frozenset[str]:
     """The names whose very tensor the value is, by assignment alone."""
-    return _sources(value, frozenset(), views=False)
+    return _names(_sources(value, frozenset(), views=False))
 
 
-def _sources(value: Node, methods: frozenset[str], views: bool) -> frozenset[str]:
+def _names(several: Iterator[Node]) -> frozenset[str]:
+    return frozenset(node.label for node in several if node.kind == "name")
+
+
+def _sources(value: Node, methods: frozenset[str], views: bool) -> Iterator[Node]:
+    yield value
+    for inner in _parts(value, methods, views):
+        yield from _sources(inner, methods, views)
+
+
+def _parts(value: Node, methods: frozenset[str], views: bool) -> tuple[Node, ...]:
+    """The expressions of which the value may be one, or a view."""
     match value:
-        case Node("name", name):
-            return frozenset({name})
         case Node("conditional", _, (_, *inner)):
-            return _union(inner, methods, views)
-        case Node("boolean" | "starred" | "tuple" | "list", _, inner):
-            return _union(inner, methods, views)
+            return tuple(inner)
+        case Node("boolean" | "starred" | "tuple" | "list", _, args):
+            return args
         case Node("attribute", label, (inner,)) | Node(
             "subscript", label, (inner, _)
         ) if views and (not label or label in VIEW_ATTRIBUTES):
-            return _sources(inner, methods, views)
-        case Node(
-            "call", _, (Node("attribute", label) as callee, *args)
-        ) if label in methods or _in_place_name(label):
-            given = callee.args if _is_method(callee) else tuple(args[:1])
-            return _union(given, methods, views)
-    return frozenset()
-
-
-def _union(
-    items: Sequence[Node], methods: frozenset[str], views: bool
-) -> frozenset[str]:
-    return frozenset().union(*(_sources(item, methods, views) for item in items))
+            return (inner,)
+        case Node("call", _, (Node("attribute", label) as callee, *args)):
+            if label in methods:
+                return callee.args if _is_method(callee) else tuple(args[:1])
+            return tuple(written_to(value))
+    return ()
 
 
 def _is_method(callee: Node) -> bool:

@@ -179,4 +179,5 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "boolean": _boolean,
     "conditional": _conditional,
     "lambda": lambda node: f"lambda {node.label}: {emit(node.args[0])}",
+    "body": lambda node: node.label,
 }

@@ -14,31 +14,56 @@ COMPARED: dict[type[ast.cmpop], Callable[[object, object], object]] = {
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
+ORDERED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 
 
-def folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements that are left where tests of constants are settled."""
+Names = frozenset[str]
+NONE: Names = frozenset()
+
+
+def folded(body: Sequence[ast.stmt], there: Names = NONE) -> list[ast.stmt]:
+    """The statements that are left where tests of constants are settled; the names of `there` are never None."""
     done: list[ast.stmt] = []
     for item in body:
-        found = _Folder().visit(item)
+        found = _Folder(there).visit(item)
         done += found if isinstance(found, list) else [found]
         if done and isinstance(done[-1], ast.Return):
             break  # what follows never runs
     return done
 
 
-def _truth(test: ast.expr) -> bool | None:
+def without_empty(item: ast.If) -> list[ast.stmt]:
+    """A choice that has statements in its first branch, or nothing."""
+    if item.body:
+        return [item]
+    negated = ast.copy_location(ast.UnaryOp(ast.Not(), item.test), item.test)
+    item.test, item.body, item.orelse = negated, item.orelse, []
+    return [item] if item.body else []
+
+
+def truth_of(test: ast.expr, there: Names = NONE) -> bool | None:
     """Whether a test holds; None if literals do not tell."""
     match test:
         case ast.Constant(value):
             return bool(value)
+        case ast.Tuple(items) if all(isinstance(one, ast.Constant) for one in items):
+            return bool(items)
         case ast.UnaryOp(ast.Not(), inner):
-            truth = _truth(inner)
+            truth = truth_of(inner, there)
             return None if truth is None else not truth
-        case ast.BoolOp(ast.And(), items) if any(_truth(one) is False for one in items):
-            return False
-        case ast.BoolOp(ast.Or(), items) if any(_truth(one) for one in items):
-            return True
+        case ast.BoolOp(operation, items):
+            settling = isinstance(operation, ast.Or)
+            found = any(truth_of(one, there) is settling for one in items)
+            return settling if found else None
+        case ast.Compare(
+            ast.Name(name), [ast.Is() | ast.IsNot() as compare], [ast.Constant(None)]
+        ) if (name in there):
+            return isinstance(compare, ast.IsNot)
         case ast.Compare(left, [operation], [right]):
             return _compared(left, operation, right)
     return None
@@ -52,35 +77,35 @@ def _compared(left: ast.expr, operation: ast.cmpop, right: ast.expr) -> bool | N
         if None in found:
             return None
         return any(found) == isinstance(operation, ast.In)
-    compare = COMPARED.get(type(operation))
     if not isinstance(left, ast.Constant) or not isinstance(right, ast.Constant):
         return None
+    order, one, other = ORDERED.get(type(operation)), left.value, right.value
+    if order and isinstance(one, int | float) and isinstance(other, int | float):
+        return order(one, other)
+    compare = COMPARED.get(type(operation))
     if compare is None:
         return None
-    if isinstance(operation, ast.Is | ast.IsNot) and not (
-        left.value is None or right.value is None
-    ):
+    if isinstance(operation, ast.Is | ast.IsNot) and None not in (one, other):
         return None  # whether equal literals are one object is Python's affair
-    return bool(compare(left.value, right.value))
+    return bool(compare(one, other))
 
 
 class _Folder(ast.NodeTransformer):
+    def __init__(self, there: Names) -> None:
+        self.there = there
+
     def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
         node.test = self.visit(node.test)
-        truth = _truth(node.test)
+        truth = truth_of(node.test, self.there)
         if truth is not None:
-            return folded(node.body if truth else node.orelse)
-        node.body, node.orelse = folded(node.body), folded(node.orelse)
-        if node.body or not node.orelse:
-            node.body = node.body or [ast.copy_location(ast.Pass(), node)]
-            return [] if isinstance(node.body[0], ast.Pass) else node
-        negated = ast.copy_location(ast.UnaryOp(ast.Not(), node.test), node.test)
-        node.test, node.body, node.orelse = negated, node.orelse, []
-        return node
+            return folded(node.body if truth else node.orelse, self.there)
+        node.body = folded(node.body, self.there)
+        node.orelse = folded(node.orelse, self.there)
+        return without_empty(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)
-        truth = _truth(node.test)
+        truth = truth_of(node.test, self.there)
         if truth is None:
             return node
         return node.body if truth else node.orelse
@@ -91,7 +116,7 @@ class _Folder(ast.NodeTransformer):
         wanted = isinstance(node.op, ast.Or)  # the truth that settles it
         kept: list[ast.expr] = []
         for item in node.values:
-            truth = _truth(item)
+            truth = truth_of(item, self.there)
             if truth is None or truth is wanted or item is node.values[-1]:
                 kept.append(item)
             if truth is wanted:

@@ -27,6 +27,7 @@ Kind = Literal[
     "boolean",  # label: "and" or "or"
     "conditional",  # args: the test, the value if true, the value if false
     "lambda",  # label: its parameters; args: the value. The user writes none
+    "body",  # label: a whole forward as it stands; args: every expression in it
 ]
 
 
@@ -166,8 +167,23 @@ def expressions(statement: Statement) -> Iterator[Node]:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """A forward that stays as the user wrote it, for autograd to differentiate as a whole."""
+
+    reason: str  # "there is a loop"
+    location: Location  # of what is the reason
+    lines: str  # the code above the last return
+    value: str  # what that returns
+    statements: tuple[Statement, ...]  # a sketch: what the code does to its names
+    returned: tuple[Node, ...]  # of every return, the last one of the code last
+
+
+@dataclass(frozen=True, slots=True)
 class Formula:
-    """Straight-line maths: statements, then the values it returns (none for a whole backward)."""
+    """Straight-line maths: statements, then the values it returns (none for a whole backward).
+
+    A `kept` one has no statements, and a `body` as its result.
+    """
 
     statements: tuple[Statement, ...]
     result: Node | None
@@ -175,3 +191,4 @@ class Formula:
     location: Location  # where it begins
     comments: tuple[str, ...] = field(default=())  # those above the return
     graph: Graph = field(default_factory=Graph, compare=False, repr=False)
+    kept: Kept | None = None

@@ -18,7 +18,7 @@ from scaffold.formula.arguments import (
     own_name,
 )
 from scaffold.formula.definitions import Definitions, telling_decorator
-from scaffold.formula.fold import folded
+from scaffold.formula.fold import folded, without_empty
 from scaffold.formula.resolve import Function, resolve
 from scaffold.formula.results import assigned_values, names_of_target, returned
 from scaffold.formula.sites import Sites, as_statement_if, place_holder
@@ -42,9 +42,15 @@ class Inliner:
     """Replaces calls, statement by statement; what it cannot replace is reported, once for a statement."""
 
     def __init__(
-        self, definitions: Definitions, taken: Collection[str], report: Report
+        self,
+        definitions: Definitions,
+        readable: frozenset[str],
+        there: frozenset[str],
+        taken: Collection[str],
+        report: Report,
     ) -> None:
         self.definitions, self.report = definitions, report
+        self.readable, self.there = readable, there
         self.taken = set(taken)
         self.made: frozenset[str] = frozenset()  # names that were introduced here
         self.running: tuple[str, ...] = ()
@@ -76,6 +82,12 @@ class Inliner:
             case ast.If():
                 sites = Sites(self, known)
                 item.test = sites.visit(item.test)
+                item.body = self.block(item.body, dict(known))
+                item.orelse = self.block(item.orelse, dict(known))
+                return [*sites.before, *without_empty(item)]
+            case ast.For():
+                sites = Sites(self, known)
+                item.iter = sites.visit(item.iter)
                 item.body = self.block(item.body, dict(known))
                 item.orelse = self.block(item.orelse, dict(known))
                 return [*sites.before, item]
@@ -135,13 +147,13 @@ class Inliner:
         arguments = bound_arguments(call, function)
         body = copy.deepcopy(function.body)
         before, body = self._bound(call, function, body, arguments)
-        body, value = returned(function, folded(body))
+        body, value = returned(function, folded(body, self.there))
         inner = {} if _is_global(call) else dict(known)
         seen = names_in([*body, value, *(item.node for item in inner.values())])
         names = names_of_target(target, value, set(stored(body)), seen)
         for name in stored(body):
-            if "." in name:
-                names.setdefault(name, self._fresh(name, function, call))
+            if "." in name and name not in names:
+                names[name] = self._fresh(name, function, call)
         body = [renamed(item, names) for item in body]
         value = renamed(value, names)
         self.running = (*self.running, function.name)
@@ -205,17 +217,18 @@ class Inliner:
         """Assignments of the arguments that need a name, and the body with the others put in."""
         before: Body = []
         values: dict[str, ast.expr] = {}
-        pure = is_pure(body)
+        pure = is_pure([*body, *arguments.values()])
         for name, value in arguments.items():
             changed = name in stored(body)
-            once = pure and is_pure([value]) and reads(body, name) <= 1
-            if not changed and (is_simple(value) or once):
+            once = pure and reads(body, name) <= 1 and not isinstance(value, ast.Name)
+            simple = is_simple(value) and not self._is_unknown(value)
+            if not changed and (simple or once):
                 values[name] = value
                 continue
             own = self._fresh(name, function, call)
             later = (
-                versioned(body, name, value, own)
-                if changed and is_simple(value)
+                versioned(body, name, value, own, self.there)
+                if changed and simple
                 else None
             )
             if later is None:
@@ -223,6 +236,13 @@ class Inliner:
                 values[name] = ast.Name(own, ast.Load())
             body = later or body
         return before, [substituted(item, values) for item in body]
+
+    def _is_unknown(self, value: ast.expr) -> bool:
+        """Whether it is a name that will be complained of, at the call and not inside the function."""
+        known = self.readable | self.made
+        return isinstance(value, ast.Name) and not (
+            value.id in known or "." in value.id
+        )
 
     def _fresh(self, name: str, function: Function, call: ast.Call) -> str:
         """A local's own name where it is free, else one that says whose it is."""

@@ -7,7 +7,7 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 import ast
 from typing import NamedTuple
 
-from scaffold.errors import ScaffoldError, did_you_mean, raise_all
+from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.effects import misspelt, written
 from scaffold.formula.expression import (
     BINARY,
@@ -37,18 +37,14 @@ class Scope(NamedTuple):
     """The names a formula may read.
 
     `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns;
-    `tensors` cannot be called.
+    `tensors` cannot be called. Where code may be `kept`, loops are no problem.
     """
 
     names: frozenset[str]
     optional: frozenset[str] = frozenset()
     targets: frozenset[str] | None = None
     tensors: frozenset[str] = frozenset()
-
-
-def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
-    """Parse a formula in its scope; every problem of the text is reported."""
-    return _Body(text, scope, graph).formula()
+    kept: bool = False
 
 
 def assigned(formula: Formula) -> frozenset[str]:
@@ -56,14 +52,14 @@ def assigned(formula: Formula) -> frozenset[str]:
     return frozenset(name for item in formula.statements for name in written(item))
 
 
-class _Body:
+class Body:
     """Walks the statements of one text; collects problems rather than stopping at the first."""
 
     def __init__(self, text: Text, scope: Scope, graph: Graph) -> None:
         self.scope, self.graph = scope, graph
         known = scope.names | (scope.targets or frozenset())
         taken = RESERVED | BUILTINS | frozenset(WELL_KNOWN)
-        self.program = program_of(text, known, taken)
+        self.program = program_of(text, known, scope.tensors - scope.optional, taken)
         self.text = text if text.origin else self.program.text
         self.lines = self.program.text.value.split("\n")
         self.problems = list(self.program.problems)
@@ -109,8 +105,13 @@ class _Body:
         return self.scope.targets is None
 
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
-        place = place_in(self.program.text, node)
-        self.problems.append(ScaffoldError(message, place, hint))
+        problem = ScaffoldError(message, self.place(node), hint)
+        if str(problem) not in map(str, self.problems):  # a step comes several times
+            self.problems.append(problem)
+
+    def place(self, node: ast.AST) -> Location:
+        """Where a node stands."""
+        return place_in(self.program.text, node)
 
     def spelled(self, item: ast.Constant) -> str:
         """A number as the user wrote it; any other literal as Python writes it."""

@@ -9,13 +9,12 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula.arguments import Refusal
+from scaffold.formula.arguments import Refusal, constant
 from scaffold.formula.comments import comments_above, comments_inside
 from scaffold.formula.definitions import (
     Definitions,
     defaults,
     definitions_of,
-    is_constant,
     parameters,
 )
 from scaffold.formula.fold import folded
@@ -40,9 +39,6 @@ from scaffold.formula.text import (
     with_plain_newlines,
 )
 
-# What the names of modules mean once a function is resolved.
-ALWAYS = {"F": "torch.nn.functional", "math": "math", "torch": "torch"}
-
 
 class Program(NamedTuple):
     """Statements, and the text that their positions lie in."""
@@ -54,20 +50,29 @@ class Program(NamedTuple):
     others: frozenset[str] = frozenset()  # names of the file that are no constants
 
 
-def program_of(text: Text, names: Collection[str], taken: Collection[str]) -> Program:
+def program_of(
+    text: Text,
+    names: frozenset[str],
+    there: frozenset[str],
+    taken: frozenset[str],
+) -> Program:
     """Read a text; calls of functions of its file are replaced by what these do.
 
-    `names` are what a formula may read, `taken` what no new name may be.
+    `names` are what a formula may read, `there` those that are never None, `taken` what no new name may be.
     """
     if text.origin is not None:
-        return _of_file(text, text.origin, names, taken)
+        return _of_file(text, text.origin, names, there, taken)
     text = dedented(with_plain_newlines(text))
     body = parse_source(text).body
     return Program(body, text, comments_above(text.value, body), [])
 
 
 def _of_file(
-    text: Text, origin: Origin, names: Collection[str], taken: Collection[str]
+    text: Text,
+    origin: Origin,
+    names: frozenset[str],
+    there: frozenset[str],
+    taken: frozenset[str],
 ) -> Program:
     file = Text(origin.source, Location(text.location.source))
     module = parse_source(file)
@@ -81,7 +86,10 @@ def _of_file(
     function = _entry(module, origin, definitions)
     own = {item.arg for item in parameters(function.arguments)}
     body = _with_defaults(function, names, report)
-    inliner = Inliner(definitions, {*taken, *names, *own, *names_in(body)}, report)
+    readable = frozenset({*names, *stored(body)})
+    taken |= {*names, *own, *names_in(body)}
+    there -= {*stored(body)}
+    inliner = Inliner(definitions, readable, there, taken, report)
     done = inliner.block(body, {})
     check_depth(ast.Module(done, []), file)
     parts = [statements_of(item) for item in definitions.functions.values()]
@@ -109,9 +117,10 @@ def _with_defaults(
         changed = name in stored(body)
         if name in names or not (changed or reads(body, name)):
             continue
-        if not is_constant(value, ALWAYS):
-            message = f"the default of '{name}' is no constant"
-            report(Refusal(value, message, "declare it in --inputs"))
+        try:
+            value = constant(value, name, "declare it in --inputs")
+        except Refusal as refusal:
+            report(refusal)
             value = ast.copy_location(ast.Constant(None), value)
         if changed:
             body = versioned(body, name, value, name) or [named(name, value), *body]

@@ -37,9 +37,9 @@ def returned(function: Function, body: Body) -> tuple[Body, ast.expr]:
         raise Refusal(last or function.node, f"'{shown}' returns nothing", hint)
     rest, value = body[:-1], last.value
     match rest[-1:], value:
-        case [ast.Assign([ast.Name(name)], made)], ast.Name(read) if (
-            name == read and "." in name and name not in stored(rest[:-1])
-        ):
+        case [ast.Assign([ast.Name(name)], made)], ast.Name(
+            read
+        ) if name == read and name not in stored(rest[:-1]):
             return rest[:-1], made
     return rest, value
 
@@ -58,7 +58,12 @@ def names_of_target(
     for one, other in pairs:
         if not isinstance(one, ast.Name) or not isinstance(other, ast.Name):
             continue
-        if other.id in local and one.id not in seen and other.id not in found:
+        if (
+            "." in other.id
+            and other.id in local
+            and one.id not in seen
+            and other.id not in found
+        ):
             found[other.id] = one.id
     return found
 

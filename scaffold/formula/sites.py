@@ -162,7 +162,7 @@ def place_holder(item: ast.stmt) -> ast.stmt:
     """What stands for a statement that was reported, so that the others can be read."""
     target = item.targets[0] if isinstance(item, ast.Assign) else None
     nothing = ast.copy_location(ast.Constant(None), item)
-    if target is not None:
+    if isinstance(target, ast.Name | ast.Tuple):
         return ast.copy_location(ast.Assign([target], nothing), item)
     if isinstance(item, ast.Return):
         return ast.copy_location(ast.Return(nothing), item)

@@ -9,6 +9,8 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from scaffold.formula.fold import NONE, Names, truth_of
+
 Part = TypeVar("Part", bound=ast.AST)
 
 
@@ -46,30 +48,62 @@ def named(name: str, value: ast.expr) -> ast.Assign:
 
 
 def versioned(
-    body: list[ast.stmt], name: str, value: ast.expr, later: str
+    body: list[ast.stmt], name: str, value: ast.expr, later: str, there: Names = NONE
 ) -> list[ast.stmt] | None:
     """`x = x.float()` with what x stands for on the right, and another name from there on.
 
-    None where the first assignment is not a statement of its own.
+    None where x is not assigned as a whole at first. The names of `there` are never None.
     """
-    at = next(k for k, item in enumerate(body) if name in stored([item]))
-    first = body[at]
-    match first:
+    values = {name: value}
+    at = next((k for k, item in enumerate(body) if name in stored([item])), None)
+    if at is None:
+        return [substituted(item, values) for item in body]
+    item, rest = body[at], body[at + 1 :]
+    if isinstance(item, ast.If):
+        truth = truth_of(substituted(copy.deepcopy(item.test), values), there)
+        if truth is not None:
+            only = item.body if truth else item.orelse
+            return versioned([*body[:at], *only, *rest], name, value, later, there)
+    first = _versioned(item, name, value, later, there)
+    if first is None:
+        return None
+    return [
+        *(substituted(item, values) for item in body[:at]),
+        first,
+        *(renamed(item, {name: later}) for item in rest),
+    ]
+
+
+def _versioned(
+    item: ast.stmt, name: str, value: ast.expr, later: str, there: Names
+) -> ast.stmt | None:
+    """The statement that assigns the name first; after a choice both of its branches have."""
+    match item:
         case ast.Assign([ast.Name(found)], inner) if found == name:
             pass
         case ast.AnnAssign(ast.Name(found), value=inner) if found == name and inner:
             pass
+        case ast.If():
+            return _chosen(item, name, value, later, there)
         case _:
             return None
-    after = {name: later}
-    assignment = ast.Assign([ast.Name(later, ast.Store())], inner)
-    assignment.value = substituted(inner, {name: value})
-    ast.copy_location(assignment.targets[0], first)
-    return [
-        *(substituted(item, {name: value}) for item in body[:at]),
-        ast.copy_location(assignment, first),
-        *(renamed(item, after) for item in body[at + 1 :]),
-    ]
+    made = named(later, substituted(inner, {name: value}))
+    return ast.copy_location(made, item)
+
+
+def _chosen(
+    item: ast.If, name: str, value: ast.expr, later: str, there: Names
+) -> ast.If | None:
+    branches: list[list[ast.stmt]] = []
+    for body in (item.body, item.orelse):
+        branch = versioned(body, name, value, later, there)
+        if branch is None:
+            return None
+        if later not in stored(branch):
+            branch.append(named(later, value))
+        branches.append(branch)
+    test = substituted(item.test, {name: value})
+    return ast.copy_location(ast.If(test, *branches), item)
 
 
 def stored(body: Iterable[ast.AST]) -> list[str]:

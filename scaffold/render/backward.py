@@ -10,6 +10,7 @@ from scaffold.derive import (
     Element,
     variadic_names,
 )
+from scaffold.derive.program import surely_written
 from scaffold.formula import Assign, If, emit, emit_lines, written
 from scaffold.render.arriving import (
     absent_grads,
@@ -143,7 +144,7 @@ def _initial(spec: OpSpec, derivation: Derivation) -> list[str]:
         name
         for block in derivation.blocks
         if block.serves == every
-        for name in _sure(block)
+        for name in _sure(spec, block)
     }
     sure |= {f"grad_{item.name}" for item in derivation.elements}
     open_ = [item for item in spec.differentiable if f"grad_{item.name}" not in sure]
@@ -157,7 +158,10 @@ def _initial(spec: OpSpec, derivation: Derivation) -> list[str]:
     return lines
 
 
-def _sure(block: Block) -> frozenset[str]:
+def _sure(spec: OpSpec, block: Block) -> frozenset[str]:
+    """The names that a block assigns; of a sole gradient the type must be said first, if branches do."""
+    if len(spec.inputs) > 1:
+        return frozenset().union(*map(surely_written, block.statements))
     assigns = [item for item in block.statements if isinstance(item, Assign)]
     return frozenset(name for item in assigns for name in written(item))
 

@@ -62,6 +62,8 @@ def _formula(spec: OpSpec) -> list[str]:
 
 def _formatted(formula: Formula) -> str:
     """The user's code with its long lines broken; the formatter breaks no bare expression."""
+    if formula.kept is not None and formula.result is not None:
+        return format_source(formula.result.label, WIDTH - len(INDENT))
     bare = not formula.statements and not formula.text.startswith("return")
     code = f"return {formula.text}" if bare else formula.text
     return format_source(code, WIDTH - len(INDENT))

@@ -9,6 +9,7 @@ from scaffold.derive import Derivation, Saved, facet_of, variadic_names
 from scaffold.formula import emit, emit_lines
 from scaffold.render.arriving import backward_parameters
 from scaffold.render.backward import backward_lines
+from scaffold.render.kept import kept_lines
 from scaffold.render.needs import any_needed, serves_all
 from scaffold.render.signature import annotation, parameters, result_type
 from scaffold.render.typing import annotated_body
@@ -70,6 +71,8 @@ def _backward_type(spec: OpSpec) -> str:
 def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     if derivation.forward is None:
         return _unwritten_forward(spec, derivation)
+    if spec.forward is not None and spec.forward.kept is not None:
+        return kept_lines(spec, spec.forward.kept, _typed_inputs(spec))
     lines = emit_lines(derivation.forward)
     values = [emit(result) for result in derivation.results]
     if len(values) == 1 and not (derivation.extra or spec.outputs[0].variadic):

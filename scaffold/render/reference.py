@@ -6,6 +6,7 @@ Invariant: autograd can differentiate it, so nothing that leaves PyTorch is a re
 
 from scaffold.derive import Derivation, live_forward
 from scaffold.formula import emit, emit_lines
+from scaffold.render.kept import kept_lines
 from scaffold.render.typing import annotated_body
 from scaffold.spec import OpSpec
 
@@ -21,8 +22,10 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
             return None
     if forward is None:
         return None
+    tensors = frozenset(item.name for item in spec.tensors)
+    if spec.surrogate is None and spec.forward is not None and spec.forward.kept:
+        return tuple(kept_lines(spec, spec.forward.kept, tensors))
     if len(forward.results) == 1 and not spec.outputs[0].variadic:
-        tensors = frozenset(item.name for item in spec.tensors)
         name = spec.outputs[0].name
         lines, value = annotated_body(
             forward.statements, forward.results[0], tensors, name

@@ -5,15 +5,16 @@ Invariant: the sizes satisfy `require`; they are distinct where it lets them be,
 """
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from scaffold.errors import ScaffoldError
-from scaffold.formula import Formula, Node, emit
+from scaffold.formula import Formula, Node, emit, expressions
 from scaffold.render.divisors import divisions, with_several
 from scaffold.render.testvalues import attribute_value
 from scaffold.spec import Dim, OpSpec
 
+TAKING = frozenset({"kthvalue", "topk"})
 CANDIDATES = (*range(2, 33), 64, 128, 1)
 ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -64,6 +65,7 @@ def fixed_sizes(spec: OpSpec) -> dict[str, int]:
 def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
     """A size for each named dim: from `first` upwards, distinct where `require` allows."""
     fixed = fixed_sizes(spec)
+    first = max(first, *_counts(spec, fixed), 0)
     names = [name for name in dim_names(spec) if name not in fixed]
     divided = divisions(spec)
     sizes = None
@@ -82,6 +84,18 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
         free = (size for size in range(first, 128) if size not in sizes.values())
         sizes.setdefault(name, next(free))
     return {name: sizes[name] for name in dim_names(spec)}
+
+
+def _counts(spec: OpSpec, fixed: Mapping[str, int]) -> Iterator[int]:
+    """How many elements the forward takes of a dim, of which there must be as many: `x.topk(k)`."""
+    if spec.forward is None:
+        return
+    nodes = [node for item in spec.forward.statements for node in expressions(item)]
+    nodes += [spec.forward.result] if spec.forward.result else []
+    for node in (inner for whole in nodes for inner in whole.walk()):
+        if node.kind == "call" and node.args[0].label in TAKING:
+            labels = (arg.label for arg in node.args[1:])
+            yield from (fixed[label] for label in labels if label in fixed)
 
 
 def allows(spec: OpSpec, sizes: Mapping[str, int]) -> bool:

@@ -146,11 +146,12 @@ def _check_results(arguments: Arguments, maths: Maths, problems: Problems) -> No
     if formula is None or formula.result is None:
         return
     variadic = any(output.variadic for output in arguments.outputs)
-    if formula.result.kind != "tuple" or variadic:
+    returned = formula.kept.returned if formula.kept else (formula.result,)
+    counts = {len(item.args) for item in returned if item.kind == "tuple"}
+    expected = len(arguments.outputs)
+    if variadic or counts <= ({expected} if expected > 1 else set()):
         return
-    count, expected = len(formula.result.args), len(arguments.outputs)
-    if count == expected > 1:
-        return
+    count = min(counts - {expected} or counts)
     if count == 1:
         hint = "return it as it is: without the comma"
         problems.at(("forward",), "the forward returns a tuple of one value", hint)

@@ -129,7 +129,8 @@ class _Reader:
             self.forward = text
         optional = self.optional - {without}
         tensors = self.tensors & names
-        scope = Scope(names | self.imports.names, optional, targets, tensors)
+        known = names | self.imports.names
+        scope = Scope(known, optional, targets, tensors, path == ("forward",))
         return self.problems.attempt(partial(parse, text, scope, self.graph))
 
     def _surrogate(self) -> Surrogate | None:

@@ -64,14 +64,14 @@ def read_outputs(entries: Sequence[Entry]) -> tuple[Output, ...]:
 def dim_problems(
     entries: Sequence[Entry], taken: set[str], what: str
 ) -> list[ScaffoldError]:
-    """Dimensions whose names cannot stand in code, or are those of `what`."""
+    """Dimensions whose names cannot stand in code, or are those of `what`; features may be `F`, which no code there reads."""
     problems: list[ScaffoldError] = []
     for word in _dim_words(entries):
         if word.text in taken:
             message = f"the dimension '{word.text}' is called like {what}"
             hint = "give one of them another name"
             problems.append(ScaffoldError(message, word.place, hint))
-        elif word.text.isidentifier():
+        elif word.text.isidentifier() and word.text != "F":
             problem = check_name(word.text, word.place, "a dimension")
             problems += [problem] if problem else []
     return problems

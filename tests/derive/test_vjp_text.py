@@ -2,15 +2,21 @@
 
 import pytest
 
-from scaffold.derive import derive
+from scaffold.derive import Derivation, derive
 from scaffold.formula import emit_lines
 from tests.derive.building import spec_of, text_of
+from tests.derive.ops_of_others import OPS
+from tests.derive.published import PUBLISHED
 
 
 def backward(inputs: str, forward: str) -> list[str]:
     """The lines of the backward, before they are laid out."""
     derivation = derive(spec_of(inputs, forward=forward, derive=True))
     assert not derivation.notes
+    return lines_of(derivation)
+
+
+def lines_of(derivation: Derivation) -> list[str]:
     return [
         line for block in derivation.blocks for line in emit_lines(block.statements)
     ]
@@ -232,6 +238,37 @@ def test_what_an_optional_is_inside_of_is_computed_once(word: str) -> None:
     assert sum("torch." in line for line in lines if line[0] != "#") == 1
 
 
+def backward_of_case(name: str) -> list[str]:
+    """The lines for an op of others."""
+    case = next(item for item in (*OPS, *PUBLISHED) if item.name == name)
+    spec = spec_of(case.inputs, forward=case.forward, outputs=case.outputs, derive=True)
+    return lines_of(derive(spec))
+
+
+def test_what_two_gradients_read_in_one_branch_is_computed_there_alone() -> None:
+    lines = backward_of_case("bilinear_glu_gates")
+    at = lines.index("if ctx.kind == 'geglu':")
+    assert "torch.erf(" in lines[at + 1] and "torch.exp(" in lines[at + 2]
+    assert "\n".join(lines).count("torch.erf(") == 1
+    assert not any(line.startswith("if not") for line in lines)
+
+
+def test_what_two_branches_need_is_one_if() -> None:
+    lines = backward_of_case("arcface_easy_margin")
+    at = lines.index("    mask = cosine > 0")
+    assert lines[at - 1 : at + 3 : 2] == ["if ctx.easy_margin:", "else:"]
+    assert not any(line.startswith("if not") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["clip_loss", "volume_rendering", "barlow"])
+def test_a_local_that_is_there_is_not_computed_apart(name: str) -> None:
+    """Another line of the forward reads it, or its shape is asked."""
+    lines = [line for line in backward_of_case(name) if line[0] not in " #"]
+    assigned = [line.split(" = ")[0] for line in lines if " = " in line]
+    assert len(assigned) == len(set(assigned))
+    assert "\n".join(lines).count("image.norm(") <= 2
+
+
 def test_a_choice_among_the_terms_of_a_sum_is_a_choice_of_sums() -> None:
     forward = """
 if training:
@@ -292,9 +329,6 @@ def test_rules_are_taken_only_under_their_tests() -> None:
 
 
 def test_what_is_only_for_formulas_has_no_rule_in_a_forward() -> None:
-    for inputs, forward in (
-        ("x[N, K]", "torch.cumprod(x, -1)"),
-        ("x[N], y[N]", "torch.ops.aten.sigmoid_backward(x, y)"),
-    ):
+    for inputs, forward in (("x[N], y[N]", "torch.ops.aten.sigmoid_backward(x, y)"),):
         spec = spec_of(inputs, forward=forward, derive=True)
         assert "torch.func.vjp" in text_of(spec)

@@ -56,6 +56,29 @@ def test_its_role_names_it_or_its_being_alone() -> None:
     assert found(source="def any_name(x):\n    return x\n").text.value == "return x"
 
 
+def test_a_function_that_no_other_calls_is_the_one() -> None:
+    source = "def half(x): return x / 2\ndef f(x): return half(x)\n"
+    assert found(source=source).text.value == "return half(x)"
+
+
+def test_what_the_called_functions_import_comes_with_it() -> None:
+    source = (
+        "from kernels import go, stop, Shape\nfrom torch import exp\nimport numpy as np\n"
+        "from . import unread\nHALF = np.pi / 2\n"
+        "def g(x: Shape): return go(exp(x)) * HALF\ndef f(x): return g(x)\n"
+    )
+    function = found("f", source=source)
+    assert function.imports == (("kernels", "go", None), ("numpy", None, "np"))
+
+
+def test_a_function_that_makes_samples_has_all_that_it_names() -> None:
+    source = (
+        "from torch import randn, Tensor as T\ndef make() -> T: return [randn(3)]\n"
+    )
+    function = found("make", "samples", source)
+    assert function.imports == (("torch", "randn", None), ("torch", "Tensor", "T"))
+
+
 @pytest.mark.parametrize(
     ("name", "line", "column", "place"),
     [
@@ -99,12 +122,18 @@ def test_a_file_without_functions_is_one_body() -> None:
         (
             "def f(**k): return 1\n",
             None,
-            "ops.py:1:1: function 'f' must be plain: no decorator, no **kwargs",
+            (
+                "ops.py:1:1: function 'f' takes '**k'\n"
+                "hint: give each of its parameters a name"
+            ),
         ),
         (
             "@d\ndef f(x): return 1\n",
             None,
-            "ops.py:2:1: function 'f' must be plain: no decorator, no **kwargs",
+            (
+                "ops.py:1:2: a decorator may change what 'f' computes\n"
+                "hint: take it off, or name a function without it"
+            ),
         ),
         (
             "from . import k\ndef f(x): return k(x)\n",
@@ -118,6 +147,22 @@ def test_a_file_without_functions_is_one_body() -> None:
             "def f(x): return 1\ndef g(x): return 1\n",
             None,
             "ops.py:1:1: the file holds several functions\nhint: name one of them: '@ops.py:f'",
+        ),
+        (
+            "def f(self, x): return x\n",
+            "f",
+            (
+                "ops.py:1:1: function 'f' is a method: it takes 'self'\n"
+                "hint: write a function of what it reads"
+            ),
+        ),
+        (
+            "class Norm:\n    def forward(self, x): return x\n",
+            "forward",
+            (
+                "ops.py:1:1: no function 'forward' in the file\n"
+                "hint: it is a method of 'Norm': write a function of what it reads"
+            ),
         ),
         (
             "def gelu(x): return 1\n",

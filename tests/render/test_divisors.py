@@ -1,5 +1,7 @@
 """Test sizes leave no remainder where the forward divides them, and the quotient is more than one."""
 
+from typing import Any
+
 import pytest
 
 from scaffold.formula import emit
@@ -10,7 +12,7 @@ from tests.derive.building import spec_of
 
 
 def op(inputs: str, forward: str, require: str = "") -> OpSpec:
-    options = {"require": [require]} if require else {}
+    options: dict[str, Any] = {"require": [require]} if require else {}
     return spec_of(inputs, forward=forward, derive=True, **options)
 
 

@@ -94,7 +94,7 @@ class _Writer:
         self._name_all()
         owners = shape_owners(self.program, safe.needs)
         self.printer = self._printer(self.names, owners)
-        self.words = self._printer(held, owners)
+        self.words = self._printer({**held, **emission.again}, owners)
         self.long: list[tuple[Op, int, str | None]] = []
         emission.over.clear()
         if emission.precision:
@@ -245,7 +245,7 @@ class _Writer:
         return inner or zeros or len(emit(self.printer.expression(op))) > 60
 
     def _pulled_back(self, op: Op) -> list[Statement]:
-        """`_, pullback = torch.func.vjp(lambda x: ..., x)`, and what it gives for the cotangent."""
+        """`pullback = torch.func.vjp(lambda x: ..., x)[1]`, and what it gives for the cotangent."""
         call, g = called(op), op.args[0]
         graph, printer = self.graph, self.printer
         args = pulled_args(op)
@@ -253,12 +253,12 @@ class _Writer:
         function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
         pullback = graph.name(self.namer.free("pullback"))
         made = printer.function("torch.func.vjp", function, *map(graph.name, names))
-        both = graph.node("tuple", "", (graph.name("_"), pullback))
+        second = graph.node("subscript", "", (made, graph.constant("1")))
         value = graph.node("call", "", (pullback, printer.node(g)))
         gradients = tuple(graph.name(name) for name in self.pulled[op])
         comment = ("there is no rule for this call: autograd differentiates it",)
         pulled = Assign(graph.node("tuple", "", gradients), value)
-        return [Assign(both, made, "", comment), pulled]
+        return [Assign(pullback, second, "", comment), pulled]
 
     def _measure(self, name: str, value: Node, op: Op) -> None:
         width = len(name) + 3 + len(emit(value))

@@ -7,8 +7,8 @@ guessed.
 
 from collections.abc import Collection, Iterable, Mapping
 
-from scaffold.derive.forward import Forward, grad_name
-from scaffold.derive.model import Derived
+from scaffold.derive.forward import grad_name
+from scaffold.derive.model import Derived, Forward
 from scaffold.derive.underived import NOT_DERIVED
 from scaffold.derive.vjp.advice import advice
 from scaffold.derive.vjp.again import is_dear
@@ -20,7 +20,7 @@ from scaffold.derive.vjp.lower import Lowered, lower
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.policy import Backward, settled
 from scaffold.derive.vjp.precision import Precision
-from scaffold.derive.vjp.present import present, settled_tests
+from scaffold.derive.vjp.present import present, settled_tests, users_of
 from scaffold.derive.vjp.reverse import Reverse, Reversed
 from scaffold.derive.vjp.scalars import Scalars
 from scaffold.derive.vjp.tables import table_of
@@ -130,8 +130,9 @@ def _roots(
             kept = {*held, *_dear(make, others)}
             renew(item.name, present(make, roots[item.name], item.name, kept))
     kept = {*held, *_dear(make, roots.values())}
+    users = users_of(roots.values())
     for name, root in tuple(roots.items()):
-        renew(name, settled_tests(make, root, kept))
+        renew(name, settled_tests(make, root, kept, users))
     return roots, of
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from scaffold.derive.forward import Forward
+from scaffold.derive.model import Forward
 from scaffold.derive.vjp.ir import Op
 from scaffold.formula import Assign, Graph, Node, Statement, rewritten
 

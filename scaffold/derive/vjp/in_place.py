@@ -19,7 +19,7 @@ from scaffold.formula import Graph, If, Node, Statement
 FRESH = frozenset(
     {"add", "sub", "mul", "div", "neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt"}
     | {"sigmoid", "tanh", "abs", "sgn", "where", "pow_exponent", "sin", "cos", "erf"}
-    | {"matmul", "contracted", "einsum", "softmax", "log_softmax", "reciprocal"}
+    | {"matmul", "contracted", "softmax", "log_softmax", "reciprocal"}
     | {"sigmoid_backward", "tanh_backward", "silu_backward", "mish_backward"}
     | {"gelu_backward", "softmax_backward", "zeros", "scatter", "scatter_add"}
 )

@@ -10,7 +10,7 @@ from scaffold.derive.vjp.ir import UNKNOWN, Kind, Op, Program, literal, tensors
 from scaffold.derive.vjp.result_shapes import SHAPES, Args, dim_of, dims_of, loss_shape
 from scaffold.derive.vjp.rules import Rule
 from scaffold.derive.vjp.shapes import SCALAR, Shape
-from scaffold.derive.vjp.statics import is_complex
+from scaffold.derive.vjp.statics import is_complex, is_int
 
 GROUPS = frozenset(
     {"chunk", "split", "unbind", "tensor_split", "meshgrid", "broadcast_tensors"}
@@ -71,7 +71,7 @@ def infer(program: Program, rule: Rule, args: Args) -> Inferred:
     """The shape and kind of what a rule gives for arguments."""
     if rule.results != ("result",) or rule.name in GROUPS:
         return Inferred(SCALAR, "group")
-    kind = _kind(rule, args)
+    kind = _kind(program, rule, args)
     if rule.name.endswith("_like") and literal(args["dtype"]) is not None:
         kind = program.dtypes.get(args["dtype"], "real")
     if rule.name == "to":
@@ -81,7 +81,7 @@ def infer(program: Program, rule: Rule, args: Args) -> Inferred:
     return Inferred(_shape(program, rule, args), kind)
 
 
-def _kind(rule: Rule, args: Args) -> Kind:
+def _kind(program: Program, rule: Rule, args: Args) -> Kind:
     kinds = {item.kind for item in tensors(args.values())}
     if rule.name in TO_BOOL:
         return "bool"
@@ -100,13 +100,17 @@ def _kind(rule: Rule, args: Args) -> Kind:
     keeps = rule.name in KEEPS_INT or rule.category in VIEWS
     if kinds == {"bool"} and (rule.name in BITWISE or rule.category in VIEWS):
         return "bool"
-    return "int" if keeps and not _real_number(args) else "real"
+    return "int" if keeps and not _real_number(program, args) else "real"
 
 
-def _real_number(args: Args) -> bool:
+def _real_number(program: Program, args: Args) -> bool:
     """Whether a Python float is among the arguments, or a value that may be one."""
-    values = (literal(item) for item in args.values() if not item.is_tensor)
-    return any(isinstance(value, float) or value is UNKNOWN for value in values)
+    plain = (item for item in args.values() if not item.is_tensor)
+    return any(
+        isinstance(value := literal(item), float)
+        or (value is UNKNOWN and not is_int(program, item))
+        for item in plain
+    )
 
 
 def _complex_number(args: Args) -> bool:

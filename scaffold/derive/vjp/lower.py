@@ -7,12 +7,17 @@ to it; a tensor that changes in place is refused.
 from typing import NamedTuple
 
 from scaffold.derive.activity import carries_gradient, is_random
-from scaffold.derive.forward import Forward
 from scaffold.derive.memory import Trace
+from scaffold.derive.model import Forward
 from scaffold.derive.vjp.apply import Applier
-from scaffold.derive.vjp.expressions import Expressions
+from scaffold.derive.vjp.called import Calls
 from scaffold.derive.vjp.forward_names import Place
 from scaffold.derive.vjp.ir import Kind, Op
+from scaffold.derive.vjp.own_memory import (
+    changes_names,
+    changes_of_a_name,
+    written_over,
+)
 from scaffold.derive.vjp.statics import is_int, may_be_none
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import (
@@ -21,8 +26,10 @@ from scaffold.formula import (
     Node,
     Statement,
     changed_in_place,
+    same_memory,
     sharing,
     written,
+    written_to,
 )
 from scaffold.spec import OpSpec
 
@@ -41,6 +48,8 @@ def lower(
     spec: OpSpec, forward: Forward, applier: Applier, wanted: frozenset[str]
 ) -> Lowered:
     """The graph of a forward; only the wanted inputs are active."""
+    if spec.forward is not None and spec.forward.kept is not None:
+        raise UnsupportedError(spec.forward.kept.reason)
     lowering = Lowering(spec, applier, wanted)
     lowering.check(forward.statements)
     for item in forward.statements:
@@ -52,11 +61,11 @@ def lower(
         lowering.inputs,
         lowering.held(),
         lowering.held_in_branches(),
-        lowering.places,
+        lowering.places_to_name(forward),
     )
 
 
-class Lowering(Expressions):
+class Lowering(Calls):
     """Walks the statements."""
 
     def __init__(self, spec: OpSpec, applier: Applier, wanted: frozenset[str]) -> None:
@@ -71,6 +80,19 @@ class Lowering(Expressions):
         if placed and node.kind != "name" and not self.choices:
             self.places.setdefault(op, []).append(Place(self.position, node))
         return op
+
+    def places_to_name(self, forward: Forward) -> dict[Op, list[Place]]:
+        """Where a value can get a name: not where it changes in place."""
+        taken = written_over(forward.statements)
+        for node in forward.results:
+            for inner in node.walk():
+                for changed in written_to(inner):
+                    taken.update(same_memory(changed))
+        return {
+            op: places
+            for op, places in self.places.items()
+            if all(place.node not in taken for place in places)
+        }
 
     def _conditional(self, node: Node) -> Op:
         self.choices += 1
@@ -98,7 +120,7 @@ class Lowering(Expressions):
         return found
 
     def check(self, statements: tuple[Statement, ...]) -> None:
-        """Refuse what changes tensors, other than `h += x` on a tensor of its own."""
+        """Refuse what changes tensors, other than one of the forward's own that has one name."""
         if self.spec.dirty:
             raise UnsupportedError("it changes an input in place")
         for change in Trace(statements, sharing).changes:
@@ -112,9 +134,8 @@ class Lowering(Expressions):
             for inner in (*item.body, *item.orelse):
                 self._count(inner)
             return
-        if item.target.kind in ("subscript", "absent") or any(
-            changed_in_place(item.value)
-        ):
+        own = changes_of_a_name(item)
+        if item.target.kind == "subscript" or changes_names(item) and not own:
             raise UnsupportedError("it changes a tensor in place")
         for name in written(item):
             self.writes[name] = self.writes.get(name, 0) + 1
@@ -135,9 +156,13 @@ class Lowering(Expressions):
             value = self.program.graph.node(
                 "binary", item.operator, (item.target, value)
             )
+        self.own = changes_of_a_name(item)
         op = self.value(value)
         self.kinds.after((item,))
-        self._bind(item.target, op)
+        for name in changed_in_place(item.value):
+            self.env[name] = op
+        if item.target.kind != "absent":
+            self._bind(item.target, op)
 
     def _bind(self, target: Node, op: Op) -> None:
         if target.kind == "name":

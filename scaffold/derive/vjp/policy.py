@@ -3,11 +3,11 @@
 In: a `Backward`. Out: `Derived`. Invariant: whatever is saved, the statements give the same gradients.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from scaffold.derive.forward import Forward
-from scaffold.derive.model import Derived
+from scaffold.derive.model import Derived, Forward
+from scaffold.derive.program import free_reads, read_names
 from scaffold.derive.vjp.again import taken_apart
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.costs import Costs
@@ -22,7 +22,7 @@ from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.repeats import computed_twice
 from scaffold.derive.vjp.rules import Table
 from scaffold.derive.vjp.written import UnsupportedError
-from scaffold.formula import Node, Statement
+from scaffold.formula import Node, Statement, written
 from scaffold.spec import OpSpec
 
 WORTH = 2  # temporaries written over, for which a second derivative is given up
@@ -182,13 +182,34 @@ class _Attempt(NamedTuple):
 def _attempt(
     backward: Backward, new: Mapping[Op, str], again: Mapping[Op, str], in_place: bool
 ) -> _Attempt:
-    """Statements over the names that are there, which compute some locals `again`."""
+    """Statements over the names that are there, which compute some locals `again`.
+
+    A local comes as the forward has it where a line of the forward that is repeated reads it, or where its shape is asked
+    before it is there.
+    """
     try:
-        return _written(backward, new, again, in_place)
+        found = _written(backward, new, again, in_place)
     except UnsupportedError:
         if not again:
             raise
-        return _written(backward, new, {}, in_place)
+        return _attempt(backward, new, {}, in_place)
+    names = _repeated(backward.forward.statements, found.statements)
+    if again and (names & {*again.values()} or _asks_inside(found.asked, again)):
+        return _attempt(backward, new, {}, in_place)
+    return found
+
+
+def _asks_inside(asked: Collection[Op], again: Mapping[Op, str]) -> bool:
+    return any(op in again for value in asked for op in value.walk())
+
+
+def _repeated(forward: Collection[Statement], own: Sequence[Statement]) -> set[str]:
+    """The names that the lines of the forward read which the backward repeats."""
+    live = {read.name for read, _ in free_reads(tuple(own))}
+    for item in reversed(tuple(forward)):
+        if written(item) & live:
+            live |= read_names(item)
+    return live
 
 
 def _written(

@@ -4,13 +4,14 @@ In: the gradient of an optional input, or of one branch. Out: the same, knowing 
 holds. Invariant: equal wherever that holds; nothing dear that other gradients compute is computed apart for it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from scaffold.derive.vjp.ir import Op
 from scaffold.derive.vjp.make import Maker
 from scaffold.formula import Graph, Node
 
+Users = Mapping[Op, set[Op]]
 # The branch that a test takes, 0 or 1; or the test that is left of it.
 Decide = Callable[[Node], int | Node]
 
@@ -21,30 +22,59 @@ def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, 
     return _assumed(make, root, decide, kept)
 
 
-def settled_tests(make: Maker, root: Op, kept: Collection[Op]) -> dict[Op, Op]:
-    """The values below without tests inside a branch that the branch decides."""
+def settled_tests(
+    make: Maker, root: Op, kept: Collection[Op], users: Users
+) -> dict[Op, Op]:
+    """The values below without tests inside a branch that the branch decides; what others use too stays as it is."""
     known: dict[Op, Op] = {}
     if not any(op.rule == "cond" for op in root.walk()):
         return known
 
     def settled(op: Op) -> Op:
-        if op not in known:
-            known[op] = _rebuilt(make, op, settled) if op not in kept else op
-            if known[op].rule == "cond":
-                known[op] = _decided(make, known[op], kept)
+        if op in known:
+            return known[op]
+        known[op] = op
+        if op not in kept:
+            inner = _decided(make, op, kept, users) if op.rule == "cond" else op
+            known[op] = _rebuilt(make, inner, settled)
         return known[op]
 
     settled(root)
     return known
 
 
-def _decided(make: Maker, op: Op, kept: Collection[Op]) -> Op:
+def users_of(roots: Iterable[Op]) -> Users:
+    """The ops that read each op; a root is read by itself."""
+    found: dict[Op, set[Op]] = {}
+    for root in roots:
+        found.setdefault(root, set()).add(root)
+        for op in root.walk():
+            for arg in op.args:
+                found.setdefault(arg, set()).add(op)
+    return found
+
+
+def _decided(make: Maker, op: Op, kept: Collection[Op], users: Users) -> Op:
     assert isinstance(op.data, Node)
     body, orelse = (
-        _assumed(make, arg, partial(_with_test, op.data, at), kept)[arg]
+        _assumed(
+            make,
+            arg,
+            partial(_with_test, op.data, at),
+            {*kept, *_used_elsewhere(op, arg, users)},
+        )[arg]
         for at, arg in enumerate(op.args)
     )
     return _chosen(make, op, op.data, body, orelse)
+
+
+def _used_elsewhere(choice: Op, branch: Op, users: Users) -> Collection[Op]:
+    """The values of a branch that are read outside of it."""
+    inside = {choice}
+    for op in sorted(branch.walk(), key=lambda op: op.serial, reverse=True):
+        if users.get(op, inside) <= inside:
+            inside.add(op)
+    return {op for op in branch.walk() if op not in inside}
 
 
 def _assumed(
@@ -129,6 +159,13 @@ def _with_test(known: Node, branch: int, test: Node) -> int | Node:
                 ) if one is two and _differ(value, other):
                     return 1
     return test
+
+
+def decides(known: object, branch: int, test: object, at: int) -> bool:
+    """Whether the branch of a test tells that of another one."""
+    if known is test or not (isinstance(known, Node) and isinstance(test, Node)):
+        return False
+    return _with_test(known, branch, test) == at
 
 
 def _differ(one: str, two: str) -> bool:

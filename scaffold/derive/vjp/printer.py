@@ -7,9 +7,10 @@ spelled as its rule says, without the arguments that are defaults.
 from collections.abc import Callable
 
 from scaffold.derive.vjp.chains import ChainPrinter
-from scaffold.derive.vjp.ir import Op, is_number, literal
+from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.spelling import Parameter, Spelling
+from scaffold.derive.vjp.unsliced import unsliced
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
@@ -187,20 +188,7 @@ class Printer(ChainPrinter):
         return self.graph.node("subscript", "", (self.node(value), index))
 
     def _unsliced(self, op: Op) -> Node:
-        """A slice's gradient, in a tensor of zeros."""
-        g, dim, start, end, step = op.args
-        zeros = self.method(self.node(g), "new_zeros", self.shape(op.shape))
-        args, keywords = [zeros, self.node(g)], []
-        for name, item in (
-            ("dim", dim),
-            ("start", start),
-            ("end", end),
-            ("step", step),
-        ):
-            if literal(item) is not None and not (name == "dim" and is_number(item, 0)):
-                keywords.append(name)
-                args.append(self.node(item))
-        return self.function("torch.slice_scatter", *args, keywords=tuple(keywords))
+        return unsliced(self, op)
 
     def _call(self, op: Op) -> Node:
         assert isinstance(op.data, Node)

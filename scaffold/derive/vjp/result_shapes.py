@@ -92,6 +92,13 @@ def sized(program: Program, shape: Op) -> Shape | None:
     return Shape(tuple(program.size_of(dim) for dim in shape.args))
 
 
+def _pairs(program: Program, args: Args) -> Shape | None:
+    x, y = (item.shape.dims for item in tensors(args.values()))
+    if x is None or y is None or len(x) < 2 or x[:-2] != y[:-2]:
+        return None
+    return Shape((*x[:-1], y[-2]))
+
+
 def _sizes(args: Args) -> Op:
     """The sizes that a view is asked for, whatever they are called."""
     return next(args[name] for name in ("shape", "sizes", "size") if name in args)
@@ -190,23 +197,10 @@ def _solved(program: Program, args: Args) -> Shape | None:
     left, right = (item.shape for item in list(tensors(args.values()))[:2])
     if left.rank == 2 and right.rank in (1, 2):
         return right
-    if as_many_dims(left, right) and left.dims and right.dims:
+    if joint_shapes.as_many_dims(left, right) and left.dims and right.dims:
         same = left.dims[:-2] == right.dims[:-2]
         return right if same else None
     return None
-
-
-def as_many_dims(one: Shape, two: Shape) -> bool:
-    """Whether two shapes are sure to have as many dims, two at least."""
-    if one.rank is None or two.rank is None:
-        return one == two and one.least > 1
-    return one.rank == two.rank > 1
-
-
-def _added(program: Program, args: Args) -> Shape | None:
-    """Of `addmm` and `baddbmm`: that of the product, to which the input is broadcast."""
-    x, y = args["x"].shape.dims, args["y"].shape.dims
-    return Shape((*x[:-1], y[-1])) if x and y else None
 
 
 def _indexed(program: Program, args: Args) -> Shape | None:
@@ -257,6 +251,9 @@ SHAPES: dict[str, Infer] = {
     "cross_entropy": _class_loss,
     "scatter": _of("x"),
     "scatter_add": _of("x"),
+    "scatter_reduce": _of("x"),
+    "scatter_mean": _of("x"),
+    "scatter_extreme": _of("x"),
     "index_add": _of("x"),
     "index_fill": _of("x"),
     "index_copy": _of("x"),
@@ -269,8 +266,8 @@ SHAPES: dict[str, Infer] = {
     "inv": _of("x"),
     "cholesky": _of("x"),
     "solve": _solved,
-    "addmm": _added,
-    "baddbmm": _added,
+    "addmm": joint_shapes.added,
+    "baddbmm": joint_shapes.added,
     "new_zeros": counted_shapes.new,
     "new_ones": counted_shapes.new,
     "new_full": counted_shapes.new,
@@ -280,6 +277,7 @@ SHAPES: dict[str, Infer] = {
     "cosine_similarity": counted_shapes.compared,
     "pairwise_distance": counted_shapes.compared,
     "vecdot": counted_shapes.compared,
+    "cdist": _pairs,
     "cross": counted_shapes.together,
     "pad": counted_shapes.padded,
     "flatten": counted_shapes.flattened,

@@ -15,6 +15,7 @@ from scaffold.derive.vjp.compositions import Composer
 from scaffold.derive.vjp.formulas import Evaluator
 from scaffold.derive.vjp.ir import Op, is_number, tensors
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.picks import all_taken, of_few_parts
 from scaffold.derive.vjp.pulled import pulled_back
 from scaffold.derive.vjp.rules import Rule
 from scaffold.derive.vjp.written import UnsupportedError
@@ -249,7 +250,11 @@ class Reverse:
         """The gradients of several results: what has not arrived is zero."""
         rule = self.make.applier.table.rule(op.rule)
         arrived = self.parts.get(op, {})
-        if rule.results[0].startswith("*"):
+        several = rule.results[0].startswith("*")
+        if several and not all_taken(self.program, op, arrived):
+            self._arrive(op, [(op.args[0], of_few_parts(self.make, op, arrived))])
+            return
+        if several:
             env = {f"grad_{rule.results[0][1:]}": self._all_parts(op, arrived)}
         else:
             if op.rule == "eigh" and len(arrived) < 2:
@@ -265,12 +270,8 @@ class Reverse:
         self._arrive(op, self._of_rule(op, env))
 
     def _items(self, op: Op) -> dict[int, Op]:
-        found = (
-            item
-            for item in self.program.ops
-            if item.rule == "item" and item.args[0] is op
-        )
-        return {int(str(item.data)): item for item in found}
+        items = (item for item in self.program.ops if item.rule == "item")
+        return {int(str(item.data)): item for item in items if item.args[0] is op}
 
     def _item(self, op: Op, position: int) -> Op:
         known = self._items(op).get(position)
@@ -286,8 +287,6 @@ class Reverse:
     def _all_parts(self, op: Op, arrived: dict[int, Op]) -> Op:
         """A gradient for every part of a tuple; only as many are known as the forward takes."""
         items = self._items(op)
-        if op not in self.program.unpacked:
-            raise UnsupportedError(f"the parts of {op.rule} are not all taken")
         parts = [
             arrived.get(at) or self.make.zeros(items[at], items[at].shape)
             for at in range(len(items))

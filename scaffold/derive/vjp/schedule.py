@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from scaffold.derive.vjp.ir import Op
-from scaffold.derive.vjp.present import implies
+from scaffold.derive.vjp.present import decides, implies
 from scaffold.formula import Node
 
 # The choices around a place: serial of the `cond`, and its branch. One that several conds share has `SHARED` on top.
@@ -114,7 +114,7 @@ def _place(
             and not (op.rule in CHEAP and _is_leaf(op, held))
         )
         if often or op in wanted:
-            if common not in places and not safe(op):
+            if common not in places:
                 common = _guarded(common, places, below, safe.needs(op)) or common
             if common in places or safe(op) or common[-1:] > ((SHARED, 0),):
                 named[op] = common
@@ -163,6 +163,9 @@ def _guarded(
     shared = [pair for pair in first if all(pair in other for other in rest)]
     if not all(any(implies(*pair, name) for pair in shared) for name in needs):
         return None
+    shared = [
+        pair for pair in shared if not any(decides(*other, *pair) for other in shared)
+    ]
     conds = sorted((op for op in below.values() if op.rule == "cond"), key=_serial)
     steps = [
         (SHARED + next(op.serial for op in conds if op.data is test), at)

@@ -7,7 +7,8 @@ Invariant: none where the forward would draw other random numbers or change a te
 from collections.abc import Collection, Iterator
 
 from scaffold.derive.activity import is_random
-from scaffold.derive.forward import Forward, grad_name
+from scaffold.derive.forward import grad_name
+from scaffold.derive.model import Forward
 from scaffold.derive.names import fresh
 from scaffold.derive.vjp.calls import changes_statistics
 from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
@@ -23,7 +24,7 @@ def as_a_whole(
     wanted: tuple[str, ...],
     taken: Collection[str],
 ) -> tuple[Statement, ...] | None:
-    """`_, pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)`, and what it gives."""
+    """`pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)[1]`, and what it gives."""
     if not _may_run_again(spec, forward, wanted):
         return None
     absent = {item.name for item in spec.tensors if item.optional}
@@ -39,7 +40,10 @@ def as_a_whole(
 def _pulled(
     spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
-    """The gradients of inputs that are there together."""
+    """The gradients of inputs that are there together.
+
+    A type checker takes what `vjp` returns for two values or three: so it is not unpacked.
+    """
     several = {item.name for item in spec.tensors if item.variadic}
 
     def passed(name: str, value: str = "") -> Node:
@@ -55,8 +59,8 @@ def _pulled(
     functional = graph.node("attribute", "func", (graph.name("torch"),))
     vjp = graph.node("attribute", "vjp", (functional,))
     made = graph.node("call", "", (vjp, function, *map(passed, wanted)))
-    both = graph.node("tuple", "", (graph.name("_"), pullback))
-    yield Assign(both, made, "", (COMMENT,))
+    second = graph.node("subscript", "", (made, graph.constant("1")))
+    yield Assign(pullback, second, "", (COMMENT,))
     names = {name: fresh(f"pulled_{name}", taken) for name in wanted}
     gradients = graph.node("tuple", "", tuple(map(passed, names, names.values())))
     yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
@@ -80,11 +84,12 @@ def _may_run_again(spec: OpSpec, forward: Forward, wanted: tuple[str, ...]) -> b
         node for item in forward.statements for node in expressions(item)
     ]
     counted = any(item.variadic for item in spec.differentiable)
+    foreign = any(item.module.split(".")[0] != "torch" for item in spec.imports)
     return (
         all(item.differentiable and not item.variadic for item in spec.outputs)
         and spec.style == "setup-context"
         and not spec.dirty
-        and not spec.imports
+        and not foreign
         and not (counted and any(item.name == "i" for item in spec.inputs))
         and not any(
             changes_statistics(inner)

@@ -53,13 +53,21 @@ def dotted(node: Node) -> str | None:
 
 
 def merged(lines: list[Statement]) -> list[Statement]:
-    """Neighbours under the same test as one `if`."""
+    """Neighbours under the same test, or one and its opposite, as one `if`."""
     done: list[Statement] = []
     for line in lines:
         last = done[-1] if done else None
         if isinstance(line, If) and isinstance(last, If) and last.test is line.test:
             body = tuple(merged([*last.body, *line.body]))
             done[-1] = If(last.test, body, tuple(merged([*last.orelse, *line.orelse])))
+        elif (
+            isinstance(line, If)
+            and isinstance(last, If)
+            and not (last.orelse or line.orelse)
+            and line.test.kind == "unary"
+            and line.test.args[0] is last.test
+        ):
+            done[-1] = If(last.test, last.body, line.body)
         else:
             done.append(line)
     return done

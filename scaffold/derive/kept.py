@@ -1,0 +1,112 @@
+"""A forward that stays as the user wrote it: what may not be in it, and what PyTorch can make of it.
+
+In: an `OpSpec` and its kept forward. Out: a `Forward` whose results are that body, or an error. Invariant: it changes no input, and
+PyTorch can call it with tensors alone, as autograd of it needs.
+"""
+
+from collections.abc import Iterator
+
+from scaffold.derive.activity import callee
+from scaffold.derive.kinds import Kinds
+from scaffold.derive.memory import Change, Trace
+from scaffold.derive.model import Forward
+from scaffold.errors import ScaffoldError
+from scaffold.formula import Formula, If, Kept, Node, Statement, expressions, sharing
+from scaffold.spec import OpSpec
+
+HOLDERS = frozenset({"list", "reversed", "tuple"})
+FACTORIES = frozenset({"empty", "eye", "full", "ones", "tensor", "zeros"})
+READ = frozenset({"bool", "float", "int", "range"})  # Python's own, which want numbers
+
+
+def kept_forward(spec: OpSpec, formula: Formula, kept: Kept) -> Forward:
+    """The forward of an op as it stands."""
+    assert formula.result is not None  # the body
+    if spec.style == "combined" and not spec.style_is_free:
+        message = f"{kept.reason}, which a combined forward cannot hold"
+        hint = "leave out the style, so that forward is a function of its inputs"
+        raise ScaffoldError(message, kept.location, hint)
+    _refuse_changes(spec, kept)
+    _refuse_inputs(spec, kept)
+    return Forward((), (formula.result,) * len(spec.outputs), (), {}, {})
+
+
+def is_steady(spec: OpSpec, kept: Kept) -> bool:
+    """Whether the same steps are run for any data, and no batch is written into what has none.
+
+    Else neither vmap nor a compiler can run it for several samples, or once for all.
+    """
+    plain = [item.name for item in spec.attributes]
+    several = [item.name for item in spec.tensors if item.variadic]
+    kinds = Kinds(plain, several).after(kept.statements)
+    nodes = [node for item in kept.statements for node in _nodes(item)]
+    if any(_reads_data(node, kinds) for node in nodes):
+        return False
+    if any(
+        kinds.of(test) == "tensor" for item in kept.statements for test in _tests(item)
+    ):
+        return False
+    made = any(callee(node) in FACTORIES for node in nodes)
+    return not (made and _changes(kept))
+
+
+def _refuse_changes(spec: OpSpec, kept: Kept) -> None:
+    tensors = {item.name for item in spec.tensors} - set(spec.dirty)
+    changed = frozenset().union(*(item.outside for item in _changes(kept)))
+    for name in sorted(changed & tensors):
+        message = f"the forward changes its input '{name}' in place"
+        raise ScaffoldError(message, kept.location, f"work on {name}.clone()")
+
+
+def _refuse_inputs(spec: OpSpec, kept: Kept) -> None:
+    """PyTorch takes no input that is saved and returned as it is."""
+    assigned = {name for item in kept.statements for name in _targets(item)}
+    tensors = {item.name for item in spec.tensors} - assigned - set(spec.dirty)
+    for value in kept.returned:
+        parts = value.args if value.kind == "tuple" else (value,)
+        for part in parts:
+            if part.kind == "name" and part.label in tensors:
+                message = f"the forward returns its input '{part.label}' itself"
+                hint = f"return a tensor of its own: {part.label}.clone()"
+                raise ScaffoldError(message, kept.location, hint)
+
+
+def _changes(kept: Kept) -> list[Change]:
+    return Trace(kept.statements, _held).changes
+
+
+def _held(value: Node) -> frozenset[str]:
+    """The names whose memory a value may share; a list holds what it is made from."""
+    match value:
+        case Node("call", _, (Node("name", name), *args)) if name in HOLDERS:
+            return frozenset().union(*map(_held, args))
+    return sharing(value)
+
+
+def _targets(item: Statement) -> frozenset[str]:
+    if isinstance(item, If):
+        inner = (*item.body, *item.orelse)
+        return frozenset().union(*map(_targets, inner))
+    return item.target.names() if item.target.kind != "subscript" else frozenset()
+
+
+def _nodes(item: Statement) -> Iterator[Node]:
+    for node in expressions(item):
+        yield from node.walk()
+
+
+def _tests(item: Statement) -> Iterator[Node]:
+    if isinstance(item, If):
+        yield item.test
+        for inner in (*item.body, *item.orelse):
+            yield from _tests(inner)
+
+
+def _reads_data(node: Node, kinds: Kinds) -> bool:
+    """Whether a choice or a number in an expression depends on what is in a tensor."""
+    if node.kind == "conditional":
+        return kinds.of(node.args[0]) == "tensor"
+    if node.kind != "call" or node.args[0].kind != "name":
+        return False
+    callee, *args = node.args
+    return callee.label in READ and any(kinds.of(arg) == "tensor" for arg in args)

@@ -1,0 +1,77 @@
+"""Changes in place of what the forward itself made: `torch.zeros_like(x).index_add_(0, index, y)`, `h.clamp_(min=0)`.
+
+In: calls and statements as they are written. Out: the call that makes a new tensor of the same value; what must not get a
+second name. Invariant: a tensor that changes has one name, or none, before and after.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from scaffold.derive.memory import Trace
+from scaffold.formula import (
+    Assign,
+    Graph,
+    If,
+    Node,
+    Statement,
+    bound,
+    same_memory,
+    sharing,
+    written_to,
+)
+
+
+def made_anew(graph: Graph, node: Node) -> Node | None:
+    """A call that changes its tensor, as the one that makes a new one of the same value."""
+    if "out" in node.keywords:
+        return None
+    callee, *args = node.args
+    callee = graph.node("attribute", callee.label.removesuffix("_"), callee.args)
+    if "inplace" in node.keywords:
+        at = node.keywords.index("inplace") - len(node.keywords)
+        del args[at]
+    names = tuple(name for name in node.keywords if name != "inplace")
+    return graph.node("call", "", (callee, *args), names)
+
+
+def changes_of_a_name(item: Assign) -> frozenset[Node]:
+    """The calls by which a statement changes one name's tensor and nothing else: `h.mul_(y).add_(1)`."""
+    found, node = list[Node](), item.value
+    while changed := next(written_to(node), None):
+        found.append(node)
+        node = changed
+    several = [*_changed_under_names(item.value)]
+    fits = node.kind == "name" and len(several) == len(found)
+    fits = fits and item.target.kind in ("name", "absent") and not item.operator
+    return frozenset(found) if fits else frozenset()
+
+
+def changes_names(item: Assign) -> bool:
+    """Whether a statement changes the tensor of a name by a call."""
+    return any(_changed_under_names(item.value))
+
+
+def _changed_under_names(value: Node) -> Iterator[Node]:
+    for node in value.walk():
+        yield from (changed for changed in written_to(node) if sharing(changed))
+
+
+def written_over(statements: Iterable[Statement]) -> set[Node]:
+    """The expressions whose memory changes later: a name for one would name what it was changed into."""
+    statements = tuple(statements)
+    names = {change.name for change in Trace(statements, sharing).changes}
+    found = set[Node]()
+    for item in _assignments(statements):
+        if names & bound(item.target) or names & sharing(item.value):
+            found.update(same_memory(item.value))
+        for node in item.value.walk():
+            for changed in written_to(node):
+                found.update(same_memory(changed))
+    return found
+
+
+def _assignments(statements: Iterable[Statement]) -> Iterator[Assign]:
+    for item in statements:
+        if isinstance(item, If):
+            yield from _assignments((*item.body, *item.orelse))
+        else:
+            yield item

@@ -1,0 +1,291 @@
+"""A forward with loops -> the same text, known to mean something.
+
+In: `Text` and the `Scope` of its names. Out: a `Formula` that holds the text as it is, every expression in it, and a sketch of what
+it does to its names. Invariant: whatever acts on anything but tensors and lists of the forward's own is an error at its
+place.
+
+The sketch is for questions about memory and kinds of values alone: a loop is a branch that runs twice, an append assigns
+the list anew, a return assigns nothing.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scaffold.errors import Location, raise_all
+from scaffold.formula.expression import Guarded
+from scaffold.formula.graph import (
+    Assign,
+    Formula,
+    Graph,
+    If,
+    Kept,
+    Node,
+    Statement,
+    expressions,
+)
+from scaffold.formula.kept_expression import KeptExpressions, drawn
+from scaffold.formula.parse import Body, Scope
+from scaffold.formula.text import Text, dedented, parse_source
+
+GROWS = frozenset({"append", "clear", "extend", "insert", "pop", "reverse"})
+ERRORS = frozenset(
+    {"AssertionError", "IndexError", "NotImplementedError", "RuntimeError"}
+    | {"TypeError", "ValueError"}
+)
+TYPES = frozenset({"Tensor", "torch", "list", "tuple", "bool", "float", "int", "str"})
+LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+
+
+class KeptBody(Body):
+    """Walks the statements of one forward."""
+
+    expressions: KeptExpressions
+
+    def __init__(self, text: Text, scope: Scope, graph: Graph) -> None:
+        super().__init__(text, scope, graph)
+        self.drawn: list[Assign] = []
+        self.returned: list[Node] = []
+        module = ast.Module(self.program.body, [])
+        self.locals |= _stored(module)
+        self.lists = _lists(module)
+        self.expressions = KeptExpressions(self, scope.optional, scope.tensors)
+
+    def kept(self, reason: str, node: ast.AST) -> Formula:
+        """The formula; `node` is why it is no straight line."""
+        *above, last = self.program.body
+        statements, present = self._block(above, frozenset())
+        result = None
+        if isinstance(last, ast.Return | ast.Expr):
+            result = self._result(last, present)
+        elif not self.problems:
+            self.fail(last, "the formula returns nothing", "end it with: return ...")
+        raise_all(self.problems)
+        assert result is not None  # or else there was a problem
+        code = _code(self.text.value, self.program.body)
+        ended = (*statements, *self._flushed(), Assign(self._absent, result))
+        read = tuple(inner for item in ended for inner in expressions(item))
+        kept = Kept(reason, self.place(node), *code, ended, (*self.returned, result))
+        whole = "\n".join(filter(None, (code.lines, f"return {code.value}")))
+        body = self.graph.node("body", whole, read)
+        text, place = self.text.value.strip(), self.text.location
+        return Formula((), body, text, place, (), self.graph, kept)
+
+    @property
+    def _absent(self) -> Node:
+        return self.graph.node("absent")
+
+    def target(self, item: ast.expr) -> Node:
+        """What is assigned."""
+        return self._target(item)
+
+    def _target(self, target: ast.expr) -> Node:
+        """As in a formula, and `rows[i][j]`."""
+        if isinstance(target, ast.Subscript) and _root(target):
+            return self.expressions.parse(target)
+        return super()._target(target)
+
+    def resolve(self, node: ast.Name) -> None:
+        """Complain of a name that is not known at this point."""
+        if not node.id.startswith("@"):
+            super().resolve(node)
+            return
+        message = f"'{node.id[1:]}' is called in a loop, where it cannot be replaced"
+        self.fail(node, message, "call it in a statement of its own: name = ...")
+
+    def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
+        """The statement of the sketch, behind what its comprehensions draw."""
+        before, self.drawn = self.drawn, []
+        found = self._sketched(item, present)
+        above, self.drawn = self._flushed(), before
+        if not above or found is None:
+            return found
+        return If(self._absent, (*above, found))
+
+    def _flushed(self) -> tuple[Assign, ...]:
+        drawn_now, self.drawn = tuple(self.drawn), []
+        return drawn_now
+
+    def _sketched(self, item: ast.stmt, present: Guarded) -> Statement | None:
+        match item:
+            case ast.For():
+                return self._for(item, present)
+            case ast.While():
+                test = self.expressions.parse(item.test, present)
+                return self._loop(test, (), item, present)
+            case ast.With():
+                return self._with(item, present)
+            case ast.Assert() | ast.Raise():
+                return self._complaint(item, present)
+            case ast.Return(value) if value is not None:
+                self.returned.append(self.expressions.parse(value, present))
+                return Assign(self._absent, self.returned[-1])
+            case ast.Break() | ast.Continue() | ast.Pass():
+                return If(self._absent, ())
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), args, [])):
+                if method in GROWS and name in self.lists:
+                    return self._grown(name, args, present)
+            case ast.Assign([ast.Subscript() as target], value):
+                root = _root(target)
+                if root in self.lists:
+                    self.expressions.parse(target, present)
+                    return self._grown(root, [value], present)
+            case ast.Assign([first, *others], value) if others:
+                node = self.expressions.parse(value, present)
+                targets = map(self._target, (first, *others))
+                return If(self._absent, tuple(Assign(each, node) for each in targets))
+            case ast.AnnAssign(_, annotation):
+                self._check_annotation(annotation)
+        return super()._statement(item, present)
+
+    def _for(self, item: ast.For, present: Guarded) -> Statement:
+        items = self.expressions.parse(item.iter, present)
+        step = Assign(self._target(item.target), drawn(self.graph, items))
+        start = Assign(self._absent, items)
+        return self._loop(self._absent, (start, step), item, present)
+
+    def _loop(
+        self,
+        head: Node,
+        step: tuple[Statement, ...],
+        item: ast.For | ast.While,
+        present: Guarded,
+    ) -> Statement:
+        body, _ = self._block(item.body, present)
+        after, _ = self._block(item.orelse, present)
+        return If(head, (*step, *body, *step, *body, *after), after)
+
+    def _with(self, item: ast.With, present: Guarded) -> Statement:
+        for part in item.items:
+            if ast.unparse(part) != "torch.no_grad()":
+                self.fail(part.context_expr, "only torch.no_grad() can stand in a with")
+        body, _ = self._block(item.body, present)
+        off = self.expressions.parse(ast.parse("torch.no_grad()", mode="eval").body)
+        return If(self._absent, (Assign(self._absent, off), *body), body)
+
+    def _complaint(self, item: ast.Assert | ast.Raise, present: Guarded) -> Statement:
+        if isinstance(item, ast.Assert):
+            test = self.expressions.parse(item.test, present)
+            words = [item.msg] if item.msg else []
+        else:
+            test, words = self._absent, []
+            match item.exc:
+                case ast.Name(name) if name in ERRORS:
+                    pass
+                case ast.Call(ast.Name(name), args, []) if name in ERRORS:
+                    words = args
+                case _:
+                    listed = ", ".join(sorted(ERRORS))
+                    self.fail(item, "this cannot be raised", f"raise one of: {listed}")
+        said = tuple(self.expressions.message(part, present) for part in words)
+        return If(test, tuple(Assign(self._absent, part) for part in said))
+
+    def _choice(
+        self, item: ast.If, present: Guarded, above: tuple[str, ...]
+    ) -> Statement:
+        statement = super()._choice(item, present, above)
+        if isinstance(item.body[-1], LEAVES) and not item.orelse:
+            self.branches[item] = present | self.expressions.guards(item.test)[1]
+        return statement
+
+    def _grown(self, name: str, args: list[ast.expr], present: Guarded) -> Statement:
+        """A list that holds one more thing."""
+        known = self.graph.name(name)
+        parts = [self.expressions.parse(arg, present) for arg in args]
+        return Assign(known, self.graph.node("list", "", (known, *parts)))
+
+    def _check_annotation(self, annotation: ast.expr) -> None:
+        for node in ast.walk(annotation):
+            if isinstance(node, ast.Name) and node.id not in TYPES:
+                self.resolve(node)
+
+
+def _root(target: ast.expr) -> str:
+    """The name that subscripts hang on, if there is one."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+class _Code(NamedTuple):
+    lines: str
+    value: str
+
+
+def _code(text: str, body: list[ast.stmt]) -> _Code:
+    """The text as the user wrote it, or what it says where calls in it were replaced."""
+    own = dedented(Text(text, Location("")))
+    module = parse_source(own)
+    if ast.dump(module) == ast.dump(ast.Module(body, [])):
+        return _split(own.value, module.body[-1])
+    *above, last = body
+    value = ast.unparse(last)
+    return _Code("\n".join(map(ast.unparse, above)), _returned(value))
+
+
+def _split(text: str, last: ast.stmt) -> _Code:
+    """The lines above the last statement, and what it returns; a comment behind it is dropped."""
+    lines = text.encode().split(b"\n")
+    before = [*lines[: last.lineno - 1], lines[last.lineno - 1][: last.col_offset]]
+    above = b"\n".join(before).decode().rstrip().removesuffix(";").rstrip()
+    return _Code(above, _returned(ast.get_source_segment(text, last) or ""))
+
+
+def _returned(code: str) -> str:
+    return re.sub(r"\Areturn\b\s*", "", code)
+
+
+def _stored(module: ast.Module) -> frozenset[str]:
+    """The names that statements assign; those of comprehensions are their own."""
+    own = {
+        id(inner)
+        for node in ast.walk(module)
+        if isinstance(node, ast.comprehension)
+        for inner in ast.walk(node.target)
+    }
+    return frozenset(
+        node.id
+        for node in ast.walk(module)
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Store)
+        and id(node) not in own
+    )
+
+
+def _lists(module: ast.Module) -> frozenset[str]:
+    """The names that are lists wherever they are assigned."""
+    found: dict[str, bool] = {}
+    for name, value in _values(module):
+        found[name] = found.get(name, True) and value is not None and _is_list(value)
+    return frozenset(name for name, holds in found.items() if holds)
+
+
+def _values(module: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
+    """What names are assigned, if that is to be seen."""
+    seen: set[int] = set()
+    for node in ast.walk(module):
+        match node:
+            case ast.Assign([ast.Name() as target], value):
+                yield target.id, value
+                seen.add(id(target))
+            case ast.AnnAssign(ast.Name() as target, _, value):
+                yield target.id, value
+                seen.add(id(target))
+            case ast.AugAssign(ast.Name() as target):
+                seen.add(id(target))
+    names = (node for node in ast.walk(module) if isinstance(node, ast.Name))
+    for name in names:
+        if isinstance(name.ctx, ast.Store) and id(name) not in seen:
+            yield name.id, None
+
+
+def _is_list(value: ast.expr) -> bool:
+    match value:
+        case ast.List() | ast.ListComp() | ast.Call(ast.Name("list")):
+            return True
+        case ast.BinOp(left, ast.Mult(), right):
+            return isinstance(left, ast.List) or isinstance(right, ast.List)
+        case ast.BinOp(left, ast.Add(), right):
+            return _is_list(left) or _is_list(right)
+    return False

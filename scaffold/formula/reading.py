@@ -1,0 +1,49 @@
+"""Which parser a text is for.
+
+In: `Text` and the `Scope` of its names. Out: a `Formula`. Invariant: a forward is kept whole only for what no straight line says.
+"""
+
+import ast
+from collections.abc import Sequence
+from itertools import chain
+
+from scaffold.formula.graph import Formula, Graph
+from scaffold.formula.kept_body import KeptBody
+from scaffold.formula.parse import Body, Scope
+from scaffold.formula.text import Text
+from scaffold.formula.unroll import unrolled
+
+LOOP = "there is a loop"
+COMPREHENSION = "there is a comprehension"
+REASONS: dict[type[ast.AST], str] = {
+    ast.For: LOOP,
+    ast.While: LOOP,
+    ast.ListComp: COMPREHENSION,
+    ast.GeneratorExp: COMPREHENSION,
+    ast.With: "there is a with statement",
+    ast.Assert: "there is an assert",
+    ast.Raise: "there is a raise",
+}
+
+
+def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
+    """Parse a formula in its scope; every problem of the text is reported."""
+    body = Body(text, scope, graph)
+    if scope.kept:
+        straight = unrolled(body.program.body, scope.names)
+        found = _reason(straight)
+        if found is not None:
+            return KeptBody(text, scope, graph).kept(REASONS[type(found)], found)
+        body.program = body.program._replace(body=straight)
+    return body.formula()
+
+
+def _reason(body: Sequence[ast.stmt]) -> ast.AST | None:
+    """The first thing, as it is read, that keeps the text from being straight-line maths."""
+    nodes = chain.from_iterable(map(ast.walk, body))
+    found = (node for node in nodes if type(node) in REASONS)
+    return min(found, key=_position, default=None)
+
+
+def _position(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
