@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from scaffold.derive.names import fresh
+from scaffold.derive.negation import negated
 from scaffold.derive.program import read_names, surely_written
 from scaffold.formula import (
     Assign,
@@ -65,7 +66,7 @@ class _Pruner:
         if body:
             return replace(item, body=body, orelse=orelse)
         if orelse:
-            test = self.graph.node("unary", "not", (item.test,))
+            test = negated(self.graph, item.test)
             return replace(item, test=test, body=orelse, orelse=())
         return None
 

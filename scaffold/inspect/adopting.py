@@ -88,40 +88,59 @@ def _table(
     forward: str,
     gradients: dict[str, str] | None = None,
 ) -> Adopted:
+    name, _ = _names(facts, documented)
+    keys = dict(_signature(facts, documented, outputs))
+    backward = gradients
+    if not backward:
+        backward = {} if _is_open(facts) else backward_text(facts, outputs)
+    keys.update(_maths(facts, documented, forward, backward))
+    keys.update(_behaviour(facts))
+    keys.update(_owned(documented))
+    return Adopted(name, keys)
+
+
+def _signature(
+    facts: Facts, documented: Documented, outputs: tuple[str, ...]
+) -> Iterator[tuple[str, Value]]:
     name, base = _names(facts, documented)
-    keys: dict[str, Value] = {}
     if _pascal(name) != base:
-        keys["class-name"] = base
+        yield "class-name", base
     if documented.doc:
-        keys["doc"] = documented.doc
+        yield "doc", documented.doc
     inputs = [_input(facts, item, documented) for item in facts.inputs]
-    keys["inputs"] = ", ".join([*inputs, *documented.attributes])
+    yield "inputs", ", ".join([*inputs, *documented.attributes])
     declared = _outputs(facts, documented, outputs)
     if declared:
-        keys["outputs"] = declared
-    open_ = _is_open(facts)
-    backward = gradients or ({} if open_ else backward_text(facts, outputs))
+        yield "outputs", declared
+
+
+def _maths(
+    facts: Facts, documented: Documented, forward: str, backward: dict[str, str]
+) -> Iterator[tuple[str, Value]]:
     imports = list(_imports(facts, "\n".join([forward, *backward.values()])))
     if imports:
-        keys["import"] = imports
-    if not open_:
-        keys["forward"] = forward
+        yield "import", imports
+    if not _is_open(facts):
+        yield "forward", forward
     if documented.surrogate:
-        keys["surrogate"] = documented.surrogate
+        yield "surrogate", documented.surrogate
     if "" in backward:
-        keys["backward"] = backward.pop("")
-    if backward:
-        keys["grad"] = dict(backward)
-    keys.update(_behaviour(facts))
+        yield "backward", backward[""]
+    grad = {name: text for name, text in backward.items() if name}
+    if grad:
+        yield "grad", grad
+
+
+def _owned(documented: Documented) -> Iterator[tuple[str, Value]]:
+    """What the module has."""
     if not documented.module:
-        keys["module"] = False
+        yield "module", False
     if documented.inits:
-        keys["init"] = dict(documented.inits)
+        yield "init", dict(documented.inits)
     if documented.buffers:
-        keys["buffers"] = list(documented.buffers)
+        yield "buffers", list(documented.buffers)
     if documented.updates:
-        keys["update"] = dict(documented.updates)
-    return Adopted(name, keys)
+        yield "update", dict(documented.updates)
 
 
 def _is_open(facts: Facts) -> bool:

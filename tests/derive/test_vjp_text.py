@@ -32,6 +32,11 @@ def lines_of(derivation: Derivation) -> list[str]:
         ("x", "x - (-x)", ["grad_x = 2 * grad_output"]),
         ("x", "x ** 2", ["grad_x = 2 * grad_output * x"]),
         ("x", "x * x", ["grad_x = 2 * grad_output * x"]),
+        (
+            "x",
+            "x ** (1 / 2)",
+            ["grad_x = 1 / 2 * grad_output * x ** (1 / 2 - 1)"],
+        ),
         ("x", "1 - x", ["grad_x = -grad_output"]),
         ("x, a: float", "a * x", ["grad_x = ctx.a * grad_output"]),
         (
@@ -104,6 +109,25 @@ def test_cross_entropy_is_probs_minus_onehot() -> None:
         "onehot = torch.zeros_like(z).scatter(-1, y.unsqueeze(-1), 1)",
         "grad_z = grad_output / y.numel() * (torch.softmax(z, -1) - onehot)",
     ]
+
+
+NAMED = """
+log_probs = torch.log_softmax(z, dim=-1)
+picked = log_probs.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+"""
+
+
+def test_probabilities_are_computed_at_once_where_logarithms_serve_nothing_else() -> (
+    None
+):
+    inputs = "z[N, C], y[N; index(C)]"
+    lines = backward(inputs, f"{NAMED}return -picked.mean()")
+    assert lines == [
+        "onehot = torch.zeros_like(z).scatter(-1, y.unsqueeze(-1), 1)",
+        "grad_z = grad_output / y.numel() * (torch.softmax(z, -1) - onehot)",
+    ]
+    both = "\n".join(backward(inputs, f"{NAMED}return (picked ** 3).mean()"))
+    assert "torch.exp(log_probs)" in both and "softmax(z, -1)" not in both
 
 
 FOCAL = """
@@ -329,6 +353,9 @@ def test_rules_are_taken_only_under_their_tests() -> None:
 
 
 def test_what_is_only_for_formulas_has_no_rule_in_a_forward() -> None:
-    for inputs, forward in (("x[N], y[N]", "torch.ops.aten.sigmoid_backward(x, y)"),):
+    for inputs, forward in (
+        ("x[N], y[N], z[N]", "torch.ops.aten.cumprod_backward(x, y, 0, z)"),
+        ("x[N], y[N]", "torch.ops.aten.sigmoid_backward(x, y)"),
+    ):
         spec = spec_of(inputs, forward=forward, derive=True)
         assert "torch.func.vjp" in text_of(spec)

@@ -25,12 +25,12 @@ def taken_apart(
     found: dict[Op, str] = {}
     while True:
         stops = {op for op in held if op in there or op not in found}
-        seen = {op for root in ends for op in _down_to(root, stops)}
+        seen = {op for root in ends for op in down_to(root, stops)}
         inner = {op for op in seen - stops if is_dear(costs, op)}
         again = {
             op: held[op]
             for read in seen & stops - set(there)
-            for op in _down_to(read, there)
+            for op in down_to(read, there)
             if op in held and op not in found and _holds(op, inner, there)
         }
         again = {op: name for op, name in again.items() if _is_plain(op, there)}
@@ -39,7 +39,7 @@ def taken_apart(
         found |= again
 
 
-def _down_to(root: Op, stops: Collection[Op]) -> Iterator[Op]:
+def down_to(root: Op, stops: Collection[Op]) -> Iterator[Op]:
     """An op and all that is below it, as far as the `stops`."""
     seen, waiting = set[Op](), [root]
     while waiting:
@@ -53,7 +53,7 @@ def _down_to(root: Op, stops: Collection[Op]) -> Iterator[Op]:
 
 def _holds(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:
     return op not in there and any(
-        part in inner and part is not op for part in _down_to(op, there)
+        part in inner and part is not op for part in down_to(op, there)
     )
 
 
@@ -70,5 +70,5 @@ def _is_plain(op: Op, there: Collection[Op]) -> bool:
         part in there
         or part.kind != "group"
         and part.rule not in ("call", "cond", "drawn", "item")
-        for part in _down_to(op, there)
+        for part in down_to(op, there)
     )

@@ -29,7 +29,6 @@ from scaffold.derive.vjp.static_printer import Owners, shape_owners
 from scaffold.formula import Assign, If, Node, Statement, emit
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
-LONGEST = 8  # of `ctx.` and the like, which come in later
 
 # What has no better name than how it is made.
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
@@ -242,7 +241,8 @@ class _Writer:
             for place in self.plan.named.values()
         )
         zeros = any(arg.rule == "zeros" for arg in op.args)
-        return inner or zeros or len(emit(self.printer.expression(op))) > 60
+        chained = bool(region) and region[-1][1] == 1  # in an `else`: it is an `elif`
+        return inner or zeros or chained or len(emit(self.printer.expression(op))) > 60
 
     def _pulled_back(self, op: Op) -> list[Statement]:
         """`pullback = torch.func.vjp(lambda x: ..., x)[1]`, and what it gives for the cotangent."""
@@ -251,7 +251,7 @@ class _Writer:
         args = pulled_args(op)
         names = [self.names.get(arg) or str(arg.data) for arg in args]
         function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
-        pullback = graph.name(self.namer.free("pullback"))
+        pullback = graph.name(self.namer.another("pullback"))
         made = printer.function("torch.func.vjp", function, *map(graph.name, names))
         second = graph.node("subscript", "", (made, graph.constant("1")))
         value = graph.node("call", "", (pullback, printer.node(g)))

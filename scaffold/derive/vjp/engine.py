@@ -21,6 +21,7 @@ from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.policy import Backward, settled
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.present import present, settled_tests, users_of
+from scaffold.derive.vjp.probabilities import with_probabilities
 from scaffold.derive.vjp.reverse import Reverse, Reversed
 from scaffold.derive.vjp.scalars import Scalars
 from scaffold.derive.vjp.tables import table_of
@@ -70,7 +71,7 @@ def _differentiated(
     make.precision = Precision(results)
     make.saves = spec.save_policy == "balanced"
     found = _walked_back(spec, make, lowered, results)
-    roots, of = _roots(spec, make, held, found)
+    roots, of = _roots(spec, make, held, lowered.results, found)
     regrouped = Scalars(make, roots, lambda op: op in held)
     roots = {name: regrouped(root) for name, root in roots.items()}
     of = {regrouped.known.get(op, op): primal for op, primal in of.items()}
@@ -113,7 +114,11 @@ def _walked_back(
 
 
 def _roots(
-    spec: OpSpec, make: Maker, held: Mapping[Op, str], found: Reversed
+    spec: OpSpec,
+    make: Maker,
+    held: Mapping[Op, str],
+    results: Collection[Op],
+    found: Reversed,
 ) -> tuple[dict[str, Op], dict[Op, Op]]:
     """The gradient of each input, which is there where its gradient is asked for; and what each cotangent is of."""
     roots, of = dict(found.gradients), dict(found.of)
@@ -133,6 +138,11 @@ def _roots(
     users = users_of(roots.values())
     for name, root in tuple(roots.items()):
         renew(name, settled_tests(make, root, kept, users))
+    if not (make.saves or spec.once_differentiable):
+        there = {*results, *(op for op in held if op.rule == "input")}
+        known = with_probabilities(make, roots, held, there)
+        for name in roots:
+            renew(name, known)
     return roots, of
 
 

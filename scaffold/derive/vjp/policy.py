@@ -184,19 +184,19 @@ def _attempt(
 ) -> _Attempt:
     """Statements over the names that are there, which compute some locals `again`.
 
-    A local comes as the forward has it where a line of the forward that is repeated reads it, or where its shape is asked
-    before it is there.
+    Those locals tell shapes if they come early enough. They come as the forward has them where a line of it that is
+    repeated reads one, or where a shape is asked that only they tell.
     """
-    try:
-        found = _written(backward, new, again, in_place)
-    except UnsupportedError:
-        if not again:
-            raise
-        return _attempt(backward, new, {}, in_place)
-    names = _repeated(backward.forward.statements, found.statements)
-    if again and (names & {*again.values()} or _asks_inside(found.asked, again)):
-        return _attempt(backward, new, {}, in_place)
-    return found
+    for telling in (again, {}) if again else ():
+        try:
+            found = _written(backward, new, again, telling, in_place)
+        except UnsupportedError:
+            continue
+        names = _repeated(backward.forward.statements, found.statements)
+        late = not telling and _asks_inside(found.asked, again)
+        if not (late or names & {*again.values()}):
+            return found
+    return _written(backward, new, {}, {}, in_place)
 
 
 def _asks_inside(asked: Collection[Op], again: Mapping[Op, str]) -> bool:
@@ -213,7 +213,11 @@ def _repeated(forward: Collection[Statement], own: Sequence[Statement]) -> set[s
 
 
 def _written(
-    backward: Backward, new: Mapping[Op, str], again: Mapping[Op, str], in_place: bool
+    backward: Backward,
+    new: Mapping[Op, str],
+    again: Mapping[Op, str],
+    telling: Mapping[Op, str],
+    in_place: bool,
 ) -> _Attempt:
     spec, lowered, applier = backward.spec, backward.lowered, backward.applier
     kept = {op: name for op, name in backward.held.items() if op not in again}
@@ -223,7 +227,8 @@ def _written(
     optional = [lowered.inputs[item.name] for item in spec.tensors if item.optional]
     inside = (op for op in lowered.held_in_branches if op not in backward.held)
     sure = [op for op in inputs if op not in optional]
-    holders = Holders(applier.program, (*backward.seeds, *sure), optional, outer)
+    first = (*backward.seeds, *sure)
+    holders = Holders(applier.program, first, optional, {**outer, **telling})
     precision = (
         Precision(backward.seeds) if in_place and spec.style == "combined" else None
     )

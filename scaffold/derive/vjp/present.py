@@ -36,7 +36,7 @@ def settled_tests(
         known[op] = op
         if op not in kept:
             inner = _decided(make, op, kept, users) if op.rule == "cond" else op
-            known[op] = _rebuilt(make, inner, settled)
+            known[op] = rebuilt(make, inner, settled)
         return known[op]
 
     settled(root)
@@ -89,7 +89,7 @@ def _assumed(
 
     def changed(op: Op) -> Op:
         if op.rule != "cond" or not isinstance(op.data, Node):
-            return _rebuilt(make, op, renewed)
+            return rebuilt(make, op, renewed)
         taken = decide(op.data)
         if isinstance(taken, int):
             return renewed(op.args[taken])
@@ -99,7 +99,8 @@ def _assumed(
     return known
 
 
-def _rebuilt(make: Maker, op: Op, of: Callable[[Op], Op]) -> Op:
+def rebuilt(make: Maker, op: Op, of: Callable[[Op], Op]) -> Op:
+    """An op of other arguments."""
     args = tuple(map(of, op.args))
     if args == op.args:
         return op

@@ -107,29 +107,36 @@ def _place(
         if op not in regions or op in held:
             continue
         places = regions[op]
-        common = _common(places)
-        often = (
-            uses[op] > 1
-            and op.rule not in TRIVIAL | VIEWS
-            and not (op.rule in CHEAP and _is_leaf(op, held))
-        )
-        if often or op in wanted:
+        if op in wanted or _comes_often(op, uses[op], held):
+            common = _common(places)
             if common not in places:
                 common = _guarded(common, places, below, safe.needs(op)) or common
             if common in places or safe(op) or common[-1:] > ((SHARED, 0),):
                 named[op] = common
                 places = {common}
         for at, arg in enumerate(op.args):
-            inner = (
-                {(*place, (op.serial, at)) for place in places}
-                if op.rule == "cond"
-                else places
-            )
-            regions.setdefault(arg, set()).update(inner)
-            again = op not in named and uses[op] > 1 and op.rule not in TRIVIAL
-            twice = again or (op.rule == "unsliced" and at == 0)
-            uses[arg] = uses.get(arg, 0) + (2 if twice else 1)
+            regions.setdefault(arg, set()).update(_inside(op, at, places))
+            uses[arg] = uses.get(arg, 0) + _readings(op, at, op in named, uses[op])
     return Schedule(named, regions, uses)
+
+
+def _comes_often(op: Op, uses: int, held: Collection[Op]) -> bool:
+    """Whether it is read more than once, and is more than a view or a sign of what has a name."""
+    trifling = op.rule in CHEAP and _is_leaf(op, held)
+    return uses > 1 and op.rule not in TRIVIAL | VIEWS and not trifling
+
+
+def _inside(op: Op, at: int, places: set[Region]) -> set[Region]:
+    """Where an argument is read."""
+    if op.rule != "cond":
+        return places
+    return {(*place, (op.serial, at)) for place in places}
+
+
+def _readings(op: Op, at: int, named: bool, uses: int) -> int:
+    """How often an argument is read by one op, which is written out where it has no name."""
+    again = not named and uses > 1 and op.rule not in TRIVIAL
+    return 2 if again or (op.rule == "unsliced" and at == 0) else 1
 
 
 def _is_leaf(op: Op, held: Collection[Op]) -> bool:

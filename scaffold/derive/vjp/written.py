@@ -5,6 +5,7 @@ In: static ops. Out: nodes. Invariant: a size is a placeholder, `<serial>`, unti
 
 import math
 
+from scaffold.derive.negation import are_opposite, negated
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.formula import Assign, Graph, If, Node, Statement
 
@@ -64,8 +65,7 @@ def merged(lines: list[Statement]) -> list[Statement]:
             isinstance(line, If)
             and isinstance(last, If)
             and not (last.orelse or line.orelse)
-            and line.test.kind == "unary"
-            and line.test.args[0] is last.test
+            and are_opposite(last.test, line.test)
         ):
             done[-1] = If(last.test, last.body, line.body)
         else:
@@ -78,11 +78,7 @@ def under(
 ) -> list[Statement]:
     """Statements under tests, each of which holds (0) or does not (1)."""
     for test, at in reversed(tests):
-        match test:
-            case Node("compare", "is not", args) if at:
-                test = graph.node("compare", "is", args)
-            case _ if at:
-                test = graph.node("unary", "not", (test,))
+        test = negated(graph, test) if at else test
         lines = [If(test, tuple(lines))]
     return lines
 

@@ -19,11 +19,17 @@ from tests.derive.published.recurrences import RECURRENCES
 from tests.derive.published.regression import REGRESSION
 from tests.derive.published.rendering import RENDERING
 from tests.derive.published.rotations import ROTATIONS
+from tests.derive.published.rounding import ROUNDING
+from tests.derive.published.scans import SCANS
+from tests.derive.published.scatters import SCATTERS
+from tests.derive.published.signals import SIGNALS
+from tests.derive.published.spikes import SPIKES
 
 PUBLISHED: tuple[Case, ...] = (
     *(*ACTIVATIONS, *NORMS, *CLASSES, *REGRESSION, *ATTENTION, *RECURRENCES),
     *(*GEOMETRY, *RENDERING, *GATHERS, *QUANTISATION),
     *(*GATES, *LATER_NORMS, *DENSITIES, *MIXERS, *ROTATIONS, *CAMERAS),
+    *(*SCANS, *SCATTERS, *ROUNDING, *SPIKES, *SIGNALS),
 )
 
 # Something is detached on the way, so that the gradient is not that of finite differences.
@@ -32,4 +38,8 @@ DETACHED = frozenset(
     | {"fake_quant_channel", "fsq", "lookup_free_quant", "performer_features"}
     | {"retnet_parallel", "superspike_adlif", "vq_commitment"}
     | {"gumbel_sigmoid", "beta_nll"}
+    | {"alif_step", "binary_connect_xnor", "fake_quant_affine", "gumbel_vq"}
+    | {"learned_lookup_quant", "lif_step_soft_reset", "log2_quant", "lsq_plus"}
+    | {"pact_dorefa_act", "rvq_stage", "scale_grad_detach", "smooth_quant_linear"}
+    | {"ttq_ternary"}
 )
