@@ -1,7 +1,7 @@
 """Sizes of the named dims in the generated test.
 
 In: an `OpSpec`. Out: a size for each name, and whether other sizes would do as well.
-Invariant: the sizes satisfy `require`; they are distinct where it lets them be.
+Invariant: the sizes satisfy `require`; they are distinct where it lets them be, and leave no remainder where the forward divides them.
 """
 
 import operator
@@ -10,6 +10,7 @@ from typing import Any
 
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Formula, Node, emit, expressions
+from scaffold.render.divisors import divisions, with_several
 from scaffold.render.testvalues import attribute_value
 from scaffold.spec import Dim, OpSpec
 
@@ -66,9 +67,10 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
     fixed = fixed_sizes(spec)
     first = max(first, *_counts(spec, fixed), 0)
     names = [name for name in dim_names(spec) if name not in fixed]
-    bound = [name for name in names if _is_constrained(spec, name)]
-    sizes = _search(fixed, bound, spec.require, fixed, first)
-    sizes = sizes or _search(fixed, bound, spec.require, None, first)
+    divided = divisions(spec)
+    sizes = None
+    for wanted in (with_several(divided), divided, ()):
+        sizes = sizes or _bound(fixed, names, (*spec.require, *wanted), first)
     if sizes is None:
         conditions = ", ".join(
             emit(item.result) for item in spec.require if item.result
@@ -98,12 +100,23 @@ def _counts(spec: OpSpec, fixed: Mapping[str, int]) -> Iterator[int]:
 
 def allows(spec: OpSpec, sizes: Mapping[str, int]) -> bool:
     """Whether these sizes satisfy every condition that they decide."""
-    return _satisfied(spec.require, fixed_sizes(spec) | dict(sizes))
+    fixed = fixed_sizes(spec)
+    return _satisfied((*spec.require, *divisions(spec)), fixed | dict(sizes))
 
 
-def _is_constrained(spec: OpSpec, name: str) -> bool:
-    results = (item.result for item in spec.require)
-    return any(name in result.names() for result in results if result)
+def _bound(
+    fixed: dict[str, int],
+    names: list[str],
+    conditions: tuple[Formula, ...],
+    first: int,
+) -> dict[str, int] | None:
+    """Sizes for the names that conditions read, distinct if that can be; None where none will do."""
+    read = frozenset[str]().union(
+        *(item.result.names() for item in conditions if item.result)
+    )
+    bound = [name for name in names if name in read]
+    found = _search(fixed, bound, conditions, fixed, first)
+    return found or _search(fixed, bound, conditions, None, first)
 
 
 def _search(

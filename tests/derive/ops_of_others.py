@@ -2383,4 +2383,6 @@ SURROGATES = frozenset(
 )
 
 # PyTorch itself has no second derivative of their forward.
-ONCE = frozenset({"gumbel_vq", "chamfer_cdist", "sdpa_call", "sdpa_mask"})
+ONCE = frozenset(
+    {"gumbel_vq", "chamfer_cdist", "sdpa_call", "sdpa_mask", "thin_plate_spline"}
+)

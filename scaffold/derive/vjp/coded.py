@@ -11,10 +11,11 @@ from scaffold.derive.vjp.attention import attention
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.einsums import einsum
 from scaffold.derive.vjp.ir import Kind, Op, literal
+from scaffold.derive.vjp.joint_shapes import as_many_dims
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.picks import getitem
 from scaffold.derive.vjp.ranks import as_matrix, unless_vector
-from scaffold.derive.vjp.result_shapes import as_many_dims, dim_of
+from scaffold.derive.vjp.result_shapes import dim_of
 from scaffold.derive.vjp.shapes import SCALAR, Shape, is_lead
 
 Pairs = list[tuple[Op, Op]]

@@ -120,3 +120,16 @@ def diagonal(program: Program, args: Args) -> Shape | None:
         if dims and square and plain and args["x"].shape.lead is None
         else None
     )
+
+
+def as_many_dims(one: Shape, two: Shape) -> bool:
+    """Whether two shapes are sure to have as many dims, two at least."""
+    if one.rank is None or two.rank is None:
+        return one == two and one.least > 1
+    return one.rank == two.rank > 1
+
+
+def added(program: Program, args: Args) -> Shape | None:
+    """Of `addmm` and `baddbmm`: that of the product, to which the input is broadcast."""
+    x, y = args["x"].shape.dims, args["y"].shape.dims
+    return Shape((*x[:-1], y[-1])) if x and y else None

@@ -187,23 +187,10 @@ def _solved(program: Program, args: Args) -> Shape | None:
     left, right = (item.shape for item in list(tensors(args.values()))[:2])
     if left.rank == 2 and right.rank in (1, 2):
         return right
-    if as_many_dims(left, right) and left.dims and right.dims:
+    if joint_shapes.as_many_dims(left, right) and left.dims and right.dims:
         same = left.dims[:-2] == right.dims[:-2]
         return right if same else None
     return None
-
-
-def as_many_dims(one: Shape, two: Shape) -> bool:
-    """Whether two shapes are sure to have as many dims, two at least."""
-    if one.rank is None or two.rank is None:
-        return one == two and one.least > 1
-    return one.rank == two.rank > 1
-
-
-def _added(program: Program, args: Args) -> Shape | None:
-    """Of `addmm` and `baddbmm`: that of the product, to which the input is broadcast."""
-    x, y = args["x"].shape.dims, args["y"].shape.dims
-    return Shape((*x[:-1], y[-1])) if x and y else None
 
 
 def _indexed(program: Program, args: Args) -> Shape | None:
@@ -261,8 +248,8 @@ SHAPES: dict[str, Infer] = {
     "det": _without_matrix,
     "logdet": _without_matrix,
     "solve": _solved,
-    "addmm": _added,
-    "baddbmm": _added,
+    "addmm": joint_shapes.added,
+    "baddbmm": joint_shapes.added,
     "new_zeros": counted_shapes.new,
     "new_ones": counted_shapes.new,
     "new_full": counted_shapes.new,
