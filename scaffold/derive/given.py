@@ -45,20 +45,19 @@ class Given(NamedTuple):
     forward: Forward | None
     program: Lines  # the backward, in order
     origins: dict[str, str]  # name in the backward -> the output that it is
-    derived: frozenset[str] = (
-        frozenset()
-    )  # inputs whose gradient follows from the forward
+    derived: frozenset[str] = frozenset()  # whose gradient follows from the forward
     notes: tuple[str, ...] = ()  # of what was derived, and what was not
     domains: tuple[tuple[str, Domain], ...] = ()
     kept: frozenset[str] | None = None  # the locals to save, where that was planned
     once: bool = False  # the program cannot be differentiated
     versions: tuple[tuple[str, str], ...] = ()  # a name of the forward -> the user's
+    again: Lines | None = None  # the forward as it comes again in the backward
 
 
 def take_apart(spec: OpSpec) -> Given:
     """The forward and the backward that the user gave."""
-    formulas = [*dict(spec.gradients).values(), spec.backward, spec.forward]
-    first = next((item for item in formulas if item), None)
+    formulas = (*dict(spec.gradients).values(), spec.backward, spec.forward)
+    first = next(filter(None, formulas), None)
     graph = first.graph if first else Graph()
     place = first.location if first else Location(spec.name)
     forward = write_forward(spec, spec.forward) if spec.forward else None
@@ -79,17 +78,8 @@ def take_apart(spec: OpSpec) -> Given:
         statements, results = found.forward
         forward = forward._replace(statements=statements, results=results)
     return Given(
-        graph,
-        place,
-        forward,
-        lines,
-        origins,
-        own,
-        found.notes,
-        found.domains,
-        kept,
-        found.once,
-        versions,
+        *(graph, place, forward, lines, origins, own, found.notes, found.domains),
+        *(kept, found.once, versions, found.again),
     )
 
 
@@ -110,11 +100,8 @@ def _derived(
     spec: OpSpec, graph: Graph, forward: Forward | None, program: Lines
 ) -> Derived:
     """The gradients that no formula states, if the spec asks for them and they are derivatives."""
-    given = frozenset().union(*(written(item) for item in program))
-    unstated = [
-        item for item in spec.differentiable if f"grad_{item.name}" not in given
-    ]
-    if not spec.derive or forward is None or spec.surrogate or not unstated:
+    wanted = _unstated(spec, program)
+    if forward is None or not wanted:
         return Derived()
     refused = refusal(spec, forward)
     if refused is not None:
@@ -122,7 +109,7 @@ def _derived(
     else:
         from scaffold.derive.vjp.engine import derived  # with all the rules behind it
 
-        wanted = [item.name for item in unstated]
+        given = frozenset().union(*(written(item) for item in program))
         found = derived(
             spec, graph, forward, wanted, outer_names(spec, forward) | given
         )
@@ -130,6 +117,15 @@ def _derived(
     kept = spec.forward.kept
     place = kept.location if kept is not None else spec.forward.location
     return found._replace(notes=tuple(f"{place}: {note}" for note in found.notes))
+
+
+def _unstated(spec: OpSpec, program: Lines) -> list[str]:
+    """The inputs whose gradients are to be derived."""
+    if not spec.derive or spec.surrogate:
+        return []
+    given = frozenset().union(*(written(item) for item in program))
+    names = [item.name for item in spec.differentiable]
+    return [name for name in names if f"grad_{name}" not in given]
 
 
 def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:

@@ -14,7 +14,6 @@ from scaffold.errors import ScaffoldError
 from scaffold.formula import Formula, If, Kept, Node, Statement, expressions, sharing
 from scaffold.spec import OpSpec
 
-HOLDERS = frozenset({"list", "reversed", "tuple"})
 FACTORIES = frozenset({"empty", "eye", "full", "ones", "tensor", "zeros"})
 READ = frozenset({"bool", "float", "int", "range"})  # Python's own, which want numbers
 
@@ -72,15 +71,7 @@ def _refuse_inputs(spec: OpSpec, kept: Kept) -> None:
 
 
 def _changes(kept: Kept) -> list[Change]:
-    return Trace(kept.statements, _held).changes
-
-
-def _held(value: Node) -> frozenset[str]:
-    """The names whose memory a value may share; a list holds what it is made from."""
-    match value:
-        case Node("call", _, (Node("name", name), *args)) if name in HOLDERS:
-            return frozenset().union(*map(_held, args))
-    return sharing(value)
+    return Trace(kept.statements, sharing).changes
 
 
 def _targets(item: Statement) -> frozenset[str]:

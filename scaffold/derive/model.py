@@ -71,6 +71,7 @@ class Derived(NamedTuple):
     )
     kept: frozenset[str] | None = None  # the locals to save, where that was planned
     once: bool = False  # the statements cannot be differentiated
+    again: tuple[Statement, ...] | None = None  # the forward for what comes again
 
 
 class Block(NamedTuple):

@@ -26,6 +26,8 @@ SAME = frozenset(
     | {"real", "requires_grad_", "resolve_conj", "resolve_neg", "sum_to_size", "to"}
     | {"type", "type_as"}
 )
+# Functions of Python's own that hold, or yield, what they are given.
+HOLDERS = frozenset({"enumerate", "list", "reversed", "tuple", "zip"})
 VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
 
 
@@ -125,6 +127,8 @@ def _parts(value: Node, methods: frozenset[str], views: bool) -> tuple[Node, ...
             "subscript", label, (inner, _)
         ) if views and (not label or label in VIEW_ATTRIBUTES):
             return (inner,)
+        case Node("call", _, (Node("name", name), *args)) if views and name in HOLDERS:
+            return tuple(args)
         case Node("call", _, (Node("attribute", label) as callee, *args)):
             if label in methods:
                 return callee.args if _is_method(callee) else tuple(args[:1])

@@ -85,6 +85,9 @@ class Inliner:
                 item.body = self.block(item.body, dict(known))
                 item.orelse = self.block(item.orelse, dict(known))
                 return [*sites.before, *without_empty(item)]
+            case ast.While() | ast.With():
+                item.body = self.block(item.body, dict(known))
+                return [item]
             case ast.For():
                 sites = Sites(self, known)
                 item.iter = sites.visit(item.iter)
@@ -131,7 +134,8 @@ class Inliner:
             return None
         if callee.id.startswith("@"):
             name = callee.id[1:]
-            return resolve(name, self.definitions.functions[name], self.definitions)
+            found = resolve(name, self.definitions.functions[name], self.definitions)
+            return found._replace(name=callee.id)
         return known.get(callee.id)
 
     def instance(

@@ -48,7 +48,8 @@ class KeptBody(Body):
         self.drawn: list[Assign] = []
         self.returned: list[Node] = []
         module = ast.Module(self.program.body, [])
-        self.locals |= _stored(module)
+        self.assigned = _stored(module)
+        self.locals |= self.assigned
         self.lists = _lists(module)
         self.expressions = KeptExpressions(self, scope.optional, scope.tensors)
 
@@ -124,7 +125,7 @@ class KeptBody(Body):
             case ast.Break() | ast.Continue() | ast.Pass():
                 return If(self._absent, ())
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), args, [])):
-                if method in GROWS and name in self.lists:
+                if method in GROWS and name in self.assigned:
                     return self._grown(name, args, present)
             case ast.Assign([ast.Subscript() as target], value):
                 root = _root(target)
@@ -288,4 +289,6 @@ def _is_list(value: ast.expr) -> bool:
             return isinstance(left, ast.List) or isinstance(right, ast.List)
         case ast.BinOp(left, ast.Add(), right):
             return _is_list(left) or _is_list(right)
+        case ast.IfExp(_, body, orelse):
+            return _is_list(body) and _is_list(orelse)
     return False

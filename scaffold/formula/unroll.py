@@ -68,6 +68,11 @@ def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
         yield from _read(child, own)
 
 
+def _is_stored(node: ast.AST) -> bool:
+    """Whether it is a part that is written in place, which is not derived in a row either."""
+    return isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+
+
 def _stored(node: ast.AST) -> frozenset[str]:
     return frozenset(
         item.id
@@ -93,9 +98,8 @@ class _Steps(ast.NodeTransformer):
         values = self._values(item.iter)
         names = _stored(item.target)
         written = frozenset().union(*map(_stored, item.body))
-        leaves = any(
-            isinstance(node, LEAVES) for line in item.body for node in ast.walk(line)
-        )
+        nodes = [node for line in item.body for node in ast.walk(line)]
+        leaves = any(isinstance(node, LEAVES) or _is_stored(node) for node in nodes)
         if not values or item.orelse or leaves or names & (written | self.outside):
             return item
         if written & _names(values):

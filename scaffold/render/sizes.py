@@ -90,9 +90,9 @@ def _counts(spec: OpSpec, fixed: Mapping[str, int]) -> Iterator[int]:
         return
     nodes = [node for item in spec.forward.statements for node in expressions(item)]
     nodes += [spec.forward.result] if spec.forward.result else []
-    for node in (inner for whole in nodes for inner in whole.walk()):
-        if node.kind == "call" and node.args[0].label in TAKING:
-            labels = (arg.label for arg in node.args[1:])
+    for call in (inner for node in nodes for inner in node.walk()):
+        if call.kind == "call" and call.args[0].label in TAKING:
+            labels = (arg.label for arg in call.args[1:])
             yield from (fixed[label] for label in labels if label in fixed)
 
 

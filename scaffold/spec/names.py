@@ -43,7 +43,7 @@ def check_name(name: str, place: Location, what: str) -> ScaffoldError | None:
         return ScaffoldError(f"'{name}' is not a valid name for {what}", place)
     if keyword.iskeyword(name):
         return _refused(name, place, what, "is a keyword of Python")
-    if name in RESERVED:
+    if name in RESERVED and (name, what) != ("F", "a dimension"):  # features, frames
         return _refused(name, place, what, "has a meaning in generated code")
     if name.startswith("__"):
         return _refused(name, place, what, "is private to Python")

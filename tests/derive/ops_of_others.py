@@ -2383,4 +2383,4 @@ SURROGATES = frozenset(
 )
 
 # PyTorch itself has no second derivative of their forward.
-ONCE = frozenset({"chamfer_cdist", "sdpa_call", "sdpa_mask"})
+ONCE = frozenset({"gumbel_vq", "chamfer_cdist", "sdpa_call", "sdpa_mask"})

@@ -32,6 +32,11 @@ def lines_of(derivation: Derivation) -> list[str]:
         ("x", "x - (-x)", ["grad_x = 2 * grad_output"]),
         ("x", "x ** 2", ["grad_x = 2 * grad_output * x"]),
         ("x", "x * x", ["grad_x = 2 * grad_output * x"]),
+        (
+            "x",
+            "x ** (1 / 2)",
+            ["grad_x = 1 / 2 * grad_output * x ** (1 / 2 - 1)"],
+        ),
         ("x", "1 - x", ["grad_x = -grad_output"]),
         ("x, a: float", "a * x", ["grad_x = ctx.a * grad_output"]),
         (
@@ -349,7 +354,7 @@ def test_rules_are_taken_only_under_their_tests() -> None:
 
 def test_what_is_only_for_formulas_has_no_rule_in_a_forward() -> None:
     for inputs, forward in (
-        ("x[N, K]", "torch.cumprod(x, -1)"),
+        ("x[N], y[N], z[N]", "torch.ops.aten.cumprod_backward(x, y, 0, z)"),
         ("x[N], y[N]", "torch.ops.aten.sigmoid_backward(x, y)"),
     ):
         spec = spec_of(inputs, forward=forward, derive=True)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaffold.errors import ScaffoldError
-from scaffold.formula import Graph, Scope, function_in, parse
+from scaffold.formula import Graph, Scope, emit_lines, function_in, parse
 from tests.formula.files import HEADER, assert_same, lines_of
 
 X = torch.linspace(-2, 3, 6, dtype=torch.float64).reshape(2, 3)
@@ -68,6 +68,17 @@ def test_an_optional_input_is_asked_for_in_the_function_and_a_tensor_is_not() ->
     assert (
         lines_of(source, "f", "x y", tensors="x y") == "t = x * y\nt = t + x\nreturn t"
     )
+
+
+def test_a_whole_backward_calls_functions_too() -> None:
+    source = (
+        "def turned(g):\n    a, b = g.chunk(2, -1)\n    return torch.cat((b, -a), -1)\n"
+        "def backward(g, x):\n    grad_x = turned(g) * x\n    return grad_x"
+    )
+    function = function_in(source, "ops.py", None, "backward")
+    scope = Scope(frozenset({"g", "x"}), targets=frozenset({"grad_x"}))
+    lines = emit_lines(parse(function.text, scope, Graph()).statements)
+    assert lines == ["a, b = g.chunk(2, -1)", "grad_x = torch.cat((b, -a), -1) * x"]
 
 
 def test_calls_that_double_at_every_step_end() -> None:
@@ -152,7 +163,7 @@ def programs(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(programs(), st.booleans())
 def test_programs(source: str, flag: bool) -> None:
     try:

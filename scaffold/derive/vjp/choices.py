@@ -36,6 +36,10 @@ def choose(program: Program, test: Node, body: Op, orelse: Op) -> Op:
         ):
             if by.kind == "constant":  # which is not 0, or there is no test
                 test = program.graph.node("compare", "==", (x, test.args[1]))
+    match test:
+        case Node("compare", "==", (Node("constant", one), Node("constant", "0"))):
+            if one.isdecimal():
+                return orelse if int(one) else body
     if body.kind == orelse.kind == "static":
         nodes = [static_node(program, item) for item in (body, orelse)]
         return program.static(program.graph.node("conditional", "", (test, *nodes)))

@@ -14,7 +14,7 @@ from scaffold.derive.vjp.ir import Kind, Op, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.picks import getitem
 from scaffold.derive.vjp.ranks import as_matrix, unless_vector
-from scaffold.derive.vjp.result_shapes import dim_of
+from scaffold.derive.vjp.result_shapes import as_many_dims, dim_of
 from scaffold.derive.vjp.shapes import SCALAR, Shape, is_lead
 
 Pairs = list[tuple[Op, Op]]
@@ -162,9 +162,9 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 def solve(make: Maker, op: Op, g: Op) -> Pairs | None:
     a, b = op.args
-    vector = b.shape.rank == 1
-    if a.shape.rank != 2 or b.shape.rank not in (1, 2):
-        return None
+    vector = a.shape.rank == 2 and b.shape.rank == 1
+    if not vector and not as_many_dims(a.shape, b.shape):
+        return None  # b may be one vector for each matrix
     of_b = make("solve", make("mH", a), g)
     if vector:
         of_a = make("neg", make("outer", of_b, make("conj", op)))

@@ -48,18 +48,16 @@ def slice_size(size: Dim, start: Op, end: Op, step: Op) -> Dim:
 
 def range_shape(program: Program, args: Sequence[Op]) -> Shape | None:
     """Of `torch.arange`: as long as its end, less its start."""
+    if len(args) == 3 and literal(args[2]) == 1:
+        args = args[:2]
     if len(args) == 1:
         return Shape((program.size_of(args[0]),))
     if len(args) != 2 or type(start := literal(args[0])) is not int:
         return None
     if start == 0:
         return Shape((program.size_of(args[1]),))
-    match args[1].data:
-        case Node("binary", "+", (Node("name", label), Node("constant", number))):
-            if number == str(start):
-                size = program.ops[int(label[1:-1])] if label[0] == "<" else None
-                return None if size is None else Shape((program.size_of(size),))
-    return None
+    size, more = program.offsets.get(args[1], (None, 0))
+    return Shape((program.size_of(size),)) if size and more == start else None
 
 
 def made_shape(program: Program, name: str, args: Sequence[Op]) -> Shape | None:

@@ -251,7 +251,7 @@ class _Writer:
         args = pulled_args(op)
         names = [self.names.get(arg) or str(arg.data) for arg in args]
         function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
-        pullback = graph.name(self.namer.free("pullback"))
+        pullback = graph.name(self.namer.another("pullback"))
         made = printer.function("torch.func.vjp", function, *map(graph.name, names))
         second = graph.node("subscript", "", (made, graph.constant("1")))
         value = graph.node("call", "", (pullback, printer.node(g)))

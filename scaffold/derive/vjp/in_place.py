@@ -22,6 +22,7 @@ FRESH = frozenset(
     | {"matmul", "contracted", "softmax", "log_softmax", "reciprocal"}
     | {"sigmoid_backward", "tanh_backward", "silu_backward", "mish_backward"}
     | {"gelu_backward", "softmax_backward", "zeros", "scatter", "scatter_add"}
+    | {"index_add", "index_put"}
 )
 UNARY = frozenset(
     {"neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sigmoid", "tanh", "abs"}

@@ -11,7 +11,7 @@ from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.counted_shapes import slice_size
 from scaffold.derive.vjp.infer import INDICES
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
-from scaffold.derive.vjp.shapes import Shape
+from scaffold.derive.vjp.shapes import Dim, Shape
 from scaffold.derive.vjp.statics import fold
 from scaffold.derive.vjp.written import static_node
 
@@ -219,9 +219,24 @@ def _part_shape(name: str, x: Op, op: Op, position: int) -> Shape | None:
         dim = literal(op.args[2])
         at = shapes.position(x.shape, dim) if isinstance(dim, int) else None
         if at is not None and x.shape.dims is not None:
-            size = f"?{op.serial}[{position}]"
+            size = (
+                _part_size(name, x.shape.dims[at], op.args[1], position)
+                or f"?{op.serial}[{position}]"
+            )
             return Shape((*x.shape.dims[:at], size, *x.shape.dims[at + 1 :]))
     return None
+
+
+def _part_size(name: str, whole: Dim, parts: Op, position: int) -> int | None:
+    """The size of a part, where numbers say it: `split([3, 1])`, `chunk(4)` of a size of 4."""
+    said = literal(parts)
+    if name == "split" and isinstance(said, tuple) and position < len(said):
+        return said[position] if type(said[position]) is int else None
+    if type(said) is not int or said < 1 or not isinstance(whole, int):
+        return None
+    if name == "split":
+        return max(0, min(said, whole - position * said))
+    return whole // said if whole % said == 0 else None
 
 
 def _field_shape(op: Op, name: str, applier: Applier) -> Shape | None:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.ir import UNKNOWN, Kind, Op, Program, literal, tensors
-from scaffold.derive.vjp.result_shapes import SHAPES, Args, dim_of, dims_of, loss_shape
+from scaffold.derive.vjp.loss_shapes import loss_shape
+from scaffold.derive.vjp.result_shapes import SHAPES, Args, dim_of, dims_of
 from scaffold.derive.vjp.rules import Rule
 from scaffold.derive.vjp.shapes import SCALAR, Shape
 from scaffold.derive.vjp.statics import is_complex, is_int

@@ -107,9 +107,13 @@ def _letter_sizes(letters: str, shape: Shape, sizes: dict[str, Dim]) -> Shape | 
 
 
 def diagonal(program: Program, args: Args) -> Shape | None:
-    """The main diagonal of a square matrix."""
+    """The main diagonals of square matrices."""
     dims = args["x"].shape.dims
-    plain = literal(args["offset"]) == 0 and literal(args["dim1"]) in (0, -2)
+    main = literal(args["offset"]) == 0
+    ends = {literal(args["dim1"]), literal(args["dim2"])} == {-2, -1}
+    if main and ends and dims and args["x"].shape.trailing > 1:
+        return Shape(dims[:-1]) if dims[-1] == dims[-2] else None
+    plain = main and literal(args["dim1"]) in (0, -2)
     square = dims is not None and len(dims) == 2 and dims[0] == dims[1]
     return (
         Shape(dims[:1])

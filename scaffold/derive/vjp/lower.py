@@ -76,7 +76,8 @@ class Lowering(Calls):
     def value(self, node: Node) -> Op:
         """The op of an expression, whose place is noted where it is always computed."""
         op = super().value(node)
-        if op.is_tensor and node.kind != "name" and not self.choices:
+        placed = op.is_tensor or op.kind == "group" and op.rule != "input"
+        if placed and node.kind != "name" and not self.choices:
             self.places.setdefault(op, []).append(Place(self.position, node))
         return op
 

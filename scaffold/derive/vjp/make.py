@@ -21,6 +21,7 @@ from scaffold.derive.vjp.written import UnsupportedError, static_node
 from scaffold.formula import Node
 
 SUMMABLE = frozenset({"mul", "div", "add", "sub", "where"})
+SCATTERS = frozenset({"index_add", "index_put", "scatter_add"})
 LINEAR = frozenset({"mul", "div", "add", "sub", "where", "real", "conj"})
 
 
@@ -59,7 +60,7 @@ class Maker(Rewrites):
             found = self.algebra.cancelled(name, *args)
             found = found or self.reunion(name, *args)
         if found is None and name == "add":
-            found = self._joined_slices(*args)
+            found = self._joined_slices(*args) or self._scattered_onto(*args)
         if found is None and name in LINEAR:
             found = self._lifted(name, args)
         return found or self.applier.named(name, *args)
@@ -211,6 +212,24 @@ class Maker(Rewrites):
             ):
                 parts = self.program.op("list", (one.args[0], two.args[0]))
                 return self.program.shaped(self("cat", parts, dim), a.shape)
+        return None
+
+    def _scattered_onto(self, a: Op, b: Op) -> Op | None:
+        """What goes to its places in a tensor of zeros, onto what it is added to: `a.index_add(0, index, g)`."""
+        moved = a.rule == b.rule == "movedim" and a.args[1:] == b.args[1:]
+        if moved and a.args[0].shape == b.args[0].shape:
+            total = self("add", a.args[0], b.args[0])
+            return self.program.shaped(self("movedim", total, *a.args[1:]), a.shape)
+        for into, op in ((a, b), (b, a)):
+            fits = op.rule in SCATTERS and op.args[0].rule == "zeros"
+            fits = fits and (into.kind, into.shape) == (op.kind, op.shape)
+            if not fits or into.rule == "cond" or self.opaque(op):
+                continue
+            if op.rule == "index_put" and literal(op.args[3]) is not True:
+                continue
+            if self.precision and self.precision(into) == self.precision(op):
+                added = self(op.rule, into, *op.args[1:])
+                return self.program.shaped(added, op.shape)
         return None
 
     def expanded(self, op: Op, shape: Shape) -> Op:

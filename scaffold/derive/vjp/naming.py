@@ -15,6 +15,8 @@ from scaffold.derive.vjp.roles import CONSUMED, GRADIENT, MASKS, VALUE
 
 ROOTS = frozenset({"sqrt", "norm", "vector_norm", "std", "std_unbiased"})
 
+BEFORE = ("other", "further", "next", "later", "last", "extra")
+
 
 class Namer:
     """Gives each op a name that is free."""
@@ -49,6 +51,11 @@ class Namer:
         self.taken.add(chosen)
         return chosen
 
+    def another(self, stem: str) -> str:
+        """The stem, with a word before it if it is taken."""
+        several = (stem, *(f"{before}_{stem}" for before in BEFORE))
+        return self.free(next(filter(self._is_free, several), stem))
+
     def _is_free(self, name: str) -> bool:
         reserved = hasattr(builtins, name) or keyword.iskeyword(name)
         return name not in self.taken and not reserved
@@ -73,7 +80,7 @@ class Namer:
         for ends in (words, owners, ["_".join(owners)], ["_".join(words)]):
             for end in filter(None, ends):
                 yield from (f"{role}_{end}" for role in roles)
-        for before in ("other", "further", "next", "later", "last", "extra"):
+        for before in BEFORE:
             yield from (f"{before}_{role}" for role in roles)
             yield from (f"{before}_{role}_{word}" for role in roles for word in words)
 
@@ -120,7 +127,8 @@ class Namer:
             return ["complement"]
         if op.rule == "pow_exponent" and is_number(op.args[1], 2):
             return ["square"]
-        return list(VALUE.get(op.rule, (op.rule.lower(),)))
+        plain = op.rule.lower().removesuffix("_unbiased")
+        return list(VALUE.get(op.rule, (plain,)))
 
     def _is_gradient(self, op: Op) -> bool:
         """Whether a cotangent is in it."""

@@ -46,13 +46,13 @@ def all_taken(program: Program, op: Op, arrived: Mapping[int, Op]) -> bool:
     return every or op in program.unpacked
 
 
-def of_few_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:
-    """The gradient of what some parts were taken of."""
+def of_few_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op]:
+    """What some parts were taken of, and its gradient."""
     pieces = [_of_part(make, op, at, g) for at, g in sorted(arrived.items())]
     found = [piece for piece in pieces if piece]
     if len(found) < len(pieces):
         raise UnsupportedError(f"the parts of {op.rule} are not all taken")
-    return reduce(lambda one, two: make("add", one, two), found)
+    return op.args[0], reduce(lambda one, two: make("add", one, two), found)
 
 
 def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:

@@ -15,9 +15,7 @@ from scaffold.derive.vjp.ir import Op
 from scaffold.derive.vjp.pairs import tables_of_pairs
 
 NOTICEABLE = 0.05  # the part of forward and backward that saving must spare
-OUTGROWN = (
-    16  # times the price: a table of pairs soon is larger than all that it is made of
-)
+OUTGROWN = 16  # times the price: a table of pairs outgrows all that it is made of
 SOURCE, SINK = "source", "sink"
 
 

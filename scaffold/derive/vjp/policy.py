@@ -19,6 +19,7 @@ from scaffold.derive.vjp.lower import Lowered
 from scaffold.derive.vjp.naming import Namer
 from scaffold.derive.vjp.plan import to_save
 from scaffold.derive.vjp.precision import Precision
+from scaffold.derive.vjp.repeats import computed_twice
 from scaffold.derive.vjp.rules import Table
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node, Statement, written
@@ -58,14 +59,17 @@ def settled(backward: Backward) -> Derived:
         attempt = _attempt(backward, names.new, again, backward.saves)
         if not names.add(attempt.asked):
             break
+    if names.repeat(saved, again, attempt.asked):
+        attempt = _attempt(backward, names.apart, again, backward.saves)
     forgoes = once or bool(saved) or bool(backward.spec.once_differentiable)
     if attempt.over and not forgoes and attempt.over < WORTH:
-        attempt = _attempt(backward, names.new, again, False)
+        attempt = _attempt(backward, names.apart, again, False)
     return Derived(
         attempt.statements,
         forward=names.forward(),
         kept=frozenset(names.all[op] for op in saved) if backward.saves else None,
         once=once or attempt.over > 0,
+        again=names.forward_again(),
     )
 
 
@@ -110,6 +114,7 @@ class _Names:
             {*backward.taken, *backward.held.values()}, backward.held, {}, {}, {}, {}
         )
         self.new: dict[Op, str] = {}
+        self.again: dict[Op, str] = {}  # only where the forward comes again
         for op in saved:
             if op not in backward.held:
                 self.new[op] = self.namer.name(op)
@@ -117,6 +122,10 @@ class _Names:
     @property
     def all(self) -> dict[Op, str]:
         return {**self.backward.held, **self.new}
+
+    @property
+    def apart(self) -> dict[Op, str]:
+        return {**self.new, **self.again}
 
     def add(self, asked: Collection[Op]) -> bool:
         """Name what only a combined forward can keep the shape of; whether there was any."""
@@ -128,16 +137,38 @@ class _Names:
             self.new[op] = self.namer.name(op)
         return bool(more)
 
+    def repeat(
+        self, saved: Collection[Op], again: Collection[Op], asked: Collection[Op]
+    ) -> bool:
+        """Name what would be computed twice where the forward comes again; whether there was any."""
+        forward = self.backward.forward
+        held = {op: name for op, name in self.all.items() if op not in again}
+        twice = computed_twice(
+            (*self.backward.roots.values(), *asked),
+            held,
+            self.backward.lowered.places,
+            forward.statements,
+            {*forward.returned, *(held[op] for op in saved)},
+        )
+        for op in twice:
+            self.again[op] = self.namer.name(op)
+        return bool(twice)
+
     def forward(self) -> tuple[tuple[Statement, ...], tuple[Node, ...]] | None:
         """The statements and results of the forward with the new names, if there are any."""
         if not self.new:
             return None
-        places, graph = (
-            self.backward.lowered.places,
-            self.backward.applier.program.graph,
-        )
-        named = named_apart(graph, self.backward.forward, places, self.new)
+        named = self._named(self.new)
         return named.statements, named.results
+
+    def forward_again(self) -> tuple[Statement, ...] | None:
+        """The statements that the backward may repeat, if they are others."""
+        return self._named(self.apart).statements if self.again else None
+
+    def _named(self, names: Mapping[Op, str]) -> Forward:
+        places = self.backward.lowered.places
+        graph = self.backward.applier.program.graph
+        return named_apart(graph, self.backward.forward, places, names)
 
 
 class _Attempt(NamedTuple):

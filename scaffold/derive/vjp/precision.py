@@ -29,6 +29,7 @@ PROMOTING = frozenset(
     | {"mT", "expanded", "reshaped", "unless_vector", "unless_scalar", "same"}
     | {"summed_to", "slice", "select", "softplus", "logsigmoid", "detach", "clamp"}
     | {"vector_norm", "norm", "cat", "masked_fill", "gather", "zeros", "permute"}
+    | {"movedim", "flip", "index", "index_select", "embedding", "take_along_dim"}
     | {"transpose", "relu", "silu", "var", "cond", "maximum", "minimum", "pow"}
 )
 

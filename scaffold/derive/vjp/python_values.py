@@ -71,6 +71,9 @@ class PythonValues:
                 return self._dtype(node, self.value(inner))
         op = self.program.static(self.fixed(node))
         self._note_fraction(node, op)
+        match node:
+            case Node("binary", "+", (one, Node("constant", text))) if text.isdigit():
+                self.program.offsets[op] = self.value(one), int(text)
         return op
 
     def _dtype(self, node: Node, value: Op) -> Op:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from scaffold.derive.vjp import counted_shapes, joint_shapes, shapes
 from scaffold.derive.vjp.counted_shapes import size_left
 from scaffold.derive.vjp.ir import Op, Program, literal, tensors
+from scaffold.derive.vjp.loss_shapes import class_loss
 from scaffold.derive.vjp.shapes import SCALAR, Shape
 
 Args = Mapping[str, Op]
@@ -90,6 +91,13 @@ def sized(program: Program, shape: Op) -> Shape | None:
             )
         )
     return Shape(tuple(program.size_of(dim) for dim in shape.args))
+
+
+def _embedded(program: Program, args: Args) -> Shape | None:
+    index, weight = args["index"].shape, args["weight"].shape
+    if index.dims is None or weight.dims is None or weight.rank != 2:
+        return None
+    return Shape((*index.dims, weight.dims[1]))
 
 
 def _pairs(program: Program, args: Args) -> Shape | None:
@@ -175,25 +183,27 @@ def _scalar(program: Program, args: Args) -> Shape | None:
     return SCALAR
 
 
-def loss_shape(program: Program, args: Args) -> Shape | None:
-    """A scalar, or one loss for each element."""
-    reduction = literal(args["reduction"])
-    if reduction in ("mean", "sum", "batchmean"):
-        return SCALAR
-    if reduction != "none" or "weight" in args:
-        return None
-    return shapes.broadcast(*(item.shape for item in tensors(args.values())))
-
-
-def _class_loss(program: Program, args: Args) -> Shape | None:
-    return SCALAR if literal(args["reduction"]) in ("mean", "sum") else None
-
-
 def _solved(program: Program, args: Args) -> Shape | None:
-    left, right = list(tensors(args.values()))[:2]
-    if left.shape.rank == 2 and right.shape.rank in (1, 2):
-        return right.shape
+    left, right = (item.shape for item in list(tensors(args.values()))[:2])
+    if left.rank == 2 and right.rank in (1, 2):
+        return right
+    if as_many_dims(left, right) and left.dims and right.dims:
+        same = left.dims[:-2] == right.dims[:-2]
+        return right if same else None
     return None
+
+
+def as_many_dims(one: Shape, two: Shape) -> bool:
+    """Whether two shapes are sure to have as many dims, two at least."""
+    if one.rank is None or two.rank is None:
+        return one == two and one.least > 1
+    return one.rank == two.rank > 1
+
+
+def _added(program: Program, args: Args) -> Shape | None:
+    """Of `addmm` and `baddbmm`: that of the product, to which the input is broadcast."""
+    x, y = args["x"].shape.dims, args["y"].shape.dims
+    return Shape((*x[:-1], y[-1])) if x and y else None
 
 
 def _indexed(program: Program, args: Args) -> Shape | None:
@@ -214,6 +224,11 @@ def _along(program: Program, args: Args) -> Shape | None:
     return index if same else None
 
 
+AS_THEIR_FIRST = frozenset(
+    {"scatter", "scatter_add", "scatter_reduce", "scatter_mean", "scatter_extreme"}
+    | {"index_add", "index_fill", "index_copy", "index_put", "select_scatter"}
+    | {"diagonal_scatter", "inv", "cholesky", "prelu"}
+)
 SHAPES: dict[str, Infer] = {
     "transpose": _transposed,
     "t": _swapped,
@@ -240,31 +255,19 @@ SHAPES: dict[str, Infer] = {
     "trace": _scalar,
     "mm": _matmul,
     "bmm": _matmul,
-    "nll_loss": _class_loss,
-    "cross_entropy": _class_loss,
-    "scatter": _of("x"),
-    "scatter_add": _of("x"),
-    "scatter_reduce": _of("x"),
-    "scatter_mean": _of("x"),
-    "scatter_extreme": _of("x"),
-    "index_add": _of("x"),
-    "index_fill": _of("x"),
-    "index_copy": _of("x"),
-    "index_put": _of("x"),
-    "select_scatter": _of("x"),
-    "diagonal_scatter": _of("x"),
+    "nll_loss": class_loss,
+    "cross_entropy": class_loss,
     "dot": _scalar,
     "det": _without_matrix,
     "logdet": _without_matrix,
-    "inv": _of("x"),
-    "cholesky": _of("x"),
     "solve": _solved,
+    "addmm": _added,
+    "baddbmm": _added,
     "new_zeros": counted_shapes.new,
     "new_ones": counted_shapes.new,
     "new_full": counted_shapes.new,
     "one_hot": counted_shapes.one_hot,
     "heaviside": counted_shapes.together,
-    "prelu": _of("x"),
     "cosine_similarity": counted_shapes.compared,
     "pairwise_distance": counted_shapes.compared,
     "vecdot": counted_shapes.compared,
@@ -278,5 +281,7 @@ SHAPES: dict[str, Infer] = {
     "cat": joint_shapes.joined,
     "einsum": joint_shapes.einsum,
     "index_select": _indexed,
+    "embedding": _embedded,
+    **dict.fromkeys(AS_THEIR_FIRST, _of("x")),
     "masked_select": lambda program, args: None,
 }

@@ -250,11 +250,9 @@ class Reverse:
         """The gradients of several results: what has not arrived is zero."""
         rule = self.make.applier.table.rule(op.rule)
         arrived = self.parts.get(op, {})
-        several = rule.results[0].startswith("*")
-        if several and not all_taken(self.program, op, arrived):
-            self._arrive(op, [(op.args[0], of_few_parts(self.make, op, arrived))])
-            return
-        if several:
+        if rule.results[0].startswith("*"):
+            if not all_taken(self.program, op, arrived):
+                return self._arrive(op, [of_few_parts(self.make, op, arrived)])
             env = {f"grad_{rule.results[0][1:]}": self._all_parts(op, arrived)}
         else:
             if op.rule == "eigh" and len(arrived) < 2:

@@ -7,17 +7,29 @@ nothing but torch.
 from tests.derive.cases import Case
 from tests.derive.published.activations import ACTIVATIONS, NORMS
 from tests.derive.published.attention import ATTENTION
+from tests.derive.published.cameras import CAMERAS
+from tests.derive.published.densities import DENSITIES
+from tests.derive.published.gates import GATES, LATER_NORMS
 from tests.derive.published.gathers import GATHERS
 from tests.derive.published.geometry import GEOMETRY
 from tests.derive.published.losses import CLASSES
+from tests.derive.published.mixers import MIXERS
 from tests.derive.published.quantisation import QUANTISATION
 from tests.derive.published.recurrences import RECURRENCES
 from tests.derive.published.regression import REGRESSION
 from tests.derive.published.rendering import RENDERING
+from tests.derive.published.rotations import ROTATIONS
+from tests.derive.published.rounding import ROUNDING
+from tests.derive.published.scans import SCANS
+from tests.derive.published.scatters import SCATTERS
+from tests.derive.published.signals import SIGNALS
+from tests.derive.published.spikes import SPIKES
 
 PUBLISHED: tuple[Case, ...] = (
     *(*ACTIVATIONS, *NORMS, *CLASSES, *REGRESSION, *ATTENTION, *RECURRENCES),
     *(*GEOMETRY, *RENDERING, *GATHERS, *QUANTISATION),
+    *(*GATES, *LATER_NORMS, *DENSITIES, *MIXERS, *ROTATIONS, *CAMERAS),
+    *(*SCANS, *SCATTERS, *ROUNDING, *SPIKES, *SIGNALS),
 )
 
 # Something is detached on the way, so that the gradient is not that of finite differences.
@@ -25,4 +37,9 @@ DETACHED = frozenset(
     {"atan_surrogate", "berhu", "bitnet_linear", "ciou", "circle_loss", "dorefa_weight"}
     | {"fake_quant_channel", "fsq", "lookup_free_quant", "performer_features"}
     | {"retnet_parallel", "superspike_adlif", "vq_commitment"}
+    | {"gumbel_sigmoid", "beta_nll"}
+    | {"alif_step", "binary_connect_xnor", "fake_quant_affine", "gumbel_vq"}
+    | {"learned_lookup_quant", "lif_step_soft_reset", "log2_quant", "lsq_plus"}
+    | {"pact_dorefa_act", "rvq_stage", "scale_grad_detach", "smooth_quant_linear"}
+    | {"ttq_ternary"}
 )

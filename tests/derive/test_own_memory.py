@@ -1,0 +1,94 @@
+"""Changes in place of what the forward made itself: derived, and never seen under another name."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaffold.derive import derive
+from tests.derive.building import load, spec_of, text_of
+from tests.derive.checking import check_needs
+
+SHAPED = "x[N, D], y[N, D], index[N; index(4)]"
+ZEROS = "torch.zeros(4, x.shape[1], dtype=x.dtype)"
+DERIVED = {
+    "without a name": f"{ZEROS}.index_add_(0, index, x) * y.sum()",
+    "and read at once": f"{ZEROS}.index_add_(0, index, x).tanh().mul(y.sum())",
+    "in a statement": f"out = {ZEROS}\nout.index_add_(0, index, x)\nreturn out * out + y.sum()",
+    "and assigned": f"out = {ZEROS}\nout = out.index_add_(0, index, x * y)\nreturn out.exp()",
+    "by another name": f"out = {ZEROS}\nh = out.index_add_(0, index, x * y)\nreturn h.exp() * out",
+    "several times": f"out = {ZEROS}\nout.index_add_(0, index, x).index_add_(0, index, y)\nout += 1\nreturn out * out",
+    "by another op": "h = x - y\nh.clamp_(min=0).add_(1)\nreturn h * h * x",
+    "by a keyword": "F.relu(x - y, inplace=True) * x",
+    "by a keyword, with a name": "h = x - y\nh = F.relu(h, inplace=True)\nreturn h * x",
+    "by a function": "torch.clamp_(x - y, min=0) * x",
+    "not at all": "F.relu(x - y, inplace=False) * x",
+    "equal zeros": f"a = {ZEROS}.index_add_(0, index, x)\nb = {ZEROS}.index_add_(0, index, y)\nreturn a * b.sin() + {ZEROS} * a",
+    "equal zeros, one of them added to": "h = torch.zeros_like(x)\nh += y\nreturn h * torch.sin(x) * (torch.zeros_like(x) + x.exp())",
+    "equal exponentials": "h = torch.exp(x).detach()\nh += y\nreturn h * torch.sin(x) * torch.exp(x).detach()",
+    "means": f"{ZEROS}.scatter_reduce_(0, index[:, None].expand_as(x), x, 'mean') * y.sum()",
+}
+
+
+def made(forward: str, policy: str) -> tuple[Any, str]:
+    options: dict[str, Any] = {"forward": forward, "save_policy": policy}
+    spec = spec_of(SHAPED, derive=True, **options)
+    derivation = derive(spec)
+    assert not derivation.missing, derivation.notes
+    return load(text_of(spec, derivation)), text_of(spec, derivation)
+
+
+def values() -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(3)
+    x, y = torch.randn(2, 3, 5, dtype=torch.double)
+    return x, y, torch.tensor([2, 0, 2])
+
+
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+@pytest.mark.parametrize("forward", DERIVED.values(), ids=DERIVED)
+def test_the_gradient_is_that_of_autograd(forward: str, policy: str) -> None:
+    module, text = made(forward, policy)
+    assert "torch.func.vjp" not in text
+    plain = load(text_of(spec_of(SHAPED, forward=forward, derive=False)))
+    for needs in ((True, True, False), (True, False, False), (False, True, False)):
+        check_needs(
+            module.SomeOpFunction,
+            module.some_op,
+            plain.SomeOpFunction.forward,
+            values(),
+            needs,
+            "once_differentiable" in text,
+            False,
+        )
+
+
+@pytest.mark.parametrize(
+    ("forward", "reason"),
+    [
+        ("torch.exp(x).mul_(y)", "it changes in place what the gradient"),
+        ("h = x * 2\nk = h[0]\nh.mul_(y)\nreturn k + h", "'h' changes in place"),
+        ("h = x * 2\nreturn h.mul_(y) + h", "it changes a tensor in place"),
+        ("h = x * 2\nh[0] = y[0]\nreturn h", "it changes a tensor in place"),
+    ],
+)
+def test_other_changes_are_left_to_autograd(forward: str, reason: str) -> None:
+    (note,) = derive(spec_of(SHAPED, forward=forward, derive=True)).notes
+    assert reason in note
+
+
+@pytest.mark.parametrize(
+    ("forward", "mapped"),
+    [
+        (f"{ZEROS}.index_add_(0, index, x)", False),
+        (f"out = {ZEROS}\nout += x.sum()\nreturn out", False),
+        (f"out = {ZEROS}.t()\nout[0] = 1\nreturn out * x.sum()", False),
+        (f"{ZEROS}.index_add(0, index, x)", True),
+        ("torch.zeros_like(x).index_add_(0, index, x)", True),
+    ],
+)
+def test_a_constant_that_is_filled_cannot_be_vmapped(
+    forward: str, mapped: bool
+) -> None:
+    spec = spec_of("x[N, D], index[N; index(4)]", forward=forward, derive=True)
+    assert derive(spec).transforms == mapped

@@ -1,0 +1,93 @@
+"""Short loops over constants, written out."""
+
+import ast
+
+import pytest
+
+from scaffold.formula.unroll import unrolled
+
+
+def lines(source: str, *taken: str) -> str:
+    return "\n".join(map(ast.unparse, unrolled(ast.parse(source).body, taken)))
+
+
+@pytest.mark.parametrize(
+    ("source", "straight"),
+    [
+        ("for i in range(3):\n    y = y * x", "y = y * x\ny = y * x\ny = y * x"),
+        ("for i in range(2):\n    y = x[:, i + 1]", "y = x[:, 1]\ny = x[:, 2]"),
+        ("for i in range(1, 4, 2):\n    y = x[i * 2]", "y = x[2]\ny = x[6]"),
+        ("for i in range(1, -1, -1):\n    y = x[i - 1]", "y = x[0]\ny = x[-1]"),
+        (
+            "for c in (0.5, -1.5):\n    y = y * x + c",
+            "y = y * x + 0.5\ny = y * x + -1.5",
+        ),
+        ("for w in (a, b):\n    y = y @ w", "y = y @ a\ny = y @ b"),
+        ("for i, w in enumerate((a, b)):\n    y += w[i]", "y += a[0]\ny += b[1]"),
+        ("for a, b in zip((p, q), (r, s)):\n    y += a * b", "y += p * r\ny += q * s"),
+        ("for a, b in ((p, 1), (q, 2)):\n    y += a * b", "y += p * 1\ny += q * 2"),
+        ("for i in reversed(range(2)):\n    y = x[i]", "y = x[1]\ny = x[0]"),
+        (
+            "for i in range(2):\n    for j in range(2):\n        y += x[i, j]",
+            "y += x[0, 0]\ny += x[0, 1]\ny += x[1, 0]\ny += x[1, 1]",
+        ),
+        (
+            "for i in range(2):\n    if i > 0:\n        y = y * 2\n    y = y + 1",
+            "y = y + 1\ny = y * 2\ny = y + 1",
+        ),
+        ("for i in range(2):\n    y += x if i == 0 else -x", "y += x\ny += -x"),
+        (
+            "y = torch.stack([x * i for i in range(2)])",
+            "y = torch.stack([x * 0, x * 1])",
+        ),
+        ("y = sum(x ** k for k in (1, 2))", "y = sum([x ** 1, x ** 2])"),
+        (
+            "if p:\n    for i in range(2):\n        y = y * x",
+            "if p:\n    y = y * x\n    y = y * x",
+        ),
+    ],
+)
+def test_a_few_steps_are_written_out(source: str, straight: str) -> None:
+    assert lines(source) == straight
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "for i in range(5):\n    y = y * x",
+        "for i in range(2):\n    y[i] = x[i]",
+        "for i in range(0):\n    y = y * x",
+        "for i in range(n):\n    y = y * x",
+        "for i in range(True):\n    y = y * x",
+        "for row in x:\n    y = y + row",
+        "for i in range(2):\n    y = y * x\nz = i",
+        "for i in range(2):\n    i = i + 1",
+        "for a in (p, q):\n    q = a * 2",
+        "for i in range(2):\n    if y is None:\n        break",
+        "for i in range(2):\n    y = y * x\nelse:\n    y = x",
+        "for a, b in (p, q):\n    y = a * b",
+        "for i in range(4):\n    a = x\n    b = a\n    c = b\n    d = c",
+        "y = [x * i for i in range(5)]",
+        "y = [x * i for i in range(2) if i]",
+        "y = [x * i * j for i in range(2) for j in range(2)]",
+        "y = max(x[i] for i in range(2))",
+        "for i in range(2):\n    y = y * x\nfor row in x:\n    y = y * row",
+        "for i in range(2):\n    if p:\n        if i > 0:\n            y = x",
+        "for i in range(2):\n    y = [i for i in z]",
+    ],
+)
+def test_else_everything_stays(source: str) -> None:
+    body = ast.parse(source).body
+    before = list(map(ast.dump, body))
+    assert unrolled(body) is body
+    assert list(map(ast.dump, body)) == before
+
+
+def test_a_name_that_is_no_builtin() -> None:
+    source = "for i in range(2):\n    y = y * x"
+    assert lines(source) != source == lines(source, "range")
+
+
+def test_a_loop_whose_name_another_loop_has() -> None:
+    source = "for i in range(2):\n    y += x[i]\nfor i in range(2):\n    y *= x[i]"
+    assert lines(source) == "y += x[0]\ny += x[1]\ny *= x[0]\ny *= x[1]"
