@@ -143,23 +143,6 @@ return p1Ep0 ** 2 * (1.0 / (Ep0[:, 0] ** 2 + Ep0[:, 1] ** 2) + 1.0 / (Etp1[:, 0]
         lambda: [(r(4, 2), r(4, 2), r(3, 3), r(3))],
     ),
     Case(
-        "umeyama_rotation",
-        "x[B, N, 3], y[B, N, 3]",
-        """
-xc = x - x.mean(1, keepdim=True)
-yc = y - y.mean(1, keepdim=True)
-cov = yc.transpose(1, 2) @ xc / x.shape[1]
-U, S, Vh = torch.linalg.svd(cov)
-d = torch.sign(torch.linalg.det(U @ Vh))
-fix = torch.cat([torch.ones_like(S[:, :2]), d[:, None]], dim=1)
-R = (U * fix[:, None, :]) @ Vh
-s = (S * fix).sum(1) / xc.square().sum((1, 2)) * x.shape[1]
-return R, s
-""",
-        lambda: [(r(2, 5, 3), r(2, 5, 3))],
-        "R, s",
-    ),
-    Case(
         "cotangent_weights",
         "verts[V, 3], faces[F, 3; index(V)]",
         """

@@ -110,10 +110,9 @@ u = (tvec * pvec).sum(1) * inv_det
 qvec = torch.cross(tvec, e1, dim=1)
 v = (direction * qvec).sum(1) * inv_det
 t = (e2 * qvec).sum(1) * inv_det
-hit = (u >= 0) & (v >= 0) & (u + v <= 1) & (t > 0)
-return t, u, v, hit
+return t, u, v
 """,
         lambda: [(r(3, 3), r(3, 3), r(3, 3, 3), 1e-9)],
-        "t, u, v, hit[N; bool]",
+        "t, u, v",
     ),
 )
