@@ -4,6 +4,7 @@ In: the source of a plain function. Out: a step that gives its gradients, or why
 other gradients than autograd is none.
 """
 
+import importlib
 import importlib.util
 import tempfile
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ def rival(
     right: Step,
 ) -> Step | str:
     """A step for the leaves among the arguments; else why it has none."""
-    import tangent  # type: ignore[import-not-found,unused-ignore]
+    tangent: Any = importlib.import_module("tangent")
 
     function = getattr(_imported(text, name), name)
     wanted = [

@@ -219,34 +219,38 @@ class Inliner:
         arguments: dict[str, ast.expr],
     ) -> tuple[Body, Body]:
         """Assignments of the arguments that need a name, and the body with the others put in."""
+        pure = is_pure([*body, *arguments.values()])
+        fixed = {
+            name: value
+            for name, value in arguments.items()
+            if name not in stored(body) and self._is_plain(value)
+        }
+        body = folded([substituted(item, fixed) for item in body], self.there)
         before: Body = []
         values: dict[str, ast.expr] = {}
-        pure = is_pure([*body, *arguments.values()])
         for name, value in arguments.items():
-            changed = name in stored(body)
+            if name in fixed:
+                continue
+            plain, changed = self._is_plain(value), name in stored(body)
             once = pure and reads(body, name) <= 1 and not isinstance(value, ast.Name)
-            simple = is_simple(value) and not self._is_unknown(value)
-            if not changed and (simple or once):
+            if not changed and (plain or once):
                 values[name] = value
                 continue
             own = self._fresh(name, function, call)
-            later = (
-                versioned(body, name, value, own, self.there)
-                if changed and simple
-                else None
-            )
+            later = None
+            if changed and plain:
+                later = versioned(body, name, value, own, self.there)
             if later is None:
                 before.append(named(own, value))
                 values[name] = ast.Name(own, ast.Load())
             body = later or body
         return before, [substituted(item, values) for item in body]
 
-    def _is_unknown(self, value: ast.expr) -> bool:
-        """Whether it is a name that will be complained of, at the call and not inside the function."""
+    def _is_plain(self, value: ast.expr) -> bool:
+        """Whether it may stand for its parameter; an unknown name is complained of where it is passed."""
         known = self.readable | self.made
-        return isinstance(value, ast.Name) and not (
-            value.id in known or "." in value.id
-        )
+        name = value.id if isinstance(value, ast.Name) else ""
+        return is_simple(value) and (not name or "." in name or name in known)
 
     def _fresh(self, name: str, function: Function, call: ast.Call) -> str:
         """A local's own name where it is free, else one that says whose it is."""

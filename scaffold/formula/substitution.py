@@ -11,6 +11,10 @@ from typing import TypeVar
 
 from scaffold.formula.fold import NONE, Names, truth_of
 
+REPEATED = (
+    *(ast.FunctionDef, ast.Lambda, ast.For, ast.While),
+    *(ast.ListComp, ast.GeneratorExp),
+)
 Part = TypeVar("Part", bound=ast.AST)
 
 
@@ -122,14 +126,14 @@ def _stored(body: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def reads(body: Sequence[ast.AST], name: str) -> int:
-    """How often a name is read; in a function more than once."""
+    """How often a name is read; in a function or a loop more than once."""
     count = 0
     for item in body:
         if isinstance(item, ast.Name):
             count += item.id == name and isinstance(item.ctx, ast.Load)
         else:
             inner = reads(list(ast.iter_child_nodes(item)), name)
-            often = isinstance(item, ast.FunctionDef | ast.Lambda)
+            often = isinstance(item, REPEATED)
             count += 2 * inner if often else inner
     return count
 
