@@ -5,7 +5,7 @@ no tensor.
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 FUNCTIONAL = "torch.nn.functional"
@@ -31,6 +31,13 @@ class Definitions(NamedTuple):
     constants: Mapping[str, ast.expr]
     imports: Mapping[str, str]  # name -> the dotted name of what it stands for
     others: frozenset[str]  # bound to what no formula can hold
+
+    def without(self, names: Collection[str]) -> "Definitions":
+        """The same but for functions that stay calls, since the op imports them."""
+        functions = {
+            name: item for name, item in self.functions.items() if name not in names
+        }
+        return self._replace(functions=functions)
 
 
 def definitions_of(module: ast.Module) -> Definitions:

@@ -42,12 +42,16 @@ class FunctionText(NamedTuple):
 
 
 def function_in(
-    source: str, path: str, function: str | None, role: str
+    source: str,
+    path: str,
+    function: str | None,
+    role: str,
+    imported: frozenset[str] = frozenset(),
 ) -> FunctionText:
     """The function of a file that a reference `@path:function` names.
 
     Without a name it is the only function of the file, the one called like its `role` (forward, backward), or the only
-    one that no other calls; a file without functions is one body.
+    one that no other calls; a file without functions is one body. Functions that are `imported` stay calls.
     """
     text = with_plain_newlines(Text(source, Location(path)))
     module = parse_source(text)
@@ -71,7 +75,7 @@ def function_in(
     return FunctionText(
         Text(block, Location(path, first + 1, indent + 1), indent, origin),
         found,
-        _imports(module, chosen, role, text),
+        _imports(module, chosen, role, text, imported),
         "\n".join(lines[chosen.lineno - 1 : chosen.end_lineno]),
     )
 
@@ -165,7 +169,11 @@ def _without_docstring(function: ast.FunctionDef, text: Text) -> list[ast.stmt]:
 
 
 def _imports(
-    module: ast.Module, chosen: ast.AST, role: str, text: Text
+    module: ast.Module,
+    chosen: ast.AST,
+    role: str,
+    text: Text,
+    elsewhere: frozenset[str] = frozenset(),
 ) -> tuple[Binding, ...]:
     """The file's imports that a function and those that it calls read, but for those that every formula has.
 
@@ -174,7 +182,8 @@ def _imports(
     known = dict(imported(module))
     names = {node.id for node in ast.walk(chosen) if isinstance(node, ast.Name)}
     if isinstance(chosen, ast.FunctionDef) and role != "samples":
-        names = set(reachable(names_read(chosen), definitions_of(module)))
+        definitions = definitions_of(module).without(elsewhere)
+        names = set(reachable(names_read(chosen), definitions))
         names = {name for name in names if not is_known(known.get(name, ""))}
     found: dict[str, Binding] = {}
     for item in module.body:

@@ -24,7 +24,7 @@ from scaffold.formula.graph import (
     Node,
     Statement,
 )
-from scaffold.formula.program import program_of
+from scaffold.formula.program import Around, program_of
 from scaffold.formula.returns import with_one_return
 from scaffold.formula.text import WELL_KNOWN, Text, place_in
 
@@ -37,7 +37,8 @@ class Scope(NamedTuple):
     """The names a formula may read.
 
     `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns;
-    `tensors` cannot be called. Where code may be `kept`, loops are no problem.
+    `tensors` cannot be called. Where code may be `kept`, loops are no problem. What is `imported` is called, also where
+    the formula's own file defines it.
     """
 
     names: frozenset[str]
@@ -45,6 +46,7 @@ class Scope(NamedTuple):
     targets: frozenset[str] | None = None
     tensors: frozenset[str] = frozenset()
     kept: bool = False
+    imported: frozenset[str] = frozenset()
 
 
 def assigned(formula: Formula) -> frozenset[str]:
@@ -57,9 +59,13 @@ class Body:
 
     def __init__(self, text: Text, scope: Scope, graph: Graph) -> None:
         self.scope, self.graph = scope, graph
-        known = scope.names | (scope.targets or frozenset())
-        taken = RESERVED | BUILTINS | frozenset(WELL_KNOWN)
-        self.program = program_of(text, known, scope.tensors - scope.optional, taken)
+        around = Around(
+            names=scope.names | (scope.targets or frozenset()),
+            there=scope.tensors - scope.optional,
+            taken=RESERVED | BUILTINS | frozenset(WELL_KNOWN),
+            imported=scope.imported,
+        )
+        self.program = program_of(text, around)
         self.text = text if text.origin else self.program.text
         self.lines = self.program.text.value.split("\n")
         self.problems = list(self.program.problems)

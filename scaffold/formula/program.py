@@ -8,10 +8,11 @@ import ast
 from collections.abc import Collection
 from typing import NamedTuple
 
-from scaffold.errors import Location, ScaffoldError
+from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.formula.arguments import Refusal, constant
 from scaffold.formula.comments import comments_above, comments_inside
 from scaffold.formula.definitions import (
+    Defined,
     Definitions,
     defaults,
     definitions_of,
@@ -50,30 +51,25 @@ class Program(NamedTuple):
     others: frozenset[str] = frozenset()  # names of the file that are no constants
 
 
-def program_of(
-    text: Text,
-    names: frozenset[str],
-    there: frozenset[str],
-    taken: frozenset[str],
-) -> Program:
-    """Read a text; calls of functions of its file are replaced by what these do.
+class Around(NamedTuple):
+    """What is around a formula."""
 
-    `names` are what a formula may read, `there` those that are never None, `taken` what no new name may be.
-    """
+    names: frozenset[str]  # that it may read
+    there: frozenset[str]  # those that are never None
+    taken: frozenset[str]  # that no new name may be
+    imported: frozenset[str]  # whose calls stay calls
+
+
+def program_of(text: Text, around: Around) -> Program:
+    """Read a text; calls of functions of its file are replaced by what these do."""
     if text.origin is not None:
-        return _of_file(text, text.origin, names, there, taken)
+        return _of_file(text, text.origin, around)
     text = dedented(with_plain_newlines(text))
     body = parse_source(text).body
     return Program(body, text, comments_above(text.value, body), [])
 
 
-def _of_file(
-    text: Text,
-    origin: Origin,
-    names: frozenset[str],
-    there: frozenset[str],
-    taken: frozenset[str],
-) -> Program:
+def _of_file(text: Text, origin: Origin, around: Around) -> Program:
     file = Text(origin.source, Location(text.location.source))
     module = parse_source(file)
     problems: list[ScaffoldError] = []
@@ -83,12 +79,14 @@ def _of_file(
         problems.append(ScaffoldError(refusal.message, place, refusal.hint))
 
     definitions = definitions_of(module)
-    function = _entry(module, origin, definitions)
+    chosen = definitions.functions.get(origin.function or "")
+    definitions = definitions.without(around.imported)
+    function = _entry(module, origin, chosen, definitions)
     own = {item.arg for item in parameters(function.arguments)}
-    body = _with_defaults(function, names, report)
-    readable = frozenset({*names, *stored(body)})
-    taken |= {*names, *own, *names_in(body)}
-    there -= {*stored(body)}
+    body = _with_defaults(function, around.names, report)
+    readable = frozenset({*around.names, *stored(body)})
+    taken = around.taken | {*around.names, *own, *names_in(body)}
+    there = around.there - {*stored(body)}
     inliner = Inliner(definitions, readable, there, taken, report)
     done = inliner.block(body, {})
     check_depth(ast.Module(done, []), file)
@@ -98,10 +96,14 @@ def _of_file(
     return Program(done, file, comments, problems, definitions.others)
 
 
-def _entry(module: ast.Module, origin: Origin, definitions: Definitions) -> Function:
-    if origin.function is not None:
-        chosen = definitions.functions[origin.function]
-        return resolve(origin.function, chosen, definitions, called=False)
+def _entry(
+    module: ast.Module,
+    origin: Origin,
+    chosen: Defined | None,
+    definitions: Definitions,
+) -> Function:
+    if chosen is not None:
+        return resolve(origin.function or "", chosen, definitions, called=False)
     (node,) = ast.parse("def body(): pass").body
     assert isinstance(node, ast.FunctionDef)
     node.body = program_of_file(module)
@@ -113,10 +115,14 @@ def _with_defaults(
 ) -> list[ast.stmt]:
     """The body in which parameters that are no inputs have their defaults."""
     body, values = function.body, dict[str, ast.expr]()
+    own = {item.arg for item in parameters(function.arguments)}
     for name, value in defaults(function.arguments).items():
         changed = name in stored(body)
         if name in names or not (changed or reads(body, name)):
             continue
+        meant = did_you_mean(name, set(names) - own)
+        if meant is not None:
+            report(Refusal(value, f"'{name}' has a default and is no input", meant))
         try:
             value = constant(value, name, "declare it in --inputs")
         except Refusal as refusal:

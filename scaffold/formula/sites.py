@@ -65,19 +65,20 @@ class Sites(ast.NodeTransformer):
             self.target if whole else None,
             self.conditional,
         )
+        if not whole and not self.conditional and not is_pure([value]):
+            before, value = self._named(before, value)
         self._check_order(node, function, before)
         self.before += before
-        if whole:
-            self.whole = True
-        elif not self.conditional and not is_pure([value]):
-            return self._named(value)
+        self.whole = self.whole or whole
         return value
 
-    def _named(self, value: ast.expr) -> ast.expr:
-        """A value that has to be made at once, by a name."""
+    def _named(
+        self, before: list[ast.stmt], value: ast.expr
+    ) -> tuple[list[ast.stmt], ast.expr]:
+        """The statements with one more for a value that has to be made at once, and its name."""
         own = self.inliner.free("value")
-        self.before.append(named(own, value))
-        return ast.copy_location(ast.Name(own, ast.Load()), value)
+        name = ast.copy_location(ast.Name(own, ast.Load()), value)
+        return [*before, named(own, value)], name
 
     def _check_order(
         self, node: ast.Call, function: Function, before: list[ast.stmt]

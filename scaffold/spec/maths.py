@@ -69,6 +69,7 @@ class _Reader:
         )
         self.graph, self.imports = Graph(), Imports(self.inputs, op)
         self.forward: Text | None = None
+        self.stated: Names = frozenset()  # what the key `import` names
 
     def maths(self, shapes: Shapes) -> Maths:
         self._import_stated()
@@ -94,6 +95,7 @@ class _Reader:
             item = self.problems.attempt(partial(parse_import, text, place))
             if item is not None:
                 self.problems.attempt(partial(self.imports.add, item, place))
+        self.stated = self.imports.names
 
     def _text(self, path: KeyPath) -> Text | None:
         """The text of a key, read from the file that it names with '@'."""
@@ -105,7 +107,7 @@ class _Reader:
             return Text(value, place)
         role = path[0] if len(path) == 1 else "_".join(path)
         found = self.problems.attempt(
-            partial(read_reference, value, role, place, self.read)
+            partial(read_reference, value, role, place, self.read, self.stated)
         )
         for module, name, alias in found.imports if found else ():
             item = Import(module, name, alias)
@@ -130,7 +132,8 @@ class _Reader:
         optional = self.optional - {without}
         tensors = self.tensors & names
         known = names | self.imports.names
-        scope = Scope(known, optional, targets, tensors, path == ("forward",))
+        kept = path == ("forward",)
+        scope = Scope(known, optional, targets, tensors, kept, self.stated)
         return self.problems.attempt(partial(parse, text, scope, self.graph))
 
     def _surrogate(self) -> Surrogate | None:

@@ -26,8 +26,14 @@ class Reference(NamedTuple):
     source: str
 
 
-def read_reference(value: str, role: str, place: Location, read: ReadFile) -> Reference:
-    """Read the function that a reference names."""
+def read_reference(
+    value: str,
+    role: str,
+    place: Location,
+    read: ReadFile,
+    imported: frozenset[str] = frozenset(),
+) -> Reference:
+    """Read the function that a reference names; what the op has `imported` needs nothing of the file."""
     match = REFERENCE.fullmatch(value)
     if match is None:
         hint = "write '@file.py' or '@file.py:function'"
@@ -38,7 +44,8 @@ def read_reference(value: str, role: str, place: Location, read: ReadFile) -> Re
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ScaffoldError(f"cannot read '{path}': {reason}", place) from None
-    found = function_in(source.removeprefix("\ufeff"), path, match["function"], role)
+    source = source.removeprefix("\ufeff")
+    found = function_in(source, path, match["function"], role, imported)
     name = _name(found.source)
     return Reference(name, found.text, found.parameters, found.imports, found.source)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scaffold.errors import ScaffoldError
-from scaffold.formula import Graph, Scope, emit_lines, function_in, parse
+from scaffold.formula import Graph, Scope, emit, emit_lines, function_in, parse
 from tests.formula.files import HEADER, assert_same, lines_of
 
 X = torch.linspace(-2, 3, 6, dtype=torch.float64).reshape(2, 3)
@@ -79,6 +79,15 @@ def test_a_whole_backward_calls_functions_too() -> None:
     scope = Scope(frozenset({"g", "x"}), targets=frozenset({"grad_x"}))
     lines = emit_lines(parse(function.text, scope, Graph()).statements)
     assert lines == ["a, b = g.chunk(2, -1)", "grad_x = torch.cat((b, -a), -1) * x"]
+
+
+def test_what_the_op_imports_stays_a_call() -> None:
+    source = "import other\ndef g(t): return other.f(t)\ndef forward(x): return g(x) * 2"
+    function = function_in(source, "ops.py", None, "forward", frozenset({"g"}))
+    assert function.imports == ()
+    scope = Scope(frozenset({"x", "g"}), imported=frozenset({"g"}))
+    formula = parse(function.text, scope, Graph())
+    assert formula.result is not None and emit(formula.result) == "g(x) * 2"
 
 
 def test_an_argument_that_is_read_in_a_loop_is_evaluated_before_it() -> None:
@@ -173,8 +182,15 @@ def programs(draw: st.DrawFn) -> str:
     return text
 
 
+DRAWS = (  # the value of the call draws after what stands in front of it
+    "def g0(a, b, flag, mode=0):\n    return (a + F.dropout(a))\n"
+    "def f(x, y, flag, mode=0):\n    return (F.dropout(x) * 2).add_(g0(x, x, flag))\n"
+)
+
+
 @settings(max_examples=150, deadline=None)
 @given(programs(), st.booleans())
+@example(DRAWS, False)
 def test_programs(source: str, flag: bool) -> None:
     try:
         lines_of(f"{HEADER}{source}", "f")
