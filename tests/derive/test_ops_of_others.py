@@ -145,7 +145,12 @@ def check_gradients(name: str, typed: bool, policy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in BY_NAME if name not in SURROGATES | DETACHED]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.exhaustive] if name in NEW else [])
+        for name in BY_NAME
+        if name not in SURROGATES | DETACHED
+    ],
 )
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     op = made(name, True)

@@ -22,6 +22,7 @@ DERIVED = {
     "by another op": "h = x - y\nh.clamp_(min=0).add_(1)\nreturn h * h * x",
     "by a keyword": "F.relu(x - y, inplace=True) * x",
     "by a keyword, with a name": "h = x - y\nh = F.relu(h, inplace=True)\nreturn h * x",
+    "where the gradient reads none of it": "torch.sin(x).mul_(2).mul_(1 + y.detach())",
     "by a function": "torch.clamp_(x - y, min=0) * x",
     "not at all": "F.relu(x - y, inplace=False) * x",
     "equal zeros": f"a = {ZEROS}.index_add_(0, index, x)\nb = {ZEROS}.index_add_(0, index, y)\nreturn a * b.sin() + {ZEROS} * a",

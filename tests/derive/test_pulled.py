@@ -45,12 +45,6 @@ CASES: dict[str, tuple[str, str, Callable[[], tuple[Tensor, ...]]]] = {
         "F.batch_norm(x, None, None, training=True)",
         lambda: (p(3, 4),),
     ),
-    "changed without a name": ("x", "torch.sin(x).mul_(2)", lambda: (p(3, 4),)),
-    "changed by another": (
-        "x, y",
-        "torch.sin(x).mul_(y)",
-        lambda: (p(3, 4), p(4)),
-    ),
 }
 
 
@@ -76,7 +70,10 @@ def test_what_autograd_refuses_is_refused_in_its_words() -> None:
     """The derivative of exp reads its result, which has changed."""
     spec = spec_of("x", forward="torch.exp(x).mul_(2)", derive=True)
     derivation = derive(spec)
-    assert "it changes a tensor in place" in derivation.notes[0]
+    assert (
+        "it changes in place what the gradient of that value reads"
+        in derivation.notes[0]
+    )
     output = load(text_of(spec, derivation)).some_op(p(3).requires_grad_())
     with pytest.raises(RuntimeError, match="inplace"):
         output.sum().backward()

@@ -82,7 +82,9 @@ def test_a_whole_backward_calls_functions_too() -> None:
 
 
 def test_what_the_op_imports_stays_a_call() -> None:
-    source = "import other\ndef g(t): return other.f(t)\ndef forward(x): return g(x) * 2"
+    source = (
+        "import other\ndef g(t): return other.f(t)\ndef forward(x): return g(x) * 2"
+    )
     function = function_in(source, "ops.py", None, "forward", frozenset({"g"}))
     assert function.imports == ()
     scope = Scope(frozenset({"x", "g"}), imported=frozenset({"g"}))

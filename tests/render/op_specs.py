@@ -125,7 +125,13 @@ EXAMPLES = (
     ),
     Example(
         OpSpec("numpy_tanh", "NumpyTanh", (tensor("x"),), module=None),
-        Derivation(forward=(), once_differentiable=True, opaque=True, transforms=False),
+        Derivation(
+            forward=(),
+            once_differentiable=True,
+            opaque=True,
+            compiles=False,
+            transforms=False,
+        ),
         None,
     ),
     Example(
