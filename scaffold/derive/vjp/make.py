@@ -13,7 +13,7 @@ from scaffold.derive.vjp.choices import choose
 from scaffold.derive.vjp.ir import Op, is_number, literal, tensors
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.reunite import Reunion
-from scaffold.derive.vjp.rewrites import Rewrites
+from scaffold.derive.vjp.rewrites import LINEAR, Rewrites, has_poles
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.statics import fold
 from scaffold.derive.vjp.terms import common
@@ -22,7 +22,6 @@ from scaffold.formula import Node
 
 SUMMABLE = frozenset({"mul", "div", "add", "sub", "where"})
 SCATTERS = frozenset({"index_add", "index_put", "scatter_add"})
-LINEAR = frozenset({"mul", "div", "add", "sub", "where", "real", "conj"})
 
 
 class Maker(Rewrites):
@@ -53,7 +52,9 @@ class Maker(Rewrites):
                 raise UnsupportedError(f"{name} of Python values")
             return folded
         simpler = getattr(self.algebra, name, None) or getattr(self, f"_{name}", None)
-        found = simpler(*args) if simpler else None
+        found = self._divided_apart(*args) if name == "div" else None
+        if found is None and simpler:
+            found = simpler(*args)
         if found is None and name == "div":
             found = self.div_by_count(*args)
         if found is None and name in ("mul", "div") and self.reunion:
@@ -139,9 +140,13 @@ class Maker(Rewrites):
         )
 
     def _mask_last(self, name: str, args: tuple[Op, ...], at: int) -> Op | None:
-        """`where(c, g, 0) * y` as `where(c, g * y, 0)`."""
+        """`where(c, g, 0) * y` as `where(c, g * y, 0)`.
+
+        Not where `g` may be infinite behind the mask: the second derivative would be zero times that, by `y`.
+        """
         arg = args[at]
-        if self.opaque(arg):
+        others = tensors(item for k, item in enumerate(args) if k != at)
+        if self.opaque(arg) or arg.rule == "where" and has_poles(arg) and any(others):
             return None
 
         def inside(value: Op) -> Op:

@@ -13,6 +13,10 @@ from scaffold.derive.vjp.ir import Op, Program, is_number, literal
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.sizes import is_length
 
+# What is linear in a cotangent, and what grows without bound.
+LINEAR = frozenset({"mul", "div", "add", "sub", "where", "real", "conj"})
+POLES = frozenset({"reciprocal", "rsqrt"})
+
 
 class Rewrites:
     """One method for each primitive that has something to simplify."""
@@ -180,6 +184,16 @@ class Rewrites:
         one_hot = self.program.op("scatter", args, kind=a.kind, shape=a.shape)
         return self("mul", source, one_hot)
 
+    def _divided_apart(self, a: Op, b: Op) -> Op | None:
+        """`g * onehot / y` as `g / y.gather(...) * onehot`: what `y` is elsewhere, zero maybe, is not divided by."""
+        if not (self.algebra.is_(a, "mul") and b.is_tensor and b.shape == a.shape):
+            return None
+        source, onehot = a.args
+        if not is_one_hot(onehot):
+            return None
+        _, dim, index, _ = onehot.args
+        return self("mul", self("div", source, self("gather", b, dim, index)), onehot)
+
     def _constant_factor_out(self, rule: str, a: Op, dim: Op, keepdim: Op) -> Op | None:
         """`sum(x * m)` as `m * sum(x)` where `m` is the same along the dims; a part that sums to zero goes."""
         dims = dims_of(dim)
@@ -269,3 +283,10 @@ def is_one_hot(op: Op) -> bool:
     """Whether it is zeros with a 1 in each line."""
     ones = op.rule == "scatter" and is_number(op.args[3], 1)
     return ones and op.args[0].rule == "zeros"
+
+
+def has_poles(op: Op) -> bool:
+    """Whether it is divided by what may be zero, seen through what is linear."""
+    if op.rule == "div" and op.args[1].is_tensor or op.rule in POLES:
+        return True
+    return op.rule in LINEAR and any(map(has_poles, op.args))

@@ -91,7 +91,7 @@ support_size = (tau <= x_srt).sum(-1).unsqueeze(-1)
 tau_star = tau.gather(-1, support_size - 1)
 return torch.clamp(x - tau_star, min=0) ** 2
 """,
-        lambda: [(0.3 * r(3, 4),)],
+        lambda: [(0.3 * r(3, 4),), (3 * r(3, 6),)],
     ),
     Case(
         "gumbel_sigmoid",
