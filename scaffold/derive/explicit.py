@@ -104,8 +104,7 @@ def _derivation(
 def _judged(found: Derivation, spec: OpSpec, given: Given) -> Derivation:
     """With what the rest of PyTorch can make of the op."""
     opaque, random = _opaque(spec, given), _draws(given)
-    kept = spec.forward.kept if spec.forward is not None else None
-    steady = kept is None or is_steady(spec, kept)
+    steady = is_steady(spec)
     forward = given.forward
     fills = forward and fills_a_constant(forward.statements, forward.results)
     pure = steady and not (opaque or random or spec.dirty or fills)

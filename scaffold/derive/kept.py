@@ -30,23 +30,29 @@ def kept_forward(spec: OpSpec, formula: Formula, kept: Kept) -> Forward:
     return Forward((), (formula.result,) * len(spec.outputs), (), {}, {})
 
 
-def is_steady(spec: OpSpec, kept: Kept) -> bool:
+def is_steady(spec: OpSpec) -> bool:
     """Whether the same steps are run for any data, and no batch is written into what has none.
 
-    Else neither vmap nor a compiler can run it for several samples, or once for all.
+    Else neither vmap nor a compiler can run the forward for several samples, or once for all.
     """
+    formula = spec.forward
+    if formula is None:
+        return True
+    kept = formula.kept
+    statements = kept.statements if kept else formula.statements
     plain = [item.name for item in spec.attributes]
     several = [item.name for item in spec.tensors if item.variadic]
-    kinds = Kinds(plain, several).after(kept.statements)
-    nodes = [node for item in kept.statements for node in _nodes(item)]
+    kinds = Kinds(plain, several).after(statements)
+    nodes = [node for item in statements for node in _nodes(item)]
+    if kept is None and formula.result is not None:
+        nodes += formula.result.walk()
+    tests = [test for item in statements for test in _tests(item)]
+    if any(kinds.of(test) == "tensor" for test in tests):
+        return False
     if any(_reads_data(node, kinds) for node in nodes):
         return False
-    if any(
-        kinds.of(test) == "tensor" for item in kept.statements for test in _tests(item)
-    ):
-        return False
     made = any(callee(node) in FACTORIES for node in nodes)
-    return not (made and writes_in_place(kept))
+    return kept is None or not (made and writes_in_place(kept))
 
 
 def writes_in_place(kept: Kept) -> bool:
