@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaffold.cli.here import configuration_here, working_directory
 from scaffold.cli.options import Values
-from scaffold.cli.places import Places, find_places
+from scaffold.cli.places import Places, find_places, refuse_sources
 from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
@@ -38,6 +38,7 @@ class Specified(NamedTuple):
     configuration: Configuration
     typed: str  # its name: RMSNorm says how classes call it
     locate: Locate
+    reads: tuple[str, ...]  # files that its formulas name
 
 
 class Generated(NamedTuple):
@@ -75,12 +76,19 @@ def specified(
     where = problems.attempt(lambda: find_places(known, settings))
     packaged = where is not None and where.directories.package is not None
     said = problems.attempt(lambda: _said(name, given, settings, known, packaged))
+    reads: list[str] = []
+
+    def read(path: str) -> str:
+        reads.append(path)
+        return Path(path).read_text(encoding="utf-8")
+
     spec = said and problems.attempt(
-        lambda: build(said.name, said.raw, said.locate, known, packaged=packaged)
+        lambda: build(said.name, said.raw, said.locate, known, read, packaged=packaged)
     )
     problems.raise_found()
     assert said and spec and where  # or else there was a problem
-    return Specified(spec, where, said.raw, known, said.name, said.locate)
+    stated = (said.raw, known, said.name, said.locate)
+    return Specified(spec, where, *stated, tuple(reads))
 
 
 def start_rendering() -> None:
@@ -95,6 +103,7 @@ def _generated(specified: Specified) -> Generated:
     wanted, once = specified.configuration.require, derivation.once_differentiable
     check_reason(wanted, spec, once, specified.locate)
     files = render(spec, derivation, where.directories, where.house, where.formatter)
+    refuse_sources(where.root, files, specified.reads)
     missing = _missing(spec, derivation)
     return Generated(
         files=files,

@@ -5,7 +5,7 @@ Invariant: the same options and configuration give the same root, so that a run 
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +61,20 @@ def _attempt(find: Callable[[], House], problems: list[ScaffoldError]) -> House 
     except ScaffoldError as error:
         problems.append(error)
         return None
+
+
+def refuse_sources(root: Path, paths: Iterable[str], reads: Iterable[str]) -> None:
+    """Refuse to write over a file that a formula stands in; `paths` count from the root, `reads` from here."""
+    sources = {os.path.realpath(path) for path in reads}
+    hint = "call the op otherwise, or that file"
+    raise_all(
+        [
+            ScaffoldError("the op's file would replace its formula's", place, hint)
+            for path in paths
+            if os.path.realpath(root / path) in sources
+            for place in (Location(from_here(root, path)),)
+        ]
+    )
 
 
 def from_here(root: Path, path: str) -> str:

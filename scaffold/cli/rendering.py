@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scaffold.cli.house import headed
-from scaffold.cli.places import Places, from_here
+from scaffold.cli.places import Places, from_here, refuse_sources
 from scaffold.cli.project import Project
 from scaffold.cli.raw import Given, Merged
 from scaffold.cli.scanning import Progress
@@ -65,9 +65,11 @@ def render_ops(
 def _rendered(setting: Setting, listed: Listed) -> Rendering:
     """One op; runs in any process."""
     reads: dict[str, str] = {}
+    opened: list[str] = []
 
     def read(path: str) -> str:
         text = Path(path).read_text(encoding="utf-8")
+        opened.append(path)
         below = os.path.relpath(path, setting.places.root)
         reads[Path(below).as_posix()] = text_digest(text)
         return text
@@ -75,6 +77,8 @@ def _rendered(setting: Setting, listed: Listed) -> Rendering:
     try:
         spec = specification(setting, listed, read)
         files, notes = _files(setting, listed, spec)
+        paths = [item.path for item in files]
+        refuse_sources(setting.places.root, paths, opened)
     except ScaffoldError as error:
         return Rendering(listed.name, problems=error.problems)
     return Rendering(listed.name, files, tuple(sorted(reads.items())), notes)

@@ -13,7 +13,7 @@ from scaffold.derive.memory import Trace
 from scaffold.derive.program import read_names, surely_written
 from scaffold.derive.prune import without_dead
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import Graph, If, Statement, same_tensor, sharing, written
+from scaffold.formula import Assign, Graph, If, Statement, same_tensor, sharing, written
 
 Lines = tuple[Statement, ...]
 
@@ -93,12 +93,31 @@ def _walk(
 def _narrowed(
     item: Statement, hit: frozenset[str], saved: set[str], forward: Locals
 ) -> Statement:
-    """Of a choice that cannot come again as a whole, the lines that the names need."""
-    whole = forward.repeatable(item) and not written(item) & (forward.results | saved)
-    if whole or not isinstance(item, If):
+    """Of what cannot come again as a whole, the lines and the names that are needed."""
+    spoilt = written(item) & (forward.results | saved)
+    if isinstance(item, Assign):
+        return _without_names(forward, item, spoilt - hit)
+    if forward.repeatable(item) and not spoilt:
         return item
     (left,) = without_dead(forward.graph, (item,), hit, lambda node: False)
     return left
+
+
+def _without_names(forward: Locals, item: Assign, names: frozenset[str]) -> Assign:
+    """`values, index = x.topk(2)` without a name that is known: `values, _index = x.topk(2)`."""
+    graph, taken = forward.graph, _written(forward.statements)
+    if item.target.kind != "tuple" or not names or taken & {f"_{n}" for n in names}:
+        return item
+    parts = (
+        (
+            graph.name(f"_{part.label}")
+            if part.kind == "name" and part.label in names
+            else part
+        )
+        for part in item.target.args
+    )
+    target = graph.node("tuple", item.target.label, tuple(parts))
+    return Assign(target, item.value, item.operator, item.comments)
 
 
 def _written(statements: Lines) -> frozenset[str]:

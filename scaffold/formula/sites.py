@@ -51,6 +51,8 @@ class Sites(ast.NodeTransformer):
         earlier = list(self.seen)
         if function is None:
             node.func = self.visit(node.func)
+            if _is_dotted(node.func):  # `torch.tanh`, which nothing can change
+                self.seen = earlier[:]
         node.args = [part for item in node.args for part in _unpacked(self.visit(item))]
         for word in node.keywords:
             word.value = self.visit(word.value)
@@ -137,6 +139,13 @@ class Sites(ast.NodeTransformer):
         found = self.visit(node)
         self.conditional = outer
         return found
+
+
+def _is_dotted(node: ast.expr) -> bool:
+    """Whether it is names alone: `F.relu`, `x.exp`."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
 
 
 def _unpacked(value: ast.expr) -> list[ast.expr]:

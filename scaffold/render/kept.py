@@ -5,7 +5,7 @@ untyped result gets.
 """
 
 from scaffold.derive import fresh
-from scaffold.formula import Kept, Node, written
+from scaffold.formula import If, Kept, Node, Statement, written
 from scaffold.render.typing import is_typed, typed_names
 from scaffold.spec import OpSpec
 
@@ -24,9 +24,23 @@ def kept_lines(spec: OpSpec, kept: Kept, tensors: frozenset[str]) -> list[str]:
 
 
 def may_be_number(spec: OpSpec) -> bool:
-    """Whether the forward may return the number 0: the sum of no tensors at all."""
+    """Whether the forward may return a number: the sum of no tensors, `total = 0` of no rounds."""
     kept = spec.forward.kept if spec.forward is not None else None
-    return kept is not None and any(map(_is_sum, kept.returned))
+    if kept is None:
+        return False
+    numbers = frozenset().union(*map(_numbers, kept.statements))
+    return any(
+        _is_sum(node) or node.kind == "name" and node.label in numbers
+        for node in kept.returned
+    )
+
+
+def _numbers(item: Statement) -> frozenset[str]:
+    """The names that are numbers at some time: `total = 0`."""
+    if isinstance(item, If):
+        return frozenset().union(*map(_numbers, (*item.body, *item.orelse)))
+    plain = item.value.kind == "constant" and not item.operator
+    return item.target.names() if plain else frozenset()
 
 
 def _is_sum(node: Node) -> bool:

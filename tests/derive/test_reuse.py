@@ -34,6 +34,8 @@ def handed(forward: str, backward: str, **raw: Any) -> tuple[set[str], set[str]]
         # computed again from the input
         ("h = x.sin()\nreturn h * 2", {"x"}, {"h"}),
         ("k = x * 2\nh = k.sin()\nreturn h * 2", {"x"}, {"k", "h"}),
+        # of several results some are outputs, and stay as they are
+        ("v, i = x.topk(2)\nh = v * i\nreturn i", {"x", "i"}, {"v, _i", "h"}),
         # an output is at hand
         ("h = x.sin()\nreturn h", {"h"}, set()),
         ("y = x.exp()\nh = y * 2\nreturn y", {"y"}, {"h"}),

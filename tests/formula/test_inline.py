@@ -81,6 +81,14 @@ def test_a_whole_backward_calls_functions_too() -> None:
     assert lines == ["a, b = g.chunk(2, -1)", "grad_x = torch.cat((b, -a), -1) * x"]
 
 
+def test_a_call_that_changes_its_own_tensor_stands_in_a_call_of_torch() -> None:
+    source = (
+        "import torch\ndef fill(s):\n    f = s.clone()\n    f.mul_(2)\n    return f\n"
+        "def f(x): return torch.tanh(fill(x))"
+    )
+    assert lines_of(source, "f") == "f = x.clone()\nf.mul_(2)\nreturn torch.tanh(f)"
+
+
 def test_what_the_op_imports_stays_a_call() -> None:
     source = (
         "import other\ndef g(t): return other.f(t)\ndef forward(x): return g(x) * 2"

@@ -142,6 +142,9 @@ def _refusal(checks: Any, case: Case, layout: Layout) -> str:
             outputs = as_tuple(function(*make_inputs(checks, case, layout)))
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         return f"raised {type(error).__name__}: {_first_line(error)}"
+    other = next((item for item in outputs if not isinstance(item, Tensor)), None)
+    if other is not None:
+        return f"gives no tensor but a value of type {type(other).__name__}"
     finite = all(bool(output.isfinite().all()) for output in outputs)
     return "" if finite else INFINITE
 
@@ -162,7 +165,10 @@ def _conclude(checks: Any, run: Run) -> None:
         return
     name, words = run.refusals[0]
     if run.cases:
-        run.notes.append(f"the forward refuses the tests' case '{name}': it {words}")
+        mend = "; declare in --inputs the shapes that it takes" * (name == "base")
+        run.notes.append(
+            f"the forward refuses the tests' case '{name}': it {words}{mend}"
+        )
     elif words.startswith(BROKEN) or not checks.LOOSE and words != INFINITE:
         run.failure = {"subject": "forward", "words": words, "case": name}
 
