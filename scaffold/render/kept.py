@@ -5,7 +5,8 @@ untyped result gets.
 """
 
 from scaffold.derive import fresh
-from scaffold.formula import If, Kept, Node, Statement, written
+from scaffold.derive.memory import Trace
+from scaffold.formula import If, Kept, Node, Statement, same_tensor, written
 from scaffold.render.typing import is_typed, typed_names
 from scaffold.spec import OpSpec
 
@@ -13,14 +14,34 @@ from scaffold.spec import OpSpec
 def kept_lines(spec: OpSpec, kept: Kept, tensors: frozenset[str]) -> list[str]:
     """The body, whose result has a type that a checker knows; it knows those of `tensors`."""
     last = kept.returned[-1]
-    ends = [f"return {kept.value}"]
+    value = _as_its_own(spec, kept)
+    ends = [f"return {value}"]
     several = len(spec.outputs) > 1 or spec.outputs[0].variadic
     if not several and not is_typed(last, typed_names(kept.statements, tensors)):
         taken = {name for item in kept.statements for name in written(item)}
         name = fresh(spec.outputs[0].name, taken | {item.name for item in spec.inputs})
         ignored = "  # type: ignore[assignment]" if _is_sum(last) else ""
-        ends = [f"{name}: Tensor = {kept.value}{ignored}", f"return {name}"]
+        ends = [f"{name}: Tensor = {value}{ignored}", f"return {name}"]
     return "\n".join([kept.lines, *ends] if kept.lines else ends).split("\n")
+
+
+def _as_its_own(spec: OpSpec, kept: Kept) -> str:
+    """The value that is returned, copied where it is an input: PyTorch takes none that is returned as it is."""
+    last = kept.returned[-1]
+    inputs = {item.name for item in spec.tensors} - set(spec.dirty)
+    if last.kind != "name" or last.label in inputs - _assigned(kept):
+        return kept.value
+    same = Trace(kept.statements, same_tensor).of(last.label) & inputs
+    if not same:
+        return kept.value
+    copy = f"{last.label}.clone()"
+    one, *others = sorted(same)
+    plain = not others and one not in _assigned(kept)
+    return f"{copy} if {last.label} is {one} else {last.label}" if plain else copy
+
+
+def _assigned(kept: Kept) -> frozenset[str]:
+    return frozenset().union(*(written(item) for item in kept.statements))
 
 
 def may_be_number(spec: OpSpec) -> bool:

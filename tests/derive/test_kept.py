@@ -323,3 +323,23 @@ def test_a_stated_gradient_stands_beside_a_loop() -> None:
     assert "lambda w: SomeOpFunction" in text
     function = load(text).SomeOpFunction
     check_op(function, function.apply, plain("x, w", forward), (r(2, 3), r(2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("steps", "last"),
+    [
+        ("y = x\nfor _ in range(power):\n    y = y * w", "y"),
+        ("while x.sum() > 1e9:\n    x = x * w", "x"),
+    ],
+)
+def test_an_input_that_no_round_changed_is_returned_as_a_copy(
+    steps: str, last: str
+) -> None:
+    forward = f"{steps}\nreturn {last}"
+    spec = spec_of("x, w, power: int", forward=forward, derive=True)
+    op = load(text_of(spec, derive(spec))).some_op
+    x, w = r(2, 3).requires_grad_(), r(3).requires_grad_()
+    found = op(x, w, 0)
+    assert torch.equal(found, x) and found.data_ptr() != x.data_ptr()
+    grad_x, grad_w = torch.autograd.grad(found.sum(), (x, w))
+    assert torch.equal(grad_x, torch.ones_like(x)) and not grad_w.any()
