@@ -26,6 +26,7 @@ from scaffold.formula.graph import (
 )
 from scaffold.formula.program import Around, program_of
 from scaffold.formula.returns import with_one_return
+from scaffold.formula.shown import shown
 from scaffold.formula.text import WELL_KNOWN, Text, place_in
 
 RESERVED = frozenset(
@@ -97,14 +98,9 @@ class Body:
             self._check_targets(statements, self.scope.targets)
         raise_all(self.problems)
         above = self._above(last) if result else ()
-        return Formula(
-            statements,
-            result,
-            self.text.value.strip(),
-            self.text.location,
-            above,
-            self.graph,
-        )
+        text = shown(self.text, self.program.body, statements, result)
+        place = self.text.location
+        return Formula(statements, result, text, place, above, self.graph)
 
     @property
     def wants_result(self) -> bool:

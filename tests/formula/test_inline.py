@@ -89,6 +89,18 @@ def test_a_call_that_changes_its_own_tensor_stands_in_a_call_of_torch() -> None:
     assert lines_of(source, "f") == "f = x.clone()\nf.mul_(2)\nreturn torch.tanh(f)"
 
 
+def test_people_are_shown_what_a_call_comes_to() -> None:
+    source = (
+        "def g(t): return t * 2\ndef f(x):\n    y = g(x)  # twice\n    return (y, x)"
+    )
+    function = function_in(source, "ops.py", "f", "forward")
+    formula = parse(function.text, Scope(frozenset({"x"})), Graph())
+    assert formula.text == "y = x * 2\nreturn y, x"
+    plain = function_in("def f(x):\n    return (x * 2)", "ops.py", "f", "forward")
+    scope = Scope(frozenset({"x"}))
+    assert parse(plain.text, scope, Graph()).text == "return (x * 2)"
+
+
 def test_what_the_op_imports_stays_a_call() -> None:
     source = (
         "import other\ndef g(t): return other.f(t)\ndef forward(x): return g(x) * 2"
