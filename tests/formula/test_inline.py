@@ -95,7 +95,7 @@ def test_people_are_shown_what_a_call_comes_to() -> None:
     )
     function = function_in(source, "ops.py", "f", "forward")
     formula = parse(function.text, Scope(frozenset({"x"})), Graph())
-    assert formula.text == "y = x * 2\nreturn y, x"
+    assert formula.text == "# twice\ny = x * 2\nreturn y, x"
     plain = function_in("def f(x):\n    return (x * 2)", "ops.py", "f", "forward")
     scope = Scope(frozenset({"x"}))
     assert parse(plain.text, scope, Graph()).text == "return (x * 2)"
