@@ -71,10 +71,15 @@ def dim_problems(
             message = f"the dimension '{word.text}' is called like {what}"
             hint = "give one of them another name"
             problems.append(ScaffoldError(message, word.place, hint))
-        elif word.text.isidentifier() and word.text != "F":
+        elif _is_word(word.text) and word.text != "F":
             problem = check_name(word.text, word.place, "a dimension")
             problems += [problem] if problem else []
     return problems
+
+
+def _is_word(text: str) -> bool:
+    """Whether it is meant for a name, if one that Python may not take: no number, no `...`."""
+    return text.replace("_", "a").isalnum() and not text[0].isdigit()
 
 
 def _is_variadic(item: Input) -> bool:
