@@ -4,7 +4,7 @@ In: nothing but what the parser asks for. Out: `Node`s, `Statement`s and a `Form
 Invariant: two equal expressions of one `Graph` are the same object, so `is` compares them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -164,6 +164,15 @@ def expressions(statement: Statement) -> Iterator[Node]:
     if statement.operator or statement.target.kind == "subscript":
         yield statement.target
     yield statement.value
+
+
+def assignments(statements: Iterable[Statement]) -> Iterator[Assign]:
+    """The assignments in the order of their lines, those of branches included."""
+    for item in statements:
+        if isinstance(item, If):
+            yield from assignments((*item.body, *item.orelse))
+        else:
+            yield item
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ Invariant: in doubt it is not, and the generated code says so with an annotation
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from scaffold.derive import fresh
 from scaffold.formula import (
     Assign,
-    If,
     Node,
     Statement,
+    assignments,
     bound,
     emit,
     emit_lines,
@@ -47,7 +47,7 @@ def typed_names(
 ) -> frozenset[str]:
     """The names whose type is known after the statements: it is that of what each is assigned first."""
     known, seen = set(tensors), set(tensors)
-    for item in _assignments(statements):
+    for item in assignments(statements):
         for name, value in _parts(item):
             if name not in seen and is_typed(value, frozenset(known)):
                 known.add(name)
@@ -83,19 +83,10 @@ def _ignored(code: str) -> str:
 
 def _begins_plainly(statements: tuple[Statement, ...], name: str) -> bool:
     """Whether a local begins as the sole target of an assignment, which an annotation can stand at."""
-    for item in _assignments(statements):
+    for item in assignments(statements):
         if name in written(item):
             return item.target.kind == "name" and not item.operator
     return False
-
-
-def _assignments(statements: Iterable[Statement]) -> Iterator[Assign]:
-    """The assignments in the order of their lines."""
-    for item in statements:
-        if isinstance(item, If):
-            yield from _assignments((*item.body, *item.orelse))
-        else:
-            yield item
 
 
 def _parts(item: Assign) -> list[tuple[str, Node]]:

@@ -10,9 +10,9 @@ from scaffold.derive.memory import Trace
 from scaffold.formula import (
     Assign,
     Graph,
-    If,
     Node,
     Statement,
+    assignments,
     bound,
     same_memory,
     sharing,
@@ -60,18 +60,10 @@ def written_over(statements: Iterable[Statement]) -> set[Node]:
     statements = tuple(statements)
     names = {change.name for change in Trace(statements, sharing).changes}
     found = set[Node]()
-    for item in _assignments(statements):
+    for item in assignments(statements):
         if names & bound(item.target) or names & sharing(item.value):
             found.update(same_memory(item.value))
         for node in item.value.walk():
             for changed in written_to(node):
                 found.update(same_memory(changed))
     return found
-
-
-def _assignments(statements: Iterable[Statement]) -> Iterator[Assign]:
-    for item in statements:
-        if isinstance(item, If):
-            yield from _assignments((*item.body, *item.orelse))
-        else:
-            yield item
