@@ -73,6 +73,28 @@ def as_one_choice(make: Make, total: Op, whole: Callable[[Op], bool]) -> Op:
     return choose(make.program, test, body, orelse)
 
 
+def sure_of_one(make: Make, total: Op, whole: Callable[[Op], bool]) -> Op:
+    """`(a if s else 0) + (b if t else 0)` as a choice between sums: either is a tensor or the number 0, and is seen to be."""
+    terms = list(_terms(total, whole, False))
+    if len(terms) < 2 or not all(may_be_zero(op) for op, _ in terms):
+        return total
+    test = next(op.data for op, _ in terms if op.rule == "cond")
+    assert isinstance(test, Node)
+    zero = make.program.const(0)
+    branches = [
+        _branch_sum(make, terms, test, at, lambda op: False) or zero for at in (0, 1)
+    ]
+    parts = (sure_of_one(make, op, whole) for op in branches)
+    return choose(make.program, test, *parts)
+
+
+def may_be_zero(op: Op) -> bool:
+    """Whether it is the number 0, under some test or always."""
+    if op.rule in ("cond", "neg"):
+        return any(map(may_be_zero, op.args))
+    return is_number(op, 0)
+
+
 def _terms(
     op: Op, whole: Callable[[Op], bool], minus: bool
 ) -> Iterator[tuple[Op, bool]]:
@@ -81,13 +103,14 @@ def _terms(
         one, two = op.args
         yield from _terms(one, whole, minus)
         yield from _terms(two, whole, minus != (op.rule == "sub"))
+    elif op.rule == "neg" and not whole(op):
+        yield from _terms(op.args[0], whole, not minus)
     else:
         yield op, minus
 
 
 def _comes_to_zero(op: Op, whole: Callable[[Op], bool]) -> bool:
-    zero = op.rule == "cond" and any(is_number(arg, 0) for arg in op.args)
-    return zero and not whole(op)
+    return op.rule == "cond" and may_be_zero(op) and not whole(op)
 
 
 def _branch_sum(
