@@ -141,11 +141,10 @@ class Reverse:
         if g.rule != "cond" or op.rule == "item" or not may_be_zero(g):
             return self._contributions(op, g)
         sides = (None if is_number(item, 0) else item for item in g.args)
-        return self._chosen(g, [s and self._where_not_zero(op, s) for s in sides])
+        pairs = [self._where_not_zero(op, s) if s else None for s in sides]
+        return self._chosen(g, pairs)
 
-    def _chosen(
-        self, g: Op, sides: Iterable[Collection[tuple[Op, Op]] | None]
-    ) -> Pairs:
+    def _chosen(self, g: Op, sides: Iterable[Pairs | None]) -> Pairs:
         """The gradients of both sides of a choice, 0 where a side has none."""
         test, zero = g.data, self.make.const(0)
         assert isinstance(test, Node)
@@ -155,7 +154,7 @@ class Reverse:
             for arg in dict.fromkeys([*parts[0], *parts[1]])
         ]
 
-    def _summed(self, pairs: Pairs) -> dict[Op, Op]:
+    def _summed(self, pairs: Iterable[tuple[Op, Op]]) -> dict[Op, Op]:
         """One gradient for each op; what reaches one twice from one place is one sum."""
         sums: dict[Op, Op] = {}
         for arg, gradient in pairs:
@@ -257,7 +256,9 @@ class Reverse:
         for g in arrived.values():
             if g.rule == "cond" and may_be_zero(g):
                 sides = (of_side(arrived, g.data, side) for side in (0, 1))
-                return self._chosen(g, [s and self._of_parts(op, s) for s in sides])
+                return self._chosen(
+                    g, [self._of_parts(op, s) if s else None for s in sides]
+                )
         rule = self.make.applier.table.rule(op.rule)
         if rule.results[0].startswith("*"):
             if not all_taken(self.program, op, arrived):
