@@ -60,7 +60,7 @@ def derived(
         note = f"{words}: {error}"
         separate = replace(spec, style="setup-context")
         if whole is None and as_a_whole(separate, graph, forward, wanted, taken):
-            note += f"; with style = \"setup-context\" {A_WHOLE}"
+            note += f'; with style = "setup-context" {A_WHOLE}'
         return Derived(whole or (), (note, *advised))
 
 
