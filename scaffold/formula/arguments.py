@@ -7,8 +7,16 @@ Invariant: a call that Python would refuse is a `Refusal` at its place.
 import ast
 from collections.abc import Sequence
 
-from scaffold.formula.definitions import defaults, is_constant, parameters
+from scaffold.errors import ScaffoldError
+from scaffold.formula.definitions import (
+    Names,
+    defaults,
+    is_constant,
+    parameters,
+    telling_decorator,
+)
 from scaffold.formula.resolve import Function
+from scaffold.formula.text import Text, place_in
 
 RANDOM = frozenset(
     {"alpha_dropout", "bernoulli", "dropout", "dropout1d", "dropout2d", "dropout3d"}
@@ -27,6 +35,10 @@ class Refusal(Exception):
         super().__init__(message)
         self.node, self.message, self.hint = node, message, hint
 
+    def within(self, text: Text) -> ScaffoldError:
+        """The problem, where the node stands in its text."""
+        return ScaffoldError(self.message, place_in(text, self.node), self.hint)
+
 
 class NotHere(Refusal):
     """A call that would have to run before a choice is made."""
@@ -35,6 +47,15 @@ class NotHere(Refusal):
 def own_name(identifier: str) -> str:
     """The name that the user wrote for a resolved one."""
     return identifier.rpartition(".")[2].removeprefix("@")
+
+
+def check_decorators(function: ast.FunctionDef, shown: str, imports: Names) -> None:
+    """Refuse a function with a decorator that may change values."""
+    decorator = telling_decorator(function, imports)
+    if decorator is not None:
+        message = f"a decorator may change what '{shown}' computes"
+        hint = "take it off, or name a function without it"
+        raise Refusal(decorator, message, hint)
 
 
 def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:

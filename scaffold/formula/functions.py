@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.formula.arguments import Refusal, check_decorators
 from scaffold.formula.definitions import (
     definitions_of,
     imported,
@@ -18,7 +19,6 @@ from scaffold.formula.definitions import (
     names_read,
     parameters,
     reachable,
-    telling_decorator,
 )
 from scaffold.formula.text import (
     WELL_KNOWN,
@@ -142,14 +142,12 @@ def _other_hint(wanted: str, functions: Collection[str], module: ast.Module) -> 
 def _parameters(
     function: ast.FunctionDef, module: ast.Module, text: Text
 ) -> tuple[str, ...]:
-    decorator = telling_decorator(function, dict(imported(module)))
     name, arguments = function.name, function.args
     place = place_in(text, function)
-    if decorator is not None:
-        place = place_in(text, decorator)
-        message = f"a decorator may change what '{name}' computes"
-        hint = "take it off, or name a function without it"
-        raise ScaffoldError(message, place, hint)
+    try:
+        check_decorators(function, name, dict(imported(module)))
+    except Refusal as refusal:
+        raise refusal.within(text) from None
     if arguments.kwarg:
         message = f"function '{name}' takes '**{arguments.kwarg.arg}'"
         raise ScaffoldError(message, place, "give each of its parameters a name")

@@ -13,11 +13,12 @@ from scaffold.formula.arguments import (
     NotHere,
     Refusal,
     bound_arguments,
+    check_decorators,
     is_pure,
     is_simple,
     own_name,
 )
-from scaffold.formula.definitions import Definitions, telling_decorator
+from scaffold.formula.definitions import Definitions
 from scaffold.formula.fold import folded, without_empty
 from scaffold.formula.resolve import Function, resolve
 from scaffold.formula.results import assigned_values, names_of_target, returned
@@ -207,9 +208,7 @@ class Inliner:
             )
         node = function.node
         if isinstance(node, ast.FunctionDef):
-            decorator = telling_decorator(node, self.definitions.imports)
-            if decorator is not None:
-                raise decorated(decorator, shown)
+            check_decorators(node, shown, self.definitions.imports)
 
     def _bound(
         self,
@@ -272,9 +271,3 @@ class Inliner:
 def _is_global(call: ast.Call) -> bool:
     """Whether a call is of a function at the top level, which sees no local of its caller."""
     return isinstance(call.func, ast.Name) and call.func.id.startswith("@")
-
-
-def decorated(decorator: ast.expr, shown: str) -> Refusal:
-    """The complaint about a decorator that may change values."""
-    hint = "take it off, or name a function without it"
-    return Refusal(decorator, f"a decorator may change what '{shown}' computes", hint)

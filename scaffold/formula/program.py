@@ -36,7 +36,6 @@ from scaffold.formula.text import (
     check_depth,
     dedented,
     parse_source,
-    place_in,
     with_plain_newlines,
 )
 
@@ -75,8 +74,7 @@ def _of_file(text: Text, origin: Origin, around: Around) -> Program:
     problems: list[ScaffoldError] = []
 
     def report(refusal: Refusal) -> None:
-        place = place_in(file, refusal.node)
-        problems.append(ScaffoldError(refusal.message, place, refusal.hint))
+        problems.append(refusal.within(file))
 
     definitions = definitions_of(module)
     chosen = definitions.functions.get(origin.function or "")
