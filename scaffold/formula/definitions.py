@@ -22,6 +22,16 @@ NO_EFFECT = frozenset(  # decorators that leave the values as they are
 
 Defined = ast.FunctionDef | ast.Lambda
 Names = Mapping[str, str]
+Binding = tuple[str, str | None, str | None]  # module, name, alias
+
+
+class Imported(NamedTuple):
+    """A name that an import binds."""
+
+    name: str
+    dotted: str  # what it stands for
+    binding: Binding
+    statement: ast.Import | ast.ImportFrom
 
 
 class Definitions(NamedTuple):
@@ -51,7 +61,7 @@ def definitions_of(module: ast.Module) -> Definitions:
             values.setdefault(named[0], []).append(named[1])
     constants: dict[str, ast.expr] = {}
     others = set()
-    imports = dict(imported(module))
+    imports = {item.name: item.dotted for item in imported(module)}
     for name, (value, *again) in values.items():
         if isinstance(value, ast.Lambda) and not again:
             functions[name] = value
@@ -75,16 +85,23 @@ def _named_value(item: ast.stmt) -> tuple[str, ast.expr] | None:
     return None
 
 
-def imported(module: ast.Module) -> Iterator[tuple[str, str]]:
-    """What the imports of a file bind, with its full dotted name."""
+def imported(module: ast.Module) -> Iterator[Imported]:
+    """The names that the imports of a file bind, in order."""
     for item in module.body:
         if isinstance(item, ast.Import):
             for alias in item.names:
                 root = alias.name.split(".")[0]
-                yield alias.asname or root, alias.name if alias.asname else root
+                full = alias.name if alias.asname else root
+                bound: Binding = (alias.name, None, alias.asname)
+                yield Imported(alias.asname or root, full, bound, item)
         elif isinstance(item, ast.ImportFrom):
             for alias in item.names:
-                yield alias.asname or alias.name, f"{item.module or ''}.{alias.name}"
+                name, full = (
+                    alias.asname or alias.name,
+                    f"{item.module or ''}.{alias.name}",
+                )
+                bound = (item.module or "", alias.name, alias.asname)
+                yield Imported(name, full, bound, item)
 
 
 def is_known(dotted: str) -> bool:

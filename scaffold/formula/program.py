@@ -12,10 +12,8 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.formula.arguments import Refusal, constant
 from scaffold.formula.comments import comments_above, comments_inside
 from scaffold.formula.definitions import (
-    Defined,
     Definitions,
     defaults,
-    definitions_of,
     parameters,
 )
 from scaffold.formula.fold import folded
@@ -70,16 +68,13 @@ def program_of(text: Text, around: Around) -> Program:
 
 def _of_file(text: Text, origin: Origin, around: Around) -> Program:
     file = Text(origin.source, Location(text.location.source))
-    module = parse_source(file)
     problems: list[ScaffoldError] = []
 
     def report(refusal: Refusal) -> None:
         problems.append(refusal.within(file))
 
-    definitions = definitions_of(module)
-    chosen = definitions.functions.get(origin.function or "")
-    definitions = definitions.without(around.imported)
-    function = _entry(module, origin, chosen, definitions)
+    definitions = origin.definitions.without(around.imported)
+    function = _entry(origin, definitions)
     own = {item.arg for item in parameters(function.arguments)}
     body = _with_defaults(function, around.names, report)
     readable = frozenset({*around.names, *stored(body)})
@@ -94,17 +89,14 @@ def _of_file(text: Text, origin: Origin, around: Around) -> Program:
     return Program(done, file, comments, problems, definitions.others)
 
 
-def _entry(
-    module: ast.Module,
-    origin: Origin,
-    chosen: Defined | None,
-    definitions: Definitions,
-) -> Function:
-    if chosen is not None:
-        return resolve(origin.function or "", chosen, definitions, called=False)
+def _entry(origin: Origin, definitions: Definitions) -> Function:
+    """The function that is read, or all that the file does as one."""
+    if origin.function is not None:
+        chosen = origin.definitions.functions[origin.function]
+        return resolve(origin.function, chosen, definitions, called=False)
     (node,) = ast.parse("def body(): pass").body
     assert isinstance(node, ast.FunctionDef)
-    node.body = program_of_file(module)
+    node.body = program_of_file(origin.module)
     return resolve("", node, definitions, called=False)
 
 

@@ -185,7 +185,10 @@ def test_complaints_about_a_file(source: str, name: str | None, message: str) ->
 @pytest.mark.parametrize("newline", ["\r\n", "\r"])
 def test_newlines_of_other_systems(newline: str) -> None:
     function = found(source=FILE.replace("\n", newline))
-    assert function.text == found().text
+    same, other = function.text, found().text
+    assert same._replace(origin=None) == other._replace(origin=None)
+    assert same.origin and other.origin
+    assert same.origin.source == other.origin.source
 
 
 def test_lines_are_those_that_python_counts() -> None:
