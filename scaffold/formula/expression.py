@@ -9,6 +9,7 @@ from typing import Protocol
 
 from scaffold.formula.graph import Graph, Node
 from scaffold.formula.optional import takes_none
+from scaffold.formula.scope import BUILTINS
 from scaffold.formula.text import WELL_KNOWN
 
 Guarded = frozenset[
@@ -32,10 +33,6 @@ class Source(Protocol):
         """A literal as it stands in code."""
 
 
-BUILTINS = frozenset(
-    {"abs", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max"}
-    | {"min", "pow", "range", "round", "sum", "tuple"}
-)
 BINARY: dict[type[ast.operator], str] = {
     ast.Add: "+",
     ast.Sub: "-",

@@ -26,7 +26,9 @@ from scaffold.formula.graph import (
     expressions,
 )
 from scaffold.formula.kept_expression import KeptExpressions, drawn
-from scaffold.formula.parse import Body, Scope
+from scaffold.formula.parse import Body
+from scaffold.formula.program import Program
+from scaffold.formula.scope import Scope
 from scaffold.formula.text import Text, dedented, parse_source
 
 GROWS = frozenset({"append", "clear", "extend", "insert", "pop", "reverse"})
@@ -43,8 +45,10 @@ class KeptBody(Body):
 
     expressions: KeptExpressions
 
-    def __init__(self, text: Text, scope: Scope, graph: Graph) -> None:
-        super().__init__(text, scope, graph)
+    def __init__(
+        self, text: Text, program: Program, scope: Scope, graph: Graph
+    ) -> None:
+        super().__init__(text, program, scope, graph)
         self.drawn: list[Assign] = []
         self.returned: list[Node] = []
         module = ast.Module(self.program.body, [])

@@ -1,6 +1,6 @@
 """What a formula runs: its statements, whatever they were written in.
 
-In: a `Text` and the names that it may read. Out: a `Program`. Invariant: every position in it lies in the text that the
+In: a `Text` and the `Scope` of its names. Out: a `Program`. Invariant: every position in it lies in the text that the
 program names, so that a complaint about a function that is called stands at that function's line.
 """
 
@@ -20,6 +20,7 @@ from scaffold.formula.fold import folded
 from scaffold.formula.functions import program_of_file
 from scaffold.formula.inline import Inliner, Report
 from scaffold.formula.resolve import Function, resolve, statements_of
+from scaffold.formula.scope import TAKEN, Scope
 from scaffold.formula.substitution import (
     named,
     names_in,
@@ -48,38 +49,30 @@ class Program(NamedTuple):
     others: frozenset[str] = frozenset()  # names of the file that are no constants
 
 
-class Around(NamedTuple):
-    """What is around a formula."""
-
-    names: frozenset[str]  # that it may read
-    there: frozenset[str]  # those that are never None
-    taken: frozenset[str]  # that no new name may be
-    imported: frozenset[str]  # whose calls stay calls
-
-
-def program_of(text: Text, around: Around) -> Program:
+def program_of(text: Text, scope: Scope) -> Program:
     """Read a text; calls of functions of its file are replaced by what these do."""
     if text.origin is not None:
-        return _of_file(text, text.origin, around)
+        return _of_file(text, text.origin, scope)
     text = dedented(with_plain_newlines(text))
     body = parse_source(text).body
     return Program(body, text, comments_above(text.value, body), [])
 
 
-def _of_file(text: Text, origin: Origin, around: Around) -> Program:
+def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
     file = Text(origin.source, Location(text.location.source))
     problems: list[ScaffoldError] = []
 
     def report(refusal: Refusal) -> None:
         problems.append(refusal.within(file))
 
-    definitions = origin.definitions.without(around.imported)
+    definitions = origin.definitions.without(scope.imported)
     function = _entry(origin, definitions)
     own = {item.arg for item in parameters(function.arguments)}
-    body = _with_defaults(function, around.names, report)
-    readable = frozenset({*around.names, *stored(body)})
-    taken = around.taken | {*around.names, *own, *names_in(body)}
-    there = around.there - {*stored(body)}
+    names = scope.outer
+    body = _with_defaults(function, names, report)
+    readable = names.union(stored(body))
+    taken = TAKEN | {*names, *own, *names_in(body)}
+    there = scope.tensors - scope.optional - {*stored(body)}
     inliner = Inliner(definitions, readable, there, taken, report)
     done = inliner.block(body, {})
     check_depth(ast.Module(done, []), file)
