@@ -13,6 +13,8 @@ import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
+from scaffold.formula.fold import compared
+
 ROUNDS = 4  # of one loop
 LINES = 12  # that all loops of a forward make
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
@@ -21,14 +23,6 @@ FOLDED: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-}
-COMPARED: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
 }
 
 
@@ -256,10 +250,10 @@ class _Known(ast.NodeTransformer):
 def _settled(test: ast.expr) -> bool | None:
     """What a comparison of two integers says."""
     match test:
-        case ast.Compare(left, [order], [right]) if type(order) in COMPARED:
+        case ast.Compare(left, [order], [right]):
             first, second = _integer(left), _integer(right)
             if first is not None and second is not None:
-                return COMPARED[type(order)](first, second)
+                return compared(order, first, second)
     return None
 
 
