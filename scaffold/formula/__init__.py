@@ -4,6 +4,7 @@ In: Python expressions and statements over torch. Out: `Formula`s, and their tex
 """
 
 from scaffold.formula.effects import (
+    RANDOM,
     bound,
     changed_in_place,
     copied,
@@ -36,6 +37,7 @@ from scaffold.formula.text import WELL_KNOWN, Text
 
 __all__ = [
     "BUILTINS",
+    "RANDOM",
     "WELL_KNOWN",
     "Assign",
     "Formula",

@@ -15,15 +15,10 @@ from scaffold.formula.definitions import (
     parameters,
     telling_decorator,
 )
+from scaffold.formula.effects import RANDOM, in_place_name
 from scaffold.formula.resolve import Function
 from scaffold.formula.text import Text, place_in
 
-RANDOM = frozenset(
-    {"alpha_dropout", "bernoulli", "dropout", "dropout1d", "dropout2d", "dropout3d"}
-    | {"feature_alpha_dropout", "gumbel_softmax", "multinomial", "normal", "poisson"}
-    | {"rand", "rand_like", "randint", "randint_like", "randn", "randn_like"}
-    | {"randperm", "rrelu"}
-)
 # What the names of modules mean once a function is resolved.
 ALWAYS = {"F": "torch.nn.functional", "math": "math", "torch": "torch"}
 
@@ -135,15 +130,11 @@ def _changes(node: ast.AST) -> bool:
             return True
         case ast.Subscript(ctx=ast.Store()):
             return True
-        case ast.Call(ast.Attribute(_, name)) if _in_place(name):
+        case ast.Call(ast.Attribute(_, name)) if in_place_name(name):
             return True
         case ast.Call(keywords=words):
             return any(word.arg in ("out", "inplace") for word in words)
     return False
-
-
-def _in_place(name: str) -> bool:
-    return name.endswith("_") and not name.endswith("__")
 
 
 def is_random(parts: Sequence[ast.AST]) -> bool:
@@ -154,7 +145,7 @@ def is_random(parts: Sequence[ast.AST]) -> bool:
 
 def _drawn(callee: ast.expr) -> bool:
     name = callee.attr if isinstance(callee, ast.Attribute) else ""
-    return name.rstrip("_") in RANDOM
+    return name in RANDOM
 
 
 def is_pure(parts: Sequence[ast.AST]) -> bool:

@@ -7,7 +7,7 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 import ast
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula.effects import misspelt, written
+from scaffold.formula.effects import in_place_name, misspelt, written
 from scaffold.formula.expression import (
     BINARY,
     ExpressionParser,
@@ -262,5 +262,5 @@ def _works_in_place(value: ast.expr) -> bool:
     """Whether an expression is a call for its effect: `x.exp_()`."""
     match value:
         case ast.Call(ast.Attribute(_, name)):
-            return name.endswith("_") and not name.endswith("__")
+            return in_place_name(name)
     return False
