@@ -5,7 +5,6 @@ for it. Invariant: files are read as syntax; nothing is imported or run.
 """
 
 import ast
-import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -81,11 +80,12 @@ def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Tex
     """The statements of a function, as they stand."""
     body = _without_docstring(function, text)
     first, last = lines_of(body, lines, function.lineno)
-    block, indent = _dedented(lines[first:last])
-    if body[0].lineno == function.lineno:  # def f(x): return x
-        indent = len(lines[first].encode()[: body[0].col_offset].decode())
-        block = "\n".join([lines[first][indent:], *lines[first + 1 : last]])
-    return Text(block, Location(text.location.source, first + 1, indent + 1), indent)
+    start = body[0].lineno - 1  # of the first statement: def f(x): return x
+    indent = len(lines[start].encode()[: body[0].col_offset].decode())
+    found = [_without_indent(line, indent) for line in lines[first:last]]
+    found[start - first] = lines[start][indent:]
+    place = Location(text.location.source, first + 1, indent + 1)
+    return Text("\n".join(found), place, indent)
 
 
 def _whole_file(
@@ -110,10 +110,10 @@ def program_of_file(module: ast.Module) -> list[ast.stmt]:
     return body[1:] if body and is_docstring(body[0]) else body
 
 
-def _dedented(lines: Sequence[str]) -> tuple[str, int]:
-    block = "\n".join(lines)
-    dedented = textwrap.dedent(block)
-    return dedented, len(lines[0]) - len(dedented.split("\n", 1)[0])
+def _without_indent(line: str, indent: int) -> str:
+    """A line of a body; a comment, or the middle of a statement, may stand further left."""
+    own = len(line) - len(line.lstrip())
+    return line[min(indent, own) :] if line.strip() else ""
 
 
 def _choose(
