@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from scaffold.errors import ScaffoldError
 from scaffold.formula.definitions import (
-    Names,
+    Meanings,
     defaults,
     is_constant,
     parameters,
@@ -44,7 +44,7 @@ def own_name(identifier: str) -> str:
     return identifier.rpartition(".")[2].removeprefix("@")
 
 
-def check_decorators(function: ast.FunctionDef, shown: str, imports: Names) -> None:
+def check_decorators(function: ast.FunctionDef, shown: str, imports: Meanings) -> None:
     """Refuse a function with a decorator that may change values."""
     decorator = telling_decorator(function, imports)
     if decorator is not None:

@@ -21,7 +21,7 @@ NO_EFFECT = frozenset(  # decorators that leave the values as they are
 )
 
 Defined = ast.FunctionDef | ast.Lambda
-Names = Mapping[str, str]
+Meanings = Mapping[str, str]
 Binding = tuple[str, str | None, str | None]  # module, name, alias
 
 
@@ -110,7 +110,7 @@ def is_known(dotted: str) -> bool:
     return bool({dotted, module} & KNOWN_MODULES) or dotted == "torch.nn"
 
 
-def is_constant(value: ast.expr, known: Names) -> bool:
+def is_constant(value: ast.expr, known: Meanings) -> bool:
     """Whether an expression is fixed text: literals, arithmetic, `math.sqrt(2)`, `torch.float32`.
 
     `known` are the names that it may read, with what an import means by them.
@@ -133,13 +133,13 @@ def is_constant(value: ast.expr, known: Names) -> bool:
     return False
 
 
-def _is_fixed(callee: ast.expr, known: Names) -> bool:
+def _is_fixed(callee: ast.expr, known: Meanings) -> bool:
     """Whether a function makes a number of numbers."""
     full = full_name(callee, known)
     return full.startswith("math.") or full in ("torch.finfo", "torch.iinfo")
 
 
-def full_name(value: ast.expr, imports: Names) -> str:
+def full_name(value: ast.expr, imports: Meanings) -> str:
     """The dotted name of an expression, as the imports have it; empty if it has none."""
     root, _, rest = (dotted_name(value) or "").partition(".")
     return f"{imports.get(root) or root}{'.' if rest else ''}{rest}"

@@ -68,6 +68,9 @@ COMPARE: dict[type[ast.cmpop], str] = {
 }
 
 
+ELSEWHERE = "put it into a function of your own and use --import 'module:name'"
+
+
 class ExpressionParser:
     """Parses expressions of one formula into one graph."""
 
@@ -81,7 +84,7 @@ class ExpressionParser:
         """The node of an expression; `present` optionals have been tested around it."""
         method = getattr(self, f"_{type(item).__name__}", None)
         if method is None:
-            self.fail(item, f"{_kind(item)} is not allowed in a formula", _hint(item))
+            self.fail(item, f"{_kind(item)} is not allowed in a formula", ELSEWHERE)
             return self.graph.node("absent")
         node: Node = method(item, present)
         return node
@@ -291,7 +294,3 @@ def _kind(item: ast.expr) -> str:
         "Yield": "yield",
         "YieldFrom": "yield",
     }.get(type(item).__name__, type(item).__name__)
-
-
-def _hint(item: ast.expr) -> str:
-    return "put it into a function of your own and use --import 'module:name'"

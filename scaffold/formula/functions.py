@@ -14,7 +14,7 @@ from scaffold.formula.comments import lines_of
 from scaffold.formula.definitions import (
     Binding,
     Definitions,
-    Names,
+    Meanings,
     definitions_of,
     imported,
     is_docstring,
@@ -149,7 +149,7 @@ def _other_hint(wanted: str, functions: Collection[str], module: ast.Module) -> 
 
 
 def _parameters(
-    function: ast.FunctionDef, imports: Names, text: Text
+    function: ast.FunctionDef, imports: Meanings, text: Text
 ) -> tuple[str, ...]:
     name, arguments = function.name, function.args
     place = place_in(text, function)

@@ -21,7 +21,7 @@ from scaffold.formula.arguments import (
 from scaffold.formula.definitions import Definitions
 from scaffold.formula.fold import folded, without_empty
 from scaffold.formula.resolve import Function, resolve
-from scaffold.formula.results import assigned_values, names_of_target, returned
+from scaffold.formula.results import Block, assigned_values, names_of_target, returned
 from scaffold.formula.sites import Sites, as_statement_if, place_holder
 from scaffold.formula.substitution import (
     named,
@@ -34,7 +34,6 @@ from scaffold.formula.substitution import (
 )
 
 MOST = 300  # calls: more is a program that doubles at every step
-Body = list[ast.stmt]
 Known = dict[str, Function]  # the functions that are defined inside the one that runs
 Report = Callable[[Refusal], None]
 
@@ -57,9 +56,9 @@ class Inliner:
         self.running: tuple[str, ...] = ()
         self.count = 0
 
-    def block(self, body: Sequence[ast.stmt], known: Known) -> Body:
+    def block(self, body: Sequence[ast.stmt], known: Known) -> Block:
         """The statements with the calls replaced; `known` learns of the functions that they define."""
-        done: Body = []
+        done: Block = []
         for item in body:
             if self.running:
                 done += self.statement(item, known)
@@ -71,7 +70,7 @@ class Inliner:
                 done.append(place_holder(item))
         return done
 
-    def statement(self, item: ast.stmt, known: Known) -> Body:
+    def statement(self, item: ast.stmt, known: Known) -> Block:
         match item:
             case ast.FunctionDef(name):
                 known[name] = Function(name, item.args, item.body, item)
@@ -110,7 +109,7 @@ class Inliner:
         item: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr,
         value: ast.expr,
         known: Known,
-    ) -> Body:
+    ) -> Block:
         target = item.targets[0] if isinstance(item, ast.Assign) else None
         before = set(self.taken), self.made
         sites = Sites(self, known, value, target)
@@ -146,7 +145,7 @@ class Inliner:
         known: Known,
         target: ast.expr | None,
         conditional: bool,
-    ) -> tuple[Body, ast.expr]:
+    ) -> tuple[Block, ast.expr]:
         """The statements of a call, and the expression that is its value."""
         self._check(call, function)
         arguments = bound_arguments(call, function)
@@ -181,7 +180,7 @@ class Inliner:
         known: Known,
         target: ast.expr | None,
         conditional: bool,
-    ) -> tuple[Body, ast.expr]:
+    ) -> tuple[Block, ast.expr]:
         sites = Sites(self, known, value, target, conditional)
         try:
             found: ast.expr = sites.visit(copy.deepcopy(value))
@@ -214,9 +213,9 @@ class Inliner:
         self,
         call: ast.Call,
         function: Function,
-        body: Body,
+        body: Block,
         arguments: dict[str, ast.expr],
-    ) -> tuple[Body, Body]:
+    ) -> tuple[Block, Block]:
         """Assignments of the arguments that need a name, and the body with the others put in."""
         pure = is_pure([*body, *arguments.values()])
         fixed = {
@@ -225,7 +224,7 @@ class Inliner:
             if name not in stored(body) and self._is_plain(value)
         }
         body = folded([substituted(item, fixed) for item in body], self.there)
-        before: Body = []
+        before: Block = []
         values: dict[str, ast.expr] = {}
         for name, value in arguments.items():
             if name in fixed:

@@ -66,7 +66,7 @@ class KeptBody(Body):
         if isinstance(last, ast.Return | ast.Expr):
             result = self._result(last, present)
         elif not self.problems:
-            self.fail(last, "the formula returns nothing", "end it with: return ...")
+            self.fail_without_result(last)
         raise_all(self.problems)
         assert result is not None  # or else there was a problem
         code = _code(self.text, self.program.body)

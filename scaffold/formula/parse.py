@@ -10,6 +10,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.effects import in_place_name, misspelt, written
 from scaffold.formula.expression import (
     BINARY,
+    ELSEWHERE,
     ExpressionParser,
     Guarded,
     may_be_none,
@@ -65,9 +66,7 @@ class Body:
         else:
             statements, _ = self._block(body, frozenset())
             if self.scope.wants_result and not self.problems:
-                self.fail(
-                    last, "the formula returns nothing", "end it with: return ..."
-                )
+                self.fail_without_result(last)
         if self.scope.targets is not None:
             self._check_targets(statements, self.scope.targets)
         raise_all(self.problems)
@@ -80,6 +79,10 @@ class Body:
         problem = ScaffoldError(message, self.place(node), hint)
         if str(problem) not in map(str, self.problems):  # a step comes several times
             self.problems.append(problem)
+
+    def fail_without_result(self, last: ast.stmt) -> None:
+        """Note that the last statement returns no value."""
+        self.fail(last, "the formula returns nothing", "end it with: return ...")
 
     def place(self, node: ast.AST) -> Location:
         """Where a node stands."""
@@ -101,7 +104,7 @@ class Body:
 
     def _result(self, last: ast.Return | ast.Expr, present: Guarded) -> Node | None:
         if last.value is None:
-            self.fail(last, "the formula returns nothing", "end it with: return ...")
+            self.fail_without_result(last)
             return None
         return self.expressions.parse(last.value, present)
 
@@ -193,8 +196,9 @@ class Body:
         elif isinstance(item, ast.Expr):
             self.fail(item, "this statement assigns nothing", "write: name = ...")
         elif isinstance(item, ast.For | ast.While | ast.With | ast.FunctionDef):
-            hint = "put it into a function of your own and use --import 'module:name'"
-            self.fail(item, "only assignments, if and a final return are allowed", hint)
+            self.fail(
+                item, "only assignments, if and a final return are allowed", ELSEWHERE
+            )
         else:
             self.fail(item, "only assignments, if and a final return are allowed")
 
