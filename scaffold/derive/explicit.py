@@ -240,7 +240,7 @@ def _watched(
     outputs = [item.name for item in spec.outputs if item.differentiable]
     if missing:
         return tuple(outputs)
-    names = frozenset().union(*(read_names(line.statement) for line in lines))
+    names = read_names(*(line.statement for line in lines))
     return tuple(name for name in outputs if grad_name(spec, name) in names)
 
 

@@ -24,25 +24,21 @@ class Line(NamedTuple):
     serves: frozenset[str]
 
 
-def read_names(statement: Statement) -> frozenset[str]:
-    """The names that a statement reads, in whatever way."""
-    return frozenset(
-        read.name for node in expressions(statement) for read in reads(node)
-    )
+def read_names(*statements: Statement) -> frozenset[str]:
+    """The names that statements read, in whatever way."""
+    nodes = (node for item in statements for node in expressions(item))
+    return frozenset(read.name for node in nodes for read in reads(node))
 
 
-def surely_written(statement: Statement) -> frozenset[str]:
-    """The names that a statement assigns whatever the tests in it say, and without reading them."""
-    if isinstance(statement, If):
-        body = _all_surely_written(statement.body)
-        return body & _all_surely_written(statement.orelse)
-    if statement.operator or statement.target.kind == "subscript":
-        return frozenset()
-    return written(statement) - frozenset(changed_in_place(statement.value))
-
-
-def _all_surely_written(statements: Iterable[Statement]) -> frozenset[str]:
-    return frozenset().union(*(surely_written(item) for item in statements))
+def surely_written(*statements: Statement) -> frozenset[str]:
+    """The names that statements assign whatever the tests in them say, and each without reading them."""
+    names = set[str]()
+    for item in statements:
+        if isinstance(item, If):
+            names |= surely_written(*item.body) & surely_written(*item.orelse)
+        elif not item.operator and item.target.kind != "subscript":
+            names |= written(item) - frozenset(changed_in_place(item.value))
+    return frozenset(names)
 
 
 def needed_for(

@@ -43,7 +43,7 @@ def plan_reuse(spec: OpSpec, given: Given) -> Reuse:
     chosen, described = _plan(spec, given, statements)
     if given.again is not None:
         apart, seen = _plan(spec, given, given.again)
-        made = _names(given.again) - _names(statements)
+        made = written(*given.again) - written(*statements)
         if not made & {*apart.saved, *seen}:  # the forward has no such names
             chosen, described = apart, seen
     forward = as_they_were(graph, statements, origin, {*chosen.saved, *described})
@@ -54,7 +54,7 @@ def plan_reuse(spec: OpSpec, given: Given) -> Reuse:
 
 def _plan(spec: OpSpec, given: Given, statements: Lines) -> tuple[Plan, frozenset[str]]:
     inputs = {item.name for item in spec.inputs}
-    locals_ = _names(statements) - inputs
+    locals_ = written(*statements) - inputs
     found = [read for read, _ in free_reads(given.program) if read.name in locals_]
     wanted = frozenset(read.name for read in found)
     data = frozenset(read.name for read in found if not read.facets)
@@ -75,17 +75,13 @@ def _plan(spec: OpSpec, given: Given, statements: Lines) -> tuple[Plan, frozense
     if spec.style != "combined":
         return plan(forward, wanted - outputs, rather), frozenset()
     least = plan(forward, data - outputs, rather)
-    there = frozenset(least.saved).union(*(written(item) for item in least.repeated))
+    there = written(*least.repeated) | set(least.saved)
     described = frozenset(
         name
         for name in asked - there
         if forward.kinds.of_name(name) == "tensor" and not unsure(statements, (name,))
     )
     return plan(forward, wanted - outputs - described, rather), described
-
-
-def _names(statements: Lines) -> frozenset[str]:
-    return frozenset(name for item in statements for name in written(item))
 
 
 def _kinds(spec: OpSpec) -> Kinds:
