@@ -40,24 +40,27 @@ def plan_reuse(spec: OpSpec, given: Given) -> Reuse:
         return Reuse(Plan((), ()), (), frozenset())
     graph, statements = given.graph, given.forward.statements
     origin = dict(given.versions)
-    chosen, described = _plan(spec, given, statements)
-    if given.again is not None:
-        apart, seen = _plan(spec, given, given.again)
-        made = written(*given.again) - written(*statements)
-        if not made & {*apart.saved, *seen}:  # the forward has no such names
-            chosen, described = apart, seen
+    again = statements if given.again is None else given.again
+    own = written(*statements)
+    chosen, described = _plan(spec, given, again, own)
+    if not own.issuperset((*chosen.saved, *described)):
+        statements = again  # which has a name for all that is saved
     forward = as_they_were(graph, statements, origin, {*chosen.saved, *described})
     tensors = frozenset(item.name for item in spec.differentiable)
     constant = active_locals(statements, tensors) & set(chosen.saved)
     return Reuse(chosen, forward, constant, described)
 
 
-def _plan(spec: OpSpec, given: Given, statements: Lines) -> tuple[Plan, frozenset[str]]:
+def _plan(
+    spec: OpSpec, given: Given, statements: Lines, own: frozenset[str]
+) -> tuple[Plan, frozenset[str]]:
+    """What comes again of these statements, and what is described; the forward's `own` names are saved rather."""
     inputs = {item.name for item in spec.inputs}
     locals_ = written(*statements) - inputs
     found = [read for read, _ in free_reads(given.program) if read.name in locals_]
     wanted = frozenset(read.name for read in found)
-    data = frozenset(read.name for read in found if not read.facets)
+    # The shape of a part, `x[:, 1:].shape`, is none that is kept of the whole.
+    data = frozenset(read.name for read in found if read.element or not read.facets)
     balanced = spec.save_policy == "balanced" and spec.once_differentiable is not False
     forward = Locals(
         statements,
@@ -69,7 +72,7 @@ def _plan(spec: OpSpec, given: Given, statements: Lines) -> tuple[Plan, frozense
     )
     rather = given.kept
     if rather is None:
-        rather = wanted if spec.once_differentiable or balanced else frozenset()
+        rather = wanted & own if spec.once_differentiable or balanced else frozenset()
     outputs = frozenset(given.origins)
     asked = wanted - data - outputs
     if spec.style != "combined":
