@@ -7,6 +7,7 @@ PyTorch can call it with tensors alone, as autograd of it needs.
 from collections.abc import Iterator
 
 from scaffold.derive.activity import callee
+from scaffold.derive.filling import FACTORIES
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.memory import Change, Trace
 from scaffold.derive.model import Forward
@@ -23,7 +24,6 @@ from scaffold.formula import (
 )
 from scaffold.spec import OpSpec
 
-FACTORIES = frozenset({"empty", "eye", "full", "ones", "tensor", "zeros"})
 READ = frozenset({"bool", "float", "int", "range"})  # Python's own, which want numbers
 
 
