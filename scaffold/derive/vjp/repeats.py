@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from scaffold.derive.program import read_names, surely_written
 from scaffold.derive.vjp.forward_names import Places
-from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.ir import Op, down_to
 from scaffold.derive.vjp.schedule import CHEAP, TRIVIAL, VIEWS
 from scaffold.formula import Assign, Statement, written
 
@@ -24,7 +24,7 @@ def computed_twice(
 ) -> tuple[Op, ...]:
     """The values inside repeated statements that the gradients read; names that are `there` are not repeated."""
     ends = tuple(roots)
-    read = {held[op] for op in _reached(ends, held) if op in held}
+    read = {held[op] for op in down_to(ends, held) if op in held}
     repeated = _repeated(statements, read, there)
     inside = {
         op
@@ -32,19 +32,8 @@ def computed_twice(
         if op not in held and op.rule not in FREE
         if any(repeated.get(at, node) is not node for at, node in found)
     }
-    found = [op for op in _reached(ends, {*held, *inside}) if op in inside]
+    found = [op for op in down_to(ends, {*held, *inside}) if op in inside]
     return tuple(sorted(found, key=lambda op: op.serial))
-
-
-def _reached(roots: Iterable[Op], ends: Collection[Op]) -> set[Op]:
-    """What is below the roots, down to those ends."""
-    seen, waiting = set[Op](), list(roots)
-    while waiting:
-        op = waiting.pop()
-        if op not in seen:
-            seen.add(op)
-            waiting += op.args if op not in ends else ()
-    return seen
 
 
 def _repeated(
