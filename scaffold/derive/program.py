@@ -4,7 +4,7 @@ In: the statements of the backward. Out: `Line`s. Invariant: run in order, the l
 compute it; a line serves a gradient exactly if leaving it out would change that gradient.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from scaffold.derive.metadata import Read, reads
@@ -42,15 +42,17 @@ def surely_written(*statements: Statement) -> frozenset[str]:
 
 
 def needed_for(
-    statements: tuple[Statement, ...], names: Iterable[str]
+    statements: Sequence[Statement],
+    names: Iterable[str],
+    there: Collection[str] = frozenset(),
 ) -> frozenset[int]:
-    """The positions of the statements that compute `names` (liveness, from the last one back)."""
-    live, kept = set(names), set()
+    """The positions of the statements that compute `names`, but for those `there` (liveness, from the last one back)."""
+    live, kept = set(names).difference(there), set()
     for position in reversed(range(len(statements))):
         item = statements[position]
         if written(item) & live:
             kept.add(position)
-            live = (live - surely_written(item)) | read_names(item)
+            live = (live - surely_written(item)) | read_names(item).difference(there)
     return frozenset(kept)
 
 
