@@ -105,7 +105,7 @@ class _Repeatable:
     def __init__(self, spec: OpSpec, statements: Lines, kinds: Kinds) -> None:
         objects = {item.name for item in spec.attributes}
         self.spec, self.kinds = spec, kinds.after(statements)
-        self.unknown = frozenset(objects | (imported(spec) - kinds.arrays))
+        self.unknown = frozenset(objects | (spec.foreign - kinds.arrays))
         changes = Trace(statements, sharing).changes
         several = [item.holders for item in changes if len(item.holders) > 1]
         self.changed = frozenset(spec.dirty).union(*several)
@@ -126,7 +126,7 @@ class _Repeatable:
             return False
         if self.kinds.of(node) in ("scalar", "array"):
             return True
-        return not leaves_torch(node, self.unknown & imported(self.spec))
+        return not leaves_torch(node, self.unknown & self.spec.foreign)
 
 
 def live_forward(spec: OpSpec, formula: Formula) -> Forward:
@@ -139,12 +139,5 @@ def live_forward(spec: OpSpec, formula: Formula) -> Forward:
 
 def effects(spec: OpSpec) -> Callable[[Node], bool]:
     """Whether an expression does more than to compute its value, as far as one can see."""
-    unknown = imported(spec) | {item.name for item in spec.attributes}
+    unknown = spec.foreign | {item.name for item in spec.attributes}
     return lambda node: is_random(node) or calls_unknown(node, unknown)
-
-
-def imported(spec: OpSpec) -> frozenset[str]:
-    """The names that the user imports from outside torch."""
-    return frozenset(
-        item.binding for item in spec.imports if item.module.split(".")[0] != "torch"
-    )

@@ -88,9 +88,8 @@ def _saved(backward: Backward) -> tuple[Op, ...]:
 def _again(backward: Backward, saved: Collection[Op]) -> Mapping[Op, str]:
     """The locals of the forward that the backward computes in lines of its own."""
     spec, lowered = backward.spec, backward.lowered
-    foreign = any(item.module.split(".")[0] != "torch" for item in spec.imports)
     stated = spec.gradients or spec.backward
-    if foreign or stated or (spec.once_differentiable and not backward.saves):
+    if spec.foreign or stated or (spec.once_differentiable and not backward.saves):
         return {}
     there = {*saved, *lowered.results, *lowered.inputs.values()}
     costs = Costs(backward.applier.table)
