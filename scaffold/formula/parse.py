@@ -32,7 +32,7 @@ from scaffold.formula.text import Text, place_in
 
 def assigned(formula: Formula) -> frozenset[str]:
     """The names that the statements of a formula assign."""
-    return frozenset(name for item in formula.statements for name in written(item))
+    return written(*formula.statements)
 
 
 class Body:
