@@ -18,8 +18,8 @@ def kept_lines(spec: OpSpec, kept: Kept, tensors: frozenset[str]) -> list[str]:
     ends = [f"return {value}"]
     several = len(spec.outputs) > 1 or spec.outputs[0].variadic
     if not several and not is_typed(last, typed_names(kept.statements, tensors)):
-        taken = {name for item in kept.statements for name in written(item)}
-        name = fresh(spec.outputs[0].name, taken | {item.name for item in spec.inputs})
+        taken = written(*kept.statements) | {item.name for item in spec.inputs}
+        name = fresh(spec.outputs[0].name, taken)
         ignored = "  # type: ignore[assignment]" if _is_sum(last) else ""
         ends = [f"{name}: Tensor = {value}{ignored}", f"return {name}"]
     return "\n".join([kept.lines, *ends] if kept.lines else ends).split("\n")
@@ -43,19 +43,16 @@ def _as_its_own(spec: OpSpec, kept: Kept) -> str:
 def _copy(spec: OpSpec, kept: Kept, part: Node) -> str | None:
     """A copy of a result that may be an input; None where it is not, or is by its own name."""
     inputs = {item.name for item in spec.tensors} - set(spec.dirty)
-    if part.kind != "name" or part.label in inputs - _assigned(kept):
+    assigned = written(*kept.statements)
+    if part.kind != "name" or part.label in inputs - assigned:
         return None
     same = Trace(kept.statements, same_tensor).of(part.label) & inputs
     if not same:
         return None
     copy = f"{part.label}.clone()"
     one, *others = sorted(same)
-    plain = not others and one not in _assigned(kept)
+    plain = not others and one not in assigned
     return f"{copy} if {part.label} is {one} else {part.label}" if plain else copy
-
-
-def _assigned(kept: Kept) -> frozenset[str]:
-    return frozenset().union(*(written(item) for item in kept.statements))
 
 
 def may_be_number(spec: OpSpec) -> bool:
