@@ -13,6 +13,7 @@ from scaffold.formula import (
     Statement,
     changed_in_place,
     expressions,
+    goes_on,
     written,
 )
 
@@ -35,7 +36,8 @@ def surely_written(*statements: Statement) -> frozenset[str]:
     names = set[str]()
     for item in statements:
         if isinstance(item, If):
-            names |= surely_written(*item.body) & surely_written(*item.orelse)
+            several = (surely_written(*branch) for branch in goes_on(item))
+            names |= frozenset.intersection(*several)
         elif not item.operator and item.target.kind != "subscript":
             names |= written(item) - frozenset(changed_in_place(item.value))
     return frozenset(names)

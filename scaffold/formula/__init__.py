@@ -3,6 +3,7 @@
 In: Python expressions and statements over torch. Out: `Formula`s, and their text again.
 """
 
+from scaffold.formula.complaints import goes_on
 from scaffold.formula.effects import (
     RANDOM,
     bound,
@@ -58,6 +59,7 @@ __all__ = [
     "emit_lines",
     "expressions",
     "function_in",
+    "goes_on",
     "keywords",
     "parse",
     "renaming",
