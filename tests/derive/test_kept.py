@@ -104,6 +104,9 @@ RAISES = """
 assert x.ndim == 2, f"{x.ndim} dims"
 if y.shape != x.shape:
     raise ValueError(f"{x.shape} and {y.shape}")
+for row in y:
+    if row.shape != x.shape[1:]:
+        raise ValueError(f"a row of {type(row)}")
 return x * y.sin()
 """
 CASES = [
