@@ -68,7 +68,7 @@ def take_apart(spec: OpSpec) -> Given:
     found = _derived(spec, graph, forward, program)
     origins = _origins(spec, forward)
     lines = (*program, *found.statements)
-    names = frozenset().union(*(written(item) for item in found.statements))
+    names = written(*found.statements)
     own = frozenset(
         item.name for item in spec.differentiable if f"grad_{item.name}" in names
     )
@@ -100,7 +100,7 @@ def _with_versions(
     """The forward with a name for every value, and which names that takes."""
     if forward is None:
         return None, ()
-    names = frozenset(name for item in forward.statements for name in written(item))
+    names = written(*forward.statements)
     inputs = frozenset(item.name for item in spec.inputs)
     taken = names | outer_names(spec, forward)
     statements, origin = with_versions(graph, forward.statements, names - inputs, taken)
@@ -120,7 +120,7 @@ def _derived(
     else:
         from scaffold.derive.vjp.engine import derived  # with all the rules behind it
 
-        given = frozenset().union(*(written(item) for item in program))
+        given = written(*program)
         found = derived(
             spec, graph, forward, wanted, outer_names(spec, forward) | given
         )
@@ -134,7 +134,7 @@ def _unstated(spec: OpSpec, program: Lines) -> list[str]:
     """The inputs whose gradients are to be derived."""
     if not spec.derive or spec.surrogate:
         return []
-    given = frozenset().union(*(written(item) for item in program))
+    given = written(*program)
     names = [item.name for item in spec.differentiable]
     return [name for name in names if f"grad_{name}" not in given]
 
@@ -144,8 +144,7 @@ def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
     names = {item.name for item in (*spec.inputs, *spec.outputs)}
     names |= {item.binding for item in spec.imports} | gradient_names(spec)
     if forward is not None and spec.forward is not None:
-        names |= assigned(spec.forward)
-        names = names.union(*(written(item) for item in forward.statements))
+        names |= assigned(spec.forward) | written(*forward.statements)
     return frozenset(names)
 
 
@@ -164,7 +163,7 @@ def _program(spec: OpSpec, graph: Graph, forward: Forward | None) -> Lines:
             for name, formula in spec.gradients
         ]
         program = join(graph, formulas, outer | _builtins(formulas))
-    taken = outer.union(*(written(item) for item in program))
+    taken = outer | written(*program)
     return Unfolder(graph, set(taken), _whole(spec)).block(program)
 
 
@@ -219,7 +218,7 @@ def _isolated(
     tensors = {item.name for item in spec.tensors} | set(_origins(spec, forward))
     outer = {attribute.name for attribute in spec.attributes} | tensors & metadata
     outer |= {item.binding for item in spec.imports} | hidden_builtins(program)
-    taken = outer_names(spec, None).union(*(written(item) for item in program))
+    taken = outer_names(spec, None) | written(*program)
     taken |= assigned(spec.forward) if spec.forward else frozenset()
     return apart_from(graph, program, outer, taken)[0]
 
@@ -237,7 +236,7 @@ def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> N
             hint = f"work on a copy: {foreign[0]}.clone()"
             raise ScaffoldError(message, formula.location, hint)
         later = statements[change.position + 1 :]
-        read = frozenset().union(*(read_names(item) for item in later))
+        read = read_names(*later)
         wanted = read | gradient_names(spec)
         others = sorted(change.holders & wanted - {change.name} - attributes)
         if others:

@@ -42,12 +42,16 @@ HOLDERS = frozenset({"enumerate", "list", "reversed", "tuple", "zip"})
 VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
 
 
-def written(statement: Statement) -> frozenset[str]:
-    """The names that a statement assigns or changes in place, in any of its branches."""
-    if isinstance(statement, If):
-        inner = (*statement.body, *statement.orelse)
-        return frozenset(name for item in inner for name in written(item))
-    return bound(statement.target) | frozenset(changed_in_place(statement.value))
+def written(*statements: Statement) -> frozenset[str]:
+    """The names that statements assign or change in place, in any of their branches."""
+    names = set[str]()
+    for item in statements:
+        if isinstance(item, If):
+            names |= written(*item.body, *item.orelse)
+        else:
+            names |= bound(item.target)
+            names.update(changed_in_place(item.value))
+    return frozenset(names)
 
 
 def bound(target: Node) -> frozenset[str]:
@@ -63,7 +67,7 @@ def misspelt(
     statements: tuple[Statement, ...], targets: frozenset[str], known: frozenset[str]
 ) -> list[str]:
     """What is called like a gradient, and neither is one nor read."""
-    names = frozenset(name for item in statements for name in written(item))
+    names = written(*statements)
     nodes = (node for item in statements for node in expressions(item))
     read = {name for node in nodes for name in node.names()}
     found = sorted(names - targets - read - known)

@@ -34,7 +34,7 @@ from scaffold.formula.unassigned import unassigned
 
 def assigned(formula: Formula) -> frozenset[str]:
     """The names that the statements of a formula assign."""
-    return frozenset(name for item in formula.statements for name in written(item))
+    return written(*formula.statements)
 
 
 class Body:
