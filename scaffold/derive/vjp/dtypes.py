@@ -16,7 +16,7 @@ KINDS: Mapping[str, Kind] = {
     "bool": "bool",
 }
 INTEGERS = frozenset(
-    {"int", "int8", "int16", "int32", "int64", "long", "short"} | {"uint8"}
+    {"int", "int8", "int16", "int32", "int64", "long", "short", "uint8"}
 )
 REALS = frozenset(
     {"float", "double", "half", "float16", "float32", "float64", "bfloat16"}

@@ -61,9 +61,7 @@ class Program:
         self.graph = graph
         self.ops: list[Op] = []
         self.fractions: dict[Op, Dim] = {}  # a size // a number -> that size
-        self.offsets: dict[Op, tuple[Op, int]] = (
-            {}
-        )  # what a static is more than another
+        self.offsets: dict[Op, tuple[Op, int]] = {}  # x + a number -> x, that number
         self.unpacked: set[Op] = set()  # tuples of which the forward takes every part
         self.sizes: dict[Dim, Op] = {}  # the expression of a size without a name
         self.optional: set[Op] = set()  # inputs that may be None
