@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.builders import Builders
-from scaffold.derive.vjp.choices import as_one_choice
 from scaffold.derive.vjp.coded import CODED
 from scaffold.derive.vjp.compositions import Composer
 from scaffold.derive.vjp.formulas import Evaluator
@@ -18,6 +17,7 @@ from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.picks import all_taken, of_few_parts
 from scaffold.derive.vjp.pulled import pulled_back
 from scaffold.derive.vjp.rules import Rule
+from scaffold.derive.vjp.sums import as_one_choice
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
@@ -110,7 +110,7 @@ class Reverse:
             total = part if total is None else self.make("add", total, part)
         if total is None or is_number(total, 0):
             return None
-        return as_one_choice(self.make, total, self.make.opaque)
+        return as_one_choice(self.make, total)
 
     def _pass_on(self, op: Op) -> None:
         if op.kind == "group":
