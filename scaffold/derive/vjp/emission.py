@@ -139,11 +139,7 @@ class _Writer:
     def _name_pulled(self, op: Op) -> None:
         """Names for all that autograd of one call gives."""
         self.names[op] = "pullback"
-        items = {
-            item.data: item
-            for item in self.program.ops
-            if item.rule == "item" and item.args[0] is op
-        }
+        items = self.program.items_of(op)
         for item in items.values():
             self.names[item] = self.namer.name(item)
         count = len(pulled_args(op))

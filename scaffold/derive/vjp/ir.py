@@ -115,6 +115,11 @@ class Program:
         """A Python value that an expression has throughout a call."""
         return self.op("static", (), node)
 
+    def items_of(self, op: Op) -> dict[int, Op]:
+        """Those of several results that were taken, by position."""
+        items = (item for item in self.ops if item.rule == "item")
+        return {int(str(item.data)): item for item in items if item.args[0] is op}
+
     def size_of(self, dim: Op) -> Dim:
         """The size that a static value is: a number, or a name for it."""
         value = literal(dim)
