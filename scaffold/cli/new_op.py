@@ -17,6 +17,9 @@ Without --forward and --grad the bodies are left for you to write, and the tests
 
 Example: scaffold new-op linear --inputs 'input, weight, bias?'
 """
+UNPROVEN = (
+    "the gradients are as you state them: --verify holds them against the forward"
+)
 CHOICES = {
     "on-conflict": ON_CONFLICT,
     "format": FORMATS,
@@ -41,12 +44,22 @@ def _run(name: str, values: Values, settings: Values) -> None:
 
 def _proven(generated: "Generated", settings: Values) -> "Generated":
     """What was generated, verified if that is wished, or if gradients were derived and nobody forbids it."""
-    if not settings.get("verify", bool(generated.derived)):
-        return generated
-    from scaffold.cli.proof import prove
+    wanted = settings.get("verify", bool(generated.derived))
+    if wanted:
+        from scaffold.cli.proof import prove
 
-    notes = prove(generated)
+        notes = prove(generated)
+    elif "verify" not in settings and _could_be_wrong(generated):
+        notes = (UNPROVEN,)
+    else:
+        return generated
     return generated._replace(notes=(*generated.notes, *notes))
+
+
+def _could_be_wrong(generated: "Generated") -> bool:
+    """Whether gradients are stated of a forward that they can be held against."""
+    spec = generated.spec
+    return bool(spec.differentiable and spec.forward and not generated.missing)
 
 
 def _for_people(generated: "Generated", settings: Values) -> None:
