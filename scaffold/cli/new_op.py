@@ -27,14 +27,11 @@ CHOICES = {
 
 
 def _run(name: str, values: Values, settings: Values) -> None:
-    from scaffold.cli.generate import generate
     from scaffold.cli.report import show_notes
 
     for_programs = settings.get("format") == "json"
     try:
-        generated = _proven(
-            generate(name, values, settings, _problems(settings)), settings
-        )
+        generated = _proven(name, values, settings)
         show = _for_programs if for_programs else _for_people
         show(generated, settings)
     except ScaffoldError as error:
@@ -42,18 +39,23 @@ def _run(name: str, values: Values, settings: Values) -> None:
         raise
 
 
-def _proven(generated: "Generated", settings: Values) -> "Generated":
+def _proven(name: str, values: Values, settings: Values) -> "Generated":
     """What was generated, verified if that is wished, or if gradients were derived and nobody forbids it."""
-    wanted = settings.get("verify", bool(generated.derived))
-    if wanted:
+    from scaffold.cli.generate import generate
+
+    def again(conditions: tuple[str, ...]) -> "Generated":
+        stated = {**values, "require": list(conditions)}
+        return generate(name, stated, settings, [])
+
+    generated = generate(name, values, settings, _problems(settings))
+    if settings.get("verify", bool(generated.derived)):
         from scaffold.cli.proof import prove
 
-        notes = prove(generated)
-    elif "verify" not in settings and _could_be_wrong(generated):
-        notes = (UNPROVEN,)
-    else:
-        return generated
-    return generated._replace(notes=(*generated.notes, *notes))
+        alone = "inputs" in values and "spec" not in settings
+        return prove(generated, again if alone and not generated.spec.require else None)
+    if "verify" not in settings and _could_be_wrong(generated):
+        return generated._replace(notes=(*generated.notes, UNPROVEN))
+    return generated
 
 
 def _could_be_wrong(generated: "Generated") -> bool:

@@ -84,15 +84,12 @@ def _taken(
 
 
 def _counted(part: Node) -> int | None:
-    """The least size at which a part of an index takes all that it names, and leaves something."""
-    sliced = part.kind == "slice"
-    bounds = part.args[:2] if sliced else (part,)
-    sizes = [
-        -value if value < 0 else value + 1
-        for value in map(number_of, bounds)
-        if value is not None and not (sliced and abs(value) > LARGE)
-    ]
-    return max(sizes, default=None)
+    """The least size at which a part of an index takes all that it names; a slice leaves two, which do not broadcast."""
+    if part.kind != "slice":
+        value = number_of(part)
+        return None if value is None else max(-value, value + 1)
+    ends = [abs(value) for value in map(number_of, part.args[:2]) if value]
+    return max((end + 2 for end in ends if end <= LARGE), default=None)
 
 
 def _is_rest(part: Node) -> bool:

@@ -38,6 +38,7 @@ from scaffold.spec import OpSpec
 if TYPE_CHECKING:
     from scaffold.render.verification import ProofView
 
+
 class TestView(NamedTuple):
     """What the template shows; every `_lines` is a body, not yet indented."""
 
