@@ -4,7 +4,7 @@ In: a rule's name and its arguments. Out: an `Op`, whose shape and kind the call
 applications in one `Program` are the same object, and an op comes after its arguments.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -174,6 +174,18 @@ def pulled_args(op: Op) -> tuple[Op, ...]:
     """The arguments of the call by which a `vjp` differentiates it."""
     assert isinstance(op.data, tuple)
     return op.data[1]  # type: ignore[no-any-return]
+
+
+def down_to(roots: Iterable[Op], stops: Collection[Op]) -> Iterator[Op]:
+    """Some ops and all that is below them, each once, as far as the `stops`."""
+    seen, waiting = set[Op](), list(roots)
+    while waiting:
+        op = waiting.pop()
+        if op not in seen:
+            seen.add(op)
+            yield op
+            if op not in stops:
+                waiting += op.args
 
 
 def tensors(ops: Iterable[Op]) -> Iterator[Op]:

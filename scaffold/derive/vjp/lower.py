@@ -26,10 +26,8 @@ from scaffold.formula import (
     Node,
     Statement,
     changed_in_place,
-    same_memory,
     sharing,
     written,
-    written_to,
 )
 from scaffold.spec import OpSpec
 
@@ -83,11 +81,7 @@ class Lowering(Calls):
 
     def places_to_name(self, forward: Forward) -> dict[Op, list[Place]]:
         """Where a value can get a name: not where it changes in place."""
-        taken = written_over(forward.statements)
-        for node in forward.results:
-            for inner in node.walk():
-                for changed in written_to(inner):
-                    taken.update(same_memory(changed))
+        taken = written_over(forward.statements, forward.results)
         return {
             op: places
             for op, places in self.places.items()
