@@ -9,20 +9,22 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.builders import Builders
-from scaffold.derive.vjp.choices import (
-    as_one_choice,
-    may_be_zero,
-    sure_of_one,
-)
+from scaffold.derive.vjp.choices import may_be_zero
 from scaffold.derive.vjp.coded import CODED
 from scaffold.derive.vjp.compositions import Composer
 from scaffold.derive.vjp.formulas import Evaluator
 from scaffold.derive.vjp.ir import Op, is_number, tensors
 from scaffold.derive.vjp.make import Maker
-from scaffold.derive.vjp.parts import all_parts, of_side, part
-from scaffold.derive.vjp.picks import all_taken, of_few_parts
+from scaffold.derive.vjp.parts import (
+    all_parts,
+    all_taken,
+    item_at,
+    of_few_parts,
+    of_side,
+)
 from scaffold.derive.vjp.pulled import pulled_back
 from scaffold.derive.vjp.rules import Rule
+from scaffold.derive.vjp.sums import as_one_choice, sure_of_one
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
@@ -110,8 +112,8 @@ class Reverse:
             total = part if total is None else self.make("add", total, part)
         if total is None or is_number(total, 0):
             return None
-        one = as_one_choice(self.make, total, self.make.opaque)
-        return sure_of_one(self.make, one, self.make.opaque)
+        one = as_one_choice(self.make, total)
+        return sure_of_one(self.make, one)
 
     def _pass_on(self, op: Op) -> None:
         if op.kind == "group":
@@ -272,7 +274,7 @@ class Reverse:
                 for position, name in enumerate(rule.results)
             }
             env |= {
-                name: part(self.make, op, position)
+                name: item_at(self.make, op, position)
                 for position, name in enumerate(rule.results)
             }
         return self._of_rule(op, env)
