@@ -13,7 +13,6 @@ from scaffold.formula import (
     Statement,
     changed_in_place,
     expressions,
-    goes_on,
     written,
 )
 
@@ -36,8 +35,7 @@ def surely_written(*statements: Statement) -> frozenset[str]:
     names = set[str]()
     for item in statements:
         if isinstance(item, If):
-            several = (surely_written(*branch) for branch in goes_on(item))
-            names |= frozenset.intersection(*several)
+            names |= surely_written(*item.body) & surely_written(*item.orelse)
         elif not item.operator and item.target.kind != "subscript":
             names |= written(item) - frozenset(changed_in_place(item.value))
     return frozenset(names)

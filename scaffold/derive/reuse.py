@@ -140,6 +140,4 @@ def live_forward(spec: OpSpec, formula: Formula) -> Forward:
 def effects(spec: OpSpec) -> Callable[[Node], bool]:
     """Whether an expression does more than to compute its value, as far as one can see."""
     unknown = spec.foreign | {item.name for item in spec.attributes}
-    return lambda node: (
-        node.kind == "complaint" or is_random(node) or calls_unknown(node, unknown)
-    )
+    return lambda node: is_random(node) or calls_unknown(node, unknown)

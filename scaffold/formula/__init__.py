@@ -3,7 +3,6 @@
 In: Python expressions and statements over torch. Out: `Formula`s, and their text again.
 """
 
-from scaffold.formula.complaints import goes_on
 from scaffold.formula.effects import (
     RANDOM,
     bound,
@@ -59,7 +58,6 @@ __all__ = [
     "emit_lines",
     "expressions",
     "function_in",
-    "goes_on",
     "keywords",
     "parse",
     "renaming",

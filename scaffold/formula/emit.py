@@ -179,6 +179,5 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "boolean": _boolean,
     "conditional": _conditional,
     "lambda": lambda node: f"lambda {node.label}: {emit(node.args[0])}",
-    "complaint": lambda node: node.label,
     "body": lambda node: node.label,
 }

@@ -27,7 +27,6 @@ Kind = Literal[
     "boolean",  # label: "and" or "or"
     "conditional",  # args: the test, the value if true, the value if false
     "lambda",  # label: its parameters; args: the value. The user writes none
-    "complaint",  # label: an `assert` or a `raise` as it stands; args: what it reads
     "body",  # label: a whole forward as it stands; args: every expression in it
 ]
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from scaffold.errors import raise_all
-from scaffold.formula.complaints import ERRORS, parts_of, words_of
 from scaffold.formula.expression import Guarded
 from scaffold.formula.graph import (
     Assign,
@@ -34,6 +33,10 @@ from scaffold.formula.shown import as_written
 from scaffold.formula.text import Text
 
 GROWS = frozenset({"append", "clear", "extend", "insert", "pop", "reverse"})
+ERRORS = frozenset(
+    {"AssertionError", "IndexError", "NotImplementedError", "RuntimeError"}
+    | {"TypeError", "ValueError"}
+)
 TYPES = frozenset({"Tensor", "torch", "list", "tuple", "bool", "float", "int", "str"})
 LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
@@ -167,20 +170,21 @@ class KeptBody(Body):
         off = self.expressions.parse(ast.parse("torch.no_grad()", mode="eval").body)
         return If(self._absent, (Assign(self._absent, off), *body), body)
 
-    def _complaint(
-        self,
-        item: ast.Assert | ast.Raise,
-        present: Guarded,
-        above: tuple[str, ...] = (),
-    ) -> Statement:
-        test, words = self._absent, words_of(item)
+    def _complaint(self, item: ast.Assert | ast.Raise, present: Guarded) -> Statement:
         if isinstance(item, ast.Assert):
             test = self.expressions.parse(item.test, present)
-        if words is None:
-            listed = ", ".join(sorted(ERRORS))
-            self.fail(item, "this cannot be raised", f"raise one of: {listed}")
-        parts = (part for word in words or () for part in parts_of(word))
-        said = tuple(self.expressions.parse(part, present) for part in parts)
+            words = [item.msg] if item.msg else []
+        else:
+            test, words = self._absent, []
+            match item.exc:
+                case ast.Name(name) if name in ERRORS:
+                    pass
+                case ast.Call(ast.Name(name), args, []) if name in ERRORS:
+                    words = args
+                case _:
+                    listed = ", ".join(sorted(ERRORS))
+                    self.fail(item, "this cannot be raised", f"raise one of: {listed}")
+        said = tuple(self.expressions.message(part, present) for part in words)
         return If(test, tuple(Assign(self._absent, part) for part in said))
 
     def _choice(

@@ -33,6 +33,14 @@ class KeptExpressions(ExpressionParser):
     ) -> None:
         super().__init__(source, optional, tensors)
         self.source = source
+        self._words = False
+
+    def message(self, item: ast.expr, present: Guarded) -> Node:
+        """What an error says, which may be an f-string."""
+        self._words = True
+        node = self.parse(item, present)
+        self._words = False
+        return node
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
         return None
@@ -41,6 +49,13 @@ class KeptExpressions(ExpressionParser):
         if item.id in ITERATED and item.id not in self.source.locals:
             return self.graph.name(item.id)
         return super()._Name(item, present)
+
+    def _JoinedStr(self, item: ast.JoinedStr, present: Guarded) -> Node:
+        if not self._words:
+            self.fail(item, "an f-string is not allowed in a formula")
+        values = [part for part in item.values if isinstance(part, ast.FormattedValue)]
+        parts = tuple(self.parse(part.value, present) for part in values)
+        return self.graph.node("list", "", parts)
 
     def _ListComp(self, item: ast.ListComp, present: Guarded) -> Node:
         return self._comprehension(item, present)

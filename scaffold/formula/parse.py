@@ -6,10 +6,8 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 
 import ast
 from collections.abc import Sequence
-from itertools import chain
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula.complaints import complains, parts_of, words_of
 from scaffold.formula.effects import in_place_name, misspelt, written
 from scaffold.formula.expression import (
     BINARY,
@@ -150,8 +148,6 @@ class Body:
             return self._augmented(item, present, above)
         if isinstance(item, ast.If):
             return self._choice(item, present, above)
-        if isinstance(item, ast.Assert | ast.Raise) and self.scope.kept:
-            return self._complaint(item, present, above)
         if isinstance(item, ast.Expr) and _works_in_place(item.value):
             value = self.expressions.parse(item.value, present)
             return Assign(self.graph.node("absent"), value, "", above)
@@ -185,19 +181,8 @@ class Body:
         there, gone = self.expressions.guards(item.test)
         body, after_body = self._block(item.body, present | there)
         orelse, after_orelse = self._block(item.orelse, present | gone)
-        after = after_orelse if complains(body) else after_body
-        both = complains(body) or complains(orelse)
-        self.branches[item] = after if both else after_body & after_orelse
+        self.branches[item] = after_body & after_orelse
         return If(test, body, orelse, above)
-
-    def _complaint(
-        self, item: ast.Assert | ast.Raise, present: Guarded, above: tuple[str, ...]
-    ) -> Statement:
-        tests = [item.test] if isinstance(item, ast.Assert) else []
-        words = chain.from_iterable(map(parts_of, words_of(item) or ()))
-        read = tuple(self.expressions.parse(part, present) for part in (*tests, *words))
-        node = self.graph.node("complaint", ast.unparse(item), read)
-        return Assign(self.graph.node("absent"), node, "", above)
 
     def _refuse(self, item: ast.stmt) -> None:
         self.locals |= {  # so that its names are no further problem

@@ -39,8 +39,6 @@ def _returns(item: ast.AST) -> bool:
 def _closes(body: Sequence[ast.stmt]) -> bool:
     """Whether every way through ends in a return, and what follows an `if` belongs to one branch of it."""
     for at, item in enumerate(body):
-        if isinstance(item, ast.Raise):
-            return at == len(body) - 1
         if isinstance(item, ast.Return):
             return at == len(body) - 1 and item.value is not None
         if isinstance(item, ast.If) and _returns(item):

@@ -3,12 +3,12 @@
 In: an `OpSpec`. Out: yes or no. Invariant: asked of the text of the forward; where in doubt the test is made.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from scaffold.derive import live_forward
 from scaffold.derive.activity import callee, calls
 from scaffold.derive.recompute import active_locals
-from scaffold.formula import Formula, If, Node, Statement, expressions
+from scaffold.formula import Formula, Node, expressions
 from scaffold.spec import OpSpec
 
 VIEWS = frozenset({"view", "view_as_complex"})  # of contiguous memory alone
@@ -16,8 +16,6 @@ VIEWS = frozenset({"view", "view_as_complex"})  # of contiguous memory alone
 UNMAPPED = frozenset(
     {"argwhere", "bincount", "histc", "masked_select", "nonzero", "one_hot", "unique"}
 )
-# What a test asks of the data of a tensor.
-TELL = frozenset({"all", "allclose", "any", "equal", "item"})
 
 
 def takes_any_layout(spec: OpSpec) -> bool:
@@ -49,22 +47,11 @@ def is_its_derivative(spec: OpSpec) -> bool:
 def maps(spec: OpSpec) -> bool:
     """Whether torch.func.vmap takes the gradient of the forward."""
     masks = frozenset(item.name for item in spec.tensors if item.dtype == "bool")
-    nodes = [item for node in _nodes(spec) for item in node.walk()]
-    tests = [node.args[0] for node in nodes if node.kind == "complaint" and node.args]
-    if spec.forward is not None:
-        tests += _tests(live_forward(spec, spec.forward).statements)
     return not any(
         callee(item) in UNMAPPED or _is_data(item) or _picks(item, masks)
-        for item in nodes
-    ) and not any(callee(item) in TELL for node in tests for item in node.walk())
-
-
-def _tests(statements: Iterable[Statement]) -> Iterator[Node]:
-    """What is asked by each `if`."""
-    for item in statements:
-        if isinstance(item, If):
-            yield item.test
-            yield from _tests((*item.body, *item.orelse))
+        for node in _nodes(spec)
+        for item in node.walk()
+    )
 
 
 def _is_data(node: Node) -> bool:

@@ -26,7 +26,6 @@ from scaffold.formula import (
     Node,
     Statement,
     changed_in_place,
-    goes_on,
     sharing,
     written,
 )
@@ -145,10 +144,6 @@ class Lowering(Calls):
 
     def _assign(self, item: Assign) -> None:
         value = item.value
-        if value.kind == "complaint":
-            for test in value.args[: value.label.startswith("assert")]:
-                self.test(test)
-            return
         if self._draws(item):
             return
         if item.operator:
@@ -232,11 +227,6 @@ class Lowering(Calls):
         test = self.test(item.test)
         before = dict(self.env)
         self.choices += 1
-        ways = goes_on(item)
-        if len(ways) == 1:  # on the other one there is an error
-            self.block(ways[0])
-            self.choices -= 1
-            return
         self.block(item.body)
         after_body, self.env = self.env, before.copy()
         self.block(item.orelse)
