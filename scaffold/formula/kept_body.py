@@ -165,7 +165,8 @@ class KeptBody(Body):
     def _with(self, item: ast.With, present: Guarded) -> Statement:
         for part in item.items:
             if ast.unparse(part) != "torch.no_grad()":
-                self.fail(part.context_expr, "only torch.no_grad() can stand in a with")
+                message = f"'{ast.unparse(part)}' cannot stand in a with"
+                self.fail(part.context_expr, message, "only torch.no_grad() can")
         body, _ = self._block(item.body, present)
         off = self.expressions.parse(ast.parse("torch.no_grad()", mode="eval").body)
         return If(self._absent, (Assign(self._absent, off), *body), body)

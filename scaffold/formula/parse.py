@@ -11,7 +11,6 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.effects import in_place_name, misspelt, written
 from scaffold.formula.expression import (
     BINARY,
-    ELSEWHERE,
     ExpressionParser,
     Guarded,
     may_be_none,
@@ -24,7 +23,9 @@ from scaffold.formula.graph import (
     Node,
     Statement,
 )
+from scaffold.formula.plain import plain
 from scaffold.formula.program import Program
+from scaffold.formula.refused import words_on
 from scaffold.formula.returns import with_one_return
 from scaffold.formula.scope import RESERVED, Scope
 from scaffold.formula.shown import shown
@@ -52,7 +53,7 @@ class Body:
         self.expressions = ExpressionParser(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
-        body = list(self.program.body)
+        body = plain(self.program.body)
         if self.scope.wants_result:
             body = with_one_return(body, self.scope.names)
         whole = tuple(body)
@@ -190,22 +191,7 @@ class Body:
             for node in ast.walk(item)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
-        if isinstance(item, ast.Return):
-            self.fail(
-                item,
-                "a return must be the last statement",
-                "assign a name in each branch",
-            )
-        elif isinstance(item, ast.Import | ast.ImportFrom):
-            self.fail(item, "no imports in a formula", "use --import 'module:name'")
-        elif isinstance(item, ast.Expr):
-            self.fail(item, "this statement assigns nothing", "write: name = ...")
-        elif isinstance(item, ast.For | ast.While | ast.With | ast.FunctionDef):
-            self.fail(
-                item, "only assignments, if and a final return are allowed", ELSEWHERE
-            )
-        else:
-            self.fail(item, "only assignments, if and a final return are allowed")
+        self.fail(item, *words_on(item))
 
     def _target(self, target: ast.expr) -> Node:
         if isinstance(target, ast.Name):
