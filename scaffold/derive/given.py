@@ -4,6 +4,7 @@ In: an `OpSpec`. Out: a `Given`. Invariant: in the program every name that the o
 imports) still means that, wherever ctx must stand for it.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.forward import (
@@ -78,8 +79,18 @@ def take_apart(spec: OpSpec) -> Given:
         statements, results = found.forward
         forward = forward._replace(statements=statements, results=results)
     return Given(
-        *(graph, place, forward, lines, origins, own, found.notes, found.domains),
-        *(kept, found.once, versions, found.again),
+        graph=graph,
+        place=place,
+        forward=forward,
+        program=lines,
+        origins=origins,
+        derived=own,
+        notes=found.notes,
+        domains=found.domains,
+        kept=kept,
+        once=found.once,
+        versions=versions,
+        again=found.again,
     )
 
 
@@ -179,21 +190,12 @@ def _builtins(formulas: list[tuple[str, Formula]]) -> frozenset[str]:
 
 def _reads_renamed(graph: Graph, formula: Formula, renamed: dict[str, str]) -> Formula:
     """The formula over the names that locals of the forward have got."""
-    assert formula.result is not None
-    end = Assign(graph.node("absent"), formula.result)
-    body: Lines = (*formula.statements, end)
+    body = _lines(formula)
     for old, new in renamed.items():
         body, _ = outer_renamed(graph, body, old, new)
     last = body[-1]
     assert isinstance(last, Assign)
-    return Formula(
-        body[:-1],
-        last.value,
-        formula.text,
-        formula.location,
-        formula.comments,
-        graph,
-    )
+    return replace(formula, statements=body[:-1], result=last.value)
 
 
 def _isolated(
@@ -223,10 +225,7 @@ def _isolated(
 
 def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> None:
     """A backward changes only tensors that it made, and none of them under two names."""
-    end = (
-        [Assign(formula.graph.node("absent"), formula.result)] if formula.result else []
-    )
-    statements = (*formula.statements, *end)
+    statements = _lines(formula)
     attributes = {item.name for item in spec.attributes}
     for change in Trace(statements, sharing).changes:
         foreign = sorted(change.outside & outer - attributes)
@@ -286,9 +285,12 @@ def _refuse_ambiguous(spec: OpSpec) -> None:
 
 
 def _outside_reads(formula: Formula | None) -> frozenset[str]:
-    if formula is None:
-        return frozenset()
-    end = (
-        [Assign(formula.graph.node("absent"), formula.result)] if formula.result else []
-    )
-    return frozenset(read.name for read, _ in free_reads((*formula.statements, *end)))
+    lines = _lines(formula) if formula else ()
+    return frozenset(read.name for read, _ in free_reads(lines))
+
+
+def _lines(formula: Formula) -> Lines:
+    """The statements of a formula, the last of which has its result."""
+    if formula.result is None:
+        return formula.statements
+    return (*formula.statements, Assign(formula.graph.node("absent"), formula.result))
