@@ -16,6 +16,8 @@ from scaffold.inspect.documented import Documented, read_documented
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.formulas import Unfit, forward_text
 from scaffold.inspect.gradients import backward_text
+from scaffold.inspect.names import snake_case
+from scaffold.spec.names import camel_name
 from scaffold.spec.toml_text import op_table
 
 Value = str | bool | list[str] | dict[str, str]
@@ -77,7 +79,7 @@ def _names(facts: Facts, documented: Documented) -> tuple[str, str]:
     """The name of the op and that of its class."""
     function = facts.function
     base = function.name.removesuffix("Function") or function.name
-    return documented.wrapper or _snake(base).strip("_"), base
+    return documented.wrapper or snake_case(base), base
 
 
 def _table(
@@ -102,7 +104,7 @@ def _signature(
     facts: Facts, documented: Documented, outputs: tuple[str, ...]
 ) -> Iterator[tuple[str, Value]]:
     name, base = _names(facts, documented)
-    if _pascal(name) != base:
+    if camel_name(name) != base:
         yield "class-name", base
     if documented.doc:
         yield "doc", documented.doc
@@ -185,12 +187,3 @@ def _whole(facts: Facts) -> set[str]:
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-
-
-def _snake(name: str) -> str:
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
-    return re.sub(r"_+", "_", words).strip("_").lower()
-
-
-def _pascal(name: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
