@@ -16,12 +16,12 @@ from scaffold.derive.vjp.naming import Namer, owners_of, users_of
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
 from scaffold.derive.vjp.rewrites import is_one_hot
+from scaffold.derive.vjp.safety import Safety
 from scaffold.derive.vjp.schedule import (
     SHARED,
     TRIVIAL,
     VIEWS,
     Region,
-    Safety,
     Schedule,
     scheduled,
 )
@@ -84,7 +84,8 @@ class _Writer:
             for at, name in enumerate(roots, 1)
         }
         held = emission.held
-        safe = Safety(emission.optional, held, emission.applier.takes_none)
+        present = {-at: name for at, name in enumerate(roots, 1)}
+        safe = Safety(emission.optional, held, emission.applier.takes_none, present)
         pairs = [(op, self.regions[name]) for name, op in roots.items()]
         self.plan: Schedule = scheduled(pairs, held, safe, forced)
         self.names: dict[Op, str] = dict(held)
