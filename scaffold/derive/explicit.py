@@ -47,7 +47,8 @@ def _derived(spec: OpSpec) -> Derivation:
     once = _once_differentiable(spec, given, reuse, program)
     wanted = [item.name for item in spec.differentiable]
     lines = lines_of(_live(given.graph, program, wanted), wanted)
-    origins = Origins(given.origins, reuse.plan.saved, reuse.described)
+    like = dict(given.like)
+    origins = Origins(given.origins, reuse.plan.saved, reuse.described, like)
     names = ContextNames(spec)
     handed = transfer(spec, given.graph, lines, origins, names, given.place)
     return _derivation(spec, given, reuse, handed, names, once)

@@ -52,6 +52,7 @@ class Given(NamedTuple):
     once: bool = False  # the program cannot be differentiated
     versions: tuple[tuple[str, str], ...] = ()  # a name of the forward -> the user's
     again: Lines | None = None  # the forward as it comes again in the backward
+    like: tuple[tuple[str, str], ...] = ()  # input -> the output that has its shape
 
 
 def take_apart(spec: OpSpec) -> Given:
@@ -79,7 +80,7 @@ def take_apart(spec: OpSpec) -> Given:
         forward = forward._replace(statements=statements, results=results)
     return Given(
         *(graph, place, forward, lines, origins, own, found.notes, found.domains),
-        *(kept, found.once, versions, found.again),
+        *(kept, found.once, versions, found.again, found.like),
     )
 
 

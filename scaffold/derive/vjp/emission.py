@@ -12,26 +12,22 @@ from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.holders import Holders, UnknownShapeError
 from scaffold.derive.vjp.in_place import InPlace
 from scaffold.derive.vjp.ir import Op, Program, called, pulled_args
+from scaffold.derive.vjp.long_lines import part_to_name
 from scaffold.derive.vjp.naming import Namer, owners_of, users_of
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
-from scaffold.derive.vjp.rewrites import is_one_hot
 from scaffold.derive.vjp.safety import Safety
 from scaffold.derive.vjp.schedule import (
     SHARED,
-    TRIVIAL,
-    VIEWS,
     Region,
     Schedule,
     scheduled,
 )
 from scaffold.derive.vjp.static_printer import Owners, shape_owners
 from scaffold.formula import Assign, If, Node, Statement, emit
+from scaffold.formula import written as names_written
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
-
-# What has no better name than how it is made.
-ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
 
 
 class Emission(NamedTuple):
@@ -167,12 +163,24 @@ class _Writer:
             below = {part for part in op.walk() if part not in done}
             done.update(below)
             self.emission.holders.current = None
-            own = self._region((), below)
+            before = self._region((), below)
             self.emission.holders.current = name
-            own += self._region(region) if region else []
+            own = self._region(region) if region else []
             own += self._assigned(f"grad_{name}", op, region)
-            lines += written.merged(own)  # each gradient keeps a branch of its own
+            if before and not self._serves_others(before[-1], name):
+                own.insert(0, before.pop())
+            lines += [*before, *written.merged(own)]  # gradients keep their branches
         return tuple(lines)
+
+    def _serves_others(self, line: Statement, name: str) -> bool:
+        """Whether another gradient reads what a line assigns."""
+        named = names_written(line)
+        return any(
+            self.names.get(op) in named
+            for other, root in self.roots.items()
+            if other != name
+            for op in root.walk()
+        )
 
     def _region(
         self, region: Region, among: Collection[Op] | None = None
@@ -267,35 +275,12 @@ class _Writer:
             self.long.append((op, width, self.emission.holders.current))
 
     def too_long(self) -> set[Op]:
-        """A part of each line that is too long, to be given a name: one that says much, near to half of it."""
+        """A part of each line that is too long, to be given a name."""
         found = set[Op]()
         for op, width, current in self.long:
             self.emission.holders.current = current
-            best, distance = None, 2 * width
-            for part in self._inline_parts(op):
-                size = len(emit(self.printer.expression(part)))
-                away = abs(size - width // 2)
-                if part.rule in ARITHMETIC and part not in self.emission.of:
-                    away += width // 3
-                if away < distance and size > 12:
-                    best, distance = part, away
-            if best is not None:
-                found.add(best)
-        return found
-
-    def _inline_parts(self, op: Op) -> list[Op]:
-        """The ops that stand in the expression of another."""
-        found, waiting = list[Op](), list(op.args)
-        while waiting:
-            part = waiting.pop()
-            if part in self.names or part.rule in ("input", "cotangent"):
-                continue
-            if self.printer.in_place is not None and is_one_hot(part):
-                continue  # it may stand there as an index only
-            role = self.emission.of.get(part)
-            plain = part.rule in ("zeros", "neg") and role not in self.emission.held
-            if part.rule not in TRIVIAL | VIEWS and not plain:
-                found.append(part)
-            if part.rule != "cond":
-                waiting += part.args
+            held = self.emission.held
+            part = part_to_name(self.printer, op, width, self.emission.of, held)
+            if part is not None:
+                found.add(part)
         return found
