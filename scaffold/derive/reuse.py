@@ -61,8 +61,8 @@ def _plan(spec: OpSpec, given: Given, statements: Lines) -> tuple[Plan, frozense
     balanced = spec.save_policy == "balanced" and spec.once_differentiable is not False
     forward = Locals(
         statements,
-        _Repeatable(spec, statements, _kinds(spec)),
-        _kinds(spec).after(statements),
+        _Repeatable(spec, statements, kinds_of(spec)),
+        kinds_of(spec).after(statements),
         locals_ & frozenset(given.origins),
         given.place,
         given.graph,
@@ -88,7 +88,8 @@ def _names(statements: Lines) -> frozenset[str]:
     return frozenset(name for item in statements for name in written(item))
 
 
-def _kinds(spec: OpSpec) -> Kinds:
+def kinds_of(spec: OpSpec) -> Kinds:
+    """What kind of value each input of an op has."""
     plain = [
         item.name
         for item in spec.attributes
