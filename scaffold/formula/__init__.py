@@ -4,6 +4,7 @@ In: Python expressions and statements over torch. Out: `Formula`s, and their tex
 """
 
 from scaffold.formula.effects import (
+    RANDOM,
     bound,
     changed_in_place,
     copied,
@@ -15,7 +16,6 @@ from scaffold.formula.effects import (
     written_to,
 )
 from scaffold.formula.emit import emit, emit_lines
-from scaffold.formula.expression import BUILTINS
 from scaffold.formula.functions import FunctionText, function_in
 from scaffold.formula.graph import (
     Assign,
@@ -30,12 +30,14 @@ from scaffold.formula.graph import (
     renaming,
     rewritten,
 )
-from scaffold.formula.parse import Scope, assigned
+from scaffold.formula.parse import assigned
 from scaffold.formula.reading import parse
+from scaffold.formula.scope import BUILTINS, Scope
 from scaffold.formula.text import WELL_KNOWN, Text
 
 __all__ = [
     "BUILTINS",
+    "RANDOM",
     "WELL_KNOWN",
     "Assign",
     "Formula",

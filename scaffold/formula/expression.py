@@ -9,6 +9,7 @@ from typing import Protocol
 
 from scaffold.formula.graph import Graph, Node
 from scaffold.formula.optional import takes_none
+from scaffold.formula.scope import BUILTINS
 from scaffold.formula.text import WELL_KNOWN
 
 Guarded = frozenset[
@@ -32,10 +33,6 @@ class Source(Protocol):
         """A literal as it stands in code."""
 
 
-BUILTINS = frozenset(
-    {"abs", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max"}
-    | {"min", "pow", "range", "round", "sum", "tuple"}
-)
 BINARY: dict[type[ast.operator], str] = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -71,6 +68,9 @@ COMPARE: dict[type[ast.cmpop], str] = {
 }
 
 
+ELSEWHERE = "put it into a function of your own and use --import 'module:name'"
+
+
 class ExpressionParser:
     """Parses expressions of one formula into one graph."""
 
@@ -84,7 +84,7 @@ class ExpressionParser:
         """The node of an expression; `present` optionals have been tested around it."""
         method = getattr(self, f"_{type(item).__name__}", None)
         if method is None:
-            self.fail(item, f"{_kind(item)} is not allowed in a formula", _hint(item))
+            self.fail(item, f"{_kind(item)} is not allowed in a formula", ELSEWHERE)
             return self.graph.node("absent")
         node: Node = method(item, present)
         return node
@@ -294,7 +294,3 @@ def _kind(item: ast.expr) -> str:
         "Yield": "yield",
         "YieldFrom": "yield",
     }.get(type(item).__name__, type(item).__name__)
-
-
-def _hint(item: ast.expr) -> str:
-    return "put it into a function of your own and use --import 'module:name'"

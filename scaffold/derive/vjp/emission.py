@@ -7,12 +7,12 @@ gradients' values; no line is longer than an author would let it be.
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from scaffold.derive.vjp import written
 from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.branches import merged, under, without_copy
 from scaffold.derive.vjp.holders import Holders, UnknownShapeError
 from scaffold.derive.vjp.in_place import InPlace
 from scaffold.derive.vjp.ir import Op, Program, called, pulled_args
-from scaffold.derive.vjp.long_lines import part_to_name
+from scaffold.derive.vjp.long_lines import WIDTH, telling_part
 from scaffold.derive.vjp.naming import Namer, owners_of, users_of
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
@@ -24,10 +24,8 @@ from scaffold.derive.vjp.schedule import (
     scheduled,
 )
 from scaffold.derive.vjp.static_printer import Owners, shape_owners
-from scaffold.formula import Assign, If, Node, Statement, emit
-from scaffold.formula import written as names_written
-
-WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
+from scaffold.derive.vjp.written import UnsupportedError
+from scaffold.formula import Assign, If, Node, Statement, emit, written
 
 
 class Emission(NamedTuple):
@@ -142,11 +140,7 @@ class _Writer:
     def _name_pulled(self, op: Op) -> None:
         """Names for all that autograd of one call gives."""
         self.names[op] = "pullback"
-        items = {
-            item.data: item
-            for item in self.program.ops
-            if item.rule == "item" and item.args[0] is op
-        }
+        items = self.program.items_of(op)
         for item in items.values():
             self.names[item] = self.namer.name(item)
         count = len(pulled_args(op))
@@ -169,12 +163,12 @@ class _Writer:
             own += self._assigned(f"grad_{name}", op, region)
             if before and not self._serves_others(before[-1], name):
                 own.insert(0, before.pop())
-            lines += [*before, *written.merged(own)]  # gradients keep their branches
+            lines += [*before, *merged(own)]  # gradients keep branches of their own
         return tuple(lines)
 
     def _serves_others(self, line: Statement, name: str) -> bool:
         """Whether another gradient reads what a line assigns."""
-        named = names_written(line)
+        named = written(line)
         return any(
             self.names.get(op) in named
             for other, root in self.roots.items()
@@ -199,8 +193,8 @@ class _Writer:
             place = self.plan.named[op]
             tests = [(self._test(step), at) for step, at in place[depth:]]
             made = self._assigned(self.names[op], op, place)
-            lines += written.under(self.graph, tests, made)
-        return written.merged(lines)
+            lines += under(self.graph, tests, made)
+        return merged(lines)
 
     def _test(self, step: int) -> Node:
         test = self.program.ops[step - SHARED].data
@@ -229,7 +223,7 @@ class _Writer:
             return ()
         try:
             text = emit(self.words.expression(value))
-        except (written.UnsupportedError, UnknownShapeError):
+        except (UnsupportedError, UnknownShapeError):
             return ()
         return (f"w.r.t. {text}",) if len(text) <= 48 else ()
 
@@ -240,7 +234,7 @@ class _Writer:
         value = op.args[at]
         lines = [*self._region(inner), *self._assigned(name, value, inner)]
         sole = self.plan.named.get(value) == inner and self.plan.uses[value] == 1
-        return written.without_copy(lines, sole)
+        return without_copy(lines, sole)
 
     def _takes_statements(self, op: Op, region: Region) -> bool:
         inner = any(
@@ -276,11 +270,9 @@ class _Writer:
 
     def too_long(self) -> set[Op]:
         """A part of each line that is too long, to be given a name."""
-        found = set[Op]()
+        found = set[Op | None]()
+        of, held = self.emission.of, self.emission.held
         for op, width, current in self.long:
             self.emission.holders.current = current
-            held = self.emission.held
-            part = part_to_name(self.printer, op, width, self.emission.of, held)
-            if part is not None:
-                found.add(part)
-        return found
+            found.add(telling_part(self.printer, op, width, of, held))
+        return {part for part in found if part is not None}

@@ -1,10 +1,9 @@
-"""What of a line that is too long gets a name.
+"""Lines that are longer than an author would let them be.
 
-In: an op whose expression is too long, and what prints it. Out: a part of it. Invariant: the part stands in the line and says
-much, near to half of it.
+In: an op, and how it is written. Out: the part of it that gets a name. Invariant: what has a name already gets no other.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from scaffold.derive.vjp.ir import Op
 from scaffold.derive.vjp.printer import Printer
@@ -12,44 +11,41 @@ from scaffold.derive.vjp.rewrites import is_one_hot
 from scaffold.derive.vjp.schedule import TRIVIAL, VIEWS
 from scaffold.formula import emit
 
+WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
+LEAST = 12  # characters that a name is worth
+
 # What has no better name than how it is made.
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
 
 
-def part_to_name(
-    printer: Printer,
-    op: Op,
-    width: int,
-    of: Mapping[Op, Op],
-    held: Collection[Op],
+def telling_part(
+    printer: Printer, op: Op, width: int, of: Mapping[Op, Op], held: Container[Op]
 ) -> Op | None:
-    """The part of a line that is best given a name; `of` tells what cotangents are of, `held` values have names."""
+    """A part of a line of that width that says much, near to half of it."""
     best, distance = None, 2 * width
     for part in _inline_parts(printer, op, of, held):
         size = len(emit(printer.expression(part)))
         away = abs(size - width // 2)
         if part.rule in ARITHMETIC and part not in of:
             away += width // 3
-        if away < distance and size > 12:
+        if away < distance and size > LEAST:
             best, distance = part, away
     return best
 
 
 def _inline_parts(
-    printer: Printer, op: Op, of: Mapping[Op, Op], held: Collection[Op]
-) -> list[Op]:
+    printer: Printer, op: Op, of: Mapping[Op, Op], held: Container[Op]
+) -> Iterator[Op]:
     """The ops that stand in the expression of another."""
-    found, waiting = list[Op](), list(op.args)
+    waiting = list(op.args)
     while waiting:
         part = waiting.pop()
         if part in printer.names or part.rule in ("input", "cotangent"):
             continue
         if printer.in_place is not None and is_one_hot(part):
             continue  # it may stand there as an index only
-        role = of.get(part)
-        plain = part.rule in ("zeros", "neg") and role not in held
+        plain = part.rule in ("zeros", "neg") and of.get(part) not in held
         if part.rule not in TRIVIAL | VIEWS and not plain:
-            found.append(part)
+            yield part
         if part.rule != "cond":
             waiting += part.args
-    return found
