@@ -20,6 +20,7 @@ Kind = Literal[
     "absent",
     "tuple",
     "list",
+    "dict",  # args: keys and values by turns. The user writes none
     "starred",
     "unary",  # label: "-", "+", "~" or "not"
     "binary",  # label: the operator
