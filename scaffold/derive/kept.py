@@ -11,7 +11,16 @@ from scaffold.derive.kinds import Kinds
 from scaffold.derive.memory import Change, Trace
 from scaffold.derive.model import Forward
 from scaffold.errors import ScaffoldError
-from scaffold.formula import Formula, If, Kept, Node, Statement, expressions, sharing
+from scaffold.formula import (
+    Formula,
+    If,
+    Kept,
+    Node,
+    Statement,
+    expressions,
+    is_check,
+    sharing,
+)
 from scaffold.spec import OpSpec
 
 FACTORIES = frozenset({"empty", "eye", "full", "ones", "tensor", "zeros"})
@@ -102,6 +111,8 @@ def _tests(item: Statement) -> Iterator[Node]:
         yield item.test
         for inner in (*item.body, *item.orelse):
             yield from _tests(inner)
+    elif is_check(item) and item.value.label == "assert":
+        yield item.value.args[0]
 
 
 def _reads_data(node: Node, kinds: Kinds) -> bool:

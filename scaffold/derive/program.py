@@ -13,6 +13,7 @@ from scaffold.formula import (
     Statement,
     changed_in_place,
     expressions,
+    raises,
     written,
 )
 
@@ -34,8 +35,9 @@ def read_names(statement: Statement) -> frozenset[str]:
 def surely_written(statement: Statement) -> frozenset[str]:
     """The names that a statement assigns whatever the tests in it say, and without reading them."""
     if isinstance(statement, If):
-        body = _all_surely_written(statement.body)
-        return body & _all_surely_written(statement.orelse)
+        branches = (statement.body, statement.orelse)
+        ended = [_all_surely_written(item) for item in branches if not raises(item)]
+        return frozenset.intersection(*ended) if ended else frozenset()
     if statement.operator or statement.target.kind == "subscript":
         return frozenset()
     return written(statement) - frozenset(changed_in_place(statement.value))

@@ -3,6 +3,7 @@
 In: Python expressions and statements over torch. Out: `Formula`s, and their text again.
 """
 
+from scaffold.formula.checks import is_check, raises
 from scaffold.formula.effects import (
     bound,
     changed_in_place,
@@ -30,8 +31,9 @@ from scaffold.formula.graph import (
     renaming,
     rewritten,
 )
-from scaffold.formula.parse import Scope, assigned
+from scaffold.formula.parse import assigned
 from scaffold.formula.reading import parse
+from scaffold.formula.scope import Scope
 from scaffold.formula.text import WELL_KNOWN, Text
 
 __all__ = [
@@ -56,8 +58,10 @@ __all__ = [
     "emit_lines",
     "expressions",
     "function_in",
+    "is_check",
     "keywords",
     "parse",
+    "raises",
     "renaming",
     "rewritten",
     "same_memory",

@@ -11,9 +11,9 @@ from scaffold.formula.graph import Graph, Node
 from scaffold.formula.optional import takes_none
 from scaffold.formula.text import WELL_KNOWN
 
-Guarded = frozenset[
-    str
-]  # optional names that are known to be there, or known to be None
+# Optional names that are known to be there, or known to be None.
+Guarded = frozenset[str]
+ADVICE = "put it into a function of your own and use --import 'module:name'"
 
 
 class Source(Protocol):
@@ -84,10 +84,14 @@ class ExpressionParser:
         """The node of an expression; `present` optionals have been tested around it."""
         method = getattr(self, f"_{type(item).__name__}", None)
         if method is None:
-            self.fail(item, f"{_kind(item)} is not allowed in a formula", _hint(item))
-            return self.graph.node("absent")
+            return self.refused(item)
         node: Node = method(item, present)
         return node
+
+    def refused(self, item: ast.expr) -> Node:
+        """Complain of what cannot stand in a formula."""
+        self.fail(item, f"{_kind(item)} is not allowed in a formula", ADVICE)
+        return self.graph.node("absent")
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
         """The name of an optional that nothing around has tested, if the expression is just that."""
@@ -294,7 +298,3 @@ def _kind(item: ast.expr) -> str:
         "Yield": "yield",
         "YieldFrom": "yield",
     }.get(type(item).__name__, type(item).__name__)
-
-
-def _hint(item: ast.expr) -> str:
-    return "put it into a function of your own and use --import 'module:name'"

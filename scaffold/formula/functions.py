@@ -20,6 +20,7 @@ from scaffold.formula.definitions import (
     reachable,
     telling_decorator,
 )
+from scaffold.formula.numpy_numbers import with_math
 from scaffold.formula.text import (
     WELL_KNOWN,
     Origin,
@@ -54,7 +55,7 @@ def function_in(
     one that no other calls; a file without functions is one body. Functions that are `imported` stay calls.
     """
     text = with_plain_newlines(Text(source, Location(path)))
-    module = parse_source(text)
+    module = with_math(parse_source(text))
     functions = {
         item.name: item for item in module.body if isinstance(item, ast.FunctionDef)
     }

@@ -5,14 +5,13 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 """
 
 import ast
-from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.formula.checks import CheckedExpressions, raises
 from scaffold.formula.effects import misspelt, written
 from scaffold.formula.expression import (
     BINARY,
     BUILTINS,
-    ExpressionParser,
     Guarded,
     may_be_none,
 )
@@ -26,28 +25,13 @@ from scaffold.formula.graph import (
 )
 from scaffold.formula.program import Around, program_of
 from scaffold.formula.returns import with_one_return
+from scaffold.formula.scope import Scope
 from scaffold.formula.shown import shown
 from scaffold.formula.text import WELL_KNOWN, Text, place_in
 
 RESERVED = frozenset(
     {"torch", "F", "math", "nn", "ctx", "self", "cls", "Tensor", "Function"}
 )
-
-
-class Scope(NamedTuple):
-    """The names a formula may read.
-
-    `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns;
-    `tensors` cannot be called. Where code may be `kept`, loops are no problem. What is `imported` is called, also where
-    the formula's own file defines it.
-    """
-
-    names: frozenset[str]
-    optional: frozenset[str] = frozenset()
-    targets: frozenset[str] | None = None
-    tensors: frozenset[str] = frozenset()
-    kept: bool = False
-    imported: frozenset[str] = frozenset()
 
 
 def assigned(formula: Formula) -> frozenset[str]:
@@ -72,7 +56,7 @@ class Body:
         self.problems = list(self.program.problems)
         self.locals: set[str] = set()
         self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
-        self.expressions = ExpressionParser(self, scope.optional, scope.tensors)
+        self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
         body = list(self.program.body)
@@ -153,6 +137,10 @@ class Body:
         if isinstance(item, ast.If):
             return self.branches.pop(item)
         names = written(statement) & self.scope.optional
+        if isinstance(item, ast.Assign) and isinstance(statement, If):
+            statement = statement.body[-1]  # below what it draws
+        if isinstance(item, ast.Assert):
+            return present | self.expressions.guards(item.test)[0]
         if isinstance(statement, Assign) and not may_be_none(statement.value):
             return present | names
         return present - names
@@ -173,6 +161,9 @@ class Body:
         if isinstance(item, ast.Expr) and _works_in_place(item.value):
             value = self.expressions.parse(item.value, present)
             return Assign(self.graph.node("absent"), value, "", above)
+        if isinstance(item, ast.Assert | ast.Raise) and self.scope.kept:
+            check = self.expressions.check(item, present)
+            return Assign(self.graph.node("absent"), check, "", above)
         self._refuse(item)
         return None
 
@@ -204,6 +195,8 @@ class Body:
         body, after_body = self._block(item.body, present | there)
         orelse, after_orelse = self._block(item.orelse, present | gone)
         self.branches[item] = after_body & after_orelse
+        if raises(body) or raises(orelse):
+            self.branches[item] = after_orelse if raises(body) else after_body
         return If(test, body, orelse, above)
 
     def _refuse(self, item: ast.stmt) -> None:

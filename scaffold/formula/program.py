@@ -21,6 +21,7 @@ from scaffold.formula.definitions import (
 from scaffold.formula.fold import folded
 from scaffold.formula.functions import program_of_file
 from scaffold.formula.inline import Inliner, Report
+from scaffold.formula.numpy_numbers import with_math
 from scaffold.formula.resolve import Function, resolve, statements_of
 from scaffold.formula.substitution import (
     named,
@@ -71,7 +72,7 @@ def program_of(text: Text, around: Around) -> Program:
 
 def _of_file(text: Text, origin: Origin, around: Around) -> Program:
     file = Text(origin.source, Location(text.location.source))
-    module = parse_source(file)
+    module = with_math(parse_source(file))
     problems: list[ScaffoldError] = []
 
     def report(refusal: Refusal) -> None:

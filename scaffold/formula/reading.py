@@ -9,7 +9,8 @@ from itertools import chain
 
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.kept_body import KeptBody
-from scaffold.formula.parse import Body, Scope
+from scaffold.formula.parse import Body
+from scaffold.formula.scope import Scope
 from scaffold.formula.text import Text
 from scaffold.formula.unroll import unrolled
 
@@ -21,8 +22,6 @@ REASONS: dict[type[ast.AST], str] = {
     ast.ListComp: COMPREHENSION,
     ast.GeneratorExp: COMPREHENSION,
     ast.With: "there is a with statement",
-    ast.Assert: "there is an assert",
-    ast.Raise: "there is a raise",
 }
 
 

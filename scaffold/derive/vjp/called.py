@@ -4,7 +4,7 @@ In: an expression, and the op of each name in it. Out: its op. Invariant: a call
 the tensors in it; one that changes a tensor under other eyes is refused.
 """
 
-from scaffold.derive.activity import carries_gradient
+from scaffold.derive.activity import READ_OUT, carries_gradient
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.builtin_calls import of_builtin
 from scaffold.derive.vjp.calls import (
@@ -77,6 +77,8 @@ class Calls(Expressions):
             return plain or self._unknown(node)
         if callee.kind != "attribute":
             raise UnsupportedError("a call of what is no name")
+        if callee.label in READ_OUT:
+            raise UnsupportedError("it reads numbers out of a tensor")
         values = [self.value(callee.args[0]), *values]
         refuse_in_place(callee.label, [*values, *named.values()])
         self._cast_first(callee.label, values, named)

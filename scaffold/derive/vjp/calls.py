@@ -5,6 +5,7 @@ In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensor
 
 from collections.abc import Callable, Mapping
 
+from scaffold.derive.kinds import COMPLEX, INTEGERS, REALS
 from scaffold.derive.vjp.counted_shapes import made_shape
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.written import UnsupportedError, dotted
@@ -24,11 +25,6 @@ CREATORS = frozenset(
     {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "tensor"}
     | {"tril_indices", "triu_indices", "zeros"}
 )
-INTEGERS = frozenset({"int", "int8", "int16", "int32", "int64", "long", "uint8"})
-REALS = frozenset(
-    {"float", "double", "half", "float16", "float32", "float64", "bfloat16"}
-)
-COMPLEX = frozenset({"complex64", "complex128", "cfloat", "cdouble"})
 TO_REAL = frozenset({"irfft", "irfft2", "irfftn", "hfft", "hfft2", "hfftn"})
 TO_COMPLEX = frozenset({"stft", "polar", "complex", "eig", "eigvals"})
 

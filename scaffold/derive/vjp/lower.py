@@ -9,6 +9,7 @@ from typing import NamedTuple
 from scaffold.derive.activity import carries_gradient, is_random
 from scaffold.derive.memory import Trace
 from scaffold.derive.model import Forward
+from scaffold.derive.settled import settled
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.called import Calls
 from scaffold.derive.vjp.forward_names import Place
@@ -52,8 +53,9 @@ def lower(
         raise UnsupportedError(spec.forward.kept.reason)
     lowering = Lowering(spec, applier, wanted)
     lowering.check(forward.statements)
+    graph = applier.program.graph
     for item in forward.statements:
-        lowering.block((item,))
+        lowering.block(settled(graph, (item,)))
         lowering.position += 1
     results = tuple(lowering.value(node) for node in forward.results)
     return Lowered(

@@ -6,7 +6,7 @@ every call that PyTorch accepts.
 
 from collections.abc import Callable, Mapping
 
-from scaffold.derive.vjp import counted_shapes, joint_shapes, shapes
+from scaffold.derive.vjp import counted_shapes, joint_shapes, shapes, window_shapes
 from scaffold.derive.vjp.counted_shapes import size_left
 from scaffold.derive.vjp.ir import Op, Program, literal, tensors
 from scaffold.derive.vjp.loss_shapes import class_loss
@@ -270,5 +270,6 @@ SHAPES: dict[str, Infer] = {
     "index_select": _indexed,
     "embedding": _embedded,
     **dict.fromkeys(AS_THEIR_FIRST, _of("x")),
+    **window_shapes.SHAPES,
     "masked_select": lambda program, args: None,
 }
