@@ -29,6 +29,8 @@ CASTING = frozenset(
     | {"nansum", "norm", "vector_norm"}
 )
 
+READ_LATER = "it changes in place what the gradient of that value reads"
+
 
 class Calls(Expressions):
     """Turns calls into ops."""
@@ -49,9 +51,7 @@ class Calls(Expressions):
             return self._plain_call(node)
         before = None if changed is None else self.value(changed)
         if before and before.active and before in retained(self.applier.table, before):
-            raise UnsupportedError(
-                "it changes in place what the gradient of that value reads"
-            )
+            raise UnsupportedError(READ_LATER)
         return op
 
     def _plain_call(self, node: Node) -> Op:

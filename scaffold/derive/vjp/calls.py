@@ -25,6 +25,7 @@ CREATORS = frozenset(
     {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "tensor"}
     | {"tril_indices", "triu_indices", "zeros"}
 )
+TO_INT = frozenset({"argwhere", "nonzero", "randint", "randperm"})
 TO_REAL = frozenset({"irfft", "irfft2", "irfftn", "hfft", "hfft2", "hfftn"})
 TO_COMPLEX = frozenset({"stft", "polar", "complex", "eig", "eigvals"})
 
@@ -128,6 +129,8 @@ def kind_of_call(node: Node, args: list[Op]) -> Kind:
     last = name.rpartition(".")[2]
     if last in TO_REAL:
         return "real"
+    if last in TO_INT:
+        return "int"
     if ".fft." in name or last in TO_COMPLEX:
         return "complex"
     return "complex" if any(arg.kind == "complex" for arg in args) else "real"

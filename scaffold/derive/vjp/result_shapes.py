@@ -213,7 +213,14 @@ def _along(program: Program, args: Args) -> Shape | None:
 
 AS_THEIR_FIRST = frozenset(
     {"scatter", "scatter_add", "scatter_reduce", "scatter_mean", "scatter_extreme"}
-    | {"index_add", "index_fill", "index_copy", "index_put", "select_scatter"}
+    | {
+        "index_add",
+        "index_fill",
+        "index_copy",
+        "index_put",
+        "select_scatter",
+        "slice_scatter",
+    }
     | {"diagonal_scatter", "inv", "cholesky", "prelu"}
 )
 SHAPES: dict[str, Infer] = {
