@@ -7,33 +7,8 @@ function from outside torch is not called twice.
 from collections.abc import Iterator
 
 from scaffold.derive.metadata import LIKE_METHODS, metadata_read
-from scaffold.formula import BUILTINS, Node, keywords
+from scaffold.formula import BUILTINS, RANDOM, Node, keywords
 
-RANDOM = frozenset(
-    {"bernoulli", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"}
-    | {
-        "feature_alpha_dropout",
-        "gumbel_softmax",
-        "native_dropout",
-        "feature_dropout",
-        "multinomial",
-        "normal",
-        "poisson",
-        "rand",
-    }
-    | {
-        "rand_like",
-        "randint",
-        "randint_like",
-        "randn",
-        "randn_like",
-        "randperm",
-        "rrelu",
-    }
-    | {"bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_"}
-    | {"rrelu_", "dropout_", "alpha_dropout_", "feature_alpha_dropout_"}
-    | {"random_", "uniform_", "fractional_max_pool2d", "fractional_max_pool3d"}
-)
 WITHOUT_GRADIENT = frozenset(
     {
         "all",

@@ -20,7 +20,7 @@ from scaffold.derive.program import Line, lines_of, read_names
 from scaffold.derive.prune import without_dead
 from scaffold.derive.recompute import unsure
 from scaffold.derive.results import kept_apart, saved_apart
-from scaffold.derive.reuse import Reuse, effects, imported, plan_reuse
+from scaffold.derive.reuse import Reuse, effects, plan_reuse
 from scaffold.derive.saving import Origins, Transfer, transfer
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
@@ -183,12 +183,12 @@ def _transforms(spec: OpSpec, pure: bool) -> bool:
 
 def _leaves_torch(spec: OpSpec, statements: Lines) -> bool:
     nodes = (node for item in statements for node in expressions(item))
-    return any(leaves_torch(node, imported(spec)) for node in nodes)
+    return any(leaves_torch(node, spec.foreign) for node in nodes)
 
 
 def _opaque(spec: OpSpec, given: Given) -> bool:
     forward = given.forward
-    if forward and any(leaves_torch(node, imported(spec)) for node in forward.results):
+    if forward and any(leaves_torch(node, spec.foreign) for node in forward.results):
         return True
     return _leaves_torch(
         spec, (*(forward.statements if forward else ()), *given.program)
@@ -240,7 +240,7 @@ def _watched(
     outputs = [item.name for item in spec.outputs if item.differentiable]
     if missing:
         return tuple(outputs)
-    names = frozenset().union(*(read_names(line.statement) for line in lines))
+    names = read_names(*(line.statement for line in lines))
     return tuple(name for name in outputs if grad_name(spec, name) in names)
 
 

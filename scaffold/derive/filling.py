@@ -7,7 +7,10 @@ from collections.abc import Collection, Iterable
 
 from scaffold.formula import If, Node, Statement, bound, same_memory, written_to
 
-FACTORIES = frozenset({"empty", "eye", "full", "ones", "rand", "randn", "zeros"})
+# What makes a tensor to be filled, out of Python values.
+FACTORIES = frozenset(
+    {"empty", "eye", "full", "ones", "rand", "randn", "tensor", "zeros"}
+)
 
 
 def fills_a_constant(statements: Iterable[Statement], results: Iterable[Node]) -> bool:

@@ -88,7 +88,7 @@ def _taken(spec: OpSpec, statements: Lines) -> frozenset[str]:
     """Every name that is in use somewhere in the op."""
     names = {item.name for item in (*spec.inputs, *spec.outputs)}
     names |= {item.binding for item in spec.imports} | gradient_names(spec)
-    return frozenset(names.union(*(written(item) for item in statements)))
+    return written(*statements) | names
 
 
 def _isolated(
@@ -102,7 +102,7 @@ def _isolated(
     outer |= hidden_builtins(statements, result)
     statements, hiding = apart_from(graph, statements, outer, taken)
     taken |= set(hiding.values())
-    locals_ = frozenset(name for item in statements for name in written(item))
+    locals_ = written(*statements)
     returned = returned_names(spec, result)
     renamed = {
         name: fresh(f"{name.removeprefix('grad_')}_grad", taken)
@@ -222,7 +222,7 @@ def _assigns_anew(item: Statement, name: str) -> bool:
 
 def _refuse_gradient_names(spec: OpSpec, formula: Formula) -> None:
     """A local must not be called like a gradient that comes in: formulas would mean either."""
-    locals_ = frozenset(name for item in formula.statements for name in written(item))
+    locals_ = written(*formula.statements)
     for name in sorted(locals_ & {grad_name(spec, item.name) for item in spec.outputs}):
         message = f"the forward assigns '{name}', which is the gradient of an output"
         hint = "name the local otherwise"

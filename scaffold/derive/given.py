@@ -4,6 +4,7 @@ In: an `OpSpec`. Out: a `Given`. Invariant: in the program every name that the o
 imports) still means that, wherever ctx must stand for it.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.forward import (
@@ -67,7 +68,7 @@ def take_apart(spec: OpSpec) -> Given:
     found = _derived(spec, graph, forward, program)
     origins = _origins(spec, forward)
     lines = (*program, *found.statements)
-    names = frozenset().union(*(written(item) for item in found.statements))
+    names = written(*found.statements)
     own = frozenset(
         item.name for item in spec.differentiable if f"grad_{item.name}" in names
     )
@@ -78,8 +79,18 @@ def take_apart(spec: OpSpec) -> Given:
         statements, results = found.forward
         forward = forward._replace(statements=statements, results=results)
     return Given(
-        *(graph, place, forward, lines, origins, own, found.notes, found.domains),
-        *(kept, found.once, versions, found.again),
+        graph=graph,
+        place=place,
+        forward=forward,
+        program=lines,
+        origins=origins,
+        derived=own,
+        notes=found.notes,
+        domains=found.domains,
+        kept=kept,
+        once=found.once,
+        versions=versions,
+        again=found.again,
     )
 
 
@@ -89,7 +100,7 @@ def _with_versions(
     """The forward with a name for every value, and which names that takes."""
     if forward is None:
         return None, ()
-    names = frozenset(name for item in forward.statements for name in written(item))
+    names = written(*forward.statements)
     inputs = frozenset(item.name for item in spec.inputs)
     taken = names | outer_names(spec, forward)
     statements, origin = with_versions(graph, forward.statements, names - inputs, taken)
@@ -109,7 +120,7 @@ def _derived(
     else:
         from scaffold.derive.vjp.engine import derived  # with all the rules behind it
 
-        given = frozenset().union(*(written(item) for item in program))
+        given = written(*program)
         found = derived(
             spec, graph, forward, wanted, outer_names(spec, forward) | given
         )
@@ -123,7 +134,7 @@ def _unstated(spec: OpSpec, program: Lines) -> list[str]:
     """The inputs whose gradients are to be derived."""
     if not spec.derive or spec.surrogate:
         return []
-    given = frozenset().union(*(written(item) for item in program))
+    given = written(*program)
     names = [item.name for item in spec.differentiable]
     return [name for name in names if f"grad_{name}" not in given]
 
@@ -133,8 +144,7 @@ def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
     names = {item.name for item in (*spec.inputs, *spec.outputs)}
     names |= {item.binding for item in spec.imports} | gradient_names(spec)
     if forward is not None and spec.forward is not None:
-        names |= assigned(spec.forward)
-        names = names.union(*(written(item) for item in forward.statements))
+        names |= assigned(spec.forward) | written(*forward.statements)
     return frozenset(names)
 
 
@@ -153,7 +163,7 @@ def _program(spec: OpSpec, graph: Graph, forward: Forward | None) -> Lines:
             for name, formula in spec.gradients
         ]
         program = join(graph, formulas, outer | _builtins(formulas))
-    taken = outer.union(*(written(item) for item in program))
+    taken = outer | written(*program)
     return Unfolder(graph, set(taken), _whole(spec)).block(program)
 
 
@@ -180,21 +190,12 @@ def _builtins(formulas: list[tuple[str, Formula]]) -> frozenset[str]:
 
 def _reads_renamed(graph: Graph, formula: Formula, renamed: dict[str, str]) -> Formula:
     """The formula over the names that locals of the forward have got."""
-    assert formula.result is not None
-    end = Assign(graph.node("absent"), formula.result)
-    body: Lines = (*formula.statements, end)
+    body = _lines(formula)
     for old, new in renamed.items():
         body, _ = outer_renamed(graph, body, old, new)
     last = body[-1]
     assert isinstance(last, Assign)
-    return Formula(
-        body[:-1],
-        last.value,
-        formula.text,
-        formula.location,
-        formula.comments,
-        graph,
-    )
+    return replace(formula, statements=body[:-1], result=last.value)
 
 
 def _isolated(
@@ -217,17 +218,14 @@ def _isolated(
     tensors = {item.name for item in spec.tensors} | set(_origins(spec, forward))
     outer = {attribute.name for attribute in spec.attributes} | tensors & metadata
     outer |= {item.binding for item in spec.imports} | hidden_builtins(program)
-    taken = outer_names(spec, None).union(*(written(item) for item in program))
+    taken = outer_names(spec, None) | written(*program)
     taken |= assigned(spec.forward) if spec.forward else frozenset()
     return apart_from(graph, program, outer, taken)[0]
 
 
 def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> None:
     """A backward changes only tensors that it made, and none of them under two names."""
-    end = (
-        [Assign(formula.graph.node("absent"), formula.result)] if formula.result else []
-    )
-    statements = (*formula.statements, *end)
+    statements = _lines(formula)
     attributes = {item.name for item in spec.attributes}
     for change in Trace(statements, sharing).changes:
         foreign = sorted(change.outside & outer - attributes)
@@ -238,7 +236,7 @@ def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> N
             hint = f"work on a copy: {foreign[0]}.clone()"
             raise ScaffoldError(message, formula.location, hint)
         later = statements[change.position + 1 :]
-        read = frozenset().union(*(read_names(item) for item in later))
+        read = read_names(*later)
         wanted = read | gradient_names(spec)
         others = sorted(change.holders & wanted - {change.name} - attributes)
         if others:
@@ -287,9 +285,12 @@ def _refuse_ambiguous(spec: OpSpec) -> None:
 
 
 def _outside_reads(formula: Formula | None) -> frozenset[str]:
-    if formula is None:
-        return frozenset()
-    end = (
-        [Assign(formula.graph.node("absent"), formula.result)] if formula.result else []
-    )
-    return frozenset(read.name for read, _ in free_reads((*formula.statements, *end)))
+    lines = _lines(formula) if formula else ()
+    return frozenset(read.name for read, _ in free_reads(lines))
+
+
+def _lines(formula: Formula) -> Lines:
+    """The statements of a formula, the last of which has its result."""
+    if formula.result is None:
+        return formula.statements
+    return (*formula.statements, Assign(formula.graph.node("absent"), formula.result))

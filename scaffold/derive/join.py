@@ -32,10 +32,10 @@ def join(
     for name, formula in formulas:
         body = _with_result(graph, name, formula)
         shared = _shared(program, body)
-        common = _written(shared)
-        for local in sorted(_written(body) - common - {f"grad_{name}"}):
+        common = written(*shared)
+        for local in sorted(written(*body) - common - {f"grad_{name}"}):
             if local in used:
-                new = fresh(f"{name}_{local}", used | _written(body))
+                new = fresh(f"{name}_{local}", used | written(*body))
                 body = apart(graph, body, local, new)
                 used.add(new)
             used.add(local)
@@ -50,15 +50,11 @@ def _with_result(graph: Graph, name: str, formula: Formula) -> Lines:
     if formula.result is target:
         return formula.statements
     statements, result = formula.statements, formula.result
-    if target.label in _written(statements):  # a local of that name, but not the result
+    if target.label in written(*statements):  # a local of that name, but not the result
         new = f"{name}_{target.label}"
         statements = apart(graph, statements, target.label, new)
         result = graph.rewrite(result, renaming(graph, target.label, new))
     return (*statements, Assign(target, result, "", formula.comments))
-
-
-def _written(statements: Iterable[Statement]) -> frozenset[str]:
-    return frozenset(name for item in statements for name in written(item))
 
 
 def _shared(program: list[Statement], body: Lines) -> Lines:
@@ -66,9 +62,9 @@ def _shared(program: list[Statement], body: Lines) -> Lines:
     if Trace((*program, *body), sharing).changes:
         return ()  # a line may change what another one made
     shared: list[Statement] = []
-    own, theirs = _written(body), _written(program)
+    own, theirs = written(*body), written(*program)
     for item in body[:-1]:
-        known = _written(shared)
+        known = written(*shared)
         if isinstance(item, If) or item not in program:
             continue
         once = all(

@@ -7,6 +7,7 @@ PyTorch can call it with tensors alone, as autograd of it needs.
 from collections.abc import Iterator
 
 from scaffold.derive.activity import callee
+from scaffold.derive.filling import FACTORIES
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.memory import Change, Trace
 from scaffold.derive.model import Forward
@@ -20,10 +21,10 @@ from scaffold.formula import (
     expressions,
     is_check,
     sharing,
+    written,
 )
 from scaffold.spec import OpSpec
 
-FACTORIES = frozenset({"empty", "eye", "full", "ones", "tensor", "zeros"})
 READ = frozenset({"bool", "float", "int", "range"})  # Python's own, which want numbers
 
 
@@ -79,7 +80,7 @@ def _refuse_changes(spec: OpSpec, kept: Kept) -> None:
 
 def _refuse_inputs(spec: OpSpec, kept: Kept) -> None:
     """PyTorch takes no input that is saved and returned as it is."""
-    assigned = {name for item in kept.statements for name in _targets(item)}
+    assigned = written(*kept.statements)
     tensors = {item.name for item in spec.tensors} - assigned - set(spec.dirty)
     for value in kept.returned:
         parts = value.args if value.kind == "tuple" else (value,)
@@ -92,13 +93,6 @@ def _refuse_inputs(spec: OpSpec, kept: Kept) -> None:
 
 def _changes(kept: Kept) -> list[Change]:
     return Trace(kept.statements, sharing).changes
-
-
-def _targets(item: Statement) -> frozenset[str]:
-    if isinstance(item, If):
-        inner = (*item.body, *item.orelse)
-        return frozenset().union(*map(_targets, inner))
-    return item.target.names() if item.target.kind != "subscript" else frozenset()
 
 
 def _nodes(item: Statement) -> Iterator[Node]:

@@ -30,12 +30,14 @@ SCALAR_ATTRIBUTES = frozenset(ATTRIBUTES) | frozenset(
 )
 NUMBERS = frozenset({"e", "inf", "nan", "pi", "tau"})  # of math and of torch
 # Names of dtypes.
-INTEGERS = frozenset({"int", "int8", "int16", "int32", "int64", "long", "uint8"})
+INTEGERS = frozenset(
+    {"int", "int8", "int16", "int32", "int64", "long", "short", "uint8"}
+)
 REALS = frozenset(
     {"float", "double", "half", "float16", "float32", "float64", "bfloat16"}
 )
 COMPLEX = frozenset({"complex64", "complex128", "cfloat", "cdouble"})
-DTYPES = INTEGERS | REALS | COMPLEX | {"bool", "short"}
+DTYPES = INTEGERS | REALS | COMPLEX | {"bool"}
 ARRAYS = frozenset({"numpy", "__array__"})
 
 

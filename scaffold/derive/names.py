@@ -90,7 +90,7 @@ def hidden_builtins(statements: Iterable[Statement], *results: Node) -> frozense
         for inner in node.walk()
         if inner.kind == "call" and inner.args[0].kind == "name"
     }
-    names = frozenset(name for item in items for name in written(item))
+    names = written(*items)
     return names & ((BUILTINS & called) | CALLED)
 
 

@@ -4,7 +4,7 @@ In: the statements of the backward. Out: `Line`s. Invariant: run in order, the l
 compute it; a line serves a gradient exactly if leaving it out would change that gradient.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from scaffold.derive.metadata import Read, reads
@@ -25,38 +25,37 @@ class Line(NamedTuple):
     serves: frozenset[str]
 
 
-def read_names(statement: Statement) -> frozenset[str]:
-    """The names that a statement reads, in whatever way."""
-    return frozenset(
-        read.name for node in expressions(statement) for read in reads(node)
-    )
+def read_names(*statements: Statement) -> frozenset[str]:
+    """The names that statements read, in whatever way."""
+    nodes = (node for item in statements for node in expressions(item))
+    return frozenset(read.name for node in nodes for read in reads(node))
 
 
-def surely_written(statement: Statement) -> frozenset[str]:
-    """The names that a statement assigns whatever the tests in it say, and without reading them."""
-    if isinstance(statement, If):
-        branches = (statement.body, statement.orelse)
-        ended = [_all_surely_written(item) for item in branches if not raises(item)]
-        return frozenset.intersection(*ended) if ended else frozenset()
-    if statement.operator or statement.target.kind == "subscript":
-        return frozenset()
-    return written(statement) - frozenset(changed_in_place(statement.value))
-
-
-def _all_surely_written(statements: Iterable[Statement]) -> frozenset[str]:
-    return frozenset().union(*(surely_written(item) for item in statements))
+def surely_written(*statements: Statement) -> frozenset[str]:
+    """The names that statements assign whatever the tests in them say, and each without reading them."""
+    names = set[str]()
+    for item in statements:
+        if isinstance(item, If):
+            branches = [part for part in (item.body, item.orelse) if not raises(part)]
+            ended = [surely_written(*part) for part in branches]
+            names |= frozenset.intersection(*ended) if ended else frozenset()
+        elif not item.operator and item.target.kind != "subscript":
+            names |= written(item) - frozenset(changed_in_place(item.value))
+    return frozenset(names)
 
 
 def needed_for(
-    statements: tuple[Statement, ...], names: Iterable[str]
+    statements: Sequence[Statement],
+    names: Iterable[str],
+    there: Collection[str] = frozenset(),
 ) -> frozenset[int]:
-    """The positions of the statements that compute `names` (liveness, from the last one back)."""
-    live, kept = set(names), set()
+    """The positions of the statements that compute `names`, but for those `there` (liveness, from the last one back)."""
+    live, kept = set(names).difference(there), set()
     for position in reversed(range(len(statements))):
         item = statements[position]
         if written(item) & live:
             kept.add(position)
-            live = (live - surely_written(item)) | read_names(item)
+            live = (live - surely_written(item)) | read_names(item).difference(there)
     return frozenset(kept)
 
 

@@ -39,9 +39,7 @@ class _Pruner:
         self, graph: Graph, statements: Lines, has_effect: Callable[[Node], bool]
     ) -> None:
         self.graph, self.has_effect = graph, has_effect
-        self.taken = frozenset().union(
-            *(read_names(item) | written(item) for item in statements)
-        )
+        self.taken = read_names(*statements) | written(*statements)
 
     def block(self, statements: Lines, live: frozenset[str]) -> Lines:
         kept: list[Statement] = []

@@ -63,7 +63,7 @@ def _walk(
     rather: frozenset[str],
 ) -> Plan:
     statements = forward.statements
-    locals_ = _written(statements)
+    locals_ = written(*statements)
     saved, repeated = set(first), list[Statement]()
     live = set(wanted - first)
     for position in reversed(range(len(statements))):
@@ -71,7 +71,7 @@ def _walk(
         hit = written(item) & live
         if not hit:
             continue
-        later = _written(statements[position + 1 :])
+        later = written(*statements[position + 1 :])
         own = written(item)
         item = _narrowed(item, hit, saved, forward)
         spoils = written(item) & (saved | forward.results)
@@ -105,7 +105,7 @@ def _narrowed(
 
 def _without_names(forward: Locals, item: Assign, names: frozenset[str]) -> Assign:
     """`values, index = x.topk(2)` without a name that is known: `values, _index = x.topk(2)`."""
-    graph, taken = forward.graph, _written(forward.statements)
+    graph, taken = forward.graph, written(*forward.statements)
     if item.target.kind != "tuple" or not names or taken & {f"_{n}" for n in names}:
         return item
     parts = (
@@ -118,10 +118,6 @@ def _without_names(forward: Locals, item: Assign, names: frozenset[str]) -> Assi
     )
     target = graph.node("tuple", item.target.label, tuple(parts))
     return Assign(target, item.value, item.operator, item.comments)
-
-
-def _written(statements: Lines) -> frozenset[str]:
-    return frozenset(name for item in statements for name in written(item))
 
 
 def _worth_saving(item: Statement, hit: Iterable[str], forward: Locals) -> bool:
@@ -140,7 +136,7 @@ def _refuse_values(saved: Iterable[str], forward: Locals) -> None:
 
 def unsure(statements: Lines, names: Iterable[str]) -> tuple[str, ...]:
     """The names that only some branches assign."""
-    sure = frozenset().union(*(surely_written(item) for item in statements))
+    sure = surely_written(*statements)
     return tuple(name for name in names if name not in sure)
 
 

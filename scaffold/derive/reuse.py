@@ -41,25 +41,28 @@ def plan_reuse(spec: OpSpec, given: Given) -> Reuse:
         return Reuse(Plan((), ()), (), frozenset())
     graph, statements = given.graph, given.forward.statements
     origin = dict(given.versions)
-    chosen, described = _plan(spec, given, statements)
-    if given.again is not None:
-        apart, seen = _plan(spec, given, given.again)
-        made = _names(given.again) - _names(statements)
-        if not made & {*apart.saved, *seen}:  # the forward has no such names
-            chosen, described = apart, seen
+    again = statements if given.again is None else given.again
+    own = written(*statements)
+    chosen, described = _plan(spec, given, again, own)
+    if not own.issuperset((*chosen.saved, *described)):
+        statements = again  # which has a name for all that is saved
     forward = as_they_were(graph, statements, origin, {*chosen.saved, *described})
     tensors = frozenset(item.name for item in spec.differentiable)
     constant = active_locals(statements, tensors) & set(chosen.saved)
     return Reuse(chosen, forward, constant, described)
 
 
-def _plan(spec: OpSpec, given: Given, statements: Lines) -> tuple[Plan, frozenset[str]]:
+def _plan(
+    spec: OpSpec, given: Given, statements: Lines, own: frozenset[str]
+) -> tuple[Plan, frozenset[str]]:
+    """What comes again of these statements, and what is described; the forward's `own` names are saved rather."""
     inputs = {item.name for item in spec.inputs}
     statements = settled(given.graph, statements)
-    locals_ = _names(statements) - inputs
+    locals_ = written(*statements) - inputs
     found = [read for read, _ in free_reads(given.program) if read.name in locals_]
     wanted = frozenset(read.name for read in found)
-    data = frozenset(read.name for read in found if not read.facets)
+    # The shape of a part, `x[:, 1:].shape`, is none that is kept of the whole.
+    data = frozenset(read.name for read in found if read.element or not read.facets)
     balanced = spec.save_policy == "balanced" and spec.once_differentiable is not False
     forward = Locals(
         statements,
@@ -71,23 +74,19 @@ def _plan(spec: OpSpec, given: Given, statements: Lines) -> tuple[Plan, frozense
     )
     rather = given.kept
     if rather is None:
-        rather = wanted if spec.once_differentiable or balanced else frozenset()
+        rather = wanted & own if spec.once_differentiable or balanced else frozenset()
     outputs = frozenset(given.origins)
     asked = wanted - data - outputs
     if spec.style != "combined":
         return plan(forward, wanted - outputs, rather), frozenset()
     least = plan(forward, data - outputs, rather)
-    there = frozenset(least.saved).union(*(written(item) for item in least.repeated))
+    there = written(*least.repeated) | set(least.saved)
     described = frozenset(
         name
         for name in asked - there
         if forward.kinds.of_name(name) == "tensor" and not unsure(statements, (name,))
     )
     return plan(forward, wanted - outputs - described, rather), described
-
-
-def _names(statements: Lines) -> frozenset[str]:
-    return frozenset(name for item in statements for name in written(item))
 
 
 def _kinds(spec: OpSpec) -> Kinds:
@@ -108,7 +107,7 @@ class _Repeatable:
     def __init__(self, spec: OpSpec, statements: Lines, kinds: Kinds) -> None:
         objects = {item.name for item in spec.attributes}
         self.spec, self.kinds = spec, kinds.after(statements)
-        self.unknown = frozenset(objects | (imported(spec) - kinds.arrays))
+        self.unknown = frozenset(objects | (spec.foreign - kinds.arrays))
         changes = Trace(statements, sharing).changes
         several = [item.holders for item in changes if len(item.holders) > 1]
         self.changed = frozenset(spec.dirty).union(*several)
@@ -129,7 +128,7 @@ class _Repeatable:
             return False
         if self.kinds.of(node) in ("scalar", "array"):
             return True
-        return not leaves_torch(node, self.unknown & imported(self.spec))
+        return not leaves_torch(node, self.unknown & self.spec.foreign)
 
 
 def live_forward(spec: OpSpec, formula: Formula) -> Forward:
@@ -142,12 +141,5 @@ def live_forward(spec: OpSpec, formula: Formula) -> Forward:
 
 def effects(spec: OpSpec) -> Callable[[Node], bool]:
     """Whether an expression does more than to compute its value, as far as one can see."""
-    unknown = imported(spec) | {item.name for item in spec.attributes}
+    unknown = spec.foreign | {item.name for item in spec.attributes}
     return lambda node: is_random(node) or calls_unknown(node, unknown)
-
-
-def imported(spec: OpSpec) -> frozenset[str]:
-    """The names that the user imports from outside torch."""
-    return frozenset(
-        item.binding for item in spec.imports if item.module.split(".")[0] != "torch"
-    )

@@ -17,18 +17,16 @@ ADVICE = "state its gradient with --grad or --backward"
 
 def refusal(spec: OpSpec, forward: Forward) -> str | None:
     """Why the user has to state the gradients: what of the forward PyTorch does not see."""
-    imported = frozenset(
-        item.binding for item in spec.imports if item.module.split(".")[0] != "torch"
-    )
-    if imported and spec.rules:
+    outside = spec.foreign
+    if outside and spec.rules:
         from scaffold.derive.vjp.tables import ruled_imports  # with all of the table
 
-        imported -= ruled_imports(spec)
+        outside -= ruled_imports(spec)
     for node in _nodes(forward):
-        foreign = sorted(node.names() & imported)
+        foreign = sorted(node.names() & outside)
         if foreign:
             return f"{NOT_DERIVED}: '{foreign[0]}' is not PyTorch's; {ADVICE}"
-        if leaves_autograd(node, imported):
+        if leaves_autograd(node, outside):
             return f"{NOT_DERIVED}: the forward leaves PyTorch; {ADVICE}"
     return None
 

@@ -23,9 +23,7 @@ def with_versions(
         places = [
             k for k, item in enumerate(statements) if name in surely_written(item)
         ]
-        before = places and any(
-            name in written(item) for item in statements[: places[0]]
-        )
+        before = places and name in written(*statements[: places[0]])
         if len(places) + bool(before) < 2:
             continue
         parts = [name]  # the name in each stretch of statements

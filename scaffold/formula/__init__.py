@@ -5,6 +5,7 @@ In: Python expressions and statements over torch. Out: `Formula`s, and their tex
 
 from scaffold.formula.checks import is_check, raises
 from scaffold.formula.effects import (
+    RANDOM,
     bound,
     changed_in_place,
     copied,
@@ -16,7 +17,6 @@ from scaffold.formula.effects import (
     written_to,
 )
 from scaffold.formula.emit import emit, emit_lines
-from scaffold.formula.expression import BUILTINS
 from scaffold.formula.functions import FunctionText, function_in
 from scaffold.formula.graph import (
     Assign,
@@ -33,11 +33,12 @@ from scaffold.formula.graph import (
 )
 from scaffold.formula.parse import assigned
 from scaffold.formula.reading import parse
-from scaffold.formula.scope import Scope
+from scaffold.formula.scope import BUILTINS, Scope
 from scaffold.formula.text import WELL_KNOWN, Text
 
 __all__ = [
     "BUILTINS",
+    "RANDOM",
     "WELL_KNOWN",
     "Assign",
     "Formula",

@@ -7,15 +7,18 @@ Invariant: a call that Python would refuse is a `Refusal` at its place.
 import ast
 from collections.abc import Sequence
 
-from scaffold.formula.definitions import defaults, is_constant, parameters
-from scaffold.formula.resolve import Function
-
-RANDOM = frozenset(
-    {"alpha_dropout", "bernoulli", "dropout", "dropout1d", "dropout2d", "dropout3d"}
-    | {"feature_alpha_dropout", "gumbel_softmax", "multinomial", "normal", "poisson"}
-    | {"rand", "rand_like", "randint", "randint_like", "randn", "randn_like"}
-    | {"randperm", "rrelu"}
+from scaffold.errors import ScaffoldError
+from scaffold.formula.definitions import (
+    Meanings,
+    defaults,
+    is_constant,
+    parameters,
+    telling_decorator,
 )
+from scaffold.formula.effects import RANDOM, in_place_name
+from scaffold.formula.resolve import Function
+from scaffold.formula.text import Text, place_in
+
 # What the names of modules mean once a function is resolved.
 ALWAYS = {"F": "torch.nn.functional", "math": "math", "torch": "torch"}
 
@@ -27,6 +30,10 @@ class Refusal(Exception):
         super().__init__(message)
         self.node, self.message, self.hint = node, message, hint
 
+    def within(self, text: Text) -> ScaffoldError:
+        """The problem, where the node stands in its text."""
+        return ScaffoldError(self.message, place_in(text, self.node), self.hint)
+
 
 class NotHere(Refusal):
     """A call that would have to run before a choice is made."""
@@ -35,6 +42,15 @@ class NotHere(Refusal):
 def own_name(identifier: str) -> str:
     """The name that the user wrote for a resolved one."""
     return identifier.rpartition(".")[2].removeprefix("@")
+
+
+def check_decorators(function: ast.FunctionDef, shown: str, imports: Meanings) -> None:
+    """Refuse a function with a decorator that may change values."""
+    decorator = telling_decorator(function, imports)
+    if decorator is not None:
+        message = f"a decorator may change what '{shown}' computes"
+        hint = "take it off, or name a function without it"
+        raise Refusal(decorator, message, hint)
 
 
 def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
@@ -114,15 +130,11 @@ def _changes(node: ast.AST) -> bool:
             return True
         case ast.Subscript(ctx=ast.Store()):
             return True
-        case ast.Call(ast.Attribute(_, name)) if _in_place(name):
+        case ast.Call(ast.Attribute(_, name)) if in_place_name(name):
             return True
         case ast.Call(keywords=words):
             return any(word.arg in ("out", "inplace") for word in words)
     return False
-
-
-def _in_place(name: str) -> bool:
-    return name.endswith("_") and not name.endswith("__")
 
 
 def is_random(parts: Sequence[ast.AST]) -> bool:
@@ -133,7 +145,7 @@ def is_random(parts: Sequence[ast.AST]) -> bool:
 
 def _drawn(callee: ast.expr) -> bool:
     name = callee.attr if isinstance(callee, ast.Attribute) else ""
-    return name.rstrip("_") in RANDOM
+    return name in RANDOM
 
 
 def is_pure(parts: Sequence[ast.AST]) -> bool:

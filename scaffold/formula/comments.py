@@ -17,14 +17,22 @@ def comments_inside(
     lines = source.split("\n")
     found: dict[int, tuple[str, ...]] = {}
     for body in bodies if "#" in source else ():
-        first, last = body[0].lineno - 1, body[-1].end_lineno or body[-1].lineno
-        while first and lines[first - 1].lstrip().startswith("#"):
-            first -= 1
+        first, last = lines_of(body, lines)
         blank = "\n" * first
         found |= comments_above(
             blank + textwrap.dedent("\n".join(lines[first:last])), body
         )
     return found
+
+
+def lines_of(
+    body: Sequence[ast.stmt], lines: Sequence[str], least: int = 0
+) -> tuple[int, int]:
+    """Where a body begins and ends, counted from 0, with the comments right above it that stand below `least`."""
+    first = body[0].lineno - 1
+    while first > least and lines[first - 1].lstrip().startswith("#"):
+        first -= 1
+    return first, body[-1].end_lineno or body[-1].lineno
 
 
 def comments_above(source: str, body: Sequence[ast.stmt]) -> dict[int, tuple[str, ...]]:

@@ -21,7 +21,17 @@ NO_EFFECT = frozenset(  # decorators that leave the values as they are
 )
 
 Defined = ast.FunctionDef | ast.Lambda
-Names = Mapping[str, str]
+Meanings = Mapping[str, str]
+Binding = tuple[str, str | None, str | None]  # module, name, alias
+
+
+class Imported(NamedTuple):
+    """A name that an import binds."""
+
+    name: str
+    dotted: str  # what it stands for
+    binding: Binding
+    statement: ast.Import | ast.ImportFrom
 
 
 class Definitions(NamedTuple):
@@ -51,7 +61,7 @@ def definitions_of(module: ast.Module) -> Definitions:
             values.setdefault(named[0], []).append(named[1])
     constants: dict[str, ast.expr] = {}
     others = set()
-    imports = dict(imported(module))
+    imports = {item.name: item.dotted for item in imported(module)}
     for name, (value, *again) in values.items():
         if isinstance(value, ast.Lambda) and not again:
             functions[name] = value
@@ -75,16 +85,23 @@ def _named_value(item: ast.stmt) -> tuple[str, ast.expr] | None:
     return None
 
 
-def imported(module: ast.Module) -> Iterator[tuple[str, str]]:
-    """What the imports of a file bind, with its full dotted name."""
+def imported(module: ast.Module) -> Iterator[Imported]:
+    """The names that the imports of a file bind, in order."""
     for item in module.body:
         if isinstance(item, ast.Import):
             for alias in item.names:
                 root = alias.name.split(".")[0]
-                yield alias.asname or root, alias.name if alias.asname else root
+                full = alias.name if alias.asname else root
+                bound: Binding = (alias.name, None, alias.asname)
+                yield Imported(alias.asname or root, full, bound, item)
         elif isinstance(item, ast.ImportFrom):
             for alias in item.names:
-                yield alias.asname or alias.name, f"{item.module or ''}.{alias.name}"
+                name, full = (
+                    alias.asname or alias.name,
+                    f"{item.module or ''}.{alias.name}",
+                )
+                bound = (item.module or "", alias.name, alias.asname)
+                yield Imported(name, full, bound, item)
 
 
 def is_known(dotted: str) -> bool:
@@ -93,7 +110,7 @@ def is_known(dotted: str) -> bool:
     return bool({dotted, module} & KNOWN_MODULES) or dotted == "torch.nn"
 
 
-def is_constant(value: ast.expr, known: Names) -> bool:
+def is_constant(value: ast.expr, known: Meanings) -> bool:
     """Whether an expression is fixed text: literals, arithmetic, `math.sqrt(2)`, `torch.float32`.
 
     `known` are the names that it may read, with what an import means by them.
@@ -116,13 +133,13 @@ def is_constant(value: ast.expr, known: Names) -> bool:
     return False
 
 
-def _is_fixed(callee: ast.expr, known: Names) -> bool:
+def _is_fixed(callee: ast.expr, known: Meanings) -> bool:
     """Whether a function makes a number of numbers."""
     full = full_name(callee, known)
     return full.startswith("math.") or full in ("torch.finfo", "torch.iinfo")
 
 
-def full_name(value: ast.expr, imports: Names) -> str:
+def full_name(value: ast.expr, imports: Meanings) -> str:
     """The dotted name of an expression, as the imports have it; empty if it has none."""
     root, _, rest = (dotted_name(value) or "").partition(".")
     return f"{imports.get(root) or root}{'.' if rest else ''}{rest}"

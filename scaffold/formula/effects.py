@@ -26,17 +26,32 @@ SAME = frozenset(
     | {"real", "requires_grad_", "resolve_conj", "resolve_neg", "sum_to_size", "to"}
     | {"type", "type_as"}
 )
+# Functions that draw random numbers.
+RANDOM = frozenset(
+    {"alpha_dropout", "bernoulli", "dropout", "dropout1d", "dropout2d", "dropout3d"}
+    | {"feature_alpha_dropout", "feature_dropout", "fractional_max_pool2d"}
+    | {"fractional_max_pool3d", "gumbel_softmax", "multinomial", "native_dropout"}
+    | {"normal", "poisson", "rand", "rand_like", "randint", "randint_like", "randn"}
+    | {"randn_like", "randperm", "rrelu"}
+    | {"alpha_dropout_", "bernoulli_", "cauchy_", "dropout_", "exponential_"}
+    | {"feature_alpha_dropout_", "geometric_", "log_normal_", "normal_", "random_"}
+    | {"rrelu_", "uniform_"}
+)
 # Functions of Python's own that hold, or yield, what they are given.
 HOLDERS = frozenset({"enumerate", "list", "reversed", "tuple", "zip"})
 VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
 
 
-def written(statement: Statement) -> frozenset[str]:
-    """The names that a statement assigns or changes in place, in any of its branches."""
-    if isinstance(statement, If):
-        inner = (*statement.body, *statement.orelse)
-        return frozenset(name for item in inner for name in written(item))
-    return bound(statement.target) | frozenset(changed_in_place(statement.value))
+def written(*statements: Statement) -> frozenset[str]:
+    """The names that statements assign or change in place, in any of their branches."""
+    names = set[str]()
+    for item in statements:
+        if isinstance(item, If):
+            names |= written(*item.body, *item.orelse)
+        else:
+            names |= bound(item.target)
+            names.update(changed_in_place(item.value))
+    return frozenset(names)
 
 
 def bound(target: Node) -> frozenset[str]:
@@ -52,7 +67,7 @@ def misspelt(
     statements: tuple[Statement, ...], targets: frozenset[str], known: frozenset[str]
 ) -> list[str]:
     """What is called like a gradient, and neither is one nor read."""
-    names = frozenset(name for item in statements for name in written(item))
+    names = written(*statements)
     nodes = (node for item in statements for node in expressions(item))
     read = {name for node in nodes for name in node.names()}
     found = sorted(names - targets - read - known)
@@ -74,7 +89,7 @@ def written_to(node: Node) -> Iterator[Node]:
     if "out" in named:
         yield named["out"]
     first = args[0] if args else named.get("input")
-    if _in_place_name(callee.label) or _is_true(named.get("inplace")):
+    if in_place_name(callee.label) or _is_true(named.get("inplace")):
         changed = callee.args[0] if _is_method(callee) else first
         if callee.kind == "attribute" and changed is not None:
             yield changed
@@ -146,7 +161,8 @@ def _is_method(callee: Node) -> bool:
     return not (root.kind == "name" and root.label in WELL_KNOWN)
 
 
-def _in_place_name(label: str) -> bool:
+def in_place_name(label: str) -> bool:
+    """Whether PyTorch calls so what changes its tensor: `exp_`."""
     return label.endswith("_") and not label.endswith("__")
 
 

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from scaffold.formula.graph import Graph, Node
 from scaffold.formula.optional import takes_none
+from scaffold.formula.scope import BUILTINS
 from scaffold.formula.text import WELL_KNOWN
 
 # Optional names that are known to be there, or known to be None.
 Guarded = frozenset[str]
-ADVICE = "put it into a function of your own and use --import 'module:name'"
 
 
 class Source(Protocol):
@@ -32,10 +32,6 @@ class Source(Protocol):
         """A literal as it stands in code."""
 
 
-BUILTINS = frozenset(
-    {"abs", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max"}
-    | {"min", "pow", "range", "round", "sum", "tuple"}
-)
 BINARY: dict[type[ast.operator], str] = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -71,6 +67,9 @@ COMPARE: dict[type[ast.cmpop], str] = {
 }
 
 
+ELSEWHERE = "put it into a function of your own and use --import 'module:name'"
+
+
 class ExpressionParser:
     """Parses expressions of one formula into one graph."""
 
@@ -90,7 +89,7 @@ class ExpressionParser:
 
     def refused(self, item: ast.expr) -> Node:
         """Complain of what cannot stand in a formula."""
-        self.fail(item, f"{_kind(item)} is not allowed in a formula", ADVICE)
+        self.fail(item, f"{_kind(item)} is not allowed in a formula", ELSEWHERE)
         return self.graph.node("absent")
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:

@@ -21,7 +21,6 @@ ORDERED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.GtE: operator.ge,
 }
 
-
 Names = frozenset[str]
 NONE: Names = frozenset()
 
@@ -79,7 +78,12 @@ def _compared(left: ast.expr, operation: ast.cmpop, right: ast.expr) -> bool | N
         return any(found) == isinstance(operation, ast.In)
     if not isinstance(left, ast.Constant) or not isinstance(right, ast.Constant):
         return None
-    order, one, other = ORDERED.get(type(operation)), left.value, right.value
+    return compared(operation, left.value, right.value)
+
+
+def compared(operation: ast.cmpop, one: object, other: object) -> bool | None:
+    """What a comparison of two literals says; None if that is not for the text to say."""
+    order = ORDERED.get(type(operation))
     if order and isinstance(one, int | float) and isinstance(other, int | float):
         return order(one, other)
     compare = COMPARED.get(type(operation))

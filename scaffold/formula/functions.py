@@ -5,12 +5,16 @@ for it. Invariant: files are read as syntax; nothing is imported or run.
 """
 
 import ast
-import textwrap
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.formula.arguments import Refusal, check_decorators
+from scaffold.formula.comments import lines_of
 from scaffold.formula.definitions import (
+    Binding,
+    Definitions,
+    Meanings,
     definitions_of,
     imported,
     is_docstring,
@@ -18,9 +22,9 @@ from scaffold.formula.definitions import (
     names_read,
     parameters,
     reachable,
-    telling_decorator,
 )
 from scaffold.formula.numpy_numbers import with_math
+from scaffold.formula.substitution import names_in
 from scaffold.formula.text import (
     WELL_KNOWN,
     Origin,
@@ -29,8 +33,6 @@ from scaffold.formula.text import (
     place_in,
     with_plain_newlines,
 )
-
-Binding = tuple[str, str | None, str | None]  # module, name, alias
 
 
 class FunctionText(NamedTuple):
@@ -47,52 +49,61 @@ def function_in(
     path: str,
     function: str | None,
     role: str,
-    imported: frozenset[str] = frozenset(),
+    elsewhere: frozenset[str] = frozenset(),
 ) -> FunctionText:
     """The function of a file that a reference `@path:function` names.
 
     Without a name it is the only function of the file, the one called like its `role` (forward, backward), or the only
-    one that no other calls; a file without functions is one body. Functions that are `imported` stay calls.
+    one that no other calls; a file without functions is one body. Functions that come from `elsewhere` stay calls.
     """
     text = with_plain_newlines(Text(source, Location(path)))
-    module = with_math(parse_source(text))
+    module = parse_source(text)
+    if role != "samples":  # which stand in a test as they are written
+        module = with_math(module)
     functions = {
         item.name: item for item in module.body if isinstance(item, ast.FunctionDef)
     }
+    definitions = definitions_of(module)
     if function is None and not functions:
-        return _whole_file(module, text)
+        return _whole_file(module, definitions, text)
     chosen = _choose(functions, function, role, module, path)
-    found = _parameters(chosen, module, text)
+    found = _parameters(chosen, definitions.imports, text)
+    origin = Origin(text.value, module, definitions, chosen.name)
+    names = _names_needed(chosen, role, definitions.without(elsewhere))
     lines = text.value.split("\n")
-    body = _without_docstring(chosen, text)
-    first, last = body[0].lineno - 1, body[-1].end_lineno or body[-1].lineno
-    while first > chosen.lineno and lines[first - 1].lstrip().startswith("#"):
-        first -= 1  # comments above the first statement belong to it
-    block, indent = _dedented(lines[first:last])
-    if body[0].lineno == chosen.lineno:  # def f(x): return x
-        indent = len(lines[first].encode()[: body[0].col_offset].decode())
-        block = "\n".join([lines[first][indent:], *lines[first + 1 : last]])
-    origin = Origin(text.value, chosen.name)
     return FunctionText(
-        Text(block, Location(path, first + 1, indent + 1), indent, origin),
+        _body_of(chosen, lines, text)._replace(origin=origin),
         found,
-        _imports(module, chosen, role, text, imported),
+        _imports(origin, names, text),
         "\n".join(lines[chosen.lineno - 1 : chosen.end_lineno]),
     )
 
 
-def _whole_file(module: ast.Module, text: Text) -> FunctionText:
+def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Text:
+    """The statements of a function, as they stand."""
+    body = _without_docstring(function, text)
+    first, last = lines_of(body, lines, function.lineno)
+    start = body[0].lineno - 1  # of the first statement: def f(x): return x
+    indent = len(lines[start].encode()[: body[0].col_offset].decode())
+    found = [_without_indent(line, indent) for line in lines[first:last]]
+    found[start - first] = lines[start][indent:]
+    place = Location(text.location.source, first + 1, indent + 1)
+    return Text("\n".join(found), place, indent)
+
+
+def _whole_file(
+    module: ast.Module, definitions: Definitions, text: Text
+) -> FunctionText:
     body = program_of_file(module)
     if not body:
         raise ScaffoldError("the file holds no formula", text.location)
     lines = text.value.split("\n")
-    first, last = body[0].lineno - 1, body[-1].end_lineno or body[-1].lineno
-    while first and lines[first - 1].lstrip().startswith("#"):
-        first -= 1
+    first, last = lines_of(body, lines)
     value = "\n".join(lines[first:last])
     where = Location(text.location.source, first + 1, 1)
-    found = Text(value, where, 0, Origin(text.value, None))
-    return FunctionText(found, (), _imports(module, module, "", text), value)
+    origin = Origin(text.value, module, definitions, None)
+    imports = _imports(origin, names_in([module]), text)
+    return FunctionText(Text(value, where, 0, origin), (), imports, value)
 
 
 def program_of_file(module: ast.Module) -> list[ast.stmt]:
@@ -102,10 +113,10 @@ def program_of_file(module: ast.Module) -> list[ast.stmt]:
     return body[1:] if body and is_docstring(body[0]) else body
 
 
-def _dedented(lines: list[str]) -> tuple[str, int]:
-    block = "\n".join(lines)
-    dedented = textwrap.dedent(block)
-    return dedented, len(lines[0]) - len(dedented.split("\n", 1)[0])
+def _without_indent(line: str, indent: int) -> str:
+    """A line of a body; a comment, or the middle of a statement, may stand further left."""
+    own = len(line) - len(line.lstrip())
+    return line[min(indent, own) :] if line.strip() else ""
 
 
 def _choose(
@@ -141,16 +152,14 @@ def _other_hint(wanted: str, functions: Collection[str], module: ast.Module) -> 
 
 
 def _parameters(
-    function: ast.FunctionDef, module: ast.Module, text: Text
+    function: ast.FunctionDef, imports: Meanings, text: Text
 ) -> tuple[str, ...]:
-    decorator = telling_decorator(function, dict(imported(module)))
     name, arguments = function.name, function.args
     place = place_in(text, function)
-    if decorator is not None:
-        place = place_in(text, decorator)
-        message = f"a decorator may change what '{name}' computes"
-        hint = "take it off, or name a function without it"
-        raise ScaffoldError(message, place, hint)
+    try:
+        check_decorators(function, name, imports)
+    except Refusal as refusal:
+        raise refusal.within(text) from None
     if arguments.kwarg:
         message = f"function '{name}' takes '**{arguments.kwarg.arg}'"
         raise ScaffoldError(message, place, "give each of its parameters a name")
@@ -169,39 +178,29 @@ def _without_docstring(function: ast.FunctionDef, text: Text) -> list[ast.stmt]:
     return body
 
 
-def _imports(
-    module: ast.Module,
-    chosen: ast.AST,
-    role: str,
-    text: Text,
-    elsewhere: frozenset[str] = frozenset(),
-) -> tuple[Binding, ...]:
-    """The file's imports that a function and those that it calls read, but for those that every formula has.
+def _names_needed(
+    function: ast.FunctionDef, role: str, definitions: Definitions
+) -> set[str]:
+    """The names of the file that a function and those that it calls read, but for those that every formula has.
 
     A function that makes samples stands in a test as it is written, so it needs all that it names.
     """
-    known = dict(imported(module))
-    names = {node.id for node in ast.walk(chosen) if isinstance(node, ast.Name)}
-    if isinstance(chosen, ast.FunctionDef) and role != "samples":
-        definitions = definitions_of(module).without(elsewhere)
-        names = set(reachable(names_read(chosen), definitions))
-        names = {name for name in names if not is_known(known.get(name, ""))}
+    if role == "samples":
+        return names_in([function])
+    names = reachable(names_read(function), definitions)
+    return {name for name in names if not is_known(definitions.imports.get(name, ""))}
+
+
+def _imports(origin: Origin, names: Collection[str], text: Text) -> tuple[Binding, ...]:
+    """The file's imports of some names."""
     found: dict[str, Binding] = {}
-    for item in module.body:
-        if isinstance(item, ast.Import):
-            for alias in item.names:
-                name = alias.asname or alias.name.split(".")[0]
-                found[name] = (alias.name, None, alias.asname)
-        elif isinstance(item, ast.ImportFrom):
-            for alias in item.names:
-                name = alias.asname or alias.name
-                if item.level and name in names:
-                    hint = "write the import with the full name of the package"
-                    message = "a relative import means nothing in the op's file"
-                    raise ScaffoldError(message, place_in(text, item), hint)
-                found[name] = (item.module or "", alias.name, alias.asname)
-    return tuple(
-        binding
-        for name, binding in found.items()
-        if name in names and name not in WELL_KNOWN
-    )
+    for item in imported(origin.module):
+        if item.name not in names:
+            continue
+        if isinstance(item.statement, ast.ImportFrom) and item.statement.level:
+            hint = "write the import with the full name of the package"
+            message = "a relative import means nothing in the op's file"
+            raise ScaffoldError(message, place_in(text, item.statement), hint)
+        if item.name not in WELL_KNOWN:
+            found[item.name] = item.binding
+    return tuple(found.values())

@@ -13,14 +13,15 @@ from scaffold.formula.arguments import (
     NotHere,
     Refusal,
     bound_arguments,
+    check_decorators,
     is_pure,
     is_simple,
     own_name,
 )
-from scaffold.formula.definitions import Definitions, telling_decorator
+from scaffold.formula.definitions import Definitions
 from scaffold.formula.fold import folded, without_empty
 from scaffold.formula.resolve import Function, resolve
-from scaffold.formula.results import assigned_values, names_of_target, returned
+from scaffold.formula.results import Block, assigned_values, names_of_target, returned
 from scaffold.formula.sites import Sites, as_statement_if, place_holder
 from scaffold.formula.substitution import (
     named,
@@ -33,7 +34,6 @@ from scaffold.formula.substitution import (
 )
 
 MOST = 300  # calls: more is a program that doubles at every step
-Body = list[ast.stmt]
 Known = dict[str, Function]  # the functions that are defined inside the one that runs
 Report = Callable[[Refusal], None]
 
@@ -56,9 +56,9 @@ class Inliner:
         self.running: tuple[str, ...] = ()
         self.count = 0
 
-    def block(self, body: Sequence[ast.stmt], known: Known) -> Body:
+    def block(self, body: Sequence[ast.stmt], known: Known) -> Block:
         """The statements with the calls replaced; `known` learns of the functions that they define."""
-        done: Body = []
+        done: Block = []
         for item in body:
             if self.running:
                 done += self.statement(item, known)
@@ -70,7 +70,7 @@ class Inliner:
                 done.append(place_holder(item))
         return done
 
-    def statement(self, item: ast.stmt, known: Known) -> Body:
+    def statement(self, item: ast.stmt, known: Known) -> Block:
         match item:
             case ast.FunctionDef(name):
                 known[name] = Function(name, item.args, item.body, item)
@@ -109,7 +109,7 @@ class Inliner:
         item: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr,
         value: ast.expr,
         known: Known,
-    ) -> Body:
+    ) -> Block:
         target = item.targets[0] if isinstance(item, ast.Assign) else None
         before = set(self.taken), self.made
         sites = Sites(self, known, value, target)
@@ -145,7 +145,7 @@ class Inliner:
         known: Known,
         target: ast.expr | None,
         conditional: bool,
-    ) -> tuple[Body, ast.expr]:
+    ) -> tuple[Block, ast.expr]:
         """The statements of a call, and the expression that is its value."""
         self._check(call, function)
         arguments = bound_arguments(call, function)
@@ -180,7 +180,7 @@ class Inliner:
         known: Known,
         target: ast.expr | None,
         conditional: bool,
-    ) -> tuple[Body, ast.expr]:
+    ) -> tuple[Block, ast.expr]:
         sites = Sites(self, known, value, target, conditional)
         try:
             found: ast.expr = sites.visit(copy.deepcopy(value))
@@ -207,17 +207,15 @@ class Inliner:
             )
         node = function.node
         if isinstance(node, ast.FunctionDef):
-            decorator = telling_decorator(node, self.definitions.imports)
-            if decorator is not None:
-                raise decorated(decorator, shown)
+            check_decorators(node, shown, self.definitions.imports)
 
     def _bound(
         self,
         call: ast.Call,
         function: Function,
-        body: Body,
+        body: Block,
         arguments: dict[str, ast.expr],
-    ) -> tuple[Body, Body]:
+    ) -> tuple[Block, Block]:
         """Assignments of the arguments that need a name, and the body with the others put in."""
         pure = is_pure([*body, *arguments.values()])
         fixed = {
@@ -226,7 +224,7 @@ class Inliner:
             if name not in stored(body) and self._is_plain(value)
         }
         body = folded([substituted(item, fixed) for item in body], self.there)
-        before: Body = []
+        before: Block = []
         values: dict[str, ast.expr] = {}
         for name, value in arguments.items():
             if name in fixed:
@@ -272,9 +270,3 @@ class Inliner:
 def _is_global(call: ast.Call) -> bool:
     """Whether a call is of a function at the top level, which sees no local of its caller."""
     return isinstance(call.func, ast.Name) and call.func.id.startswith("@")
-
-
-def decorated(decorator: ast.expr, shown: str) -> Refusal:
-    """The complaint about a decorator that may change values."""
-    hint = "take it off, or name a function without it"
-    return Refusal(decorator, f"a decorator may change what '{shown}' computes", hint)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from scaffold.errors import Location, raise_all
+from scaffold.errors import raise_all
 from scaffold.formula.expression import Guarded
 from scaffold.formula.graph import (
     Assign,
@@ -27,9 +27,11 @@ from scaffold.formula.graph import (
 )
 from scaffold.formula.kept_expression import KeptExpressions, drawn
 from scaffold.formula.parse import Body
+from scaffold.formula.program import Program
 from scaffold.formula.returns import with_one_return
 from scaffold.formula.scope import Scope
-from scaffold.formula.text import Text, dedented, parse_source
+from scaffold.formula.shown import as_written
+from scaffold.formula.text import Text
 
 GROWS = frozenset({"append", "clear", "extend", "insert", "pop", "reverse"})
 TYPES = frozenset({"Tensor", "torch", "list", "tuple", "bool", "float", "int", "str"})
@@ -41,8 +43,10 @@ class KeptBody(Body):
 
     expressions: KeptExpressions
 
-    def __init__(self, text: Text, scope: Scope, graph: Graph) -> None:
-        super().__init__(text, scope, graph)
+    def __init__(
+        self, text: Text, program: Program, scope: Scope, graph: Graph
+    ) -> None:
+        super().__init__(text, program, scope, graph)
         self.drawn: list[Assign] = []
         self.returned: list[Node] = []
         module = ast.Module(self.program.body, [])
@@ -60,10 +64,10 @@ class KeptBody(Body):
         if isinstance(last, ast.Return | ast.Expr):
             result = self._result(last, present)
         elif not self.problems:
-            self.fail(last, "the formula returns nothing", "end it with: return ...")
+            self.fail_without_result(last)
         raise_all(self.problems)
         assert result is not None  # or else there was a problem
-        code = _code(self.text.value, self.program.body)
+        code = _code(self.text, self.program.body)
         ended = (*statements, *self._flushed(), Assign(self._absent, result))
         read = tuple(inner for item in ended for inner in expressions(item))
         kept = Kept(reason, self.place(node), *code, ended, (*self.returned, result))
@@ -201,12 +205,11 @@ class _Code(NamedTuple):
     value: str
 
 
-def _code(text: str, body: list[ast.stmt]) -> _Code:
+def _code(text: Text, body: list[ast.stmt]) -> _Code:
     """The text as the user wrote it, or what it says where calls in it were replaced."""
-    own = dedented(Text(text, Location("")))
-    module = parse_source(own)
-    if ast.dump(module) == ast.dump(ast.Module(body, [])):
-        return _split(own.value, module.body[-1])
+    module = as_written(text, body)
+    if module is not None:
+        return _split(text.value, module.body[-1])
     *above, last = body
     value = ast.unparse(last)
     return _Code("\n".join(map(ast.unparse, above)), _returned(value))

@@ -29,7 +29,7 @@ NUMBERS = frozenset({"float", "int"})
 
 def with_math(module: ast.Module) -> ast.Module:
     """The file with `math` for NumPy wherever that is the same."""
-    aliases = {name for name, full in imported(module) if full == "numpy"}
+    aliases = {item.name for item in imported(module) if item.dotted == "numpy"}
     if not aliases or _binds_math(module):
         return module
     known = _numbers(module.body, set(), aliases)

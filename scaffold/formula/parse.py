@@ -5,13 +5,14 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 """
 
 import ast
+from collections.abc import Sequence
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula.checks import CheckedExpressions, raises
-from scaffold.formula.effects import misspelt, written
+from scaffold.formula.checks import CheckedExpressions, raises, without_checks
+from scaffold.formula.effects import in_place_name, misspelt, written
 from scaffold.formula.expression import (
     BINARY,
-    BUILTINS,
+    ELSEWHERE,
     Guarded,
     may_be_none,
 )
@@ -23,77 +24,70 @@ from scaffold.formula.graph import (
     Node,
     Statement,
 )
-from scaffold.formula.program import Around, program_of
+from scaffold.formula.program import Program
 from scaffold.formula.returns import with_one_return
-from scaffold.formula.scope import Scope
+from scaffold.formula.scope import RESERVED, Scope
 from scaffold.formula.shown import shown
-from scaffold.formula.text import WELL_KNOWN, Text, place_in
-
-RESERVED = frozenset(
-    {"torch", "F", "math", "nn", "ctx", "self", "cls", "Tensor", "Function"}
-)
+from scaffold.formula.text import Text, place_in
+from scaffold.formula.unassigned import unassigned
 
 
 def assigned(formula: Formula) -> frozenset[str]:
     """The names that the statements of a formula assign."""
-    return frozenset(name for item in formula.statements for name in written(item))
+    return written(*formula.statements)
 
 
 class Body:
-    """Walks the statements of one text; collects problems rather than stopping at the first."""
+    """Walks the statements of one text, which its program says; collects problems rather than stopping at the first."""
 
-    def __init__(self, text: Text, scope: Scope, graph: Graph) -> None:
-        self.scope, self.graph = scope, graph
-        around = Around(
-            names=scope.names | (scope.targets or frozenset()),
-            there=scope.tensors - scope.optional,
-            taken=RESERVED | BUILTINS | frozenset(WELL_KNOWN),
-            imported=scope.imported,
-        )
-        self.program = program_of(text, around)
-        self.text = text if text.origin else self.program.text
-        self.lines = self.program.text.value.split("\n")
-        self.problems = list(self.program.problems)
+    def __init__(
+        self, text: Text, program: Program, scope: Scope, graph: Graph
+    ) -> None:
+        self.program, self.scope, self.graph = program, scope, graph
+        self.text = text if text.origin else program.text
+        self.lines = program.text.value.split("\n")
+        self.problems = list(program.problems)
         self.locals: set[str] = set()
         self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
         self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
         body = list(self.program.body)
-        if self.wants_result:
+        if self.scope.wants_result:
             body = with_one_return(body, self.scope.names)
+        whole = tuple(body)
         if not body:
             raise ScaffoldError("the formula is empty", self.text.location)
         result: Node | None = None
         last = body[-1]
         if isinstance(last, ast.Return) or (
-            isinstance(last, ast.Expr) and self.wants_result
+            isinstance(last, ast.Expr) and self.scope.wants_result
         ):
             body.pop()
             statements, present = self._block(body, frozenset())
             result = self._result(last, present)
         else:
             statements, _ = self._block(body, frozenset())
-            if self.wants_result and not self.problems:
-                self.fail(
-                    last, "the formula returns nothing", "end it with: return ..."
-                )
+            if self.scope.wants_result and not self.problems:
+                self.fail_without_result(last)
         if self.scope.targets is not None:
             self._check_targets(statements, self.scope.targets)
+        if not self.problems:
+            self._check_assigned(whole)
         raise_all(self.problems)
         above = self._above(last) if result else ()
         text = shown(self.text, self.program.body, statements, result)
         place = self.text.location
         return Formula(statements, result, text, place, above, self.graph)
 
-    @property
-    def wants_result(self) -> bool:
-        return self.scope.targets is None
-
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
         problem = ScaffoldError(message, self.place(node), hint)
         if str(problem) not in map(str, self.problems):  # a step comes several times
             self.problems.append(problem)
+
+    def fail_without_result(self, last: ast.stmt) -> None:
+        """Note that the last statement returns no value."""
+        self.fail(last, "the formula returns nothing", "end it with: return ...")
 
     def place(self, node: ast.AST) -> Location:
         """Where a node stands."""
@@ -115,7 +109,7 @@ class Body:
 
     def _result(self, last: ast.Return | ast.Expr, present: Guarded) -> Node | None:
         if last.value is None:
-            self.fail(last, "the formula returns nothing", "end it with: return ...")
+            self.fail_without_result(last)
             return None
         return self.expressions.parse(last.value, present)
 
@@ -216,8 +210,9 @@ class Body:
         elif isinstance(item, ast.Expr):
             self.fail(item, "this statement assigns nothing", "write: name = ...")
         elif isinstance(item, ast.For | ast.While | ast.With | ast.FunctionDef):
-            hint = "put it into a function of your own and use --import 'module:name'"
-            self.fail(item, "only assignments, if and a final return are allowed", hint)
+            self.fail(
+                item, "only assignments, if and a final return are allowed", ELSEWHERE
+            )
         else:
             self.fail(item, "only assignments, if and a final return are allowed")
 
@@ -264,6 +259,15 @@ class Body:
         hint = hint or f"known here: {', '.join(sorted(known))}"
         self.fail(node, f"unknown name '{node.id}'", hint)
 
+    def _check_assigned(self, body: Sequence[ast.stmt]) -> None:
+        """Complain of a name that is read where only another branch assigns it."""
+        ways = without_checks(body)
+        for found in unassigned(ways, self.scope.outer, self.scope.choices):
+            name, test = found.name.id, found.test.replace("'", '"')
+            truth = "true" if found.holds else "false"
+            message = f"'{name}' is not assigned where '{test}' is {truth}"
+            self.fail(found.name, message, f"assign '{name}' in each branch")
+
     def _check_targets(
         self, statements: tuple[Statement, ...], targets: frozenset[str]
     ) -> None:
@@ -285,5 +289,5 @@ def _works_in_place(value: ast.expr) -> bool:
     """Whether an expression is a call for its effect: `x.exp_()`."""
     match value:
         case ast.Call(ast.Attribute(_, name)):
-            return name.endswith("_") and not name.endswith("__")
+            return in_place_name(name)
     return False

@@ -1,6 +1,6 @@
 """What a formula runs: its statements, whatever they were written in.
 
-In: a `Text` and the names that it may read. Out: a `Program`. Invariant: every position in it lies in the text that the
+In: a `Text` and the `Scope` of its names. Out: a `Program`. Invariant: every position in it lies in the text that the
 program names, so that a complaint about a function that is called stands at that function's line.
 """
 
@@ -12,17 +12,15 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.formula.arguments import Refusal, constant
 from scaffold.formula.comments import comments_above, comments_inside
 from scaffold.formula.definitions import (
-    Defined,
     Definitions,
     defaults,
-    definitions_of,
     parameters,
 )
 from scaffold.formula.fold import folded
 from scaffold.formula.functions import program_of_file
 from scaffold.formula.inline import Inliner, Report
-from scaffold.formula.numpy_numbers import with_math
 from scaffold.formula.resolve import Function, resolve, statements_of
+from scaffold.formula.scope import TAKEN, Scope
 from scaffold.formula.substitution import (
     named,
     names_in,
@@ -37,7 +35,6 @@ from scaffold.formula.text import (
     check_depth,
     dedented,
     parse_source,
-    place_in,
     with_plain_newlines,
 )
 
@@ -52,42 +49,30 @@ class Program(NamedTuple):
     others: frozenset[str] = frozenset()  # names of the file that are no constants
 
 
-class Around(NamedTuple):
-    """What is around a formula."""
-
-    names: frozenset[str]  # that it may read
-    there: frozenset[str]  # those that are never None
-    taken: frozenset[str]  # that no new name may be
-    imported: frozenset[str]  # whose calls stay calls
-
-
-def program_of(text: Text, around: Around) -> Program:
+def program_of(text: Text, scope: Scope) -> Program:
     """Read a text; calls of functions of its file are replaced by what these do."""
     if text.origin is not None:
-        return _of_file(text, text.origin, around)
+        return _of_file(text, text.origin, scope)
     text = dedented(with_plain_newlines(text))
     body = parse_source(text).body
     return Program(body, text, comments_above(text.value, body), [])
 
 
-def _of_file(text: Text, origin: Origin, around: Around) -> Program:
+def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
     file = Text(origin.source, Location(text.location.source))
-    module = with_math(parse_source(file))
     problems: list[ScaffoldError] = []
 
     def report(refusal: Refusal) -> None:
-        place = place_in(file, refusal.node)
-        problems.append(ScaffoldError(refusal.message, place, refusal.hint))
+        problems.append(refusal.within(file))
 
-    definitions = definitions_of(module)
-    chosen = definitions.functions.get(origin.function or "")
-    definitions = definitions.without(around.imported)
-    function = _entry(module, origin, chosen, definitions)
+    definitions = origin.definitions.without(scope.imported)
+    function = _entry(origin, definitions)
     own = {item.arg for item in parameters(function.arguments)}
-    body = _with_defaults(function, around.names, report)
-    readable = frozenset({*around.names, *stored(body)})
-    taken = around.taken | {*around.names, *own, *names_in(body)}
-    there = around.there - {*stored(body)}
+    names = scope.outer
+    body = _with_defaults(function, names, report)
+    readable = names.union(stored(body))
+    taken = TAKEN | {*names, *own, *names_in(body)}
+    there = scope.tensors - scope.optional - {*stored(body)}
     inliner = Inliner(definitions, readable, there, taken, report)
     done = inliner.block(body, {})
     check_depth(ast.Module(done, []), file)
@@ -97,17 +82,14 @@ def _of_file(text: Text, origin: Origin, around: Around) -> Program:
     return Program(done, file, comments, problems, definitions.others)
 
 
-def _entry(
-    module: ast.Module,
-    origin: Origin,
-    chosen: Defined | None,
-    definitions: Definitions,
-) -> Function:
-    if chosen is not None:
-        return resolve(origin.function or "", chosen, definitions, called=False)
+def _entry(origin: Origin, definitions: Definitions) -> Function:
+    """The function that is read, or all that the file does as one."""
+    if origin.function is not None:
+        chosen = origin.definitions.functions[origin.function]
+        return resolve(origin.function, chosen, definitions, called=False)
     (node,) = ast.parse("def body(): pass").body
     assert isinstance(node, ast.FunctionDef)
-    node.body = program_of_file(module)
+    node.body = program_of_file(origin.module)
     return resolve("", node, definitions, called=False)
 
 

@@ -10,6 +10,7 @@ from itertools import chain
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.kept_body import KeptBody
 from scaffold.formula.parse import Body
+from scaffold.formula.program import program_of
 from scaffold.formula.scope import Scope
 from scaffold.formula.text import Text
 from scaffold.formula.unroll import unrolled
@@ -27,14 +28,15 @@ REASONS: dict[type[ast.AST], str] = {
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
     """Parse a formula in its scope; every problem of the text is reported."""
-    body = Body(text, scope, graph)
+    program = program_of(text, scope)
     if scope.kept:
-        straight = unrolled(body.program.body, scope.names)
+        straight = unrolled(program.body, scope.names)
         found = _reason(straight)
         if found is not None:
-            return KeptBody(text, scope, graph).kept(REASONS[type(found)], found)
-        body.program = body.program._replace(body=straight)
-    return body.formula()
+            body = KeptBody(text, program, scope, graph)
+            return body.kept(REASONS[type(found)], found)
+        program = program._replace(body=straight)
+    return Body(text, program, scope, graph).formula()
 
 
 def _reason(body: Sequence[ast.stmt]) -> ast.AST | None:

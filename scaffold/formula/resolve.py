@@ -14,7 +14,7 @@ from scaffold.formula.definitions import (
     FUNCTIONAL,
     Defined,
     Definitions,
-    Names,
+    Meanings,
     dotted_name,
     is_docstring,
     is_known,
@@ -61,7 +61,7 @@ def _stored(body: Iterable[ast.AST]) -> Iterator[str]:
 class _Resolver(ast.NodeTransformer):
     """Replaces the names of one function, and with a longer prefix those of the functions in it."""
 
-    def __init__(self, definitions: Definitions, around: Names, prefix: str) -> None:
+    def __init__(self, definitions: Definitions, around: Meanings, prefix: str) -> None:
         self.definitions, self.locals, self.prefix = definitions, dict(around), prefix
 
     def function(self, name: str, node: Defined) -> Function:

@@ -11,10 +11,10 @@ from scaffold.formula.resolve import Function
 from scaffold.formula.returns import with_one_return
 from scaffold.formula.substitution import names_in, renamed, stored
 
-Body = list[ast.stmt]
+Block = list[ast.stmt]
 
 
-def returned(function: Function, body: Body) -> tuple[Body, ast.expr]:
+def returned(function: Function, body: Block) -> tuple[Block, ast.expr]:
     """The statements before the return, and what it returns."""
     shown = own_name(function.name)
     own = set(stored(body))

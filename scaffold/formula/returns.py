@@ -7,6 +7,8 @@ needed the statements stay as they are.
 import ast
 from collections.abc import Collection, Sequence
 
+from scaffold.formula.substitution import names_in
+
 NAME = "result"
 UNKNOWN = 'raise ValueError(f"unknown {0}: {{{0}}}")'
 
@@ -20,7 +22,7 @@ def with_one_return(
     if not early or not _closes(body):
         return body
     values = [node.value for item in body for node in _found(item)]
-    names = _names(values, {*taken, *_written(body)})
+    names = _names(values, {*taken, *names_in(body)})
     if names is None:
         return body
     done = _assigned(body, names)
@@ -56,11 +58,6 @@ def _found(item: ast.AST) -> list[ast.Return]:
 
 def _returns(item: ast.AST) -> bool:
     return bool(_found(item))
-
-
-def _written(body: Sequence[ast.stmt]) -> set[str]:
-    nodes = (node for item in body for node in ast.walk(item))
-    return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 def _closes(body: Sequence[ast.stmt]) -> bool:

@@ -19,11 +19,15 @@ def shown(
 ) -> str:
     """The text; of a file's function whose names were replaced in `body`, what it comes to."""
     own = text.value.strip()
-    if text.origin is None or result is None:
-        return own
-    module = parse_source(Text(own, text.location))
-    if ast.dump(module) == ast.dump(ast.Module([*body], [])):
+    if text.origin is None or result is None or as_written(text, body):
         return own
     several = result.args if result.kind == "tuple" else (result,)
     value = ", ".join(map(emit, several))
     return "\n".join([*emit_lines(statements), f"return {value}"])
+
+
+def as_written(text: Text, body: Sequence[ast.stmt]) -> ast.Module | None:
+    """The syntax of a text, if statements that were read of it say just that."""
+    module = parse_source(text)
+    same = ast.dump(module) == ast.dump(ast.Module([*body], []))
+    return module if same else None

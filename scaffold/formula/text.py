@@ -9,6 +9,7 @@ import warnings
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError
+from scaffold.formula.definitions import Definitions
 
 DEEPEST = 120  # levels of syntax: far from Python's own limit on recursion
 WELL_KNOWN = {"torch": "torch", "F": "torch.nn.functional", "math": "math"}
@@ -18,6 +19,8 @@ class Origin(NamedTuple):
     """The file that a text is a function of; without a function the text is all that the file does."""
 
     source: str
+    module: ast.Module
+    definitions: Definitions
     function: str | None
 
 

@@ -13,6 +13,9 @@ import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
+from scaffold.formula.fold import compared
+from scaffold.formula.substitution import names_in, stored
+
 ROUNDS = 4  # of one loop
 LINES = 12  # that all loops of a forward make
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
@@ -21,14 +24,6 @@ FOLDED: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-}
-COMPARED: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
 }
 
 
@@ -57,28 +52,20 @@ def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield from {node.id} - own
     if isinstance(node, ast.For):
-        inner = own | _stored(node.target)
+        inner = own.union(stored([node.target]))
         yield from _read(node.iter, own)
         for item in (*node.body, *node.orelse):
             yield from _read(item, inner)
         return
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
-        own = own.union(*(_stored(item.target) for item in node.generators))
+        own = own.union(stored(item.target for item in node.generators))
     for child in ast.iter_child_nodes(node):
         yield from _read(child, own)
 
 
-def _is_stored(node: ast.AST) -> bool:
-    """Whether it is a part that is written in place, which is not derived in a row either."""
+def _changes_part(node: ast.AST) -> bool:
+    """Whether it writes a part of a tensor in place, which is not derived in a row either."""
     return isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
-
-
-def _stored(node: ast.AST) -> frozenset[str]:
-    return frozenset(
-        item.id
-        for item in ast.walk(node)
-        if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store)
-    )
 
 
 class _Steps(ast.NodeTransformer):
@@ -96,13 +83,13 @@ class _Steps(ast.NodeTransformer):
 
     def visit_For(self, item: ast.For) -> ast.For | list[ast.stmt]:
         values = self._values(item.iter)
-        names = _stored(item.target)
-        written = frozenset().union(*map(_stored, item.body))
+        names = frozenset(stored([item.target]))
+        written = frozenset(stored(item.body))
         nodes = [node for line in item.body for node in ast.walk(line)]
-        leaves = any(isinstance(node, LEAVES) or _is_stored(node) for node in nodes)
+        leaves = any(isinstance(node, LEAVES) or _changes_part(node) for node in nodes)
         if not values or item.orelse or leaves or names & (written | self.outside):
             return item
-        if written & _names(values):
+        if written & names_in(values):
             return item
         rounds = [_bound(item.target, value) for value in values]
         found: list[ast.stmt] = []
@@ -138,7 +125,7 @@ class _Steps(ast.NodeTransformer):
         found: list[ast.expr] = []
         for value in values or ():
             known = _bound(generator.target, value)
-            if known is None or _stored(item.elt) & frozenset(known):
+            if known is None or not known.keys().isdisjoint(stored([item.elt])):
                 return None
             inner = self.visit(_Known(known).visit(copy.deepcopy(item.elt)))
             assert isinstance(inner, ast.expr)
@@ -188,11 +175,6 @@ def _is_plain(item: ast.expr) -> bool:
     if isinstance(item, ast.UnaryOp):
         return isinstance(item.operand, ast.Constant)
     return isinstance(item, ast.Constant | ast.Name)
-
-
-def _names(values: Sequence[ast.AST]) -> frozenset[str]:
-    nodes = (node for value in values for node in ast.walk(value))
-    return frozenset(node.id for node in nodes if isinstance(node, ast.Name))
 
 
 def _bound(target: ast.expr, value: ast.expr) -> dict[str, ast.expr] | None:
@@ -256,10 +238,10 @@ class _Known(ast.NodeTransformer):
 def _settled(test: ast.expr) -> bool | None:
     """What a comparison of two integers says."""
     match test:
-        case ast.Compare(left, [order], [right]) if type(order) in COMPARED:
+        case ast.Compare(left, [order], [right]):
             first, second = _integer(left), _integer(right)
             if first is not None and second is not None:
-                return COMPARED[type(order)](first, second)
+                return compared(order, first, second)
     return None
 
 

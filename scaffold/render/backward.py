@@ -161,9 +161,8 @@ def _initial(spec: OpSpec, derivation: Derivation) -> list[str]:
 def _sure(spec: OpSpec, block: Block) -> frozenset[str]:
     """The names that a block assigns; of a sole gradient the type must be said first, if branches do."""
     if len(spec.inputs) > 1:
-        return frozenset().union(*map(surely_written, block.statements))
-    assigns = [item for item in block.statements if isinstance(item, Assign)]
-    return frozenset(name for item in assigns for name in written(item))
+        return surely_written(*block.statements)
+    return written(*(item for item in block.statements if isinstance(item, Assign)))
 
 
 def _element_lines(spec: OpSpec, element: Element) -> list[str]:

@@ -18,8 +18,8 @@ def kept_lines(spec: OpSpec, kept: Kept, tensors: frozenset[str]) -> list[str]:
     ends = [f"return {value}"]
     several = len(spec.outputs) > 1 or spec.outputs[0].variadic
     if not several and not is_typed(last, typed_names(kept.statements, tensors)):
-        taken = {name for item in kept.statements for name in written(item)}
-        name = fresh(spec.outputs[0].name, taken | {item.name for item in spec.inputs})
+        taken = written(*kept.statements) | {item.name for item in spec.inputs}
+        name = fresh(spec.outputs[0].name, taken)
         ignored = "  # type: ignore[assignment]" if _is_sum(last) else ""
         ends = [f"{name}: Tensor = {value}{ignored}", f"return {name}"]
     return "\n".join([kept.lines, *ends] if kept.lines else ends).split("\n")
@@ -29,19 +29,16 @@ def _as_its_own(spec: OpSpec, kept: Kept) -> str:
     """The value that is returned, copied where it is an input: PyTorch takes none that is returned as it is."""
     last = kept.returned[-1]
     inputs = {item.name for item in spec.tensors} - set(spec.dirty)
-    if last.kind != "name" or last.label in inputs - _assigned(kept):
+    assigned = written(*kept.statements)
+    if last.kind != "name" or last.label in inputs - assigned:
         return kept.value
     same = Trace(kept.statements, same_tensor).of(last.label) & inputs
     if not same:
         return kept.value
     copy = f"{last.label}.clone()"
     one, *others = sorted(same)
-    plain = not others and one not in _assigned(kept)
+    plain = not others and one not in assigned
     return f"{copy} if {last.label} is {one} else {last.label}" if plain else copy
-
-
-def _assigned(kept: Kept) -> frozenset[str]:
-    return frozenset().union(*(written(item) for item in kept.statements))
 
 
 def may_be_number(spec: OpSpec) -> bool:

@@ -70,7 +70,7 @@ def annotated_body(
             lines[position]
         )
         return [*lines[:position], first, *lines[position + 1 :]], value
-    taken = frozenset().union(*(written(item) for item in statements))
+    taken = written(*statements)
     name = name if name not in taken else fresh("result", taken)
     return [*lines, f"{name}: Tensor = {value}{_ignored(value)}"], name
 

@@ -29,7 +29,8 @@ def update_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
     """Statements that set each updated buffer; the new values first where one reads another buffer."""
     bodies = [_of_module(spec, module, formula) for _, formula in module.updates]
     names = [name for name, _ in module.updates]
-    taken = {item.name for item in spec.inputs}.union(*map(_written, bodies))
+    taken = {item.name for item in spec.inputs}
+    taken |= written(*(item for body in bodies for item in body))
     together = any(
         _reads(body, earlier)
         for position, body in enumerate(bodies)
@@ -59,7 +60,7 @@ def _of_module(spec: OpSpec, module: ModuleSpec, formula: Formula) -> Lines:
     owned = {*module.parameters, *module.buffers, *(item.name for item in items)}
     outer = owned | {item.name for item in spec.inputs} | {spec.name, RESULT}
     outer |= {item.binding for item in spec.imports}
-    body, _ = apart_from(graph, body, outer, outer | _written(body))
+    body, _ = apart_from(graph, body, outer, outer | written(*body))
     return rewritten(graph, body, _over_self(graph, owned))
 
 
@@ -70,10 +71,6 @@ def _over_self(graph: Graph, owned: set[str]) -> Callable[[Node], Node | None]:
         return None
 
     return change
-
-
-def _written(body: Lines) -> set[str]:
-    return {name for item in body for name in written(item)}
 
 
 def _reads(body: Lines, name: str) -> bool:

@@ -102,9 +102,7 @@ def _spec(
         style=raw.get("style", configuration.style),
         style_is_free="style" not in raw and raw["save-policy"] == "balanced",
         save_policy=raw["save-policy"],
-        tolerance=tuple(
-            (key, repr(value)) for key, value in raw.get("tolerance", {}).items()
-        ),
+        tolerance=_tolerance(raw),
         require=maths.require,
         samples=maths.samples,
         module=module,
@@ -114,6 +112,11 @@ def _spec(
         patterns=configuration.names,
     )
     return _with_module_attributes(spec)
+
+
+def _tolerance(raw: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    stated: Mapping[str, Any] = raw.get("tolerance", {})
+    return tuple((key, repr(value)) for key, value in stated.items())
 
 
 def _with_module_attributes(spec: OpSpec) -> OpSpec:

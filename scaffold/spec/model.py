@@ -183,6 +183,15 @@ class OpSpec:
             return ()
         return tuple(item for item in self.tensors if item.differentiable)
 
+    @property
+    def foreign(self) -> frozenset[str]:
+        """The names that are imported from outside torch."""
+        return frozenset(
+            item.binding
+            for item in self.imports
+            if item.module.partition(".")[0] != "torch"
+        )
+
     def index(self, name: str) -> int:
         """The position of an input in the call, as `needs_input_grad` counts."""
         return [item.name for item in self.inputs].index(name)

@@ -4,7 +4,6 @@ In: the text of a reference and a way to read files. Out: the function as text, 
 Invariant: a file is read, never run.
 """
 
-import ast
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -46,13 +45,5 @@ def read_reference(
         raise ScaffoldError(f"cannot read '{path}': {reason}", place) from None
     source = source.removeprefix("\ufeff")
     found = function_in(source, path, match["function"], role, imported)
-    name = _name(found.source)
+    name = found.text.origin.function if found.text.origin else None
     return Reference(name, found.text, found.parameters, found.imports, found.source)
-
-
-def _name(source: str) -> str | None:
-    """The name of the function that the source is; none if it is a body."""
-    match ast.parse(source).body:
-        case [ast.FunctionDef(name)]:
-            return name
-    return None

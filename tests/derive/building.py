@@ -1,9 +1,11 @@
 """Ops from a few words, for tests: a spec as the loaders make it, its file, and that file as a module."""
 
+import builtins
+import dis
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType, SimpleNamespace
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
 from scaffold.derive import Derivation, derive
@@ -52,11 +54,24 @@ def backward_of(text: str) -> str:
 
 
 def load(text: str, **modules: Mapping[str, Any]) -> ModuleType:
-    """The file as a module; `modules` are those of the user's that it imports."""
+    """The file as a module, in which every name is defined; `modules` are those of the user's that it imports."""
     loaded = ModuleType("some_op")
+    code = compile(text, "<some_op>", "exec")
     with importable(**modules):
-        exec(compile(text, "<some_op>", "exec"), loaded.__dict__)  # noqa: S102
+        exec(code, loaded.__dict__)  # noqa: S102
+    unknown = {*global_names(code)} - {*vars(loaded), *vars(builtins)}
+    assert not unknown, f"undefined: {', '.join(sorted(unknown))}"
     return loaded
+
+
+def global_names(code: CodeType) -> Iterator[str]:
+    """The names that functions of a module read of it."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from global_names(inner)
+            for item in dis.get_instructions(inner):
+                if item.opname == "LOAD_GLOBAL":
+                    yield str(item.argval)
 
 
 @contextmanager

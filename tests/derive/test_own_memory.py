@@ -84,6 +84,7 @@ def test_other_changes_are_left_to_autograd(forward: str, reason: str) -> None:
         (f"{ZEROS}.index_add_(0, index, x)", False),
         (f"out = {ZEROS}\nout += x.sum()\nreturn out", False),
         (f"out = {ZEROS}.t()\nout[0] = 1\nreturn out * x.sum()", False),
+        ("torch.tensor([0.0, 0.0]).add_(x.sum())", False),
         (f"{ZEROS}.index_add(0, index, x)", True),
         ("torch.zeros_like(x).index_add_(0, index, x)", True),
     ],

@@ -265,3 +265,11 @@ def test_a_forward_that_falls_back_whole_does_so() -> None:
     x = torch.randn(4, dtype=torch.double)
     reference = gradients(lambda x: x * 2 if x.mean() > 0 else torch.exp(x), x)
     torch.testing.assert_close(gradients(load(text).some_op, x), reference)
+
+
+def test_a_style_that_stands_in_the_way_is_told() -> None:
+    forward = "x * 2 if x.mean() > 0 else torch.exp(x)"
+    spec = spec_of("x", forward=forward, derive=True, style="combined")
+    derivation = derive(spec)
+    assert derivation.missing
+    assert 'with style = "setup-context" autograd diff' in derivation.notes[0]

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+import torch
 
 from scaffold.derive import Derivation, derive
 from scaffold.errors import ScaffoldError
 from scaffold.formula import emit, emit_lines
-from tests.derive.building import backward_of, importable, op_text, spec_of
+from tests.derive.building import backward_of, importable, load, op_text, spec_of
 
 KERNELS = {"kernels": {"run": None}}
 
@@ -106,6 +107,32 @@ def test_a_constant_that_carries_a_gradient_allows_no_second_derivative(
 ) -> None:
     backward = "grad_x = grad_output * h"
     assert derived(forward, backward).once_differentiable is once
+
+
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+@pytest.mark.parametrize("style", ["setup-context", "combined"])
+@pytest.mark.parametrize("once", [{"once_differentiable": True}, {}])
+def test_what_the_backward_names_is_there(
+    policy: str, style: str, once: dict[str, bool]
+) -> None:
+    options = {"save_policy": policy, "style": style, "derive": True, **once}
+    lines = "y = torch.exp(x) @ w.view(2, 3)\nreturn y.sin()"
+    op = load(op_text("x, w", forward=lines, **options)).some_op
+    x, w = torch.randn(4, 2, requires_grad=True), torch.randn(6, requires_grad=True)
+    expected = torch.autograd.grad((x.exp() @ w.view(2, 3)).sin().sum(), (x, w))
+    found = torch.autograd.grad(op(x, w).sum(), (x, w))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("style", ["setup-context", "combined"])
+def test_the_shape_of_a_part_is_none_that_is_kept_of_the_whole(style: str) -> None:
+    lines = "y = x @ w\nreturn y[:, :, :3, 0]"
+    text = op_text("x, w", forward=lines, derive=True, style=style)
+    op = load(text).some_op
+    x = torch.randn(2, 2, 4, 3, requires_grad=True)
+    w = torch.randn(3, 5, requires_grad=True)
+    expected = torch.autograd.grad((x @ w)[:, :, :3, 0].sum(), (x, w))
+    torch.testing.assert_close(torch.autograd.grad(op(x, w).sum(), (x, w)), expected)
 
 
 def test_kernels_of_the_users_are_run_once() -> None:

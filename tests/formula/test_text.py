@@ -101,6 +101,13 @@ def test_an_error_in_it_is_at_its_place_in_the_file() -> None:
     assert str(caught.value.location) == "ops.py:3:13"
 
 
+def test_what_stands_further_left_than_the_statements_leaves_them_as_they_are() -> None:
+    source = "def f(x):\n  # so\n    y = (\n  x\n    )\n    if y:\n        y = 1\n    return y"
+    text = found(source=source).text
+    assert text.value == "# so\ny = (\nx\n)\nif y:\n    y = 1\nreturn y"
+    assert text.location == Location("ops.py", 2, 5)
+
+
 def test_a_file_without_functions_is_one_body() -> None:
     function = found(source='"""Doc."""\nimport numpy as np\n\n# so\nnp.exp(x)\n')
     assert function.text.value == "# so\nnp.exp(x)"
@@ -185,7 +192,10 @@ def test_complaints_about_a_file(source: str, name: str | None, message: str) ->
 @pytest.mark.parametrize("newline", ["\r\n", "\r"])
 def test_newlines_of_other_systems(newline: str) -> None:
     function = found(source=FILE.replace("\n", newline))
-    assert function.text == found().text
+    same, other = function.text, found().text
+    assert same._replace(origin=None) == other._replace(origin=None)
+    assert same.origin and other.origin
+    assert same.origin.source == other.origin.source
 
 
 def test_lines_are_those_that_python_counts() -> None:

@@ -4,10 +4,10 @@ In: the gradients, and the names of values. Out: the locals. Invariant: each can
 other locals; one whose inside nobody else reads stays as the forward has it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from scaffold.derive.vjp.costs import Costs
-from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.ir import Op, down_to
 from scaffold.derive.vjp.schedule import CHEAP, TRIVIAL, VIEWS
 
 WORTH = 2  # passes from which on a value is not computed a second time
@@ -25,12 +25,11 @@ def taken_apart(
     found: dict[Op, str] = {}
     while True:
         stops = {op for op in held if op in there or op not in found}
-        seen = {op for root in ends for op in down_to(root, stops)}
+        seen = {*down_to(ends, stops)}
         inner = {op for op in seen - stops if is_dear(costs, op)}
         again = {
             op: held[op]
-            for read in seen & stops - set(there)
-            for op in down_to(read, there)
+            for op in down_to(seen & stops - set(there), there)
             if op in held and op not in found and _holds(op, inner, there)
         }
         again = {op: name for op, name in again.items() if _is_plain(op, there)}
@@ -39,21 +38,9 @@ def taken_apart(
         found |= again
 
 
-def down_to(root: Op, stops: Collection[Op]) -> Iterator[Op]:
-    """An op and all that is below it, as far as the `stops`."""
-    seen, waiting = set[Op](), [root]
-    while waiting:
-        op = waiting.pop()
-        if op not in seen:
-            seen.add(op)
-            yield op
-            if op not in stops:
-                waiting += op.args
-
-
 def _holds(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:
     return op not in there and any(
-        part in inner and part is not op for part in down_to(op, there)
+        part in inner and part is not op for part in down_to((op,), there)
     )
 
 
@@ -70,5 +57,5 @@ def _is_plain(op: Op, there: Collection[Op]) -> bool:
         part in there
         or part.kind != "group"
         and part.rule not in ("call", "cond", "drawn", "item")
-        for part in down_to(op, there)
+        for part in down_to((op,), there)
     )

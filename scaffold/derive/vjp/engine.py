@@ -6,6 +6,7 @@ guessed.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from scaffold.derive.forward import grad_name
 from scaffold.derive.model import Derived, Forward
@@ -53,9 +54,14 @@ def derived(
         within = domains(applier.table, lowered.results)
         return found._replace(notes=(*found.notes, *advised), domains=within)
     except (UnsupportedError, RecursionError) as error:
-        whole = as_a_whole(spec, graph, forward, tuple(wanted), taken)
+        wanted = tuple(wanted)
+        whole = as_a_whole(spec, graph, forward, wanted, taken)
         words = NOT_DERIVED if whole is None else A_WHOLE
-        return Derived(whole or (), (f"{words}: {error}", *advised))
+        note = f"{words}: {error}"
+        separate = replace(spec, style="setup-context")
+        if whole is None and as_a_whole(separate, graph, forward, wanted, taken):
+            note += f'; with style = "setup-context" {A_WHOLE}'
+        return Derived(whole or (), (note, *advised))
 
 
 def _differentiated(

@@ -4,7 +4,7 @@ In: a rule's name and its arguments. Out: an `Op`, whose shape and kind the call
 applications in one `Program` are the same object, and an op comes after its arguments.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,9 +61,7 @@ class Program:
         self.graph = graph
         self.ops: list[Op] = []
         self.fractions: dict[Op, Dim] = {}  # a size // a number -> that size
-        self.offsets: dict[Op, tuple[Op, int]] = (
-            {}
-        )  # what a static is more than another
+        self.offsets: dict[Op, tuple[Op, int]] = {}  # x + a number -> x, that number
         self.unpacked: set[Op] = set()  # tuples of which the forward takes every part
         self.sizes: dict[Dim, Op] = {}  # the expression of a size without a name
         self.optional: set[Op] = set()  # inputs that may be None
@@ -116,6 +114,11 @@ class Program:
     def static(self, node: Node) -> Op:
         """A Python value that an expression has throughout a call."""
         return self.op("static", (), node)
+
+    def items_of(self, op: Op) -> dict[int, Op]:
+        """Those of several results that were taken, by position."""
+        items = (item for item in self.ops if item.rule == "item")
+        return {int(str(item.data)): item for item in items if item.args[0] is op}
 
     def size_of(self, dim: Op) -> Dim:
         """The size that a static value is: a number, or a name for it."""
@@ -174,6 +177,18 @@ def pulled_args(op: Op) -> tuple[Op, ...]:
     """The arguments of the call by which a `vjp` differentiates it."""
     assert isinstance(op.data, tuple)
     return op.data[1]  # type: ignore[no-any-return]
+
+
+def down_to(roots: Iterable[Op], stops: Collection[Op]) -> Iterator[Op]:
+    """Some ops and all that is below them, each once, as far as the `stops`."""
+    seen, waiting = set[Op](), list(roots)
+    while waiting:
+        op = waiting.pop()
+        if op not in seen:
+            seen.add(op)
+            yield op
+            if op not in stops:
+                waiting += op.args
 
 
 def tensors(ops: Iterable[Op]) -> Iterator[Op]:

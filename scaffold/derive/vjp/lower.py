@@ -11,7 +11,7 @@ from scaffold.derive.memory import Trace
 from scaffold.derive.model import Forward
 from scaffold.derive.settled import settled
 from scaffold.derive.vjp.apply import Applier
-from scaffold.derive.vjp.called import READ_LATER, Calls
+from scaffold.derive.vjp.calls import READ_LATER, Calls
 from scaffold.derive.vjp.choices import under
 from scaffold.derive.vjp.forward_names import Place
 from scaffold.derive.vjp.ir import Kind, Op
@@ -30,10 +30,8 @@ from scaffold.formula import (
     Node,
     Statement,
     changed_in_place,
-    same_memory,
     sharing,
     written,
-    written_to,
 )
 from scaffold.spec import OpSpec
 
@@ -90,11 +88,7 @@ class Lowering(Calls):
 
     def places_to_name(self, forward: Forward) -> dict[Op, list[Place]]:
         """Where a value can get a name: not where it changes in place."""
-        taken = written_over(forward.statements)
-        for node in forward.results:
-            for inner in node.walk():
-                for changed in written_to(inner):
-                    taken.update(same_memory(changed))
+        taken = written_over(forward.statements, forward.results)
         return {
             op: places
             for op, places in self.places.items()

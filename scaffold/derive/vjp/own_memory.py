@@ -76,15 +76,16 @@ def _changed_under_names(value: Node) -> Iterator[Node]:
         yield from (changed for changed in written_to(node) if sharing(changed))
 
 
-def written_over(statements: Iterable[Statement]) -> set[Node]:
+def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> set[Node]:
     """The expressions whose memory changes later: a name for one would name what it was changed into."""
-    statements = tuple(statements)
+    statements, values = tuple(statements), list(results)
     names = {change.name for change in Trace(statements, sharing).changes}
     found = set[Node]()
     for item in assignments(statements):
+        values.append(item.value)
         if names & bound(item.target) or names & sharing(item.value):
             found.update(same_memory(item.value))
-        for node in item.value.walk():
-            for changed in written_to(node):
-                found.update(same_memory(changed))
+    for node in (inner for value in values for inner in value.walk()):
+        for changed in written_to(node):
+            found.update(same_memory(changed))
     return found

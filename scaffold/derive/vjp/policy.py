@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from scaffold.derive.model import Derived, Forward
-from scaffold.derive.program import free_reads, read_names
+from scaffold.derive.program import free_reads, needed_for, read_names
 from scaffold.derive.vjp.again import taken_apart
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.costs import Costs
@@ -22,7 +22,7 @@ from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.repeats import computed_twice
 from scaffold.derive.vjp.rules import Table
 from scaffold.derive.vjp.written import UnsupportedError
-from scaffold.formula import Node, Statement, written
+from scaffold.formula import Node, Statement
 from scaffold.spec import OpSpec
 
 WORTH = 2  # temporaries written over, for which a second derivative is given up
@@ -88,9 +88,8 @@ def _saved(backward: Backward) -> tuple[Op, ...]:
 def _again(backward: Backward, saved: Collection[Op]) -> Mapping[Op, str]:
     """The locals of the forward that the backward computes in lines of its own."""
     spec, lowered = backward.spec, backward.lowered
-    foreign = any(item.module.split(".")[0] != "torch" for item in spec.imports)
     stated = spec.gradients or spec.backward
-    if foreign or stated or (spec.once_differentiable and not backward.saves):
+    if spec.foreign or stated or (spec.once_differentiable and not backward.saves):
         return {}
     there = {*saved, *lowered.results, *lowered.inputs.values()}
     costs = Costs(backward.applier.table)
@@ -203,13 +202,10 @@ def _asks_inside(asked: Collection[Op], again: Mapping[Op, str]) -> bool:
     return any(op in again for value in asked for op in value.walk())
 
 
-def _repeated(forward: Collection[Statement], own: Sequence[Statement]) -> set[str]:
-    """The names that the lines of the forward read which the backward repeats."""
-    live = {read.name for read, _ in free_reads(tuple(own))}
-    for item in reversed(tuple(forward)):
-        if written(item) & live:
-            live |= read_names(item)
-    return live
+def _repeated(forward: Sequence[Statement], own: tuple[Statement, ...]) -> set[str]:
+    """The names that the backward reads, itself and in the lines of the forward that it repeats."""
+    names = {read.name for read, _ in free_reads(own)}
+    return names.union(*(read_names(forward[at]) for at in needed_for(forward, names)))
 
 
 def _written(

@@ -6,8 +6,7 @@ value; a `log_probs` that is at hand, or that another value of the backward need
 
 from collections.abc import Collection, Mapping
 
-from scaffold.derive.vjp.again import down_to
-from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.ir import Op, down_to
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.present import rebuilt
 
@@ -16,13 +15,13 @@ def with_probabilities(
     make: Maker, roots: Mapping[str, Op], held: Collection[Op], there: Collection[Op]
 ) -> dict[Op, Op]:
     """What each op below the gradients becomes."""
-    seen = {op for root in roots.values() for op in down_to(root, held)}
+    seen = {*down_to(roots.values(), held)}
     users: dict[Op, set[str]] = {}
     for op in seen - {*held}:
         for arg in op.args:
             users.setdefault(arg, set()).add(op.rule)
     others = {op for op in seen if op in held and op.rule != "log_softmax"}
-    needed = {part for op in others for part in down_to(op, there)}
+    needed = {*down_to(others, there)}
     logs = {
         op
         for op in seen - {*there} - needed

@@ -6,11 +6,11 @@ stands inside a statement that the backward repeats anyway, so that a name for i
 
 from collections.abc import Collection, Iterable, Mapping
 
-from scaffold.derive.program import read_names, surely_written
+from scaffold.derive.program import needed_for
 from scaffold.derive.vjp.forward_names import Places
-from scaffold.derive.vjp.ir import Op
+from scaffold.derive.vjp.ir import Op, down_to
 from scaffold.derive.vjp.schedule import CHEAP, TRIVIAL, VIEWS
-from scaffold.formula import Assign, Statement, written
+from scaffold.formula import Assign, Statement
 
 FREE = TRIVIAL | VIEWS | CHEAP
 
@@ -24,38 +24,18 @@ def computed_twice(
 ) -> tuple[Op, ...]:
     """The values inside repeated statements that the gradients read; names that are `there` are not repeated."""
     ends = tuple(roots)
-    read = {held[op] for op in _reached(ends, held) if op in held}
-    repeated = _repeated(statements, read, there)
+    read = {held[op] for op in down_to(ends, held) if op in held}
+    repeated = needed_for(statements, read, there)
+    lines = {
+        at: item.value
+        for at, item in enumerate(statements)
+        if at in repeated and isinstance(item, Assign)
+    }
     inside = {
         op
         for op, found in places.items()
         if op not in held and op.rule not in FREE
-        if any(repeated.get(at, node) is not node for at, node in found)
+        if any(lines.get(at, node) is not node for at, node in found)
     }
-    found = [op for op in _reached(ends, {*held, *inside}) if op in inside]
+    found = [op for op in down_to(ends, {*held, *inside}) if op in inside]
     return tuple(sorted(found, key=lambda op: op.serial))
-
-
-def _reached(roots: Iterable[Op], ends: Collection[Op]) -> set[Op]:
-    """What is below the roots, down to those ends."""
-    seen, waiting = set[Op](), list(roots)
-    while waiting:
-        op = waiting.pop()
-        if op not in seen:
-            seen.add(op)
-            waiting += op.args if op not in ends else ()
-    return seen
-
-
-def _repeated(
-    statements: tuple[Statement, ...], read: Collection[str], there: Collection[str]
-) -> dict[int, object]:
-    """The assignments that these names need, by position, with the whole value of each."""
-    live, found = set(read) - set(there), dict[int, object]()
-    for position in reversed(range(len(statements))):
-        item = statements[position]
-        if written(item) & live:
-            if isinstance(item, Assign):
-                found[position] = item.value
-            live = (live - surely_written(item)) | read_names(item) - set(there)
-    return found

@@ -10,7 +10,7 @@ from scaffold.derive.activity import is_random
 from scaffold.derive.forward import grad_name
 from scaffold.derive.model import Forward
 from scaffold.derive.names import fresh
-from scaffold.derive.vjp.calls import changes_statistics
+from scaffold.derive.vjp.unruled import changes_statistics
 from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
 from scaffold.spec import OpSpec
 
@@ -85,12 +85,11 @@ def _may_run_again(spec: OpSpec, forward: Forward, wanted: tuple[str, ...]) -> b
         node for item in forward.statements for node in expressions(item)
     ]
     counted = any(item.variadic for item in spec.differentiable)
-    foreign = any(item.module.split(".")[0] != "torch" for item in spec.imports)
     return (
         all(item.differentiable and not item.variadic for item in spec.outputs)
         and spec.style == "setup-context"
         and not spec.dirty
-        and not foreign
+        and not spec.foreign
         and not (counted and any(item.name == "i" for item in spec.inputs))
         and not any(
             changes_statistics(inner)
