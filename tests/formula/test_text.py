@@ -65,7 +65,7 @@ def test_what_the_called_functions_import_comes_with_it() -> None:
     source = (
         "from kernels import go, stop, Shape\nfrom torch import exp\nimport numpy as np\n"
         "from . import unread\nHALF = np.pi / 2\n"
-        "def g(x: Shape): return go(exp(x)) * HALF\ndef f(x): return g(x)\n"
+        "def g(x: Shape): return go(exp(x)) * HALF + np.ones(3)\ndef f(x): return g(x)\n"
     )
     function = found("f", source=source)
     assert function.imports == (("kernels", "go", None), ("numpy", None, "np"))
