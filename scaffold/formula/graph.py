@@ -204,3 +204,6 @@ class Formula:
     comments: tuple[str, ...] = field(default=())  # those above the return
     graph: Graph = field(default_factory=Graph, compare=False, repr=False)
     kept: Kept | None = None
+    locate: Callable[[str], Location | None] = field(
+        default=lambda attribute: None, compare=False, repr=False
+    )  # where `.attribute` is written first

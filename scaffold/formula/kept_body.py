@@ -74,7 +74,7 @@ class KeptBody(Body):
         whole = "\n".join(filter(None, (code.lines, f"return {code.value}")))
         body = self.graph.node("body", whole, read)
         text, place = self.text.value.strip(), self.text.location
-        return Formula((), body, text, place, (), self.graph, kept)
+        return Formula((), body, text, place, (), self.graph, kept, self.locate)
 
     def _end_in_one_return(self) -> None:
         """Let what ends in an `if` that returns end in a return."""

@@ -79,7 +79,9 @@ class Body:
         above = self._above(last) if result else ()
         text = shown(self.text, self.program.body, statements, result)
         place = self.text.location
-        return Formula(statements, result, text, place, above, self.graph)
+        return Formula(
+            *(statements, result, text, place, above, self.graph), locate=self.locate
+        )
 
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
         problem = ScaffoldError(message, self.place(node), hint)
@@ -93,6 +95,16 @@ class Body:
     def place(self, node: ast.AST) -> Location:
         """Where a node stands."""
         return place_in(self.program.text, node)
+
+    def locate(self, attribute: str) -> Location | None:
+        """Where an attribute of that name stands first."""
+        nodes = [node for item in self.program.body for node in ast.walk(item)]
+        found = [
+            self.place(node)
+            for node in nodes
+            if isinstance(node, ast.Attribute) and node.attr == attribute
+        ]
+        return min(found, key=lambda place: (place.line, place.column), default=None)
 
     def spelled(self, item: ast.Constant) -> str:
         """A number as the user wrote it; any other literal as Python writes it."""
