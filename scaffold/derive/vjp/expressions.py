@@ -15,6 +15,7 @@ from scaffold.derive.vjp.python_values import PythonValues
 from scaffold.derive.vjp.shapes import Shape, unknown
 from scaffold.derive.vjp.sizes import size_at
 from scaffold.derive.vjp.tables import ruled_imports
+from scaffold.derive.vjp.unruled import item_of_call
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import Node
 from scaffold.spec import OpSpec, TensorInput
@@ -73,7 +74,9 @@ class Expressions(PythonValues):
             return self.program.static(
                 self.program.graph.node("subscript", "", (node, index))
             )
-        if op.kind != "group" or op.rule in ("input", "call"):
+        if op.kind == "group" and op.rule == "call":
+            return item_of_call(self.program, op, position)
+        if op.kind != "group" or op.rule == "input":
             raise UnsupportedError("several results of a call that has no rule")
         shape, kind, active = indexing.item_of(self.program, self.applier, op, position)
         return self.program.op(
@@ -202,4 +205,7 @@ class Expressions(PythonValues):
                     for part in node.args
                 ],
             )
-        return self.value(node)
+        part = self.value(node)
+        if part.kind == "group":
+            raise UnsupportedError("an index of several tensors in one name")
+        return part
