@@ -24,6 +24,7 @@ from scaffold.formula.definitions import (
     without_docstring,
 )
 from scaffold.formula.methods import as_function, method_called
+from scaffold.formula.numpy_numbers import with_math
 from scaffold.formula.substitution import names_in
 from scaffold.formula.text import (
     WELL_KNOWN,
@@ -58,6 +59,8 @@ def function_in(
     """
     text = with_plain_newlines(Text(source, Location(path)))
     module = parse_source(text)
+    if role != "samples":  # which stand in a test as they are written
+        module = with_math(module)
     functions = {
         item.name: item for item in module.body if isinstance(item, ast.FunctionDef)
     }

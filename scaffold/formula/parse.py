@@ -8,10 +8,10 @@ import ast
 from collections.abc import Sequence
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.formula.checks import CheckedExpressions, raises, without_checks
 from scaffold.formula.effects import in_place_name, misspelt, written
 from scaffold.formula.expression import (
     BINARY,
-    ExpressionParser,
     Guarded,
     may_be_none,
 )
@@ -50,7 +50,7 @@ class Body:
         self.problems = list(program.problems)
         self.locals: set[str] = set()
         self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
-        self.expressions = ExpressionParser(self, scope.optional, scope.tensors)
+        self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
         body = plain(self.program.body)
@@ -144,6 +144,10 @@ class Body:
         if isinstance(item, ast.If):
             return self.branches.pop(item)
         names = written(statement) & self.scope.optional
+        if isinstance(item, ast.Assign) and isinstance(statement, If):
+            statement = statement.body[-1]  # below what it draws
+        if isinstance(item, ast.Assert):
+            return present | self.expressions.guards(item.test)[0]
         if isinstance(statement, Assign) and not may_be_none(statement.value):
             return present | names
         return present - names
@@ -164,6 +168,9 @@ class Body:
         if isinstance(item, ast.Expr) and _works_in_place(item.value):
             value = self.expressions.parse(item.value, present)
             return Assign(self.graph.node("absent"), value, "", above)
+        if isinstance(item, ast.Assert | ast.Raise) and self.scope.kept:
+            check = self.expressions.check(item, present)
+            return Assign(self.graph.node("absent"), check, "", above)
         self._refuse(item)
         return None
 
@@ -195,6 +202,8 @@ class Body:
         body, after_body = self._block(item.body, present | there)
         orelse, after_orelse = self._block(item.orelse, present | gone)
         self.branches[item] = after_body & after_orelse
+        if raises(body) or raises(orelse):
+            self.branches[item] = after_orelse if raises(body) else after_body
         return If(test, body, orelse, above)
 
     def _refuse(self, item: ast.stmt) -> None:
@@ -250,7 +259,8 @@ class Body:
 
     def _check_assigned(self, body: Sequence[ast.stmt]) -> None:
         """Complain of a name that is read where only another branch assigns it."""
-        for found in unassigned(body, self.scope.outer, self.scope.choices):
+        ways = without_checks(body)
+        for found in unassigned(ways, self.scope.outer, self.scope.choices):
             name, test = found.name.id, found.test.replace("'", '"')
             truth = "true" if found.holds else "false"
             message = f"'{name}' is not assigned where '{test}' is {truth}"
