@@ -33,8 +33,9 @@ def permuted(tensor: Tensor) -> Tensor:
 
 
 def distinct(*sizes: int) -> Tensor:
-    """Whole numbers in random order, each of them once."""
-    return torch.randperm(math.prod(sizes)).reshape(sizes).double()
+    """Numbers in random order, no two of them closer than 0.5."""
+    order = torch.randperm(math.prod(sizes)).reshape(sizes)
+    return order + 0.5 * torch.rand(sizes, dtype=torch.double)
 
 
 def make(

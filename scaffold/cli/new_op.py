@@ -17,6 +17,9 @@ Without --forward and --grad the bodies are left for you to write, and the tests
 
 Example: scaffold new-op linear --inputs 'input, weight, bias?'
 """
+UNPROVEN = (
+    "the gradients are as you state them: --verify holds them against the forward"
+)
 CHOICES = {
     "on-conflict": ON_CONFLICT,
     "format": FORMATS,
@@ -24,14 +27,11 @@ CHOICES = {
 
 
 def _run(name: str, values: Values, settings: Values) -> None:
-    from scaffold.cli.generate import generate
     from scaffold.cli.report import show_notes
 
     for_programs = settings.get("format") == "json"
     try:
-        generated = _proven(
-            generate(name, values, settings, _problems(settings)), settings
-        )
+        generated = _proven(name, values, settings)
         show = _for_programs if for_programs else _for_people
         show(generated, settings)
     except ScaffoldError as error:
@@ -39,14 +39,29 @@ def _run(name: str, values: Values, settings: Values) -> None:
         raise
 
 
-def _proven(generated: "Generated", settings: Values) -> "Generated":
+def _proven(name: str, values: Values, settings: Values) -> "Generated":
     """What was generated, verified if that is wished, or if gradients were derived and nobody forbids it."""
-    if not settings.get("verify", bool(generated.derived)):
-        return generated
-    from scaffold.cli.proof import prove
+    from scaffold.cli.generate import generate
 
-    notes = prove(generated)
-    return generated._replace(notes=(*generated.notes, *notes))
+    def again(conditions: tuple[str, ...]) -> "Generated":
+        stated = {**values, "require": list(conditions)}
+        return generate(name, stated, settings, [])
+
+    generated = generate(name, values, settings, _problems(settings))
+    if settings.get("verify", bool(generated.derived)):
+        from scaffold.cli.proof import prove
+
+        alone = "inputs" in values and "spec" not in settings
+        return prove(generated, again if alone and not generated.spec.require else None)
+    if "verify" not in settings and _could_be_wrong(generated):
+        return generated._replace(notes=(*generated.notes, UNPROVEN))
+    return generated
+
+
+def _could_be_wrong(generated: "Generated") -> bool:
+    """Whether gradients are stated of a forward that they can be held against."""
+    spec = generated.spec
+    return bool(spec.differentiable and spec.forward and not generated.missing)
 
 
 def _for_people(generated: "Generated", settings: Values) -> None:

@@ -1,11 +1,11 @@
 """The verification of what `new-op` is about to write.
 
-In: what was generated. Out: notes, or an error with the failing case in words.
+In: what was generated. Out: the same with notes, or an error with the failing case in words.
 Invariant: it comes before anything is written, and where there is no torch it says so.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,28 +16,50 @@ from scaffold.cli.generate import Generated
 from scaffold.errors import Location, VerificationError
 from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
-from scaffold.verify import Failure, has_torch, verify
+from scaffold.verify import Verdict, has_torch, verify
 
 HINT = "write it all the same with --no-verify"
+FITTED = "sizes of the tests as the forward wants them"
+UNTAKEN = "not verified, as the forward takes none of the inputs that were tried"
+
+Again = Callable[[tuple[str, ...]], Generated]  # with conditions on its sizes
 
 
-def prove(generated: Generated) -> tuple[str, ...]:
-    """Verify the op."""
+def prove(generated: Generated, again: Again | None = None) -> Generated:
+    """Verify the op, and note what is to be said of it.
+
+    Where its forward wants sizes that nobody stated, it is generated `again` with these conditions.
+    """
     if not has_torch():
-        return ("not verified, as there is no torch",)
+        return _noting(generated, "not verified, as there is no torch")
     if generated.missing:
-        return (f"not verified, as it lacks {', '.join(generated.missing)}",)
+        lacks = f"not verified, as it lacks {', '.join(generated.missing)}"
+        return _noting(generated, lacks)
+    verdict = _verdict(generated)
+    if verdict.wanted and again is not None:
+        renewed = again(verdict.wanted)
+        generated = _noting(renewed, f"{FITTED}: {_as_options(verdict.wanted)}")
+        verdict = _verdict(renewed)
+    if verdict.failure is not None:
+        raise _error(generated.spec, verdict)
+    if not verdict.cases:
+        return _noting(generated, UNTAKEN)
+    return _noting(generated, *verdict.notes)
+
+
+def _noting(generated: Generated, *notes: str) -> Generated:
+    return generated._replace(notes=(*generated.notes, *notes))
+
+
+def _as_options(conditions: Iterable[str]) -> str:
+    return " ".join(f"--require '{condition}'" for condition in conditions)
+
+
+def _verdict(generated: Generated) -> Verdict:
     spec = generated.spec
     texts = verification(spec, generated.derivation, generated.derived, generated.house)
     with _progress(spec.name):
-        verdict = verify(texts.op, texts.checks, _path(generated))
-    if verdict.failure is not None:
-        raise _error(spec, verdict.failure)
-    if not verdict.cases:
-        return (
-            "not verified, as the forward takes none of the inputs that were tried",
-        )
-    return verdict.notes
+        return verify(texts.op, texts.checks, _path(generated))
 
 
 def _path(generated: Generated) -> list[str]:
@@ -46,11 +68,14 @@ def _path(generated: Generated) -> list[str]:
     return [str(Path.cwd()), str(source), *map(str, source.parents[:2])]
 
 
-def _error(spec: OpSpec, failure: Failure) -> VerificationError:
+def _error(spec: OpSpec, verdict: Verdict) -> VerificationError:
+    failure = verdict.failure
+    assert failure is not None
     words = f"{failure.subject}: {failure.words}; nothing was written"
     place = _place(spec, failure.subject)
     lines = (*failure.lines, *beside(spec, failure.subject))
-    return VerificationError(words, place, HINT, details=lines)
+    hint = _as_options(verdict.wanted) or HINT
+    return VerificationError(words, place, hint, details=lines)
 
 
 def _place(spec: OpSpec, subject: str) -> Location | None:

@@ -75,13 +75,25 @@ def _of_project(names: tuple[str, ...]) -> "Iterable[Tested]":
     from scaffold.cli.checking import check_project
     from scaffold.cli.project import open_project
 
-    project = open_project()
+    project = open_project(may_lack=bool(names))
+    if not project.texts:
+        raise_all([_unlisted(name) for name in names])
     by_op: dict[str, dict[str, Checked]] = {op: {} for op in project.chosen(names)}
     for item in check_project(project, tuple(by_op)):
         if item.op in by_op and item.status not in APART:
             by_op[item.op][item.role] = item
     for op, roles in by_op.items():
         yield _tested(project, op, roles)
+
+
+def _unlisted(name: str) -> ScaffoldError:
+    """That an op is known by its name in a project alone."""
+    tests = f"test_{name}.py"
+    place = Path(tests)
+    if not place.is_file():
+        place = Path("PATH", tests)
+    hint = f"name its test file: scaffold verify {place}"
+    return ScaffoldError(f"no op '{name}': there is no manifest here", hint=hint)
 
 
 def _tested(project: "Project", op: str, roles: "dict[str, Checked]") -> Tested:

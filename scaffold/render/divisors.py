@@ -90,7 +90,7 @@ class _Reader:
         return None
 
     def _dim(self, name: str, at: Node) -> str | None:
-        dims, position = self.dims.get(name, ()), _number(at)
+        dims, position = self.dims.get(name, ()), number_of(at)
         if position is None or not -len(dims) <= position < len(dims):
             return None
         counted = dims[position:] if position < 0 else dims[: position + 1]
@@ -142,7 +142,7 @@ class _Reader:
             yield self._dim(name, rest[0]), self._given(rest[1].args)
         elif callee.label in VIEWS and rest:
             sizes = rest[0].args if rest[0].kind in ("tuple", "list") else rest
-            if sum(_number(size) == -1 for size in sizes) == 1:
+            if sum(number_of(size) == -1 for size in sizes) == 1:
                 yield self._whole(name), self._given(sizes)
 
     def _whole(self, name: str) -> Node | None:
@@ -162,7 +162,7 @@ class _Reader:
 
     def _given(self, sizes: tuple[Node, ...] | list[Node]) -> Node:
         """The product of the sizes that are not left to be counted."""
-        return self._product([size for size in sizes if _number(size) != -1])
+        return self._product([size for size in sizes if number_of(size) != -1])
 
     def _product(self, parts: list[Node]) -> Node:
         if not parts:
@@ -172,7 +172,8 @@ class _Reader:
         )
 
 
-def _number(node: Node) -> int | None:
+def number_of(node: Node) -> int | None:
+    """The whole number that is written there."""
     match node:
         case Node("constant", text) if text.removeprefix("-").isdecimal():
             return int(text)

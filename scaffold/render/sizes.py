@@ -1,7 +1,8 @@
 """Sizes of the named dims in the generated test.
 
 In: an `OpSpec`. Out: a size for each name, and whether other sizes would do as well.
-Invariant: the sizes satisfy `require`; they are distinct where it lets them be, and leave no remainder where the forward divides them.
+Invariant: the sizes satisfy `require`; they are distinct where it lets them be, leave no remainder where the forward divides them, and
+are as large as its indices count on.
 """
 
 import operator
@@ -11,6 +12,7 @@ from typing import Any
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Formula, Node, emit, expressions
 from scaffold.render.divisors import divisions, with_several
+from scaffold.render.reaches import reaches
 from scaffold.render.testvalues import attribute_value
 from scaffold.spec import Dim, OpSpec
 
@@ -67,9 +69,9 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
     fixed = fixed_sizes(spec)
     first = max(first, *_counts(spec, fixed), 0)
     names = [name for name in dim_names(spec) if name not in fixed]
-    divided = divisions(spec)
+    divided, reached = divisions(spec), reaches(spec)
     sizes = None
-    for wanted in (with_several(divided), divided, ()):
+    for wanted in ((*with_several(divided), *reached), divided, ()):
         sizes = sizes or _bound(fixed, names, (*spec.require, *wanted), first)
     if sizes is None:
         conditions = ", ".join(

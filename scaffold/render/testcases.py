@@ -22,6 +22,8 @@ from scaffold.render.testvalues import (
 from scaffold.spec import Attribute, OpSpec, TensorInput
 
 VARIADIC = 3  # tensors of a variadic input
+BATCH = 2  # the leading dim
+SHAPE = "(2, 3)"  # where no dims are declared
 CROSSED = 3  # optionals up to which every combination is a case
 RESERVED = frozenset(  # names that `make` has a use for
     {"F", "absent", "batch", "count", "index", "inputs", "layout"}
@@ -47,8 +49,8 @@ def plan_making(spec: OpSpec) -> Making:
         return _sampled(spec)
     leading = any("..." in input_dims(spec, item.name) for item in spec.tensors)
     sizes = choose_sizes(spec, first=3 if leading else 2)
-    batch = 2, next(size for size in range(3, 99) if size not in sizes.values())
-    parameters = _parameters(spec, sizes, batch)
+    batch = _batch(spec, sizes)
+    parameters = _parameters(spec, sizes)
     return Making(
         parameters=tuple(
             f"{name}: {kind} = {value}" for name, kind, value in parameters
@@ -62,8 +64,14 @@ def plan_making(spec: OpSpec) -> Making:
             f"{literal(name)}: {{{text}}}" for name, text in _empty_cases(spec, sizes)
         ),
         sizes={name: str(size) for name, size in sizes.items()},
-        shapes={item.name: "(2, 3)" for item in spec.tensors},
+        shapes={item.name: SHAPE for item in spec.tensors},
     )
+
+
+def _batch(spec: OpSpec, sizes: dict[str, int]) -> tuple[int, int]:
+    """Two leading dims, which broadcast with SHAPE where there is one."""
+    other = next(size for size in range(3, 99) if size not in sizes.values())
+    return (other, BATCH) if _shared_shape(spec) else (BATCH, other)
 
 
 def _sampled(spec: OpSpec) -> Making:
@@ -120,15 +128,13 @@ def size_name(name: str) -> str:
     return f"{name}_size" if name in RESERVED else name
 
 
-def _parameters(
-    spec: OpSpec, sizes: dict[str, int], batch: tuple[int, ...]
-) -> list[tuple[str, str, str]]:
+def _parameters(spec: OpSpec, sizes: dict[str, int]) -> list[tuple[str, str, str]]:
     dims = [input_dims(spec, item.name) for item in spec.tensors]
     listed = []
     if any("..." in each for each in dims):
-        listed.append(("batch", "tuple[int, ...]", f"({batch[0]},)"))
+        listed.append(("batch", "tuple[int, ...]", f"({BATCH},)"))
     if _shared_shape(spec):
-        listed.append(("shape", "tuple[int, ...]", "(2, 3)"))
+        listed.append(("shape", "tuple[int, ...]", SHAPE))
     listed += [(size_name(name), "int", str(size)) for name, size in sizes.items()]
     if any(item.variadic for item in spec.tensors):
         listed.append(("count", "int", str(VARIADIC)))

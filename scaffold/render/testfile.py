@@ -9,10 +9,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.derive import Derivation
-from scaffold.derive.activity import calls
-from scaffold.derive.kept import writes_in_place
-from scaffold.formula import Node, expressions
 from scaffold.render.formatting import format_source
+from scaffold.render.gradchecks import first_options, second_options
 from scaffold.render.house import PLAIN, House
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
@@ -39,20 +37,6 @@ from scaffold.spec import OpSpec
 
 if TYPE_CHECKING:
     from scaffold.render.verification import ProofView
-
-# The vmap that gradcheck's check_batched_grad uses, not torch.func's, has no rule for these.
-UNBATCHED = frozenset(
-    {"adjoint", "broadcast_to", "column_stack", "dstack", "einsum", "flatten"}
-    | {"hsplit", "hstack", "item", "meshgrid", "moveaxis", "multi_dot", "ravel"}
-    | {"swapaxes", "swapdims", "unflatten", "vstack"}
-)
-SECOND_ORDER = (
-    "eps",
-    "atol",
-    "rtol",
-    "nondet_tol",
-    "fast_mode",
-)  # that gradgradcheck takes
 
 
 class TestView(NamedTuple):
@@ -140,40 +124,9 @@ def view(
         layouts="torch.clone, permuted" if takes_any_layout(spec) else "torch.clone",
         once_differentiable=derivation.once_differentiable,
         compiles=gradients and derivation.compiles,
-        first_options=_first_options(spec, derivation),
-        second_options=_second_options(spec),
+        first_options=first_options(spec, derivation, making),
+        second_options=second_options(spec, making),
     )
-
-
-def _first_options(spec: OpSpec, derivation: Derivation) -> str:
-    kept = spec.forward.kept if spec.forward is not None else None
-    batchable = _is_batchable(derivation) and not (kept and writes_in_place(kept))
-    batched = {"check_batched_grad": "True"} if batchable else {}
-    options = batched | {"check_grad_dtypes": "True"} | dict(spec.tolerance)
-    return ", ".join(f"{name}={value}" for name, value in options.items())
-
-
-def _is_batchable(derivation: Derivation) -> bool:
-    """Whether gradcheck can batch the backward, which is not known before it is written."""
-    blocks = (item for block in derivation.blocks for item in block.statements)
-    several = (item for element in derivation.elements for item in element.statements)
-    nodes = [node for item in (*blocks, *several) for node in expressions(item)]
-    nodes += [element.value for element in derivation.elements]
-    nodes += [item for item in derivation.results if item.kind == "body"]
-    called = {name for node in nodes for name in calls(node)}
-    unbatched = called & UNBATCHED or any(map(_slices_all, nodes))
-    return not (derivation.opaque or derivation.missing or unbatched)
-
-
-def _slices_all(node: Node) -> bool:
-    """Whether a slice may take all there is: then it is an alias, for which that vmap has no rule either."""
-    bounds = (arg for item in node.walk() if item.kind == "slice" for arg in item.args)
-    return any(bound.kind not in ("absent", "constant", "unary") for bound in bounds)
-
-
-def _second_options(spec: OpSpec) -> str:
-    shared = (item for item in spec.tolerance if item[0] in SECOND_ORDER)
-    return "".join(f", {name}={value}" for name, value in shared)
 
 
 def imports_of(spec: OpSpec, layout: Layout, code: str, single: bool = False) -> str:

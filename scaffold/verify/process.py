@@ -50,6 +50,7 @@ class Verdict(NamedTuple):
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()  # cases that the forward does not allow
+    wanted: tuple[str, ...] = ()  # conditions on sizes that it turns out to have
 
 
 def has_torch() -> bool:
@@ -100,7 +101,8 @@ def read_verdict(answer: bytes) -> Verdict | None:
         found: dict[str, Any] = json.loads(answer)
         failure = Failure(**found["failure"]) if found["failure"] else None
         notes, skipped = tuple(found["notes"]), tuple(found["skipped"])
-        return Verdict(int(found["cases"]), failure, notes, skipped)
+        wanted = tuple(found["wanted"])
+        return Verdict(int(found["cases"]), failure, notes, skipped, wanted)
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -44,6 +44,12 @@ def test_the_cases_of_linear() -> None:
     }
 
 
+def test_leading_dims_broadcast_with_what_has_no_shape() -> None:
+    making = plan_making(op(tensor("x", "...", "D"), TensorInput("scale")))
+    assert {"shape: tuple[int, ...] = (2, 3)", "D: int = 3"} <= set(making.parameters)
+    assert read(making.cases)["higher-rank"] == {"batch": (4, 2)}
+
+
 def test_fixed_dims_have_neither_higher_rank_nor_a_batch() -> None:
     making = plan_making(SPECS["linear_2d"])
     assert len(making.cases) == 2

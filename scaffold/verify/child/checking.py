@@ -23,6 +23,7 @@ from scaffold.verify.child.cases import (
     value_names,
 )
 from scaffold.verify.child.diagnosis import Scene, diagnose, show
+from scaffold.verify.child.fitting import fitting
 from scaffold.verify.child.gradients import (
     as_tuple,
     expected_gradients,
@@ -53,6 +54,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     refusals: list[tuple[str, str]] = field(default_factory=list)
+    wanted: list[str] = field(default_factory=list)  # of the sizes, by the forward
 
 
 INFINITE = "is not finite"
@@ -69,7 +71,8 @@ def check(checks: Any) -> dict[str, Any]:
     if run.failure is None and checks.SURROGATE:
         run.notes += notes_on(checks)
     found = {"cases": run.cases, "failure": run.failure}
-    return found | {"notes": run.notes, "skipped": run.skipped}
+    told = {"notes": run.notes, "skipped": run.skipped, "wanted": run.wanted}
+    return found | told
 
 
 def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -> None:
@@ -164,12 +167,16 @@ def _conclude(checks: Any, run: Run) -> None:
     if run.failure is not None or not run.refusals:
         return
     name, words = run.refusals[0]
+    broken = words.startswith(BROKEN)
+    if not (broken or checks.LOOSE or words == INFINITE or name != "base"):
+        run.wanted = list(fitting(checks))
     if run.cases:
-        mend = "; declare in --inputs the shapes that it takes" * (name == "base")
+        mend = "; declare in --inputs the shapes that it takes"
+        mend = mend if checks.LOOSE and name == "base" else ""
         run.notes.append(
             f"the forward refuses the tests' case '{name}': it {words}{mend}"
         )
-    elif words.startswith(BROKEN) or not checks.LOOSE and words != INFINITE:
+    elif broken or not checks.LOOSE and words != INFINITE:
         run.failure = {"subject": "forward", "words": words, "case": name}
 
 

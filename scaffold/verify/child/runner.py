@@ -39,7 +39,8 @@ def main() -> None:
 def _not_loaded(error: Exception) -> dict[str, Any]:
     words = f"cannot be imported: {type(error).__name__}: {error}"
     failure = {"subject": "the op", "words": words}
-    return {"cases": 0, "failure": failure, "notes": [], "skipped": []}
+    nothing: dict[str, Any] = {"notes": [], "skipped": [], "wanted": []}
+    return {"cases": 0, "failure": failure, **nothing}
 
 
 if __name__ == "__main__":
