@@ -10,6 +10,7 @@ from scaffold.derive.activity import is_random
 from scaffold.derive.forward import grad_name
 from scaffold.derive.model import Forward
 from scaffold.derive.names import fresh
+from scaffold.derive.vjp.pullback import Pullback
 from scaffold.derive.vjp.unruled import changes_statistics
 from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
 from scaffold.spec import OpSpec
@@ -40,31 +41,24 @@ def as_a_whole(
 def _pulled(
     spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
-    """The gradients of inputs that are there together.
-
-    A type checker takes what `vjp` returns for two values or three: so it is not unpacked.
-    """
+    """The gradients of inputs that are there together."""
     several = {item.name for item in spec.tensors if item.variadic}
 
     def passed(name: str, value: str = "") -> Node:
         node = graph.name(value or name)
         return graph.node("starred", "", (node,)) if name in several else node
 
-    pullback = graph.name(fresh("pullback", taken))
     arguments = tuple(passed(item.name) for item in spec.inputs)
     run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
     body = graph.node("call", "", (run, *arguments))
     listed = ", ".join("*" * (name in several) + name for name in wanted)
     takes_all = wanted == tuple(item.name for item in spec.inputs)
     function = run if takes_all else graph.node("lambda", listed, (body,))
-    functional = graph.node("attribute", "func", (graph.name("torch"),))
-    vjp = graph.node("attribute", "vjp", (functional,))
-    made = graph.node("call", "", (vjp, function, *map(passed, wanted)))
-    second = graph.node("subscript", "", (made, graph.constant("1")))
-    yield Assign(pullback, second, "", (COMMENT,))
+    args = tuple(map(passed, wanted))
+    pullback = Pullback(fresh("pullback", taken), function, args, COMMENT)
     names = {name: fresh(f"pulled_{name}", taken) for name in wanted}
-    gradients = graph.node("tuple", "", tuple(map(passed, names, names.values())))
-    yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
+    gradients = tuple(map(passed, names, names.values()))
+    yield from pullback.lines(graph, _ends(spec, graph), gradients)
     for name, pulled in names.items():
         value = graph.name(pulled)
         if name in several:  # that of the element number `i`
