@@ -19,6 +19,7 @@ from scaffold.formula import (
     Node,
     Statement,
     expressions,
+    is_check,
     sharing,
     written,
 )
@@ -100,6 +101,8 @@ def _tests(item: Statement) -> Iterator[Node]:
         yield item.test
         for inner in (*item.body, *item.orelse):
             yield from _tests(inner)
+    elif is_check(item) and item.value.label == "assert":
+        yield item.value.args[0]
 
 
 def _reads_data(node: Node, kinds: Kinds) -> bool:

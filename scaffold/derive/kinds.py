@@ -30,6 +30,15 @@ SCALAR_ATTRIBUTES = frozenset(ATTRIBUTES) | frozenset(
     {"is_cuda", "is_sparse", "itemsize", "layout", "nbytes", "requires_grad"}
 )
 NUMBERS = frozenset({"e", "inf", "nan", "pi", "tau"})  # of math and of torch
+# Names of dtypes.
+INTEGERS = frozenset(
+    {"int", "int8", "int16", "int32", "int64", "long", "short", "uint8"}
+)
+REALS = frozenset(
+    {"float", "double", "half", "float16", "float32", "float64", "bfloat16"}
+)
+COMPLEX = frozenset({"complex64", "complex128", "cfloat", "cdouble"})
+DTYPES = INTEGERS | REALS | COMPLEX | {"bool"}
 ARRAYS = frozenset({"numpy", "__array__"})
 ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
 
@@ -69,7 +78,7 @@ class Kinds:
             case Node("tuple" | "list"):
                 return self._whole(node.args, "group")
             case Node("attribute", label, (Node("name", "math" | "torch"),)):
-                return "scalar" if label in NUMBERS else "tensor"
+                return "scalar" if label in NUMBERS | DTYPES else "tensor"
             case Node("attribute", label, (value,)):
                 return "scalar" if label in SCALAR_ATTRIBUTES else self.of(value)
             case Node("subscript", _, (value, _)):

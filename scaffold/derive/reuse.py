@@ -17,6 +17,7 @@ from scaffold.derive.model import Forward
 from scaffold.derive.program import free_reads
 from scaffold.derive.prune import without_dead
 from scaffold.derive.recompute import Locals, Plan, active_locals, plan, unsure
+from scaffold.derive.settled import settled
 from scaffold.derive.versions import as_they_were
 from scaffold.formula import Formula, Node, Statement, expressions, sharing, written
 from scaffold.spec import OpSpec
@@ -55,6 +56,7 @@ def _plan(
 ) -> tuple[Plan, frozenset[str]]:
     """What comes again of these statements, and what is described; the forward's `own` names are saved rather."""
     inputs = {item.name for item in spec.inputs}
+    statements = settled(given.graph, statements)
     locals_ = written(*statements) - inputs
     found = [read for read, _ in free_reads(given.program) if read.name in locals_]
     wanted = frozenset(read.name for read in found)

@@ -16,17 +16,17 @@ from scaffold.derive.vjp.long_lines import WIDTH, telling_part
 from scaffold.derive.vjp.naming import Namer, owners_of, users_of
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
-from scaffold.derive.vjp.pullback import Pullback
+from scaffold.derive.vjp.pullback import pullback_of
+from scaffold.derive.vjp.safety import Safety
 from scaffold.derive.vjp.schedule import (
     SHARED,
     Region,
-    Safety,
     Schedule,
     scheduled,
 )
 from scaffold.derive.vjp.static_printer import Owners, shape_owners
 from scaffold.derive.vjp.written import UnsupportedError
-from scaffold.formula import Assign, If, Node, Statement, emit
+from scaffold.formula import Assign, If, Node, Statement, emit, written
 
 
 class Emission(NamedTuple):
@@ -79,7 +79,8 @@ class _Writer:
             for at, name in enumerate(roots, 1)
         }
         held = emission.held
-        safe = Safety(emission.optional, held, emission.applier.takes_none)
+        present = {-at: name for at, name in enumerate(roots, 1)}
+        safe = Safety(emission.optional, held, emission.applier.takes_none, present)
         pairs = [(op, self.regions[name]) for name, op in roots.items()]
         self.plan: Schedule = scheduled(pairs, held, safe, forced)
         self.names: dict[Op, str] = dict(held)
@@ -157,12 +158,24 @@ class _Writer:
             below = {part for part in op.walk() if part not in done}
             done.update(below)
             self.emission.holders.current = None
-            own = self._region((), below)
+            before = self._region((), below)
             self.emission.holders.current = name
-            own += self._region(region) if region else []
+            own = self._region(region) if region else []
             own += self._assigned(f"grad_{name}", op, region)
-            lines += merged(own)  # each gradient keeps a branch of its own
+            if before and not self._serves_others(before[-1], name):
+                own.insert(0, before.pop())
+            lines += [*before, *merged(own)]  # gradients keep branches of their own
         return tuple(lines)
+
+    def _serves_others(self, line: Statement, name: str) -> bool:
+        """Whether another gradient reads what a line assigns."""
+        named = written(line)
+        return any(
+            self.names.get(op) in named
+            for other, root in self.roots.items()
+            if other != name
+            for op in root.walk()
+        )
 
     def _region(
         self, region: Region, among: Collection[Op] | None = None
@@ -242,14 +255,16 @@ class _Writer:
         args = pulled_args(op)
         names = [self.names.get(arg) or str(arg.data) for arg in args]
         function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
-        pullback = Pullback(
-            self.namer.another("pullback"),
-            function,
-            tuple(map(graph.name, names)),
-            "there is no rule for this call: autograd differentiates it",
-        )
+        pullback = graph.name(self.namer.another("pullback"))
+        comment = "there is no rule for this call: autograd differentiates it"
         gradients = tuple(map(graph.name, self.pulled[op]))
-        return [*pullback.lines(graph, printer.node(g), gradients)]
+        return [
+            pullback_of(graph, pullback, function, map(graph.name, names), comment),
+            Assign(
+                graph.node("tuple", "", gradients),
+                graph.node("call", "", (pullback, printer.node(g))),
+            ),
+        ]
 
     def _measure(self, name: str, value: Node, op: Op) -> None:
         width = len(name) + 3 + len(emit(value))
