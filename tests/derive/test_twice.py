@@ -54,6 +54,10 @@ def named(source: str, optional: str = "", taken: str = "x y p") -> list[str]:
             ["difference = x - y", "grad_x = difference * difference"]
             + ["grad_y = difference * y"],
         ),
+        (  # of what is cut out, and of matrices
+            "grad_x = x[:-1] @ y\ngrad_y = (x[:-1] @ y).exp()",
+            ["product = x[:-1] @ y", "grad_x = product", "grad_y = product.exp()"],
+        ),
         (  # in a branch, and where it is computed anyway
             "if p:\n    h = torch.exp(x)\nelse:\n    h = x\ngrad_x = h * torch.exp(x)",
             ["exp = torch.exp(x)", "if p:", "    h = exp", "else:", "    h = x"]
