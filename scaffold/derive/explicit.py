@@ -14,13 +14,14 @@ from scaffold.derive.filling import fills_a_constant
 from scaffold.derive.forward import grad_name
 from scaffold.derive.given import Given, outer_names, take_apart
 from scaffold.derive.kept import is_steady
+from scaffold.derive.kinds import kinds_of_inputs
 from scaffold.derive.model import Derivation, Filled, Kept, Saved
 from scaffold.derive.place import joint_gradients, place
 from scaffold.derive.program import Line, lines_of, read_names
 from scaffold.derive.prune import without_dead
 from scaffold.derive.recompute import unsure
 from scaffold.derive.results import kept_apart, saved_apart
-from scaffold.derive.reuse import Reuse, effects, kinds_of, plan_reuse
+from scaffold.derive.reuse import Reuse, effects, plan_reuse
 from scaffold.derive.saving import Origins, Transfer, transfer
 from scaffold.derive.twice import Backward, named_once
 from scaffold.derive.untyped import by_bare_names
@@ -70,7 +71,7 @@ def _once_each(spec: OpSpec, given: Given, program: Lines) -> Lines:
     taken = outer_names(spec, given.forward)
     known = Backward(
         given.graph,
-        kinds_of(spec).after(program),
+        kinds_of_inputs(spec).after(program),
         taken,
         effects(spec),
         wanted,

@@ -6,6 +6,7 @@ Invariant: parsing what is written gives the same graph; line breaks are the for
 
 from collections.abc import Callable, Iterable
 
+from scaffold.formula.checks import with_words
 from scaffold.formula.graph import If, Node, Statement
 
 ATOM = 16
@@ -186,4 +187,6 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "conditional": _conditional,
     "lambda": lambda node: f"lambda {node.label}: {emit(node.args[0])}",
     "body": lambda node: node.label,
+    "check": lambda node: f"{node.label} {_elements(node).removesuffix(',')}",
+    "words": lambda node: with_words(node, emit),
 }

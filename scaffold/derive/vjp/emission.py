@@ -41,7 +41,7 @@ class Emission(NamedTuple):
     asked: set[Op]  # values without a name that only a shape is read of
     precision: Precision | None  # to write over temporaries
     over: set[Op]  # what is written over one
-    again: Mapping[Op, str] = {}  # locals of the forward that are computed here
+    own: Mapping[Op, str]  # locals of the forward that are computed here
 
     @property
     def guarded(self) -> frozenset[str]:
@@ -53,7 +53,7 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
     """The statements that assign all gradients."""
     pulled = [op for root in roots.values() for op in root.walk() if op.rule == "vjp"]
     below = {arg for op in pulled for arg in (op, *pulled_args(op))}
-    forced = {op for op in below if op.rule != "input"} | emission.again.keys()
+    forced = {op for op in below if op.rule != "input"} | emission.own.keys()
     for _ in range(60):
         writer = _Writer(emission, roots, forced)
         statements = writer.statements()
@@ -88,7 +88,7 @@ class _Writer:
         self._name_all()
         owners = shape_owners(self.program, safe.needs)
         self.printer = self._printer(self.names, owners)
-        self.words = self._printer({**held, **emission.again}, owners)
+        self.words = self._printer({**held, **emission.own}, owners)
         self.long: list[tuple[Op, int, str | None]] = []
         emission.over.clear()
         if emission.precision:
@@ -98,7 +98,7 @@ class _Writer:
         emission = self.emission
         return Namer(
             set(emission.taken),
-            {**emission.held, **emission.again},
+            {**emission.held, **emission.own},
             emission.of,
             emission.via,
             users_of(emission.of),
@@ -117,7 +117,7 @@ class _Writer:
             if op.rule == "vjp":
                 self._name_pulled(op)
             elif op not in self.names:
-                self.names[op] = self.emission.again.get(op) or self.namer.name(op)
+                self.names[op] = self.emission.own.get(op) or self.namer.name(op)
 
     def _in_place(self, precision: Precision) -> InPlace:
         """What may write over temporaries that one line reads."""
@@ -218,7 +218,7 @@ class _Writer:
     def _comment(self, op: Op) -> tuple[str, ...]:
         """The forward expression that a cotangent is of, where no name says it."""
         value = self.emission.of.get(op)
-        named = {*self.emission.held, *self.emission.again}
+        named = {*self.emission.held, *self.emission.own}
         if value is None or value in named or op not in self.plan.named:
             return ()
         try:

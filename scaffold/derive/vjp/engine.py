@@ -12,13 +12,13 @@ from scaffold.derive.forward import grad_name
 from scaffold.derive.model import Derived, Forward
 from scaffold.derive.underived import NOT_DERIVED
 from scaffold.derive.vjp.advice import advice
-from scaffold.derive.vjp.again import is_dear
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.costs import Costs
 from scaffold.derive.vjp.domains import domains
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.derive.vjp.lower import Lowered, lower
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.own_lines import is_dear
 from scaffold.derive.vjp.policy import Backward, settled
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.present import present, settled_tests, users_of
