@@ -213,6 +213,15 @@ def test_a_forward_that_takes_no_shape_is_not_verified() -> None:
     assert declared.words.startswith("raised RuntimeError: shape '[7, 11]' is invalid")
 
 
+def test_memory_that_the_tests_do_not_try_may_be_refused() -> None:
+    found = verdict(
+        inputs="x[N, D]",
+        forward="x.view(-1) * 2",
+        grad={"x": "(2 * grad_output).view_as(x)"},
+    )
+    assert found.skipped and found.notes == ()
+
+
 def test_a_case_of_the_tests_that_the_forward_refuses_is_noted() -> None:
     found = verdict(
         inputs="x[..., D]", forward="x.mT * 2", grad={"x": "2 * grad_output.mT"}

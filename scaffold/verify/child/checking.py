@@ -80,7 +80,7 @@ def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -
     refusal = _refusal(checks, case, layout)
     if refusal:
         run.skipped.append(title)
-        if not case.further:
+        if not (case.further or words and checks.CONTIGUOUS):
             run.refusals.append((case.name, refusal))
         return
     inputs = make_inputs(checks, case, layout)
