@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from scaffold.render.kept import may_be_number
 from scaffold.render.sizes import allows, choose_sizes, input_dims
+from scaffold.render.testlimits import never_empty
 from scaffold.render.testnames import samples_name
 from scaffold.render.testvalues import (
     attribute_value,
@@ -227,6 +228,7 @@ def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str
         return
     bounds = {item.bound for item in spec.tensors}
     attributes = {item.name for item in spec.attributes}
+    kept = bounds | attributes | never_empty(spec)
     for name in sizes:
-        if name not in bounds | attributes and allows(spec, sizes | {name: 0}):
+        if name not in kept and allows(spec, sizes | {name: 0}):
             yield f"{name}=0", f'"{size_name(name)}": 0'
