@@ -5,6 +5,7 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 """
 
 import ast
+from collections.abc import Sequence
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.effects import in_place_name, misspelt, written
@@ -28,6 +29,7 @@ from scaffold.formula.returns import with_one_return
 from scaffold.formula.scope import RESERVED, Scope
 from scaffold.formula.shown import shown
 from scaffold.formula.text import Text, place_in
+from scaffold.formula.unassigned import unassigned
 
 
 def assigned(formula: Formula) -> frozenset[str]:
@@ -53,6 +55,7 @@ class Body:
         body = list(self.program.body)
         if self.scope.wants_result:
             body = with_one_return(body, self.scope.names)
+        whole = tuple(body)
         if not body:
             raise ScaffoldError("the formula is empty", self.text.location)
         result: Node | None = None
@@ -69,6 +72,8 @@ class Body:
                 self.fail_without_result(last)
         if self.scope.targets is not None:
             self._check_targets(statements, self.scope.targets)
+        if not self.problems:
+            self._check_assigned(whole)
         raise_all(self.problems)
         above = self._above(last) if result else ()
         text = shown(self.text, self.program.body, statements, result)
@@ -244,6 +249,14 @@ class Body:
         hint = did_you_mean(node.id, known)
         hint = hint or f"known here: {', '.join(sorted(known))}"
         self.fail(node, f"unknown name '{node.id}'", hint)
+
+    def _check_assigned(self, body: Sequence[ast.stmt]) -> None:
+        """Complain of a name that is read where only another branch assigns it."""
+        for found in unassigned(body, self.scope.outer, self.scope.choices):
+            name, test = found.name.id, found.test.replace("'", '"')
+            truth = "true" if found.holds else "false"
+            message = f"'{name}' is not assigned where '{test}' is {truth}"
+            self.fail(found.name, message, f"assign '{name}' in each branch")
 
     def _check_targets(
         self, statements: tuple[Statement, ...], targets: frozenset[str]

@@ -3,6 +3,7 @@
 In: nothing. Out: a `Scope`. Invariant: what is no name of a scope is unknown to its formula, unless it assigns it.
 """
 
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from scaffold.formula.text import WELL_KNOWN
@@ -17,12 +18,15 @@ BUILTINS = frozenset(
 TAKEN = RESERVED | BUILTINS | frozenset(WELL_KNOWN)  # what no new name may be
 
 
+NO_CHOICES: Mapping[str, Collection[object]] = {}
+
+
 class Scope(NamedTuple):
     """The names a formula may read.
 
     `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns;
     `tensors` cannot be called. Where code may be `kept`, loops are no problem. What is `imported` is called, also where
-    the formula's own file defines it.
+    the formula's own file defines it. `choices` are all the values that some may have.
     """
 
     names: frozenset[str]
@@ -31,6 +35,7 @@ class Scope(NamedTuple):
     tensors: frozenset[str] = frozenset()
     kept: bool = False
     imported: frozenset[str] = frozenset()
+    choices: Mapping[str, Collection[object]] = NO_CHOICES
 
     @property
     def wants_result(self) -> bool:

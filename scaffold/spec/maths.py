@@ -6,7 +6,7 @@ Out: a `Maths`. Invariant: every name in a formula is known, and nothing was eva
 
 import ast
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from scaffold.formula import Formula, Graph, Node, Scope, Text, assigned, parse
 from scaffold.spec.arguments import Arguments
 from scaffold.spec.conventions import Shapes
 from scaffold.spec.imports import Imports, parse_import
-from scaffold.spec.model import Attribute, Import, Samples, Surrogate
+from scaffold.spec.model import Attribute, Import, Input, Samples, Surrogate
 from scaffold.spec.problems import KeyPath, Problems
 from scaffold.spec.references import ReadFile, read_reference
 
@@ -67,6 +67,7 @@ class _Reader:
         self.optional = frozenset(
             item.name for item in arguments.tensors if item.optional
         )
+        self.choices = _choices(arguments.inputs)
         self.graph, self.imports = Graph(), Imports(self.inputs, op)
         self.forward: Text | None = None
         self.stated: Names = frozenset()  # what the key `import` names
@@ -133,7 +134,12 @@ class _Reader:
         tensors = self.tensors & names
         known = names | self.imports.names
         kept = path == ("forward",)
-        scope = Scope(known, optional, targets, tensors, kept, self.stated)
+        scope = Scope(
+            *(known, optional, targets, tensors),
+            kept=kept,
+            imported=self.stated,
+            choices=self.choices,
+        )
         return self.problems.attempt(partial(parse, text, scope, self.graph))
 
     def _surrogate(self) -> Surrogate | None:
@@ -244,6 +250,17 @@ class _Reader:
             added = partial(self.imports.add, Import(*item), found.text.location)
             self.problems.attempt(added)
         return Samples(found.name, found.source)
+
+
+def _choices(inputs: Iterable[Input]) -> dict[str, tuple[object, ...]]:
+    """All the values that an attribute may have, where its type lists them."""
+    found = {}
+    for item in inputs:
+        annotation = item.annotation if isinstance(item, Attribute) else "Tensor"
+        match ast.parse(annotation, mode="eval").body:
+            case ast.Subscript(ast.Name("Literal"), ast.Tuple(values)):
+                found[item.name] = tuple(map(ast.literal_eval, values))
+    return found
 
 
 def _returns_only(result: Node, targets: Names) -> bool:

@@ -1,137 +1,138 @@
-"""Calls that have no rule, as templates over their tensors.
+"""Calls of the forward as primitives.
 
-In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensors. Invariant: Python values stay as they are written.
+In: an expression, and the op of each name in it. Out: its op. Invariant: a call that no rule is about stays what it is, over
+the tensors in it; one that changes a tensor under other eyes is refused.
 """
 
-from collections.abc import Callable, Mapping
-
-from scaffold.derive.vjp.counted_shapes import made_shape
-from scaffold.derive.vjp.ir import Kind, Op, Program, literal
+from scaffold.derive.activity import carries_gradient
+from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.builtin_calls import of_builtin
+from scaffold.derive.vjp.expressions import Expressions
+from scaffold.derive.vjp.ir import Op, literal
+from scaffold.derive.vjp.own_memory import made_anew
+from scaffold.derive.vjp.retained import retained
+from scaffold.derive.vjp.unruled import (
+    creates,
+    kind_of_call,
+    made,
+    refuse_changes,
+    template_of,
+)
 from scaffold.derive.vjp.written import UnsupportedError, dotted
-from scaffold.formula import WELL_KNOWN, Graph, Node, keywords
+from scaffold.formula import WELL_KNOWN, Node, keywords, sharing, written_to
+from scaffold.spec import OpSpec
 
-NORMS = frozenset({"batch_norm", "instance_norm"})
-STATISTICS = frozenset({"running_mean", "running_var"})
-# The kinds of inputs, by what is declared.
-KINDS: Mapping[str, Kind] = {
-    "float": "real",
-    "complex": "complex",
-    "int": "int",
-    "index": "int",
-    "bool": "bool",
-}
-CREATORS = frozenset(
-    {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "tensor"}
-    | {"tril_indices", "triu_indices", "zeros"}
+# What computes in a dtype that it is given, as if its argument had that one.
+CASTING = frozenset(
+    {"sum", "mean", "prod", "cumsum", "cumprod", "softmax", "log_softmax", "softmin"}
+    | {"nansum", "norm", "vector_norm"}
 )
-INTEGERS = frozenset({"int", "int8", "int16", "int32", "int64", "long", "uint8"})
-REALS = frozenset(
-    {"float", "double", "half", "float16", "float32", "float64", "bfloat16"}
-)
-COMPLEX = frozenset({"complex64", "complex128", "cfloat", "cdouble"})
-TO_REAL = frozenset({"irfft", "irfft2", "irfftn", "hfft", "hfft2", "hfftn"})
-TO_COMPLEX = frozenset({"stft", "polar", "complex", "eig", "eigvals"})
 
 
-def template_of(
-    graph: Graph,
-    node: Node,
-    tensor: Callable[[Node], Op | None],
-    fixed: Callable[[Node], Node],
-) -> tuple[Node, list[Op]]:
-    """The template of a call and its tensors, each once; `tensor` tells what an argument is, `fixed` writes another one."""
-    if node.kind not in ("call", "binary", "attribute"):
-        raise UnsupportedError(f"'{node.label}' has no rule")
-    args: list[Op] = []
-    method = node.args[0] if node.kind == "call" else None
+class Calls(Expressions):
+    """Turns calls into ops."""
 
-    def placed(item: Node) -> Node | None:
-        if item is node or item.kind in ("tuple", "list", "slice", "constant"):
-            return None
-        if _is_function(item):
-            return item
-        if item is method:
-            return None
-        op = tensor(item)
-        if op is None:
-            return fixed(item)
-        if op not in args:
-            args.append(op)
-        return graph.name(f"<:{args.index(op)}>")
+    def __init__(self, spec: OpSpec, applier: Applier, wanted: frozenset[str]) -> None:
+        super().__init__(spec, applier, wanted)
+        self.own: frozenset[Node] = frozenset()  # calls that change a name's tensor
 
-    return graph.rewrite(node, placed), args
+    def _call(self, node: Node) -> Op:
+        changed = next(written_to(node), None)
+        plain = None
+        if changed is None and "inplace" not in node.keywords:
+            return self._plain_call(node)
+        if changed is None or node in self.own or not sharing(changed):
+            plain = made_anew(self.program.graph, node)
+        op = None if plain is None else self._plain_call(plain)
+        if op is None or op.rule not in self.applier.table:
+            return self._plain_call(node)
+        before = None if changed is None else self.value(changed)
+        if before and before.active and before in retained(self.applier.table, before):
+            raise UnsupportedError(
+                "it changes in place what the gradient of that value reads"
+            )
+        return op
+
+    def _plain_call(self, node: Node) -> Op:
+        callee, *args = node.args
+        if "**" in node.keywords:
+            raise UnsupportedError("a call with two stars")
+        if node.names() & self.imported:
+            raise UnsupportedError("it calls a function that is not PyTorch's")
+        count = len(args) - len(node.keywords)
+        values = self.several(args[:count])
+        named = {key: self.value(item) for key, item in keywords(node).items()}
+        path = dotted(callee)
+        if path is not None and path.partition(".")[0] in WELL_KNOWN:
+            self._cast_first(path, values, named)
+            return self._applied(
+                self.applier.found("function", path, values, named), node
+            )
+        if callee.kind == "name":
+            if callee.label in self.ruled:
+                bound = self.applier.found("function", callee.label, values, named)
+                return self._applied(bound, node)
+            plain = None if named else of_builtin(self.applier, callee.label, values)
+            return plain or self._unknown(node)
+        if callee.kind != "attribute":
+            raise UnsupportedError("a call of what is no name")
+        values = [self.value(callee.args[0]), *values]
+        _refuse_in_place(callee.label, [*values, *named.values()])
+        self._cast_first(callee.label, values, named)
+        return self._applied(
+            self.applier.found("method", callee.label, values, named), node
+        )
+
+    def _unknown(self, node: Node) -> Op:
+        """A call without a rule, over the tensors in it."""
+        if node.args[0].label in self.ruled:
+            raise UnsupportedError(f"no rule is for this call of {node.args[0].label}")
+        refuse_changes(node)
+        template, args = template_of(
+            self.program.graph, node, self._argument, self.fixed
+        )
+        given = [arg for arg in args if arg.rule != "dtype"]
+        if not given and creates(node):
+            values = [self.value(item) for item in node.args[1:]]
+            return made(self.program, template, values, args)
+        if any(not arg.is_tensor for arg in given) or not given:
+            raise UnsupportedError(
+                "a call over several tensors at once that has no rule"
+            )
+        carrying = frozenset(name for name, op in self.env.items() if op.active)
+        kind, active = kind_of_call(node, args), carries_gradient(node, carrying)
+        active = active and any(arg.active for arg in args)
+        return self.program.op(
+            "call", args, template, kind=kind, shape=None, active=active
+        )
+
+    def _argument(self, node: Node) -> Op | None:
+        """The tensor that an argument is, or that it takes the dtype of; None for a Python value."""
+        if not self.is_static(node):
+            op = self.value(node)
+            return None if op.rule == "static" else op
+        dtype = node.kind == "attribute" and node.label == "dtype"
+        read = self.value(node) if dtype else None
+        return read if read and read.rule == "dtype" else None
+
+    def _cast_first(self, name: str, values: list[Op], named: dict[str, Op]) -> None:
+        """`x.sum(dtype=d)` is `x.to(d).sum()`."""
+        if name.rpartition(".")[2] not in CASTING or "dtype" not in named:
+            return
+        dtype = named.pop("dtype")
+        if literal(dtype) is None or not (values or "input" in named):
+            return
+        x = values[0] if values else named["input"]
+        bound = self.applier.found("method", "to", (x, dtype))
+        assert bound is not None
+        cast = self.applier.apply(bound.rule, bound.args)
+        if values:
+            values[0] = cast
+        else:
+            named["input"] = cast
 
 
-def refuse_in_place(label: str, values: list[Op]) -> None:
+def _refuse_in_place(label: str, values: list[Op]) -> None:
     """Refuse a method that changes what a gradient may read again: `torch.exp(x).mul_(y)`."""
     if label.endswith("_") and any(op.active for op in values):
         raise UnsupportedError("it changes a tensor in place")
-
-
-def refuse_changes(node: Node) -> None:
-    """Refuse a call that changes running statistics."""
-    if changes_statistics(node):
-        raise UnsupportedError(f"{node.args[0].label} changes its running statistics")
-
-
-def changes_statistics(node: Node) -> bool:
-    """Whether a call changes running statistics; it has none where they are None."""
-    if node.kind != "call" or node.args[0].label not in NORMS:
-        return False
-    named = keywords(node)
-    plain = node.args[1 : len(node.args) - len(named)]
-    given = [*plain[1:3], *(named[name] for name in STATISTICS & named.keys())]
-    return any(item.label != "None" for item in given)
-
-
-def creates(node: Node) -> bool:
-    """Whether a call makes a tensor out of Python values."""
-    path = dotted(node.args[0]) if node.kind == "call" else None
-    return path in {f"torch.{name}" for name in CREATORS}
-
-
-def made(program: Program, node: Node, args: list[Op], read: list[Op]) -> Op:
-    """The tensor that such a call makes; `read` are those of which it takes the dtype."""
-    name = node.args[0].label
-    plain = args[: len(args) - len(node.keywords)]
-    dtype = keywords(node).get("dtype")
-    whole = name in ("arange", "tril_indices", "triu_indices") and dtype is None
-    whole = whole and all(
-        isinstance(literal(item), int) or item.rule == "size" for item in plain
-    )
-    kind: Kind = "int" if whole or _is_dtype(dtype, INTEGERS) else "real"
-    kind = "bool" if _is_dtype(dtype, frozenset({"bool"})) else kind
-    kind = "complex" if _is_dtype(dtype, COMPLEX) else kind
-    return program.op(
-        "call", read, node, kind=kind, shape=made_shape(program, name, plain)
-    )
-
-
-def kind_named(name: str) -> Kind | None:
-    """The kind of tensors of a dtype of torch's."""
-    if name in INTEGERS or name == "short":
-        return "int"
-    if name in REALS:
-        return "real"
-    return "complex" if name in COMPLEX else "bool" if name == "bool" else None
-
-
-def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:
-    return node is not None and node.label in names
-
-
-def _is_function(node: Node) -> bool:
-    """Whether it is a function of torch's or of Python's maths: `F.conv2d`."""
-    path = dotted(node) if node.kind == "attribute" else None
-    return path is not None and path.partition(".")[0] in WELL_KNOWN
-
-
-def kind_of_call(node: Node, args: list[Op]) -> Kind:
-    """Whether the result is complex, as far as the name tells."""
-    name = (dotted(node.args[0]) or node.args[0].label) if node.args else ""
-    last = name.rpartition(".")[2]
-    if last in TO_REAL:
-        return "real"
-    if ".fft." in name or last in TO_COMPLEX:
-        return "complex"
-    return "complex" if any(arg.kind == "complex" for arg in args) else "real"

@@ -3,20 +3,9 @@
 In: the test and both values. Out: an op. Invariant: `not`, `is` and `!=` are turned around, so that equal tests are the same node.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
-
-from scaffold.derive.vjp.ir import Kind, Op, Program, is_number
+from scaffold.derive.vjp.ir import Kind, Op, Program
 from scaffold.derive.vjp.written import static_node
 from scaffold.formula import Node
-
-
-class Make(Protocol):
-    """What makes ops."""
-
-    program: Program
-
-    def __call__(self, name: str, *args: Op) -> Op: ...
 
 
 def choose(program: Program, test: Node, body: Op, orelse: Op) -> Op:
@@ -54,56 +43,3 @@ def choose(program: Program, test: Node, body: Op, orelse: Op) -> Op:
         shape=tensor.shape if same else None,
         active=body.active or orelse.active,
     )
-
-
-def as_one_choice(make: Make, total: Op, whole: Callable[[Op], bool]) -> Op:
-    """`g + (a if test else 0)` as `g + a if test else g`: a sum in which choices by one test come to 0."""
-    terms = list(_terms(total, whole, False))
-    tests = {op.data for op, _ in terms if _comes_to_zero(op, whole)}
-    alike = all(op.shape == total.shape and op.kind == total.kind for op, _ in terms)
-    if len(terms) < 2 or len(tests) != 1 or not alike:
-        return total
-    (test,) = tests
-    assert isinstance(test, Node)
-    branches = [_branch_sum(make, terms, test, at, whole) for at in (0, 1)]
-    if any(op is None or op.shape != total.shape for op in branches):
-        return total
-    body, orelse = branches
-    assert body is not None and orelse is not None
-    return choose(make.program, test, body, orelse)
-
-
-def _terms(
-    op: Op, whole: Callable[[Op], bool], minus: bool
-) -> Iterator[tuple[Op, bool]]:
-    """The terms of a sum, each with whether it is subtracted."""
-    if op.rule in ("add", "sub") and not whole(op):
-        one, two = op.args
-        yield from _terms(one, whole, minus)
-        yield from _terms(two, whole, minus != (op.rule == "sub"))
-    else:
-        yield op, minus
-
-
-def _comes_to_zero(op: Op, whole: Callable[[Op], bool]) -> bool:
-    zero = op.rule == "cond" and any(is_number(arg, 0) for arg in op.args)
-    return zero and not whole(op)
-
-
-def _branch_sum(
-    make: Make,
-    terms: Iterable[tuple[Op, bool]],
-    test: Node,
-    at: int,
-    whole: Callable[[Op], bool],
-) -> Op | None:
-    total: Op | None = None
-    for op, minus in terms:
-        term = op.args[at] if op.data is test and _comes_to_zero(op, whole) else op
-        if is_number(term, 0):
-            continue
-        if total is None:
-            total = make("neg", term) if minus else term
-        else:
-            total = make("sub" if minus else "add", total, term)
-    return total

@@ -7,31 +7,25 @@ gradients' values; no line is longer than an author would let it be.
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from scaffold.derive.vjp import written
 from scaffold.derive.vjp.apply import Applier
+from scaffold.derive.vjp.branches import merged, under, without_copy
 from scaffold.derive.vjp.holders import Holders, UnknownShapeError
 from scaffold.derive.vjp.in_place import InPlace
 from scaffold.derive.vjp.ir import Op, Program, called, pulled_args
+from scaffold.derive.vjp.long_lines import WIDTH, telling_part
 from scaffold.derive.vjp.naming import Namer, owners_of, users_of
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
-from scaffold.derive.vjp.rewrites import is_one_hot
 from scaffold.derive.vjp.schedule import (
     SHARED,
-    TRIVIAL,
-    VIEWS,
     Region,
     Safety,
     Schedule,
     scheduled,
 )
 from scaffold.derive.vjp.static_printer import Owners, shape_owners
+from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Assign, If, Node, Statement, emit
-
-WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
-
-# What has no better name than how it is made.
-ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
 
 
 class Emission(NamedTuple):
@@ -145,11 +139,7 @@ class _Writer:
     def _name_pulled(self, op: Op) -> None:
         """Names for all that autograd of one call gives."""
         self.names[op] = "pullback"
-        items = {
-            item.data: item
-            for item in self.program.ops
-            if item.rule == "item" and item.args[0] is op
-        }
+        items = self.program.items_of(op)
         for item in items.values():
             self.names[item] = self.namer.name(item)
         count = len(pulled_args(op))
@@ -170,7 +160,7 @@ class _Writer:
             self.emission.holders.current = name
             own += self._region(region) if region else []
             own += self._assigned(f"grad_{name}", op, region)
-            lines += written.merged(own)  # each gradient keeps a branch of its own
+            lines += merged(own)  # each gradient keeps a branch of its own
         return tuple(lines)
 
     def _region(
@@ -190,8 +180,8 @@ class _Writer:
             place = self.plan.named[op]
             tests = [(self._test(step), at) for step, at in place[depth:]]
             made = self._assigned(self.names[op], op, place)
-            lines += written.under(self.graph, tests, made)
-        return written.merged(lines)
+            lines += under(self.graph, tests, made)
+        return merged(lines)
 
     def _test(self, step: int) -> Node:
         test = self.program.ops[step - SHARED].data
@@ -220,7 +210,7 @@ class _Writer:
             return ()
         try:
             text = emit(self.words.expression(value))
-        except (written.UnsupportedError, UnknownShapeError):
+        except (UnsupportedError, UnknownShapeError):
             return ()
         return (f"w.r.t. {text}",) if len(text) <= 48 else ()
 
@@ -231,7 +221,7 @@ class _Writer:
         value = op.args[at]
         lines = [*self._region(inner), *self._assigned(name, value, inner)]
         sole = self.plan.named.get(value) == inner and self.plan.uses[value] == 1
-        return written.without_copy(lines, sole)
+        return without_copy(lines, sole)
 
     def _takes_statements(self, op: Op, region: Region) -> bool:
         inner = any(
@@ -266,35 +256,10 @@ class _Writer:
             self.long.append((op, width, self.emission.holders.current))
 
     def too_long(self) -> set[Op]:
-        """A part of each line that is too long, to be given a name: one that says much, near to half of it."""
-        found = set[Op]()
+        """A part of each line that is too long, to be given a name."""
+        found = set[Op | None]()
+        of, held = self.emission.of, self.emission.held
         for op, width, current in self.long:
             self.emission.holders.current = current
-            best, distance = None, 2 * width
-            for part in self._inline_parts(op):
-                size = len(emit(self.printer.expression(part)))
-                away = abs(size - width // 2)
-                if part.rule in ARITHMETIC and part not in self.emission.of:
-                    away += width // 3
-                if away < distance and size > 12:
-                    best, distance = part, away
-            if best is not None:
-                found.add(best)
-        return found
-
-    def _inline_parts(self, op: Op) -> list[Op]:
-        """The ops that stand in the expression of another."""
-        found, waiting = list[Op](), list(op.args)
-        while waiting:
-            part = waiting.pop()
-            if part in self.names or part.rule in ("input", "cotangent"):
-                continue
-            if self.printer.in_place is not None and is_one_hot(part):
-                continue  # it may stand there as an index only
-            role = self.emission.of.get(part)
-            plain = part.rule in ("zeros", "neg") and role not in self.emission.held
-            if part.rule not in TRIVIAL | VIEWS and not plain:
-                found.append(part)
-            if part.rule != "cond":
-                waiting += part.args
-        return found
+            found.add(telling_part(self.printer, op, width, of, held))
+        return {part for part in found if part is not None}

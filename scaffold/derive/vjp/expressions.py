@@ -8,11 +8,8 @@ from scaffold.derive.activity import is_random
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import Applier, Bound, constant
-from scaffold.derive.vjp.calls import (
-    KINDS,
-    kind_named,
-)
 from scaffold.derive.vjp.choices import choose
+from scaffold.derive.vjp.dtypes import KINDS, kind_named
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.python_values import PythonValues
 from scaffold.derive.vjp.shapes import Shape, unknown

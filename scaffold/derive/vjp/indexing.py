@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.counted_shapes import slice_size
-from scaffold.derive.vjp.infer import INDICES
+from scaffold.derive.vjp.infer import INDICES, reduced_shape
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.shapes import Dim, Shape
 from scaffold.derive.vjp.statics import fold
@@ -241,8 +241,6 @@ def _part_size(name: str, whole: Dim, parts: Op, position: int) -> int | None:
 
 def _field_shape(op: Op, name: str, applier: Applier) -> Shape | None:
     """Values and indices of a reduction, or of what keeps the shape."""
-    from scaffold.derive.vjp.infer import reduced_shape
-
     rule = applier.table.rule(name)
     args = dict(zip((item.name for item in rule.parameters), op.args, strict=True))
     if "keepdim" in args:

@@ -61,9 +61,7 @@ class Program:
         self.graph = graph
         self.ops: list[Op] = []
         self.fractions: dict[Op, Dim] = {}  # a size // a number -> that size
-        self.offsets: dict[Op, tuple[Op, int]] = (
-            {}
-        )  # what a static is more than another
+        self.offsets: dict[Op, tuple[Op, int]] = {}  # x + a number -> x, that number
         self.unpacked: set[Op] = set()  # tuples of which the forward takes every part
         self.sizes: dict[Dim, Op] = {}  # the expression of a size without a name
         self.optional: set[Op] = set()  # inputs that may be None
@@ -116,6 +114,11 @@ class Program:
     def static(self, node: Node) -> Op:
         """A Python value that an expression has throughout a call."""
         return self.op("static", (), node)
+
+    def items_of(self, op: Op) -> dict[int, Op]:
+        """Those of several results that were taken, by position."""
+        items = (item for item in self.ops if item.rule == "item")
+        return {int(str(item.data)): item for item in items if item.args[0] is op}
 
     def size_of(self, dim: Op) -> Dim:
         """The size that a static value is: a number, or a name for it."""

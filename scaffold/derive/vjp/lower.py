@@ -10,7 +10,7 @@ from scaffold.derive.activity import carries_gradient, is_random
 from scaffold.derive.memory import Trace
 from scaffold.derive.model import Forward
 from scaffold.derive.vjp.apply import Applier
-from scaffold.derive.vjp.called import Calls
+from scaffold.derive.vjp.calls import Calls
 from scaffold.derive.vjp.forward_names import Place
 from scaffold.derive.vjp.ir import Kind, Op
 from scaffold.derive.vjp.own_memory import (

@@ -10,18 +10,17 @@ from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.algebra import Algebra
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.choices import choose
-from scaffold.derive.vjp.ir import Op, is_number, literal, tensors
-from scaffold.derive.vjp.precision import Precision
+from scaffold.derive.vjp.ir import Op, is_number, tensors
 from scaffold.derive.vjp.reunite import Reunion
 from scaffold.derive.vjp.rewrites import LINEAR, Rewrites, has_poles
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.statics import fold
+from scaffold.derive.vjp.sums import joined_slices, scattered_onto
 from scaffold.derive.vjp.terms import common
 from scaffold.derive.vjp.written import UnsupportedError, static_node
 from scaffold.formula import Node
 
 SUMMABLE = frozenset({"mul", "div", "add", "sub", "where"})
-SCATTERS = frozenset({"index_add", "index_put", "scatter_add"})
 
 
 class Maker(Rewrites):
@@ -32,7 +31,7 @@ class Maker(Rewrites):
         self.opaque = opaque
         self.algebra = Algebra(self.program, self, opaque)
         self.algebra.one = self.program.const  # type: ignore[method-assign]
-        self.precision: Precision | None = None
+        self.precision = None
         self.saves = False
         self.reunion: Reunion | None = None
         self.count: Callable[[Op, Op], Op | None] = lambda x, dim: None
@@ -61,7 +60,7 @@ class Maker(Rewrites):
             found = self.algebra.cancelled(name, *args)
             found = found or self.reunion(name, *args)
         if found is None and name == "add":
-            found = self._joined_slices(*args) or self._scattered_onto(*args)
+            found = joined_slices(self, *args) or scattered_onto(self, *args)
         if found is None and name in LINEAR:
             found = self._lifted(name, args)
         return found or self.applier.named(name, *args)
@@ -199,42 +198,6 @@ class Maker(Rewrites):
         if all(arg.rule == "expanded" and arg.shape == whole for arg in rest):
             inners = [arg.args[0] if k != at else arg for k, arg in enumerate(bare)]
             return self.expanded(self(name, *inners), whole)
-        return None
-
-    def _joined_slices(self, a: Op, b: Op) -> Op | None:
-        """The gradients of `x[:n]` and `x[n:]` as one `cat`."""
-        if a.rule != "unsliced" or b.rule != "unsliced" or a.shape != b.shape:
-            return None
-        for one, two in ((a, b), (b, a)):
-            dim, start, end, step = one.args[1:]
-            other = two.args[1:]
-            ends = literal(start) is None and literal(other[2]) is None
-            if (
-                ends
-                and dim is other[0]
-                and end is other[1]
-                and literal(step) is literal(other[3]) is None
-            ):
-                parts = self.program.op("list", (one.args[0], two.args[0]))
-                return self.program.shaped(self("cat", parts, dim), a.shape)
-        return None
-
-    def _scattered_onto(self, a: Op, b: Op) -> Op | None:
-        """What goes to its places in a tensor of zeros, onto what it is added to: `a.index_add(0, index, g)`."""
-        moved = a.rule == b.rule == "movedim" and a.args[1:] == b.args[1:]
-        if moved and a.args[0].shape == b.args[0].shape:
-            total = self("add", a.args[0], b.args[0])
-            return self.program.shaped(self("movedim", total, *a.args[1:]), a.shape)
-        for into, op in ((a, b), (b, a)):
-            fits = op.rule in SCATTERS and op.args[0].rule == "zeros"
-            fits = fits and (into.kind, into.shape) == (op.kind, op.shape)
-            if not fits or into.rule == "cond" or self.opaque(op):
-                continue
-            if op.rule == "index_put" and literal(op.args[3]) is not True:
-                continue
-            if self.precision and self.precision(into) == self.precision(op):
-                added = self(op.rule, into, *op.args[1:])
-                return self.program.shaped(added, op.shape)
         return None
 
     def expanded(self, op: Op, shape: Shape) -> Op:

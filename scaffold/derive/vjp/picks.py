@@ -1,17 +1,12 @@
 """The gradients of indexing: what was picked goes back to its place in a tensor of zeros.
 
-In: an op and the cotangent of its result. Out: pairs of an argument and its gradient; None for what is not one of those here. Invariant: what is picked twice is summed.
+In: an op and the cotangent of its result. Out: pairs of an argument and its gradient; None for an index that is not one of those
+here. Invariant: what is picked twice is summed.
 """
 
-from collections.abc import Mapping
-from functools import reduce
-
-from scaffold.derive.vjp.builders import Builders
-from scaffold.derive.vjp.ir import Op, Program, literal
+from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.shapes import Shape
-from scaffold.derive.vjp.statics import is_int
-from scaffold.derive.vjp.written import UnsupportedError
 
 Pairs = list[tuple[Op, Op]]
 
@@ -38,45 +33,6 @@ def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
         whole = make("select_scatter", into, g, *op.args[1:])
         return [(x, make.program.shaped(whole, x.shape))]
     return _of_index(make, op, g)
-
-
-def all_taken(program: Program, op: Op, arrived: Mapping[int, Op]) -> bool:
-    """Whether it is known that a gradient comes from each part, or that the other parts are there."""
-    every = op.rule == "chunk" and literal(op.args[1]) == len(arrived)
-    return every or op in program.unpacked
-
-
-def of_few_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op]:
-    """What some parts were taken of, and its gradient."""
-    pieces = [_of_part(make, op, at, g) for at, g in sorted(arrived.items())]
-    found = [piece for piece in pieces if piece]
-    if len(found) < len(pieces):
-        raise UnsupportedError(f"the parts of {op.rule} are not all taken")
-    return op.args[0], reduce(lambda one, two: make("add", one, two), found)
-
-
-def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
-    """Of one part of what `unbind`, `split` and `chunk` take apart, by its number."""
-    x, none = op.args[0], make.const(None)
-    if op.rule == "unbind":
-        into = make.zeros(g, x.shape)
-        whole = make("select_scatter", into, g, op.args[1], make.const(at))
-        return make.program.shaped(whole, x.shape)
-    count, dim = op.args[1:]
-    size = Builders(make).size(g, dim)
-    if at == 0:  # the parts may differ in size, but the first one comes first
-        bounds = (none, size, none)
-    elif op.rule == "chunk" and literal(count) == at + 1:
-        start = make("sub", Builders(make).size(x, dim), size)
-        bounds = (start, none, none)
-    elif op.rule == "split" and is_int(make.program, count):
-        start = make("mul", make.const(at), count)
-        bounds = (start, make("add", start, size), none)
-    else:
-        return None
-    return make.program.op(
-        "unsliced", (g, dim, *bounds), x.shape, kind=g.kind, shape=x.shape
-    )
 
 
 def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:

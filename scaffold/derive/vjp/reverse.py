@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.builders import Builders
-from scaffold.derive.vjp.choices import as_one_choice
 from scaffold.derive.vjp.coded import CODED
 from scaffold.derive.vjp.compositions import Composer
 from scaffold.derive.vjp.formulas import Evaluator
 from scaffold.derive.vjp.ir import Op, is_number, tensors
 from scaffold.derive.vjp.make import Maker
-from scaffold.derive.vjp.picks import all_taken, of_few_parts
+from scaffold.derive.vjp.parts import all_parts, all_taken, item_at, of_few_parts
 from scaffold.derive.vjp.pulled import pulled_back
 from scaffold.derive.vjp.rules import Rule
+from scaffold.derive.vjp.sums import as_one_choice
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
@@ -110,7 +110,7 @@ class Reverse:
             total = part if total is None else self.make("add", total, part)
         if total is None or is_number(total, 0):
             return None
-        return as_one_choice(self.make, total, self.make.opaque)
+        return as_one_choice(self.make, total)
 
     def _pass_on(self, op: Op) -> None:
         if op.kind == "group":
@@ -253,7 +253,7 @@ class Reverse:
         if rule.results[0].startswith("*"):
             if not all_taken(self.program, op, arrived):
                 return self._arrive(op, [of_few_parts(self.make, op, arrived)])
-            env = {f"grad_{rule.results[0][1:]}": self._all_parts(op, arrived)}
+            env = {f"grad_{rule.results[0][1:]}": all_parts(self.make, op, arrived)}
         else:
             if op.rule == "eigh" and len(arrived) < 2:
                 raise UnsupportedError("one of the results of eigh is not used")
@@ -262,34 +262,10 @@ class Reverse:
                 for position, name in enumerate(rule.results)
             }
             env |= {
-                name: self._item(op, position)
+                name: item_at(self.make, op, position)
                 for position, name in enumerate(rule.results)
             }
         self._arrive(op, self._of_rule(op, env))
-
-    def _items(self, op: Op) -> dict[int, Op]:
-        items = (item for item in self.program.ops if item.rule == "item")
-        return {int(str(item.data)): item for item in items if item.args[0] is op}
-
-    def _item(self, op: Op, position: int) -> Op:
-        known = self._items(op).get(position)
-        if known is not None:
-            return known
-        from scaffold.derive.vjp.indexing import item_of
-
-        shape, kind, active = item_of(self.program, self.make.applier, op, position)
-        return self.program.op(
-            "item", (op,), position, kind=kind, shape=shape, active=active
-        )
-
-    def _all_parts(self, op: Op, arrived: dict[int, Op]) -> Op:
-        """A gradient for every part of a tuple; only as many are known as the forward takes."""
-        items = self._items(op)
-        parts = [
-            arrived.get(at) or self.make.zeros(items[at], items[at].shape)
-            for at in range(len(items))
-        ]
-        return self.program.op("list", parts)
 
     def _of_call(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
         self.calls.append(op)

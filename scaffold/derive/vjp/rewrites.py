@@ -10,6 +10,7 @@ from scaffold.derive.vjp.algebra import Algebra
 from scaffold.derive.vjp.facts import sums_to_zero
 from scaffold.derive.vjp.infer import dim_of, dims_of
 from scaffold.derive.vjp.ir import Op, Program, is_number, literal
+from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.sizes import is_length
 
@@ -24,6 +25,7 @@ class Rewrites:
     program: Program
     algebra: Algebra
     opaque: Callable[[Op], bool]
+    precision: Precision | None
     saves: bool  # values inside the forward may be saved
     count: Callable[[Op, Op], Op | None]
 

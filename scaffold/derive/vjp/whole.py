@@ -10,7 +10,7 @@ from scaffold.derive.activity import is_random
 from scaffold.derive.forward import grad_name
 from scaffold.derive.model import Forward
 from scaffold.derive.names import fresh
-from scaffold.derive.vjp.calls import changes_statistics
+from scaffold.derive.vjp.unruled import changes_statistics
 from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
 from scaffold.spec import OpSpec
 

@@ -1,0 +1,110 @@
+"""Calls that have no rule, as templates over their tensors.
+
+In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensors. Invariant: Python values stay as they are written.
+"""
+
+from collections.abc import Callable
+
+from scaffold.derive.vjp.counted_shapes import made_shape
+from scaffold.derive.vjp.dtypes import COMPLEX, INTEGERS
+from scaffold.derive.vjp.ir import Kind, Op, Program, literal
+from scaffold.derive.vjp.written import UnsupportedError, dotted
+from scaffold.formula import WELL_KNOWN, Graph, Node, keywords
+
+NORMS = frozenset({"batch_norm", "instance_norm"})
+STATISTICS = frozenset({"running_mean", "running_var"})
+CREATORS = frozenset(
+    {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "tensor"}
+    | {"tril_indices", "triu_indices", "zeros"}
+)
+TO_REAL = frozenset({"irfft", "irfft2", "irfftn", "hfft", "hfft2", "hfftn"})
+TO_COMPLEX = frozenset({"stft", "polar", "complex", "eig", "eigvals"})
+
+
+def template_of(
+    graph: Graph,
+    node: Node,
+    tensor: Callable[[Node], Op | None],
+    fixed: Callable[[Node], Node],
+) -> tuple[Node, list[Op]]:
+    """The template of a call and its tensors, each once; `tensor` tells what an argument is, `fixed` writes another one."""
+    if node.kind not in ("call", "binary", "attribute"):
+        raise UnsupportedError(f"'{node.label}' has no rule")
+    args: list[Op] = []
+    method = node.args[0] if node.kind == "call" else None
+
+    def placed(item: Node) -> Node | None:
+        if item is node or item.kind in ("tuple", "list", "slice", "constant"):
+            return None
+        if _is_function(item):
+            return item
+        if item is method:
+            return None
+        op = tensor(item)
+        if op is None:
+            return fixed(item)
+        if op not in args:
+            args.append(op)
+        return graph.name(f"<:{args.index(op)}>")
+
+    return graph.rewrite(node, placed), args
+
+
+def refuse_changes(node: Node) -> None:
+    """Refuse a call that changes running statistics."""
+    if changes_statistics(node):
+        raise UnsupportedError(f"{node.args[0].label} changes its running statistics")
+
+
+def changes_statistics(node: Node) -> bool:
+    """Whether a call changes running statistics; it has none where they are None."""
+    if node.kind != "call" or node.args[0].label not in NORMS:
+        return False
+    named = keywords(node)
+    plain = node.args[1 : len(node.args) - len(named)]
+    given = [*plain[1:3], *(named[name] for name in STATISTICS & named.keys())]
+    return any(item.label != "None" for item in given)
+
+
+def creates(node: Node) -> bool:
+    """Whether a call makes a tensor out of Python values."""
+    path = dotted(node.args[0]) if node.kind == "call" else None
+    return path in {f"torch.{name}" for name in CREATORS}
+
+
+def made(program: Program, node: Node, args: list[Op], read: list[Op]) -> Op:
+    """The tensor that such a call makes; `read` are those of which it takes the dtype."""
+    name = node.args[0].label
+    plain = args[: len(args) - len(node.keywords)]
+    dtype = keywords(node).get("dtype")
+    whole = name in ("arange", "tril_indices", "triu_indices") and dtype is None
+    whole = whole and all(
+        isinstance(literal(item), int) or item.rule == "size" for item in plain
+    )
+    kind: Kind = "int" if whole or _is_dtype(dtype, INTEGERS) else "real"
+    kind = "bool" if _is_dtype(dtype, frozenset({"bool"})) else kind
+    kind = "complex" if _is_dtype(dtype, COMPLEX) else kind
+    return program.op(
+        "call", read, node, kind=kind, shape=made_shape(program, name, plain)
+    )
+
+
+def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:
+    return node is not None and node.label in names
+
+
+def _is_function(node: Node) -> bool:
+    """Whether it is a function of torch's or of Python's maths: `F.conv2d`."""
+    path = dotted(node) if node.kind == "attribute" else None
+    return path is not None and path.partition(".")[0] in WELL_KNOWN
+
+
+def kind_of_call(node: Node, args: list[Op]) -> Kind:
+    """Whether the result is complex, as far as the name tells."""
+    name = (dotted(node.args[0]) or node.args[0].label) if node.args else ""
+    last = name.rpartition(".")[2]
+    if last in TO_REAL:
+        return "real"
+    if ".fft." in name or last in TO_COMPLEX:
+        return "complex"
+    return "complex" if any(arg.kind == "complex" for arg in args) else "real"
