@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaffold.formula.unassigned import unassigned
+from tests.properties.budgets import BUDGET
 
 MODES = ("mean", "none", "sum")
 
