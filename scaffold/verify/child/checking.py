@@ -173,6 +173,15 @@ BROKEN = (
 )
 
 
+def _mend(checks: Any, words: str) -> str:
+    """What to say of the inputs, so that the forward takes them."""
+    if words == INFINITE:
+        return "; say in --inputs where the values lie: 'x[..., D; unit]'"
+    if checks.LOOSE:
+        return "; declare in --inputs the shapes that it takes"
+    return "; give the tests inputs that it takes: --samples '@file.py:function'"
+
+
 def _conclude(checks: Any, run: Run) -> None:
     """What the refusals mean: nothing ran, or the tests have cases that cannot pass."""
     if run.failure is not None or not run.refusals:
@@ -182,8 +191,8 @@ def _conclude(checks: Any, run: Run) -> None:
     if not (broken or checks.LOOSE or words == INFINITE or name != "base"):
         run.wanted = list(fitting(checks))
     if run.cases:
-        mend = "; declare in --inputs the shapes that it takes"
-        mend = mend if checks.LOOSE and name == "base" else ""
+        known = broken or run.wanted or name != "base"
+        mend = "" if known else _mend(checks, words)
         run.notes.append(
             f"the forward refuses the tests' case '{name}': it {words}{mend}"
         )
