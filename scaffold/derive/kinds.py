@@ -9,6 +9,7 @@ from typing import Literal
 
 from scaffold.derive.metadata import ATTRIBUTES, METHODS
 from scaffold.formula import Assign, If, Node, Statement
+from scaffold.spec import OpSpec
 
 Kind = Literal["tensor", "scalar", "group", "array"]
 
@@ -29,7 +30,17 @@ SCALAR_ATTRIBUTES = frozenset(ATTRIBUTES) | frozenset(
     {"is_cuda", "is_sparse", "itemsize", "layout", "nbytes", "requires_grad"}
 )
 NUMBERS = frozenset({"e", "inf", "nan", "pi", "tau"})  # of math and of torch
+# Names of dtypes.
+INTEGERS = frozenset(
+    {"int", "int8", "int16", "int32", "int64", "long", "short", "uint8"}
+)
+REALS = frozenset(
+    {"float", "double", "half", "float16", "float32", "float64", "bfloat16"}
+)
+COMPLEX = frozenset({"complex64", "complex128", "cfloat", "cdouble"})
+DTYPES = INTEGERS | REALS | COMPLEX | {"bool"}
 ARRAYS = frozenset({"numpy", "__array__"})
+ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
 
 
 class Kinds:
@@ -67,7 +78,7 @@ class Kinds:
             case Node("tuple" | "list"):
                 return self._whole(node.args, "group")
             case Node("attribute", label, (Node("name", "math" | "torch"),)):
-                return "scalar" if label in NUMBERS else "tensor"
+                return "scalar" if label in NUMBERS | DTYPES else "tensor"
             case Node("attribute", label, (value,)):
                 return "scalar" if label in SCALAR_ATTRIBUTES else self.of(value)
             case Node("subscript", _, (value, _)):
@@ -143,3 +154,16 @@ class Kinds:
                 one: Kind = "tensor" if inner == "group" else inner
                 for name in target.names():
                     self.names[name] = "group" if star and one == "tensor" else one
+
+
+def kinds_of_inputs(spec: OpSpec) -> Kinds:
+    """The kinds of an op's inputs, and which of its imports make arrays."""
+    plain = [
+        item.name
+        for item in spec.attributes
+        if item.annotation != "object" and item.imported is None
+    ]
+    several = [item.name for item in spec.tensors if item.variadic]
+    roots = ((item.binding, item.module.partition(".")[0]) for item in spec.imports)
+    arrays = [binding for binding, root in roots if root in ARRAY_MODULES]
+    return Kinds(plain, several, arrays)

@@ -13,6 +13,7 @@ from scaffold.formula import (
     Statement,
     changed_in_place,
     expressions,
+    raises,
     written,
 )
 
@@ -35,7 +36,9 @@ def surely_written(*statements: Statement) -> frozenset[str]:
     names = set[str]()
     for item in statements:
         if isinstance(item, If):
-            names |= surely_written(*item.body) & surely_written(*item.orelse)
+            branches = [part for part in (item.body, item.orelse) if not raises(part)]
+            ended = [surely_written(*part) for part in branches]
+            names |= frozenset.intersection(*ended) if ended else frozenset()
         elif not item.operator and item.target.kind != "subscript":
             names |= written(item) - frozenset(changed_in_place(item.value))
     return frozenset(names)

@@ -7,7 +7,8 @@ so nothing is dropped for an absent optional.
 import ast
 from typing import Protocol
 
-from scaffold.formula.expression import ExpressionParser, Guarded, Source
+from scaffold.formula.checks import CheckedExpressions
+from scaffold.formula.expression import Guarded, Source
 from scaffold.formula.graph import Assign, Graph, Node
 
 ITERATED = frozenset({"enumerate", "reversed", "zip"})
@@ -23,7 +24,7 @@ class KeptSource(Source, Protocol):
         """What is assigned."""
 
 
-class KeptExpressions(ExpressionParser):
+class KeptExpressions(CheckedExpressions):
     """Parses expressions of one kept forward into one graph."""
 
     source: KeptSource
@@ -33,14 +34,6 @@ class KeptExpressions(ExpressionParser):
     ) -> None:
         super().__init__(source, optional, tensors)
         self.source = source
-        self._words = False
-
-    def message(self, item: ast.expr, present: Guarded) -> Node:
-        """What an error says, which may be an f-string."""
-        self._words = True
-        node = self.parse(item, present)
-        self._words = False
-        return node
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
         return None
@@ -49,13 +42,6 @@ class KeptExpressions(ExpressionParser):
         if item.id in ITERATED and item.id not in self.source.locals:
             return self.graph.name(item.id)
         return super()._Name(item, present)
-
-    def _JoinedStr(self, item: ast.JoinedStr, present: Guarded) -> Node:
-        if not self._words:
-            self.fail(item, "an f-string is not allowed in a formula")
-        values = [part for part in item.values if isinstance(part, ast.FormattedValue)]
-        parts = tuple(self.parse(part.value, present) for part in values)
-        return self.graph.node("list", "", parts)
 
     def _ListComp(self, item: ast.ListComp, present: Guarded) -> Node:
         return self._comprehension(item, present)

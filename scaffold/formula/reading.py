@@ -23,8 +23,6 @@ REASONS: dict[type[ast.AST], str] = {
     ast.ListComp: COMPREHENSION,
     ast.GeneratorExp: COMPREHENSION,
     ast.With: "there is a with statement",
-    ast.Assert: "there is an assert",
-    ast.Raise: "there is a raise",
 }
 
 

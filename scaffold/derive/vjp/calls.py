@@ -4,7 +4,7 @@ In: an expression, and the op of each name in it. Out: its op. Invariant: a call
 the tensors in it; one that changes a tensor under other eyes is refused.
 """
 
-from scaffold.derive.activity import carries_gradient
+from scaffold.derive.activity import READ_OUT, carries_gradient
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.builtin_calls import of_builtin
 from scaffold.derive.vjp.expressions import Expressions
@@ -28,6 +28,8 @@ CASTING = frozenset(
     | {"nansum", "norm", "vector_norm"}
 )
 
+READ_LATER = "it changes in place what the gradient of that value reads"
+
 
 class Calls(Expressions):
     """Turns calls into ops."""
@@ -48,9 +50,7 @@ class Calls(Expressions):
             return self._plain_call(node)
         before = None if changed is None else self.value(changed)
         if before and before.active and before in retained(self.applier.table, before):
-            raise UnsupportedError(
-                "it changes in place what the gradient of that value reads"
-            )
+            raise UnsupportedError(READ_LATER)
         return op
 
     def _plain_call(self, node: Node) -> Op:
@@ -76,6 +76,8 @@ class Calls(Expressions):
             return plain or self._unknown(node)
         if callee.kind != "attribute":
             raise UnsupportedError("a call of what is no name")
+        if callee.label in READ_OUT:
+            raise UnsupportedError("it reads numbers out of a tensor")
         values = [self.value(callee.args[0]), *values]
         _refuse_in_place(callee.label, [*values, *named.values()])
         self._cast_first(callee.label, values, named)

@@ -5,8 +5,8 @@ In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensor
 
 from collections.abc import Callable
 
+from scaffold.derive.kinds import COMPLEX, INTEGERS
 from scaffold.derive.vjp.counted_shapes import made_shape
-from scaffold.derive.vjp.dtypes import COMPLEX, INTEGERS
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import WELL_KNOWN, Graph, Node, keywords
@@ -17,6 +17,7 @@ CREATORS = frozenset(
     {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "tensor"}
     | {"tril_indices", "triu_indices", "zeros"}
 )
+TO_INT = frozenset({"argwhere", "nonzero", "randint", "randperm"})
 TO_REAL = frozenset({"irfft", "irfft2", "irfftn", "hfft", "hfft2", "hfftn"})
 TO_COMPLEX = frozenset({"stft", "polar", "complex", "eig", "eigvals"})
 
@@ -105,6 +106,8 @@ def kind_of_call(node: Node, args: list[Op]) -> Kind:
     last = name.rpartition(".")[2]
     if last in TO_REAL:
         return "real"
+    if last in TO_INT:
+        return "int"
     if ".fft." in name or last in TO_COMPLEX:
         return "complex"
     return "complex" if any(arg.kind == "complex" for arg in args) else "real"
