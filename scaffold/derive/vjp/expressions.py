@@ -54,6 +54,11 @@ class Expressions(PythonValues):
         self.program.ints |= {
             item.name for item in spec.attributes if item.annotation == "int"
         }
+        self.sequences = frozenset(
+            item.name
+            for item in spec.attributes
+            if item.annotation.startswith(("tuple", "list"))
+        )
         self.writes: dict[str, int] = {}
 
     def _input(self, item: TensorInput, wanted: bool) -> Op:
@@ -208,4 +213,6 @@ class Expressions(PythonValues):
                     for part in node.args
                 ],
             )
+        if node.kind == "name" and node.label in self.sequences:
+            raise UnsupportedError("an index that is a tuple")
         return self.value(node)

@@ -4,7 +4,7 @@ In: the lowered forward and the cotangent of each result. Out: an op for each in
 Invariant: what reaches an op is summed before it is passed on, and summed to the op's shape once for each shape it comes in.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.vjp import shapes
@@ -139,12 +139,18 @@ class Reverse:
         """A cotangent that is zero under a test leaves gradients that are; what is absent there is not asked."""
         if g.rule != "cond" or op.rule == "item" or not _has_zero(g):
             return self._contributions(op, g)
-        test, zero = g.data, self.make.const(0)
-        assert isinstance(test, Node)
-        parts = [
-            {} if is_number(item, 0) else self._summed(self._where_not_zero(op, item))
+        branches = (
+            [] if is_number(item, 0) else self._where_not_zero(op, item)
             for item in g.args
-        ]
+        )
+        return self._by_test(g.data, branches)
+
+    def _by_test(
+        self, test: object, branches: Iterable[list[tuple[Op, Op]]]
+    ) -> list[tuple[Op, Op]]:
+        """The gradients where a test holds and where it does not, as choices."""
+        assert isinstance(test, Node)
+        zero, parts = self.make.const(0), list(map(self._summed, branches))
         return [
             (arg, self.make.choose(test, *(part.get(arg, zero) for part in parts)))
             for arg in dict.fromkeys([*parts[0], *parts[1]])
@@ -247,12 +253,29 @@ class Reverse:
         raise UnsupportedError(f"{op.rule} has no gradient here")
 
     def _pass_on_parts(self, op: Op) -> None:
-        """The gradients of several results: what has not arrived is zero."""
+        """The gradients of several results."""
+        self._arrive(op, self._of_parts(op, self.parts.get(op, {})))
+
+    def _of_parts(self, op: Op, arrived: dict[int, Op]) -> list[tuple[Op, Op]]:
+        """Of parts that are zero under a test it leaves what is; what has not arrived is zero."""
+        chosen = (g for g in arrived.values() if g.rule == "cond" and _has_zero(g))
+        test = next((g.data for g in chosen), None)
+        if test is not None:
+            several = [
+                {at: g.args[k] if g.data is test else g for at, g in arrived.items()}
+                for k in (0, 1)
+            ]
+            left = [
+                {at: g for at, g in parts.items() if not is_number(g, 0)}
+                for parts in several
+            ]
+            return self._by_test(
+                test, (self._of_parts(op, parts) if parts else [] for parts in left)
+            )
         rule = self.make.applier.table.rule(op.rule)
-        arrived = self.parts.get(op, {})
         if rule.results[0].startswith("*"):
             if not all_taken(self.program, op, arrived):
-                return self._arrive(op, [of_few_parts(self.make, op, arrived)])
+                return [of_few_parts(self.make, op, arrived)]
             env = {f"grad_{rule.results[0][1:]}": all_parts(self.make, op, arrived)}
         else:
             if op.rule == "eigh" and len(arrived) < 2:
@@ -265,7 +288,7 @@ class Reverse:
                 name: item_at(self.make, op, position)
                 for position, name in enumerate(rule.results)
             }
-        self._arrive(op, self._of_rule(op, env))
+        return self._of_rule(op, env)
 
     def _of_call(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
         self.calls.append(op)
