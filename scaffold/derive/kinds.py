@@ -9,6 +9,7 @@ from typing import Literal
 
 from scaffold.derive.metadata import ATTRIBUTES, METHODS
 from scaffold.formula import Assign, If, Node, Statement
+from scaffold.spec import OpSpec
 
 Kind = Literal["tensor", "scalar", "group", "array"]
 
@@ -39,6 +40,7 @@ REALS = frozenset(
 COMPLEX = frozenset({"complex64", "complex128", "cfloat", "cdouble"})
 DTYPES = INTEGERS | REALS | COMPLEX | {"bool"}
 ARRAYS = frozenset({"numpy", "__array__"})
+ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
 
 
 class Kinds:
@@ -152,3 +154,16 @@ class Kinds:
                 one: Kind = "tensor" if inner == "group" else inner
                 for name in target.names():
                     self.names[name] = "group" if star and one == "tensor" else one
+
+
+def kinds_of_inputs(spec: OpSpec) -> Kinds:
+    """The kinds of an op's inputs, and which of its imports make arrays."""
+    plain = [
+        item.name
+        for item in spec.attributes
+        if item.annotation != "object" and item.imported is None
+    ]
+    several = [item.name for item in spec.tensors if item.variadic]
+    roots = ((item.binding, item.module.partition(".")[0]) for item in spec.imports)
+    arrays = [binding for binding, root in roots if root in ARRAY_MODULES]
+    return Kinds(plain, several, arrays)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from scaffold.derive.activity import calls_unknown, is_random, leaves_torch
 from scaffold.derive.forward import write_forward
 from scaffold.derive.given import Given
-from scaffold.derive.kinds import Kinds
+from scaffold.derive.kinds import Kinds, kinds_of_inputs
 from scaffold.derive.memory import Trace
 from scaffold.derive.metadata import reads
 from scaffold.derive.model import Forward
@@ -23,7 +23,6 @@ from scaffold.formula import Formula, Node, Statement, expressions, sharing, wri
 from scaffold.spec import OpSpec
 
 Lines = tuple[Statement, ...]
-ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
 
 
 class Reuse(NamedTuple):
@@ -66,8 +65,8 @@ def _plan(
     balanced = spec.save_policy == "balanced" and spec.once_differentiable is not False
     forward = Locals(
         statements,
-        _Repeatable(spec, statements, _kinds(spec)),
-        _kinds(spec).after(statements),
+        _Repeatable(spec, statements, kinds_of_inputs(spec)),
+        kinds_of_inputs(spec).after(statements),
         locals_ & frozenset(given.origins),
         given.place,
         given.graph,
@@ -87,18 +86,6 @@ def _plan(
         if forward.kinds.of_name(name) == "tensor" and not unsure(statements, (name,))
     )
     return plan(forward, wanted - outputs - described, rather), described
-
-
-def _kinds(spec: OpSpec) -> Kinds:
-    plain = [
-        item.name
-        for item in spec.attributes
-        if item.annotation != "object" and item.imported is None
-    ]
-    several = [item.name for item in spec.tensors if item.variadic]
-    roots = ((item.binding, item.module.split(".")[0]) for item in spec.imports)
-    arrays = [binding for binding, root in roots if root in ARRAY_MODULES]
-    return Kinds(plain, several, arrays)
 
 
 class _Repeatable:

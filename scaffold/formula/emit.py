@@ -163,6 +163,11 @@ def _elements(node: Node) -> str:
     return ", ".join(map(emit, node.args)) + ("," if len(node.args) == 1 else "")
 
 
+def _items(node: Node) -> str:
+    pairs = zip(node.args[::2], node.args[1::2], strict=True)
+    return ", ".join(f"{emit(key)}: {emit(value)}" for key, value in pairs)
+
+
 WRITERS: dict[str, Callable[[Node], str]] = {
     "name": lambda node: node.label,
     "constant": lambda node: node.label,
@@ -173,6 +178,7 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "slice": _slice,
     "tuple": lambda node: f"({_elements(node)})",
     "list": lambda node: f"[{', '.join(map(emit, node.args))}]",
+    "dict": lambda node: f"{{{_items(node)}}}",
     "starred": lambda node: f"*{_within(node.args[0], PRECEDENCE['|'])}",
     "unary": _unary,
     "binary": _binary,

@@ -100,14 +100,10 @@ class Facts:
         while len(known) > before:
             before = len(known)
             for whole, parts in self.all_of.items():
-                if whole in known:
-                    known |= parts
                 if parts <= known:
                     known.add(whole)
                 if any(part.otherwise() in known for part in parts):
                     known.add(whole.otherwise())
-                if whole.otherwise() in known and len(parts - known) == 1:
-                    known |= {part.otherwise() for part in parts - known}
             known |= {fact for fact in self.equal if self._is_left(fact, known)}
         return frozenset(known)
 

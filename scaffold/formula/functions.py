@@ -23,6 +23,7 @@ from scaffold.formula.definitions import (
     parameters,
     reachable,
 )
+from scaffold.formula.methods import as_function, method_called
 from scaffold.formula.numpy_numbers import with_math
 from scaffold.formula.substitution import names_in
 from scaffold.formula.text import (
@@ -65,8 +66,9 @@ def function_in(
     }
     definitions = definitions_of(module)
     if function is None and not functions:
+        _refuse_method(role, role, module, text)
         return _whole_file(module, definitions, text)
-    chosen = _choose(functions, function, role, module, path)
+    chosen = _choose(functions, function, role, module, text)
     found = _parameters(chosen, definitions.imports, text)
     origin = Origin(text.value, module, definitions, chosen.name)
     names = _names_needed(chosen, role, definitions.without(elsewhere))
@@ -124,7 +126,7 @@ def _choose(
     name: str | None,
     role: str,
     module: ast.Module,
-    path: str,
+    text: Text,
 ) -> ast.FunctionDef:
     if name is None and len(functions) == 1:
         return next(iter(functions.values()))
@@ -136,19 +138,22 @@ def _choose(
         free = [item for item in functions.values() if item.name not in called]
         if len(free) == 1:
             return free[0]
+        path = text.location.source
         hint = f"name one of them: '@{path}:{next(iter(functions))}'"
-        raise ScaffoldError("the file holds several functions", Location(path), hint)
-    message = f"no function '{wanted}' in the file"
-    raise ScaffoldError(message, Location(path), _other_hint(wanted, functions, module))
-
-
-def _other_hint(wanted: str, functions: Collection[str], module: ast.Module) -> str:
-    for owner in (item for item in module.body if isinstance(item, ast.ClassDef)):
-        for item in owner.body:
-            if isinstance(item, ast.FunctionDef) and item.name == wanted:
-                return f"it is a method of '{owner.name}': write a function of what it reads"
+        raise ScaffoldError("the file holds several functions", text.location, hint)
+    _refuse_method(wanted, role, module, text)
     listed = ", ".join(functions) or "none"
-    return did_you_mean(wanted, functions) or f"the file's functions: {listed}"
+    hint = did_you_mean(wanted, functions) or f"the file's functions: {listed}"
+    message = f"no function '{wanted}' in the file"
+    raise ScaffoldError(message, text.location, hint)
+
+
+def _refuse_method(wanted: str, role: str, module: ast.Module, text: Text) -> None:
+    found = method_called(wanted, role, module)
+    if found is not None:
+        owner, method = found
+        message = f"'{method.name}' is a method of '{owner}'"
+        raise ScaffoldError(message, place_in(text, method), as_function(method))
 
 
 def _parameters(
@@ -166,7 +171,7 @@ def _parameters(
     named = [item.arg for item in parameters(arguments)]
     if named[:1] in (["self"], ["cls"]):
         message = f"function '{name}' is a method: it takes '{named[0]}'"
-        raise ScaffoldError(message, place, "write a function of what it reads")
+        raise ScaffoldError(message, place, as_function(function))
     return (*named, *([arguments.vararg.arg] if arguments.vararg else []))
 
 

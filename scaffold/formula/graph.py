@@ -20,6 +20,7 @@ Kind = Literal[
     "absent",
     "tuple",
     "list",
+    "dict",  # args: keys and values by turns. The user writes none
     "starred",
     "unary",  # label: "-", "+", "~" or "not"
     "binary",  # label: the operator
@@ -203,3 +204,6 @@ class Formula:
     comments: tuple[str, ...] = field(default=())  # those above the return
     graph: Graph = field(default_factory=Graph, compare=False, repr=False)
     kept: Kept | None = None
+    locate: Callable[[str], Location | None] = field(
+        default=lambda attribute: None, compare=False, repr=False
+    )  # where `.attribute` is written first

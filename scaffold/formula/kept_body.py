@@ -74,7 +74,7 @@ class KeptBody(Body):
         whole = "\n".join(filter(None, (code.lines, f"return {code.value}")))
         body = self.graph.node("body", whole, read)
         text, place = self.text.value.strip(), self.text.location
-        return Formula((), body, text, place, (), self.graph, kept)
+        return Formula((), body, text, place, (), self.graph, kept, self.locate)
 
     def _end_in_one_return(self) -> None:
         """Let what ends in an `if` that returns end in a return."""
@@ -168,7 +168,8 @@ class KeptBody(Body):
     def _with(self, item: ast.With, present: Guarded) -> Statement:
         for part in item.items:
             if ast.unparse(part) != "torch.no_grad()":
-                self.fail(part.context_expr, "only torch.no_grad() can stand in a with")
+                message = f"'{ast.unparse(part)}' cannot stand in a with"
+                self.fail(part.context_expr, message, "only torch.no_grad() can")
         body, _ = self._block(item.body, present)
         off = self.expressions.parse(ast.parse("torch.no_grad()", mode="eval").body)
         return If(self._absent, (Assign(self._absent, off), *body), body)

@@ -12,7 +12,6 @@ from scaffold.formula.checks import CheckedExpressions, raises, without_checks
 from scaffold.formula.effects import in_place_name, misspelt, written
 from scaffold.formula.expression import (
     BINARY,
-    ELSEWHERE,
     Guarded,
     may_be_none,
 )
@@ -24,7 +23,9 @@ from scaffold.formula.graph import (
     Node,
     Statement,
 )
+from scaffold.formula.plain import plain
 from scaffold.formula.program import Program
+from scaffold.formula.refused import words_on
 from scaffold.formula.returns import with_one_return
 from scaffold.formula.scope import RESERVED, Scope
 from scaffold.formula.shown import shown
@@ -52,7 +53,7 @@ class Body:
         self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
-        body = list(self.program.body)
+        body = plain(self.program.body)
         if self.scope.wants_result:
             body = with_one_return(body, self.scope.names)
         whole = tuple(body)
@@ -78,7 +79,9 @@ class Body:
         above = self._above(last) if result else ()
         text = shown(self.text, self.program.body, statements, result)
         place = self.text.location
-        return Formula(statements, result, text, place, above, self.graph)
+        return Formula(
+            *(statements, result, text, place, above, self.graph), locate=self.locate
+        )
 
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
         problem = ScaffoldError(message, self.place(node), hint)
@@ -92,6 +95,16 @@ class Body:
     def place(self, node: ast.AST) -> Location:
         """Where a node stands."""
         return place_in(self.program.text, node)
+
+    def locate(self, attribute: str) -> Location | None:
+        """Where an attribute of that name stands first."""
+        nodes = [node for item in self.program.body for node in ast.walk(item)]
+        found = [
+            self.place(node)
+            for node in nodes
+            if isinstance(node, ast.Attribute) and node.attr == attribute
+        ]
+        return min(found, key=lambda place: (place.line, place.column), default=None)
 
     def spelled(self, item: ast.Constant) -> str:
         """A number as the user wrote it; any other literal as Python writes it."""
@@ -199,22 +212,7 @@ class Body:
             for node in ast.walk(item)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
-        if isinstance(item, ast.Return):
-            self.fail(
-                item,
-                "a return must be the last statement",
-                "assign a name in each branch",
-            )
-        elif isinstance(item, ast.Import | ast.ImportFrom):
-            self.fail(item, "no imports in a formula", "use --import 'module:name'")
-        elif isinstance(item, ast.Expr):
-            self.fail(item, "this statement assigns nothing", "write: name = ...")
-        elif isinstance(item, ast.For | ast.While | ast.With | ast.FunctionDef):
-            self.fail(
-                item, "only assignments, if and a final return are allowed", ELSEWHERE
-            )
-        else:
-            self.fail(item, "only assignments, if and a final return are allowed")
+        self.fail(item, *words_on(item))
 
     def _target(self, target: ast.expr) -> Node:
         if isinstance(target, ast.Name):

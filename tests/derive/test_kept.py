@@ -191,6 +191,12 @@ def test_the_code_is_the_users() -> None:
     )
 
 
+def test_the_forward_runs_again_once_for_all_inputs_that_are_there() -> None:
+    text = text_of(spec_of("x, w, h0?", forward=STATE.strip(), derive=True))
+    assert text.count("torch.func.vjp(") == 1
+    assert 'tensors["h0"] = h0' in text
+
+
 @pytest.mark.parametrize("raises", [True, False])
 def test_the_code_of_a_file(raises: bool) -> None:
     """Functions that it calls are written out, in loops too; what stays has its comments."""

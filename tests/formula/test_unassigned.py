@@ -34,6 +34,8 @@ def found(source: str) -> list[str]:
         "if a and b: y = 1\nelse: y = 2\nz = y",
         "if a: y = 1\nif a and b: z = y",
         "if a or b: y = 1\nif a: z = y",
+        "if a and b: y = 1\nif a:\n    if b: z = y",
+        "if a: y = 1\nelse:\n    y = 2\n    z = y if a else y",
         "if a: y = 1\nif b: y = 2\nif a or b: z = y",
         "if a:\n    if b: y = 1\n    else: y = 2\nelse: y = 3\nz = y",
         "if a: y = 1\nz = a and y\nw = not a or y",

@@ -5,7 +5,7 @@ from; what is not understood is a call without a rule, or `UnsupportedError`.
 """
 
 from scaffold.derive.activity import is_random
-from scaffold.derive.kinds import Kinds
+from scaffold.derive.kinds import kinds_of_inputs
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import Applier, Bound, constant
 from scaffold.derive.vjp.choices import choose
@@ -26,13 +26,7 @@ class Expressions(PythonValues):
     def __init__(self, spec: OpSpec, applier: Applier, wanted: frozenset[str]) -> None:
         self.spec, self.applier = spec, applier
         self.program: Program = applier.program
-        plain = [
-            item.name
-            for item in spec.attributes
-            if item.annotation != "object" and item.imported is None
-        ]
-        several = [item.name for item in spec.tensors if item.variadic]
-        self.kinds = Kinds(plain, several)
+        self.kinds = kinds_of_inputs(spec)
         self.ruled = ruled_imports(spec)
         self.imported = {item.binding for item in spec.imports} - self.ruled
         self.inputs = {
