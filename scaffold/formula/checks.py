@@ -1,4 +1,4 @@
-"""What a formula refuses to run with: `assert` and `raise`, as statements that assign nothing, and `pass`.
+"""What a formula refuses to run with: `assert` and `raise`, as statements that assign nothing.
 
 In: an `ast` statement. Out: an `Assign` without a target, whose value is a `check`. Invariant: it complains of what it was given and
 does nothing else; no value of the formula depends on it.
@@ -30,10 +30,8 @@ class CheckedExpressions(ExpressionParser):
         super().__init__(source, optional, tensors)
         self._words = False
 
-    def check(self, item: ast.Assert | ast.Raise | ast.Pass, present: Guarded) -> Node:
-        """The node of an `assert` or a `raise`, or of the `pass` that stands for none."""
-        if isinstance(item, ast.Pass):
-            return self._check("pass", ())
+    def check(self, item: ast.Assert | ast.Raise, present: Guarded) -> Node:
+        """The node of an `assert` or a `raise`."""
         if isinstance(item, ast.Assert):
             words = (self.message(item.msg, present),) if item.msg else ()
             return self._check("assert", (self.parse(item.test, present), *words))
@@ -100,7 +98,7 @@ def with_words(node: Node, emit: Callable[[Node], str]) -> str:
 
 
 def is_check(item: Statement) -> bool:
-    """Whether a statement is an `assert`, a `raise` or a `pass`."""
+    """Whether a statement is an `assert` or a `raise`."""
     return isinstance(item, Assign) and item.value.kind == "check"
 
 

@@ -187,6 +187,6 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "conditional": _conditional,
     "lambda": lambda node: f"lambda {node.label}: {emit(node.args[0])}",
     "body": lambda node: node.label,
-    "check": lambda node: f"{node.label} {_elements(node).removesuffix(',')}".rstrip(),
+    "check": lambda node: f"{node.label} {_elements(node).removesuffix(',')}",
     "words": lambda node: with_words(node, emit),
 }

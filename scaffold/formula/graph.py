@@ -28,7 +28,7 @@ Kind = Literal[
     "boolean",  # label: "and" or "or"
     "conditional",  # args: the test, the value if true, the value if false
     "lambda",  # label: its parameters; args: the value. The user writes none
-    "check",  # label: "assert", "raise" or "pass"; args: the test and the words, or the error
+    "check",  # label: "assert" or "raise"; args: the test and the words, or the error
     "words",  # label: an f-string; args: the values in it
     "body",  # label: a whole forward as it stands; args: every expression in it
 ]

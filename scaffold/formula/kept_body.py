@@ -130,7 +130,7 @@ class KeptBody(Body):
             case ast.Return(value) if value is not None:
                 self.returned.append(self.expressions.parse(value, present))
                 return Assign(self._absent, self.returned[-1])
-            case ast.Break() | ast.Continue():
+            case ast.Break() | ast.Continue() | ast.Pass():
                 return If(self._absent, ())
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), args, [])):
                 if method in GROWS and name in self.assigned:

@@ -168,7 +168,7 @@ class Body:
         if isinstance(item, ast.Expr) and _works_in_place(item.value):
             value = self.expressions.parse(item.value, present)
             return Assign(self.graph.node("absent"), value, "", above)
-        if isinstance(item, ast.Assert | ast.Raise | ast.Pass) and self.scope.kept:
+        if isinstance(item, ast.Assert | ast.Raise) and self.scope.kept:
             check = self.expressions.check(item, present)
             return Assign(self.graph.node("absent"), check, "", above)
         self._refuse(item)

@@ -78,6 +78,10 @@ class Expressions(PythonValues):
             return self.program.static(
                 self.program.graph.node("subscript", "", (node, index))
             )
+        if op.rule == "call" and not op.active and isinstance(op.data, Node):
+            index = self.program.graph.constant(str(position))
+            part = self.program.graph.node("subscript", "", (op.data, index))
+            return self.program.op("call", op.args, part, kind=op.kind, shape=None)
         if op.kind != "group" or op.rule in ("input", "call"):
             raise UnsupportedError("several results of a call that has no rule")
         shape, kind, active = indexing.item_of(self.program, self.applier, op, position)

@@ -216,6 +216,21 @@ return torch.einsum("bkwh,bkwh->bkwh", pc, dc).mean()
         lambda: [(r(2, 3, 2, 2), r(2, 3, 2, 2), (1, 2))],
     ),
     Case(
+        "guided_attention_loss",
+        "att[B, T, N], ilens[B; int], olens[B; int], sigma: float = 0.4",
+        """
+B, T, N = att.shape
+grid_x, grid_y = torch.meshgrid(torch.arange(T, device=att.device), torch.arange(N, device=att.device), indexing='ij')
+grid_x, grid_y = grid_x.float(), grid_y.float()
+guided = 1.0 - torch.exp(-((grid_y / ilens[:, None, None] - grid_x / olens[:, None, None]) ** 2) / (2 * (sigma ** 2)))
+in_masks = torch.arange(N, device=ilens.device)[None, :] < ilens[:, None]
+out_masks = torch.arange(T, device=olens.device)[None, :] < olens[:, None]
+masks = out_masks.unsqueeze(-1) & in_masks.unsqueeze(-2)
+return torch.mean((guided * att).masked_select(masks))
+""",
+        lambda: [(r(2, 3, 4), torch.tensor([4, 2]), torch.tensor([2, 3]), 0.4)],
+    ),
+    Case(
         "funnel_relu",
         "x[B, C, H, W], weight[C, 1, 3, 3], running_mean[C; const], running_var[C; const, positive], gamma[C], beta[C]",
         """
