@@ -92,7 +92,7 @@ class _Walk:
     def end(self, way: Way) -> None:
         """Note that no run goes on that way: what is read below is as good as assigned."""
         for name in self.names:
-            self.ways.setdefault(name, []).append(way)
+            self.ways.setdefault(name, []).insert(0, way)  # no assignment to name
 
     def check(self, node: ast.Name, way: Way) -> None:
         ways = self.ways.get(node.id)
