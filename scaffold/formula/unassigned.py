@@ -39,6 +39,7 @@ class _Walk:
     def __init__(self, names: frozenset[str], choices: Choices) -> None:
         self.names, self.facts = names, Facts(choices)
         self.ways: dict[str, list[Way]] = {}
+        self.ended: list[Way] = []  # ways on which an error is raised
         self.found: dict[str, Unassigned] = {}
 
     def block(self, body: Sequence[ast.stmt], way: Way) -> None:
@@ -69,6 +70,11 @@ class _Walk:
                 case ast.Expr(value) | ast.Return(value) if value is not None:
                     self.read(value, way)
                     self.facts.note_change(value)
+                case ast.Raise():
+                    self.read(item, way)
+                    self.ended.append(way)
+                case ast.Assert():
+                    self.read(item, way)
 
     def read(self, node: ast.AST, way: Way) -> None:
         match node:
@@ -98,7 +104,7 @@ class _Walk:
         ways = self.ways.get(node.id)
         if not ways or node.id in self.found:
             return  # what nothing above assigns is an unknown name
-        fact = self.facts.left_out(way, ways)
+        fact = self.facts.left_out(way, [*ways, *self.ended])
         if fact is not None:
             self.found[node.id] = Unassigned(node, *self.facts.written(fact))
 

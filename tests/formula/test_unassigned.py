@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaffold.formula.unassigned import unassigned
+from tests.properties.budgets import BUDGET
 
 MODES = ("mean", "none", "sum")
 
@@ -149,6 +150,7 @@ BODIES = st.recursive(
 )
 
 
+@BUDGET
 @given(BODIES)
 def test_what_it_lets_through_always_runs(body: str) -> None:
     source = f"if b: y = 1\n{body}"
