@@ -12,7 +12,7 @@ from scaffold.derive.context import ContextNames
 from scaffold.derive.elements import element_lines
 from scaffold.derive.filling import fills_a_constant
 from scaffold.derive.forward import grad_name
-from scaffold.derive.given import Given, outer_names, take_apart
+from scaffold.derive.given import Given, take_apart
 from scaffold.derive.kept import is_steady
 from scaffold.derive.kinds import kinds_of_inputs
 from scaffold.derive.model import Derivation, Filled, Kept, Saved
@@ -23,6 +23,7 @@ from scaffold.derive.recompute import unsure
 from scaffold.derive.results import kept_apart, saved_apart
 from scaffold.derive.reuse import Reuse, effects, plan_reuse
 from scaffold.derive.saving import Origins, Transfer, transfer
+from scaffold.derive.stated import outer_names
 from scaffold.derive.twice import Backward, named_once
 from scaffold.derive.untyped import by_bare_names
 from scaffold.errors import ScaffoldError
