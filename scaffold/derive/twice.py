@@ -191,7 +191,8 @@ class _Step:
         label = node.args[0].label if node.kind == "call" else node.label
         stem = WORDS.get(label, label.strip("_") or "value")
         reads = [part.label for part in node.walk() if part.kind == "name"]
-        if any(name.startswith("grad_") for name in reads):
+        plain = stem in ("zeros", "ones", "shape")
+        if not plain and any(name.startswith("grad_") for name in reads):
             stem = f"{stem}_grad"
         words = [name for name in reads if name in self.assigned or name in self.names]
         words = [name for name in words if name not in ("torch", "F", "math")]
