@@ -52,3 +52,9 @@ def test_choices_inside_choices_are_gathered() -> None:
     source = "if p:\n" + inner.format("a") + "    c = y\n" + inner.format("b")
     source += "else:\n    a, b, c = x, y, y\n" + AFTER
     assert sum("if q" in line for line in lines(source)) == 1
+
+
+def test_what_stands_under_the_opposite_goes_to_the_other_branch() -> None:
+    source = f"c = x\n{CHOICE}if not p:\n    b = x\nelse:\n    b = y\n{AFTER}"
+    first, second = ["    a = x * 2", "    b = y"], ["    a = y", "    b = x"]
+    assert lines(source)[1:7] == ["if p:", *first, "else:", *second]
