@@ -106,6 +106,10 @@ class Calls(Expressions):
         carrying = frozenset(name for name, op in self.env.items() if op.active)
         kind, active = kind_of_call(node, args), carries_gradient(node, carrying)
         active = active and any(arg.active for arg in args)
+        if self.kinds.of(node) == "group":
+            if active:
+                raise UnsupportedError("several results of a call that has no rule")
+            kind = "group"
         return self.program.op(
             "call", args, template, kind=kind, shape=None, active=active
         )

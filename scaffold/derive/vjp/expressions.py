@@ -15,6 +15,7 @@ from scaffold.derive.vjp.python_values import PythonValues
 from scaffold.derive.vjp.shapes import Shape, unknown
 from scaffold.derive.vjp.sizes import size_at
 from scaffold.derive.vjp.tables import ruled_imports
+from scaffold.derive.vjp.unruled import item_of_call
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import Node
 from scaffold.spec import OpSpec, TensorInput
@@ -48,6 +49,11 @@ class Expressions(PythonValues):
         self.program.ints |= {
             item.name for item in spec.attributes if item.annotation == "int"
         }
+        self.sequences = frozenset(
+            item.name
+            for item in spec.attributes
+            if item.annotation.startswith(("tuple", "list"))
+        )
         self.writes: dict[str, int] = {}
 
     def _input(self, item: TensorInput, wanted: bool) -> Op:
@@ -73,6 +79,8 @@ class Expressions(PythonValues):
             return self.program.static(
                 self.program.graph.node("subscript", "", (node, index))
             )
+        if op.rule == "call" and not op.active:
+            return item_of_call(self.program, op, position)
         if op.kind != "group" or op.rule in ("input", "call"):
             raise UnsupportedError("several results of a call that has no rule")
         shape, kind, active = indexing.item_of(self.program, self.applier, op, position)
@@ -240,4 +248,7 @@ class Expressions(PythonValues):
                     for part in node.args
                 ],
             )
-        return self.value(node)
+        part = self.value(node)
+        if part.kind == "group" or node.kind == "name" and node.label in self.sequences:
+            raise UnsupportedError("an index that is a tuple")
+        return part
