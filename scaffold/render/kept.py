@@ -43,18 +43,17 @@ def _as_its_own(spec: OpSpec, kept: Kept) -> str:
 
 def may_be_number(spec: OpSpec) -> bool:
     """Whether the forward may return a number: the sum of no tensors, `total = 0` of no rounds."""
-    kept = spec.forward.kept if spec.forward is not None else None
-    if kept is None:
+    if spec.kept is None:
         return False
     numbers = {
         name
-        for item in assignments(kept.statements)
+        for item in assignments(spec.kept.statements)
         if item.value.kind == "constant" and not item.operator
         for name in item.target.names()
     }
     return any(
         _is_sum(node) or node.kind == "name" and node.label in numbers
-        for node in kept.returned
+        for node in spec.kept.returned
     )
 
 

@@ -45,7 +45,7 @@ def is_its_derivative(spec: OpSpec) -> bool:
     forward = live_forward(spec, spec.forward)
     inputs = frozenset(item.name for item in spec.differentiable)
     active = inputs | active_locals(forward.statements, inputs)
-    if spec.forward.kept is not None:  # whose locals may all carry a gradient
+    if spec.kept is not None:  # whose locals may all carry a gradient
         active |= {name for node in forward.results for name in node.names()}
         if any(
             callee(item) == "no_grad" for node in _nodes(spec) for item in node.walk()

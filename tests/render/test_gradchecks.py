@@ -41,7 +41,6 @@ def test_only_what_has_a_gradient_counts() -> None:
 
 
 def test_what_the_user_states_goes_first() -> None:
-    stated: dict[str, Any] = {"tolerance": {"fast_mode": False}}
-    first, second = options(f"x[{MANY + 1}]", **stated)
+    first, second = options(f"x[{MANY + 1}]", tolerance={"fast_mode": False})
     assert "fast_mode=False" in first and "fast_mode=True" not in first
     assert second == ", fast_mode=False"

@@ -52,8 +52,8 @@ def lower(
     spec: OpSpec, forward: Forward, applier: Applier, wanted: frozenset[str]
 ) -> Lowered:
     """The graph of a forward; only the wanted inputs are active."""
-    if spec.forward is not None and spec.forward.kept is not None:
-        raise UnsupportedError(spec.forward.kept.reason)
+    if spec.kept is not None:
+        raise UnsupportedError(spec.kept.reason)
     lowering = Lowering(spec, applier, wanted)
     lowering.check(forward.statements)
     graph = applier.program.graph
