@@ -35,8 +35,7 @@ LEFT_OUT = "something to save where no branch assigns it"
 
 def derive(spec: OpSpec) -> Derivation:
     """What forward and backward of the op are."""
-    kept = spec.forward is not None and spec.forward.kept is not None
-    if spec.style_is_free and spec.derive and not kept:
+    if spec.style_is_free and spec.derive and spec.kept is None:
         found = _derived(replace(spec, style="combined"))
         if found.once_differentiable and not found.missing:
             return found

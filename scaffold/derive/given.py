@@ -127,8 +127,7 @@ def _derived(
             spec, graph, forward, wanted, outer_names(spec, forward) | given
         )
     assert spec.forward is not None  # or else there was none to write
-    kept = spec.forward.kept
-    place = kept.location if kept is not None else spec.forward.location
+    place = (spec.kept or spec.forward).location
     return found._replace(notes=tuple(f"{place}: {note}" for note in found.notes))
 
 

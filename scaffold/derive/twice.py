@@ -124,7 +124,7 @@ class _Step:
         if node.kind not in OPERATIONS or node in self.fixed:
             return False
         inner = list(node.walk())
-        if any(part.kind in ("lambda", "body", "absent") for part in inner):
+        if any(part.kind in ("lambda", "body") for part in inner):
             return False
         if any(True for part in inner for _ in written_to(part)):
             return False
@@ -133,7 +133,7 @@ class _Step:
         if _is_view(node) or not self._is_tensor(node):
             return False
         steps = sum(self._is_step(part) for part in inner)
-        return node.kind == "call" or steps > 1 or count >= OFTEN
+        return node.kind == "call" or node.label == "@" or steps > 1 or count >= OFTEN
 
     def _is_step(self, node: Node) -> bool:
         return node.kind in OPERATIONS and self._is_tensor(node)

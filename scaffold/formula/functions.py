@@ -17,11 +17,11 @@ from scaffold.formula.definitions import (
     Meanings,
     definitions_of,
     imported,
-    is_docstring,
     is_known,
     names_read,
     parameters,
     reachable,
+    without_docstring,
 )
 from scaffold.formula.methods import as_function, method_called
 from scaffold.formula.numpy_numbers import with_math
@@ -83,7 +83,10 @@ def function_in(
 
 def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Text:
     """The statements of a function, as they stand."""
-    body = _without_docstring(function, text)
+    body = without_docstring(function.body)
+    if not body:
+        message = f"function '{function.name}' has no body"
+        raise ScaffoldError(message, place_in(text, function))
     first, last = lines_of(body, lines, function.lineno)
     start = body[0].lineno - 1  # of the first statement: def f(x): return x
     indent = len(lines[start].encode()[: body[0].col_offset].decode())
@@ -112,7 +115,7 @@ def program_of_file(module: ast.Module) -> list[ast.stmt]:
     """What a file without functions does."""
     skipped = (ast.Import, ast.ImportFrom)
     body = [item for item in module.body if not isinstance(item, skipped)]
-    return body[1:] if body and is_docstring(body[0]) else body
+    return without_docstring(body)
 
 
 def _without_indent(line: str, indent: int) -> str:
@@ -173,14 +176,6 @@ def _parameters(
         message = f"function '{name}' is a method: it takes '{named[0]}'"
         raise ScaffoldError(message, place, as_function(function))
     return (*named, *([arguments.vararg.arg] if arguments.vararg else []))
-
-
-def _without_docstring(function: ast.FunctionDef, text: Text) -> list[ast.stmt]:
-    body = function.body[1:] if is_docstring(function.body[0]) else function.body
-    if not body:
-        message = f"function '{function.name}' has no body"
-        raise ScaffoldError(message, place_in(text, function))
-    return body
 
 
 def _names_needed(

@@ -264,7 +264,11 @@ class Body:
             name, test = found.name.id, found.test.replace("'", '"')
             truth = "true" if found.holds else "false"
             message = f"'{name}' is not assigned where '{test}' is {truth}"
-            self.fail(found.name, message, f"assign '{name}' in each branch")
+            hint = f"assign '{name}' in each branch"
+            asked, equals, _ = test.partition(" == ")
+            if equals and asked in self.scope.names:
+                hint = f"{hint}, or list the values of '{asked}': Literal[...]"
+            self.fail(found.name, message, hint)
 
     def _check_targets(
         self, statements: tuple[Statement, ...], targets: frozenset[str]

@@ -39,6 +39,7 @@ class _Walk:
     def __init__(self, names: frozenset[str], choices: Choices) -> None:
         self.names, self.facts = names, Facts(choices)
         self.ways: dict[str, list[Way]] = {}
+        self.ended: list[Way] = []  # ways on which an error is raised
         self.found: dict[str, Unassigned] = {}
 
     def block(self, body: Sequence[ast.stmt], way: Way) -> None:
@@ -60,9 +61,20 @@ class _Walk:
                 case ast.AnnAssign(target, _, value) if value is not None:
                     self.read(value, way)
                     self.assign([target], way)
+                case ast.Assert(test):
+                    self.read(item, way)
+                    self.end(way | {self.facts.of(test).otherwise()})
+                case ast.Raise():
+                    self.read(item, way)
+                    self.end(way)
                 case ast.Expr(value) | ast.Return(value) if value is not None:
                     self.read(value, way)
                     self.facts.note_change(value)
+                case ast.Raise():
+                    self.read(item, way)
+                    self.ended.append(way)
+                case ast.Assert():
+                    self.read(item, way)
 
     def read(self, node: ast.AST, way: Way) -> None:
         match node:
@@ -83,11 +95,16 @@ class _Walk:
                 for inner in ast.iter_child_nodes(node):
                     self.read(inner, way)
 
+    def end(self, way: Way) -> None:
+        """Note that no run goes on that way: what is read below is as good as assigned."""
+        for name in self.names:
+            self.ways.setdefault(name, []).append(way)
+
     def check(self, node: ast.Name, way: Way) -> None:
         ways = self.ways.get(node.id)
         if not ways or node.id in self.found:
             return  # what nothing above assigns is an unknown name
-        fact = self.facts.left_out(way, ways)
+        fact = self.facts.left_out(way, [*ways, *self.ended])
         if fact is not None:
             self.found[node.id] = Unassigned(node, *self.facts.written(fact))
 

@@ -17,6 +17,21 @@ UNMAPPED = frozenset(
     {"argwhere", "bincount", "histc", "masked_select", "nonzero", "one_hot", "unique"}
 )
 
+# What divides by a length, which is 0 of nothing: a gradient of something is then 0 / 0.
+LENGTHS = frozenset({"norm", "scaled_dot_product_attention", "vector_norm"})
+
+
+def never_empty(spec: OpSpec) -> frozenset[str]:
+    """The named dims that the gradient may divide by the length of."""
+    if not any(
+        callee(item) in LENGTHS for node in _nodes(spec) for item in node.walk()
+    ):
+        return frozenset()
+    dims = [spec.dims(item.name) for item in spec.differentiable]
+    ends = (shape[-1] for shape in dims if shape)
+    several = len(dims) > 1
+    return frozenset(end for end in ends if several and isinstance(end, str))
+
 
 def takes_any_layout(spec: OpSpec) -> bool:
     """Whether the forward takes tensors that are not contiguous."""
@@ -30,7 +45,7 @@ def is_its_derivative(spec: OpSpec) -> bool:
     forward = live_forward(spec, spec.forward)
     inputs = frozenset(item.name for item in spec.differentiable)
     active = inputs | active_locals(forward.statements, inputs)
-    if spec.forward.kept is not None:  # whose locals may all carry a gradient
+    if spec.kept is not None:  # whose locals may all carry a gradient
         active |= {name for node in forward.results for name in node.names()}
         if any(
             callee(item) == "no_grad" for node in _nodes(spec) for item in node.walk()

@@ -8,7 +8,12 @@ from scaffold.derive import derive
 from scaffold.render.layout import Layout
 from scaffold.render.reference import reference_lines
 from scaffold.render.testfile import suite_file
-from scaffold.render.testlimits import is_its_derivative, maps, takes_any_layout
+from scaffold.render.testlimits import (
+    is_its_derivative,
+    maps,
+    never_empty,
+    takes_any_layout,
+)
 from tests.derive.building import spec_of
 
 
@@ -67,3 +72,21 @@ def test_vmap_is_left_out_where_the_forward_has_none(
     inputs = "x[N, 4], target[N; index(4)], mask[N, 4; bool]"
     assert maps(spec_of(inputs, forward=forward)) is mapped
     assert ("test_vmap_of_grad" in suite_of(inputs, forward)) is mapped
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "kept"),
+    [
+        ("v[O, I], g[O, 1]", "g * v / v.norm(2, dim=1, keepdim=True)", {"I"}),
+        ("q[T, D], k[S, D]", "F.scaled_dot_product_attention(q, k, k)", {"D"}),
+        ("x[N, D]", "x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)", set()),
+        ("x[N, D], g[D]", "x * g", set()),
+        ("x, g", "x / x.norm() * g", set()),
+    ],
+)
+def test_what_has_a_length_that_is_divided_by_is_not_empty(
+    inputs: str, forward: str, kept: set[str]
+) -> None:
+    assert never_empty(spec_of(inputs, forward=forward)) == kept
+    text = suite_of(inputs, forward)
+    assert not any(f'"{name}=0"' in text for name in kept)

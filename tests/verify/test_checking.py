@@ -213,6 +213,52 @@ def test_a_forward_that_takes_no_shape_is_not_verified() -> None:
     assert declared.words.startswith("raised RuntimeError: shape '[7, 11]' is invalid")
 
 
+def test_an_error_of_pytorch_s_own_backward_is_none_of_the_op_s() -> None:
+    inputs = "x[N, C, L], weight[C]?, bias[C]?, groups: int = 2"
+    found = verdict(
+        inputs=inputs, forward="F.group_norm(x, groups, weight, bias)", derive=True
+    )
+    assert found.failure is None
+    (note,) = found.notes
+    assert "weight absent" in note
+    assert note.endswith(
+        ": PyTorch's own backward raised RuntimeError: tensor does not have a device"
+    )
+
+
+def test_a_matrix_that_has_no_inverse_at_another_size_is_noted() -> None:
+    found = verdict(
+        derived=frozenset({"a"}),
+        inputs="a[N, 2]",
+        forward="torch.linalg.det(a.mT @ a)",
+        derive=True,
+    )
+    assert found.failure is None
+    assert "raised _LinAlgError" in "".join(found.notes)
+
+
+def test_a_size_of_1_that_only_broadcasts_may_be_refused_by_the_backward() -> None:
+    """`sum_to_size` cannot expand; D is no size that one may choose."""
+    found = verdict(
+        inputs="a[A; const], b[B; const], q[D], w[6; const]",
+        forward="q * w[:4] * a.sum() * b.sum()",
+        grad={"q": "(grad_output * w[:4] * a.sum() * b.sum()).view(q.shape)"},
+    )
+    assert found.failure is None
+    grad = {"q": "2 * (grad_output if q.shape[0] > 1 else grad_output[5])"}
+    stays = verdict(inputs="q[D]", forward="q * 2", grad=grad)
+    assert stays.failure is not None and stays.failure.case == "D=1"
+
+
+def test_memory_that_the_tests_do_not_try_may_be_refused() -> None:
+    found = verdict(
+        inputs="x[N, D]",
+        forward="x.view(-1) * 2",
+        grad={"x": "(2 * grad_output).view_as(x)"},
+    )
+    assert found.skipped and found.notes == ()
+
+
 def test_a_case_of_the_tests_that_the_forward_refuses_is_noted() -> None:
     found = verdict(
         inputs="x[..., D]", forward="x.mT * 2", grad={"x": "2 * grad_output.mT"}
@@ -225,6 +271,16 @@ def test_a_case_of_the_tests_that_the_forward_refuses_is_noted() -> None:
             "Got 1-D tensor."
         ),
     )
+
+
+def test_a_view_that_takes_no_strides_is_not_noted() -> None:
+    found = verdict(
+        inputs="x[N, H, W]",
+        forward="x.view(x.shape[0], -1) * 2",
+        grad={"x": "2 * grad_output.reshape(x.shape)"},
+    )
+    assert found.failure is None and found.cases > 2
+    assert found.notes == ()
 
 
 def test_a_gradient_that_nobody_needs_is_found() -> None:

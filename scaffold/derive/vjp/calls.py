@@ -6,7 +6,7 @@ the tensors in it; one that changes a tensor under other eyes is refused.
 
 from scaffold.derive.activity import READ_OUT, carries_gradient
 from scaffold.derive.vjp.apply import Applier
-from scaffold.derive.vjp.builtin_calls import of_builtin
+from scaffold.derive.vjp.builtin_calls import broadcast_together, of_builtin
 from scaffold.derive.vjp.expressions import Expressions
 from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.own_memory import made_anew
@@ -63,6 +63,8 @@ class Calls(Expressions):
         values = self.several(args[:count])
         named = {key: self.value(item) for key, item in keywords(node).items()}
         path = dotted(callee)
+        if path == "torch.broadcast_tensors" and values:
+            return broadcast_together(self.applier, values)
         if path is not None and path.partition(".")[0] in WELL_KNOWN:
             self._cast_first(path, values, named)
             return self._applied(
@@ -104,6 +106,10 @@ class Calls(Expressions):
         carrying = frozenset(name for name, op in self.env.items() if op.active)
         kind, active = kind_of_call(node, args), carries_gradient(node, carrying)
         active = active and any(arg.active for arg in args)
+        if self.kinds.of(node) == "group":
+            if active:
+                raise UnsupportedError("several results of a call that has no rule")
+            kind = "group"
         return self.program.op(
             "call", args, template, kind=kind, shape=None, active=active
         )

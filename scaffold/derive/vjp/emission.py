@@ -16,6 +16,7 @@ from scaffold.derive.vjp.long_lines import WIDTH, telling_part
 from scaffold.derive.vjp.naming import Namer, owners_of, users_of
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
+from scaffold.derive.vjp.pullback import pullback_of
 from scaffold.derive.vjp.safety import Safety
 from scaffold.derive.vjp.schedule import (
     SHARED,
@@ -255,13 +256,15 @@ class _Writer:
         names = [self.names.get(arg) or str(arg.data) for arg in args]
         function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
         pullback = graph.name(self.namer.another("pullback"))
-        made = printer.function("torch.func.vjp", function, *map(graph.name, names))
-        second = graph.node("subscript", "", (made, graph.constant("1")))
-        value = graph.node("call", "", (pullback, printer.node(g)))
-        gradients = tuple(graph.name(name) for name in self.pulled[op])
-        comment = ("there is no rule for this call: autograd differentiates it",)
-        pulled = Assign(graph.node("tuple", "", gradients), value)
-        return [Assign(pullback, second, "", comment), pulled]
+        comment = "there is no rule for this call: autograd differentiates it"
+        gradients = tuple(map(graph.name, self.pulled[op]))
+        return [
+            pullback_of(graph, pullback, function, map(graph.name, names), comment),
+            Assign(
+                graph.node("tuple", "", gradients),
+                graph.node("call", "", (pullback, printer.node(g))),
+            ),
+        ]
 
     def _measure(self, name: str, value: Node, op: Op) -> None:
         width = len(name) + 3 + len(emit(value))

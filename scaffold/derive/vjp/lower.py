@@ -52,8 +52,8 @@ def lower(
     spec: OpSpec, forward: Forward, applier: Applier, wanted: frozenset[str]
 ) -> Lowered:
     """The graph of a forward; only the wanted inputs are active."""
-    if spec.forward is not None and spec.forward.kept is not None:
-        raise UnsupportedError(spec.forward.kept.reason)
+    if spec.kept is not None:
+        raise UnsupportedError(spec.kept.reason)
     lowering = Lowering(spec, applier, wanted)
     lowering.check(forward.statements)
     graph = applier.program.graph
@@ -195,6 +195,8 @@ class Lowering(Calls):
                 op = named
             self.env[target.label] = op
             return
+        if op.is_tensor and op.rule != "call":  # `row, col = edge_index`
+            op = self.applier.named("unbind", op, self.program.const(0))
         if op.kind == "group":
             self.program.unpacked.add(op)
         star = [at for at, item in enumerate(target.args) if item.kind == "starred"]

@@ -44,9 +44,13 @@ class Backward(NamedTuple):
 
     @property
     def saves(self) -> bool:
-        """Whether the op may give up a second derivative for time."""
-        once = self.spec.once_differentiable
-        return self.spec.save_policy == "balanced" and once is not False
+        """Whether values of the forward are saved."""
+        return forgoes_second(self.spec)
+
+
+def forgoes_second(spec: OpSpec) -> bool:
+    """Whether the op may give up a second derivative for time."""
+    return spec.save_policy == "balanced" and spec.once_differentiable is not False
 
 
 def settled(backward: Backward) -> Derived:

@@ -3,11 +3,12 @@
 In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensors. Invariant: Python values stay as they are written.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from scaffold.derive.kinds import COMPLEX, INTEGERS
 from scaffold.derive.vjp.counted_shapes import made_shape
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
+from scaffold.derive.vjp.shapes import Shape, is_lead
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import WELL_KNOWN, Graph, Node, keywords
 
@@ -88,6 +89,32 @@ def made(program: Program, node: Node, args: list[Op], read: list[Op]) -> Op:
     return program.op(
         "call", read, node, kind=kind, shape=made_shape(program, name, plain)
     )
+
+
+def item_of_call(program: Program, op: Op, position: int) -> Op:
+    """One of several results of a call that carries no gradient."""
+    assert isinstance(op.data, Node)
+    index = program.graph.constant(str(position))
+    item = program.graph.node("subscript", "", (op.data, index))
+    kind: Kind = "int" if all(arg.kind == "int" for arg in op.args) else "real"
+    shape = _grid_shape(op.data, op.args)
+    return program.op("call", op.args, item, kind=kind, shape=shape)
+
+
+def _grid_shape(template: Node, tensors: Sequence[Op]) -> Shape | None:
+    """Of a part of `torch.meshgrid`: a size for each vector."""
+    callee, *args = template.args
+    named = keywords(template)
+    vectors = args[: len(args) - len(named)]
+    if callee.label != "meshgrid" or any(item.kind != "name" for item in vectors):
+        return None
+    each = [tensors[int(item.label[2:-1])].shape.dims for item in vectors]
+    if any(dims is None or len(dims) != 1 or is_lead(dims[0]) for dims in each):
+        return None
+    sizes = [dim for dims in each for dim in dims or ()]
+    if "xy" in (named["indexing"].label if "indexing" in named else ""):
+        sizes[:2] = sizes[1::-1]
+    return Shape(tuple(sizes))
 
 
 def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:

@@ -10,6 +10,7 @@ from scaffold.derive.activity import is_random
 from scaffold.derive.forward import grad_name
 from scaffold.derive.model import Forward
 from scaffold.derive.names import fresh
+from scaffold.derive.vjp.pullback import pullback_of
 from scaffold.derive.vjp.unruled import changes_statistics
 from scaffold.formula import Assign, Graph, If, Node, Statement, expressions, written
 from scaffold.spec import OpSpec
@@ -43,10 +44,7 @@ def as_a_whole(
 def _pulled(
     spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
-    """The gradients of inputs that are there together.
-
-    A type checker takes what `vjp` returns for two values or three: so it is not unpacked.
-    """
+    """The gradients of inputs that are there together."""
     several = {item.name for item in spec.tensors if item.variadic}
 
     def passed(name: str, value: str = "") -> Node:
@@ -60,9 +58,7 @@ def _pulled(
     listed = ", ".join("*" * (name in several) + name for name in wanted)
     takes_all = wanted == tuple(item.name for item in spec.inputs)
     function = run if takes_all else graph.node("lambda", listed, (body,))
-    made = graph.node("call", "", (_vjp(graph), function, *map(passed, wanted)))
-    second = graph.node("subscript", "", (made, graph.constant("1")))
-    yield Assign(pullback, second, "", (COMMENT,))
+    yield pullback_of(graph, pullback, function, map(passed, wanted), COMMENT)
     names = {name: fresh(f"pulled_{name}", taken) for name in wanted}
     gradients = graph.node("tuple", "", tuple(map(passed, names, names.values())))
     yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
@@ -108,19 +104,12 @@ def _pulled_if_there(
     run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
     body = graph.node("call", "", (run, *arguments))
     function = graph.node("lambda", some.label, (body,))
-    made = graph.node("call", "", (_vjp(graph), function, tensors))
-    second = graph.node("subscript", "", (made, graph.constant("1")))
-    yield Assign(pullback, second, "", (COMMENT,))
+    yield pullback_of(graph, pullback, function, (tensors,), COMMENT)
     gradients = graph.node("call", "", (pullback, _ends(spec, graph)))
     yield Assign(graph.node("tuple", "", (pulled,)), gradients)
     for name, key in keys.items():
         gradient = graph.node("subscript", "", (pulled, key))
         yield Assign(graph.name(f"grad_{name}"), gradient)
-
-
-def _vjp(graph: Graph) -> Node:
-    functional = graph.node("attribute", "func", (graph.name("torch"),))
-    return graph.node("attribute", "vjp", (functional,))
 
 
 def _ends(spec: OpSpec, graph: Graph) -> Node:
