@@ -22,6 +22,7 @@ from tests.derive.published.rotations import ROTATIONS
 from tests.derive.published.rounding import ROUNDING
 from tests.derive.published.scans import SCANS
 from tests.derive.published.scatters import SCATTERS
+from tests.derive.published.sciences import SCIENCES
 from tests.derive.published.signals import SIGNALS
 from tests.derive.published.spikes import SPIKES
 
@@ -30,6 +31,7 @@ PUBLISHED: tuple[Case, ...] = (
     *(*GEOMETRY, *RENDERING, *GATHERS, *QUANTISATION),
     *(*GATES, *LATER_NORMS, *DENSITIES, *MIXERS, *ROTATIONS, *CAMERAS),
     *(*SCANS, *SCATTERS, *ROUNDING, *SPIKES, *SIGNALS),
+    *SCIENCES,
 )
 
 # Something is detached on the way, so that the gradient is not that of finite differences.
