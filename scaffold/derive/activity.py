@@ -97,7 +97,14 @@ def calls(node: Node) -> Iterator[str]:
 
 def leaves_torch(node: Node, imported: frozenset[str]) -> bool:
     """Whether the expression goes through NumPy or through code of the user's."""
-    return bool(node.names() & imported) or any(name in NUMPY for name in calls(node))
+    calls = [item for item in node.walk() if callee(item) in NUMPY]
+    return bool(node.names() & imported) or not all(map(_is_of_numbers, calls))
+
+
+def _is_of_numbers(call: Node) -> bool:
+    """Whether it is `torch.as_tensor(0.5)`."""
+    plain = call.args[1 : len(call.args) - len(call.keywords)]
+    return callee(call) == "as_tensor" and not any(item.names() for item in plain)
 
 
 def is_random(node: Node) -> bool:
