@@ -35,20 +35,17 @@ from benchmarks.derive_report import (
 from benchmarks.derive_rival import Step, is_there, rival
 from benchmarks.derive_speed import derivation_times, reported
 from scaffold.derive import derive
-from scaffold.errors import Location
 from scaffold.formula import emit, emit_lines
-from scaffold.render.layout import Layout
-from scaffold.render.opfile import op_file
-from scaffold.spec import OpSpec, build
+from scaffold.spec import OpSpec
+from tests.derive.building import spec_of, text_of
 
 WARM_UP = 2  # rounds that do not count
 REPEAT = 2  # calls in a row
 
 
-def spec_of(op: Op, **options: object) -> OpSpec:
+def declared(op: Op, **options: object) -> OpSpec:
     """The op as a user declares it."""
-    table = {"inputs": op.inputs, "forward": op.forward, "derive": True, **options}
-    return build(op.name, table, lambda path, *, key=False: Location(op.name))
+    return spec_of(op.inputs, op.name, forward=op.forward, **options)
 
 
 def loaded(text: str, name: str) -> dict[str, Any]:
@@ -60,16 +57,14 @@ def loaded(text: str, name: str) -> dict[str, Any]:
 
 def generated(op: Op, policy: str) -> Call:
     """The wrapper of the generated Function."""
-    spec = spec_of(op, **{"save-policy": policy})
-    layout = Layout(op.name, f"{op.name}.py", f"test_{op.name}.py")
-    text = op_file(spec, derive(spec), layout)
+    text = text_of(declared(op, derive=True, save_policy=policy))
     function: Call = loaded(text, op.name)[op.name]
     return function
 
 
 def plain_text(op: Op) -> str:
     """The forward as a plain function."""
-    spec = spec_of(op, derive=False)
+    spec = declared(op, derive=False)
     derivation = derive(spec)
     assert derivation.forward is not None
     lines = emit_lines(derivation.forward)
@@ -90,8 +85,9 @@ def prepared(op: Op) -> tuple[Args, dict[str, Tensor]]:
     """Arguments, and by name those among them that want a gradient."""
     torch.manual_seed(0)
     arguments = op.arguments()
-    wanted = {item.name for item in spec_of(op).differentiable}
-    pairs = zip(spec_of(op).inputs, arguments, strict=True)
+    spec = declared(op)
+    wanted = {item.name for item in spec.differentiable}
+    pairs = zip(spec.inputs, arguments, strict=True)
     return arguments, {
         item.name: value.requires_grad_()
         for item, value in pairs

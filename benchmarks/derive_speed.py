@@ -16,33 +16,29 @@ from statistics import median
 
 from benchmarks.derive_ops import POLICIES
 from scaffold.derive import derive
-from scaffold.errors import Location
-from scaffold.render.layout import Layout
-from scaffold.render.opfile import op_file
-from scaffold.spec import OpSpec, build
+from scaffold.spec import OpSpec
+from tests.derive.building import spec_of, text_of
 from tests.derive.cases import CASES, Case
 
 MEDIAN, WORST = 50.0, 500.0  # milliseconds
 DIGEST = "from benchmarks.derive_speed import digest; print(digest())"
 
 
-def spec_of(case: Case, policy: str) -> OpSpec:
+def declared(case: Case, policy: str) -> OpSpec:
     """The case as a user declares it."""
-    table = {
-        "inputs": case.inputs,
-        "forward": case.forward,
-        "outputs": case.outputs,
-        "derive": True,
-        "save-policy": policy,
-    }
-    return build(
-        case.name.lower(), table, lambda path, *, key=False: Location(case.name)
+    return spec_of(
+        case.inputs,
+        case.name.lower(),
+        forward=case.forward,
+        outputs=case.outputs,
+        derive=True,
+        save_policy=policy,
     )
 
 
 def derivation_times(policy: str, runs: int) -> dict[str, float]:
     """The milliseconds of each case; the first derivation, which reads the rules, does not count."""
-    specs = [spec_of(case, policy) for case in CASES]
+    specs = [declared(case, policy) for case in CASES]
     derive(specs[0])
     return {spec.name: min(_milliseconds(spec) for _ in range(runs)) for spec in specs}
 
@@ -70,9 +66,7 @@ def digest() -> str:
     found = hashlib.sha256()
     for policy in POLICIES:
         for case in CASES:
-            spec = spec_of(case, policy)
-            layout = Layout(spec.name, f"{spec.name}.py", f"test_{spec.name}.py")
-            found.update(op_file(spec, derive(spec), layout).encode())
+            found.update(text_of(declared(case, policy)).encode())
     return found.hexdigest()
 
 

@@ -22,14 +22,13 @@ class RotaryFunction(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, cos, sin = inputs
+        _x, cos, sin = inputs
         ctx.save_for_backward(cos, sin)
-        ctx.x_shape = x.shape
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         cos, sin = ctx.saved_tensors
-        half = ctx.x_shape[-1] // 2
+        half = grad_output.shape[-1] // 2
         grad_rotated = grad_output * sin
         grad_first = grad_rotated[..., grad_output.shape[-1] - half :]
         grad_second = -grad_rotated[..., : grad_output.shape[-1] - half]

@@ -14,6 +14,7 @@ from scaffold.cli.places import Places, find_places, refuse_sources
 from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.formula import Formula, expressions
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
 from scaffold.render.files import render
@@ -108,7 +109,7 @@ def _generated(specified: Specified) -> Generated:
     return Generated(
         files=files,
         root=where.root,
-        notes=notes_of(spec, derivation),
+        notes=(*notes_of(spec, derivation), *_without_gain(specified, derivation)),
         missing=missing,
         spec=spec,
         derivation=derivation,
@@ -117,6 +118,14 @@ def _generated(specified: Specified) -> Generated:
         specified=specified,
         house=where.house,
     )
+
+
+def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:
+    """That a policy which was asked for of this op changes nothing there."""
+    asked = specified.raw.get("save-policy") == "balanced" and derivation.derived
+    if not asked or derivation.intermediates or derivation.once_differentiable:
+        return ()
+    return ("balanced saves no more than recompute: nothing is gained by it",)
 
 
 class _Said(NamedTuple):
@@ -187,6 +196,24 @@ def _missing(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     return (*forward, *(f"grad_{name}" for name in named))
 
 
+def _unread(spec: OpSpec) -> list[str]:
+    """The inputs that no formula reads, though there is a forward."""
+    if spec.forward is None:
+        return []
+    shown = spec.surrogate.forward if spec.surrogate else None
+    stated = (spec.forward, shown, spec.backward, *(one for _, one in spec.gradients))
+    updates = spec.module.updates if spec.module else ()
+    formulas = (*stated, *(one for _, one in updates))
+    read = frozenset[str]().union(*(_names(one) for one in formulas if one))
+    return [item.name for item in spec.inputs if item.name not in read]
+
+
+def _names(formula: Formula) -> frozenset[str]:
+    nodes = [node for item in formula.statements for node in expressions(item)]
+    nodes += [formula.result] if formula.result else []
+    return frozenset[str]().union(*(node.names() for node in nodes))
+
+
 def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     """What was taken for granted, what was decided, what is left to write."""
     missing = _missing(spec, derivation)
@@ -196,6 +223,7 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
             f"{name}[{', '.join(map(str, dims))}]" for name, dims in spec.conventional
         )
         notes.append(f"conventional shapes: {', '.join(shapes)}")
+    notes += [f"the forward never reads '{name}'" for name in _unread(spec)]
     notes += derivation.notes
     if missing:
         notes.append(f"left for you to write: {', '.join(missing)}")

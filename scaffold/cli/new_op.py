@@ -53,15 +53,17 @@ def _proven(name: str, values: Values, settings: Values) -> "Generated":
 
         alone = "inputs" in values and "spec" not in settings
         return prove(generated, again if alone and not generated.spec.require else None)
-    if "verify" not in settings and _could_be_wrong(generated):
+    silent = "verify" in settings or "spec" in settings
+    if not silent and _could_be_wrong(generated):
         return generated._replace(notes=(*generated.notes, UNPROVEN))
     return generated
 
 
 def _could_be_wrong(generated: "Generated") -> bool:
-    """Whether gradients are stated of a forward that they can be held against."""
+    """Whether gradients are stated of a forward in PyTorch that they can be held against."""
     spec = generated.spec
-    return bool(spec.differentiable and spec.forward and not generated.missing)
+    whole = spec.differentiable and spec.forward and not generated.missing
+    return bool(whole and not (spec.surrogate or spec.foreign))
 
 
 def _for_people(generated: "Generated", settings: Values) -> None:

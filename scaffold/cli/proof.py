@@ -13,6 +13,7 @@ import typer
 
 from scaffold.cli.beside import beside
 from scaffold.cli.generate import Generated
+from scaffold.cli.misnamed import misnamed
 from scaffold.errors import Location, VerificationError
 from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
@@ -72,9 +73,10 @@ def _error(spec: OpSpec, verdict: Verdict) -> VerificationError:
     failure = verdict.failure
     assert failure is not None
     words = f"{failure.subject}: {failure.words}; nothing was written"
-    place = _place(spec, failure.subject)
+    other = misnamed(spec, failure.words)
+    place = other.place if other else _place(spec, failure.subject)
     lines = (*failure.lines, *beside(spec, failure.subject))
-    hint = _as_options(verdict.wanted) or HINT
+    hint = _as_options(verdict.wanted) or (other and other.hint) or HINT
     return VerificationError(words, place, hint, details=lines)
 
 

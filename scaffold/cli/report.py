@@ -93,15 +93,16 @@ def show_files(generated: "Generated") -> None:
 def _show_json(
     files: list[dict[str, Any]],
     written: bool,
-    missing: Iterable[str] = (),
-    notes: Iterable[str] = (),
+    missing: Iterable[str],
+    notes: Iterable[str],
     problems: Iterable[ScaffoldError] = (),
 ) -> None:
-    result = {
-        "written": written,
-        "files": files,
-        "missing": list(missing),
-        "notes": list(notes),
-        "problems": [as_problem(problem) for problem in problems],
-    }
-    show_object(result)
+    show_object(
+        {
+            "written": written,
+            "files": files,
+            "missing": list(missing),
+            "notes": list(notes),
+            "problems": [as_problem(problem) for problem in problems],
+        }
+    )

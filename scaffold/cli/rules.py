@@ -46,7 +46,7 @@ def list_rules(format: FORMAT = "text") -> None:
     named = [table.rule(name) for name in dict.fromkeys(table.names())]
     found = [rule for rule in named if rule.category != "backward"]
     if format == "json":
-        _show_json({"rules": [_as_data(table, rule) for rule in found]})
+        show_object({"rules": [_as_data(table, rule) for rule in found]})
         return
     width = max(len(rule.name) for rule in found)
     for rule in found:
@@ -64,7 +64,7 @@ def show_rule(name: NAME, format: FORMAT = "text") -> None:
         raise ScaffoldError(f"no rule '{name}'", Location("NAME"), hint)
     data = _as_data(table, table.rule(name))
     if format == "json":
-        _show_json({"rules": [data]})
+        show_object({"rules": [data]})
         return
     typer.echo(f"[{name}]")
     for key, value in data.items():
@@ -92,7 +92,7 @@ def check(file: FILE = None, format: FORMAT = "text") -> None:
         if format != "json":
             _show_verdict(one, found)
     if format == "json":
-        _show_json({"files": results})
+        show_object({"files": results})
     if wrong:
         sys.exit(WRONG)
 
@@ -203,7 +203,3 @@ def _show_verdict(file: "RuleFile", found: "Checked") -> None:
     failing = f"{len(found.problems)} of {found.runs} checks fail"
     right = f"all {found.runs} checks agree with autograd"
     typer.echo(f"{file.path}: {failing if found.problems else right}")
-
-
-def _show_json(content: dict[str, object]) -> None:
-    show_object(content)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scaffold.cli.choices import FORMAT, check_format, completing
-from scaffold.cli.programs import show_object
+from scaffold.cli.programs import as_problem, show_object
 from scaffold.cli.test_stub import DIFF, DRY_RUN, ON_CONFLICT
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 
@@ -117,7 +117,6 @@ def lint_templates(template_dir: TEMPLATE_DIR = None, format_: FORMAT = "text") 
 
     Exit code 1: a block overrides nothing; 2: a template cannot be rendered, or not to Python.
     """
-    from scaffold.cli.programs import as_problem
     from scaffold.cli.trying import problems_of
 
     check_format(format_)

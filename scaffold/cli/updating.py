@@ -4,7 +4,6 @@ In: what was asked for. Out: stdout for what happened, stderr for what is said o
 Invariant: with `--format json` stdout is one JSON object, whatever happens.
 """
 
-import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,11 +14,10 @@ from scaffold.cli.failing import leave
 from scaffold.cli.places import from_here
 from scaffold.cli.programs import as_problem, show_object
 from scaffold.cli.project import Project, open_project
-from scaffold.cli.report import show_diff, show_notes
+from scaffold.cli.report import exit_on_conflict, show_diff, show_notes
 from scaffold.cli.settle import undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, carry_out
-from scaffold.errors import ConflictError
 from scaffold.workspace import Plan, recover
 from scaffold.workspace.difference import diff_change
 
@@ -49,8 +47,7 @@ def say_outcome(asked: Asked, run: Callable[[], Outcome]) -> None:
     check_format(asked.format)
     outcome = undisturbed(run)
     (_for_programs if asked.format == "json" else _for_people)(outcome, asked)
-    if any(change.verb == "conflict" for change in outcome.settled.plan.changes):
-        sys.exit(ConflictError.exit_code)
+    exit_on_conflict(outcome.settled.plan)
 
 
 def _project(asked: Asked, manifests: tuple[str, ...]) -> Project:

@@ -57,7 +57,10 @@ WITHOUT_GRADIENT = frozenset(
     | {"sign", "signbit", "trunc", "zeros_like", "bincount", "searchsorted"}
     | {"new_empty", "new_full", "new_ones", "new_zeros", "full_like", "one_hot"}
 )
-NUMPY = frozenset({"numpy", "from_numpy", "as_tensor", "tolist", "item"})
+NUMPY = frozenset({"numpy", "from_numpy", "as_tensor"})
+READ_OUT = frozenset(
+    {"item", "tolist"}
+)  # numbers of a tensor, through which none flows
 
 
 def callee(node: Node) -> str | None:
@@ -96,9 +99,16 @@ def calls(node: Node) -> Iterator[str]:
 
 
 def leaves_torch(node: Node, imported: frozenset[str]) -> bool:
-    """Whether the expression goes through NumPy or through code of the user's."""
-    calls = [item for item in node.walk() if callee(item) in NUMPY]
-    return bool(node.names() & imported) or not all(map(_is_of_numbers, calls))
+    """Whether the expression goes through Python, NumPy or code of the user's, which no compiler sees into."""
+    return leaves_autograd(node, imported) or any(
+        name in READ_OUT for name in calls(node)
+    )
+
+
+def leaves_autograd(node: Node, imported: frozenset[str]) -> bool:
+    """Whether the expression goes where autograd does not see: NumPy, or code of the user's."""
+    through = [item for item in node.walk() if callee(item) in NUMPY]
+    return bool(node.names() & imported) or not all(map(_is_of_numbers, through))
 
 
 def _is_of_numbers(call: Node) -> bool:

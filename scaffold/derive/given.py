@@ -53,6 +53,7 @@ class Given(NamedTuple):
     once: bool = False  # the program cannot be differentiated
     versions: tuple[tuple[str, str], ...] = ()  # a name of the forward -> the user's
     again: Lines | None = None  # the forward as it comes again in the backward
+    like: tuple[tuple[str, str], ...] = ()  # input -> the output that has its shape
 
 
 def take_apart(spec: OpSpec) -> Given:
@@ -91,6 +92,7 @@ def take_apart(spec: OpSpec) -> Given:
         once=found.once,
         versions=versions,
         again=found.again,
+        like=found.like,
     )
 
 
@@ -125,8 +127,7 @@ def _derived(
             spec, graph, forward, wanted, outer_names(spec, forward) | given
         )
     assert spec.forward is not None  # or else there was none to write
-    kept = spec.forward.kept
-    place = kept.location if kept is not None else spec.forward.location
+    place = (spec.kept or spec.forward).location
     return found._replace(notes=tuple(f"{place}: {note}" for note in found.notes))
 
 

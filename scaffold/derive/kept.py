@@ -19,6 +19,7 @@ from scaffold.formula import (
     Node,
     Statement,
     expressions,
+    is_check,
     sharing,
     written,
 )
@@ -52,9 +53,10 @@ def is_steady(spec: OpSpec) -> bool:
     plain = [item.name for item in spec.attributes]
     several = [item.name for item in spec.tensors if item.variadic]
     kinds = Kinds(plain, several).after(statements)
-    nodes = [node for item in statements for node in _nodes(item)]
+    values = [node for item in statements for node in expressions(item)]
     if kept is None and formula.result is not None:
-        nodes += formula.result.walk()
+        values.append(formula.result)
+    nodes = [inner for node in values for inner in node.walk()]
     tests = [test for item in statements for test in _tests(item)]
     if any(kinds.of(test) == "tensor" for test in tests):
         return False
@@ -94,16 +96,13 @@ def _changes(kept: Kept) -> list[Change]:
     return Trace(kept.statements, sharing).changes
 
 
-def _nodes(item: Statement) -> Iterator[Node]:
-    for node in expressions(item):
-        yield from node.walk()
-
-
 def _tests(item: Statement) -> Iterator[Node]:
     if isinstance(item, If):
         yield item.test
         for inner in (*item.body, *item.orelse):
             yield from _tests(inner)
+    elif is_check(item) and item.value.label == "assert":
+        yield item.value.args[0]
 
 
 def _reads_data(node: Node, kinds: Kinds) -> bool:
@@ -112,5 +111,5 @@ def _reads_data(node: Node, kinds: Kinds) -> bool:
         return kinds.of(node.args[0]) == "tensor"
     if node.kind != "call" or node.args[0].kind != "name":
         return False
-    callee, *args = node.args
-    return callee.label in READ and any(kinds.of(arg) == "tensor" for arg in args)
+    number = callee(node) in READ
+    return number and any(kinds.of(arg) == "tensor" for arg in node.args[1:])

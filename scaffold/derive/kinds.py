@@ -8,13 +8,23 @@ from collections.abc import Iterable
 from typing import Literal
 
 from scaffold.derive.metadata import ATTRIBUTES, METHODS
-from scaffold.formula import Assign, If, Node, Statement
+from scaffold.formula import WELL_KNOWN, Assign, If, Node, Statement
+from scaffold.spec import OpSpec
 
 Kind = Literal["tensor", "scalar", "group", "array"]
 
+# Functions of several results: always, with a dim, by one of the options named, or of a condition alone.
 GROUPS = frozenset(
-    {"chunk", "dsplit", "hsplit", "split", "split_with_sizes", "tensor_split"}
-    | {"unbind", "unsafe_chunk", "unsafe_split", "vsplit"}
+    {"aminmax", "broadcast_tensors", "cholesky_ex", "chunk", "cummax", "cummin"}
+    | {"dsplit", "eig", "eigh", "frexp", "histogram", "hsplit", "inv_ex", "kthvalue"}
+    | {"lstsq", "lu", "lu_factor", "lu_unpack", "meshgrid", "mode", "pca_lowrank"}
+    | {"qr", "slogdet", "sort", "split", "split_with_sizes", "std_mean", "svd"}
+    | {"svd_lowrank", "tensor_split", "topk", "unbind", "unravel_index"}
+    | {"unsafe_chunk", "unsafe_split", "var_mean", "vsplit"}
+)
+WITH_DIM = frozenset({"max", "median", "min", "nanmedian"})
+OPTIONS_OF_GROUPS = frozenset(
+    {"as_tuple", "return_counts", "return_indices", "return_inverse"}
 )
 SCALAR_CALLS = frozenset(
     {"bool", "float", "int", "isinstance", "len", "list", "range", "tuple"}
@@ -29,7 +39,17 @@ SCALAR_ATTRIBUTES = frozenset(ATTRIBUTES) | frozenset(
     {"is_cuda", "is_sparse", "itemsize", "layout", "nbytes", "requires_grad"}
 )
 NUMBERS = frozenset({"e", "inf", "nan", "pi", "tau"})  # of math and of torch
+# Names of dtypes.
+INTEGERS = frozenset(
+    {"int", "int8", "int16", "int32", "int64", "long", "short", "uint8"}
+)
+REALS = frozenset(
+    {"float", "double", "half", "float16", "float32", "float64", "bfloat16"}
+)
+COMPLEX = frozenset({"complex64", "complex128", "cfloat", "cdouble"})
+DTYPES = INTEGERS | REALS | COMPLEX | {"bool"}
 ARRAYS = frozenset({"numpy", "__array__"})
+ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
 
 
 class Kinds:
@@ -67,10 +87,10 @@ class Kinds:
             case Node("tuple" | "list"):
                 return self._whole(node.args, "group")
             case Node("attribute", label, (Node("name", "math" | "torch"),)):
-                return "scalar" if label in NUMBERS else "tensor"
-            case Node("attribute", label, (value,)):
-                return "scalar" if label in SCALAR_ATTRIBUTES else self.of(value)
-            case Node("subscript", _, (value, _)):
+                return "scalar" if label in NUMBERS | DTYPES else "tensor"
+            case Node("attribute", label) if label in SCALAR_ATTRIBUTES:
+                return "scalar"
+            case Node("attribute" | "subscript", _, (value, *_)):
                 kind = self.of(value)
                 return "tensor" if kind == "group" else kind
             case Node("compare", label) if "i" in label:  # is, in
@@ -96,12 +116,24 @@ class Kinds:
             return self._of_function(callee.label, args)
         if callee.label in ARRAYS:
             return "array"
-        if callee.label in GROUPS:
+        if callee.kind == "attribute" and self._gives_several(node):
             return "group"
         if callee.label in SCALAR_METHODS:
             return "scalar"
         kind = self.of(callee.args[0]) if callee.kind == "attribute" else "tensor"
         return kind if kind in ("scalar", "array") else "tensor"
+
+    def _gives_several(self, node: Node) -> bool:
+        """Whether a call of PyTorch's gives a tuple."""
+        callee, *args = node.args
+        of_module = _is_module(callee.args[0])
+        if callee.label in WITH_DIM:
+            plain = args[: len(args) - len(node.keywords)][of_module:]
+            kinds = [self.of(item) for item in plain[:1]]
+            return "dim" in node.keywords or kinds == ["scalar"]
+        if callee.label == "where":
+            return len(args) == of_module
+        return callee.label in GROUPS or not OPTIONS_OF_GROUPS.isdisjoint(node.keywords)
 
     def _of_function(self, name: str, args: list[Node]) -> Kind:
         if name in ("tuple", "list"):
@@ -143,3 +175,23 @@ class Kinds:
                 one: Kind = "tensor" if inner == "group" else inner
                 for name in target.names():
                     self.names[name] = "group" if star and one == "tensor" else one
+
+
+def _is_module(node: Node) -> bool:
+    """Whether it is `torch`, `F`, `torch.linalg`."""
+    while node.kind == "attribute":
+        node = node.args[0]
+    return node.kind == "name" and node.label in WELL_KNOWN
+
+
+def kinds_of_inputs(spec: OpSpec) -> Kinds:
+    """The kinds of an op's inputs, and which of its imports make arrays."""
+    plain = [
+        item.name
+        for item in spec.attributes
+        if item.annotation != "object" and item.imported is None
+    ]
+    several = [item.name for item in spec.tensors if item.variadic]
+    roots = ((item.binding, item.module.partition(".")[0]) for item in spec.imports)
+    arrays = [binding for binding, root in roots if root in ARRAY_MODULES]
+    return Kinds(plain, several, arrays)

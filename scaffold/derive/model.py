@@ -72,6 +72,7 @@ class Derived(NamedTuple):
     kept: frozenset[str] | None = None  # the locals to save, where that was planned
     once: bool = False  # the statements cannot be differentiated
     again: tuple[Statement, ...] | None = None  # the forward for what comes again
+    like: tuple[tuple[str, str], ...] = ()  # input -> the output that has its shape
 
 
 class Block(NamedTuple):

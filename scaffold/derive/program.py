@@ -13,7 +13,7 @@ from scaffold.formula import (
     Statement,
     changed_in_place,
     expressions,
-    goes_on,
+    raises,
     written,
 )
 
@@ -36,8 +36,9 @@ def surely_written(*statements: Statement) -> frozenset[str]:
     names = set[str]()
     for item in statements:
         if isinstance(item, If):
-            several = (surely_written(*branch) for branch in goes_on(item))
-            names |= frozenset.intersection(*several)
+            branches = [part for part in (item.body, item.orelse) if not raises(part)]
+            ended = [surely_written(*part) for part in branches]
+            names |= frozenset.intersection(*ended) if ended else frozenset()
         elif not item.operator and item.target.kind != "subscript":
             names |= written(item) - frozenset(changed_in_place(item.value))
     return frozenset(names)

@@ -53,8 +53,6 @@ class _Pruner:
     def _one(self, item: Statement, live: frozenset[str]) -> Statement | None:
         if isinstance(item, If):
             return self._choice(item, live)
-        if item.value.kind == "complaint":
-            return item if self.has_effect(item.value) else None
         if item.operator or item.target.kind in ("absent", "subscript"):
             return item  # it changes what another name may hold
         if not written(item) & live and not self._acts(item):

@@ -10,19 +10,19 @@ from typing import NamedTuple
 from scaffold.derive.activity import calls_unknown, is_random, leaves_torch
 from scaffold.derive.forward import write_forward
 from scaffold.derive.given import Given
-from scaffold.derive.kinds import Kinds
+from scaffold.derive.kinds import Kinds, kinds_of_inputs
 from scaffold.derive.memory import Trace
 from scaffold.derive.metadata import reads
 from scaffold.derive.model import Forward
 from scaffold.derive.program import free_reads
 from scaffold.derive.prune import without_dead
 from scaffold.derive.recompute import Locals, Plan, active_locals, plan, unsure
+from scaffold.derive.settled import settled
 from scaffold.derive.versions import as_they_were
 from scaffold.formula import Formula, Node, Statement, expressions, sharing, written
 from scaffold.spec import OpSpec
 
 Lines = tuple[Statement, ...]
-ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
 
 
 class Reuse(NamedTuple):
@@ -56,6 +56,7 @@ def _plan(
 ) -> tuple[Plan, frozenset[str]]:
     """What comes again of these statements, and what is described; the forward's `own` names are saved rather."""
     inputs = {item.name for item in spec.inputs}
+    statements = settled(given.graph, statements)
     locals_ = written(*statements) - inputs
     found = [read for read, _ in free_reads(given.program) if read.name in locals_]
     wanted = frozenset(read.name for read in found)
@@ -64,8 +65,8 @@ def _plan(
     balanced = spec.save_policy == "balanced" and spec.once_differentiable is not False
     forward = Locals(
         statements,
-        _Repeatable(spec, statements, _kinds(spec)),
-        _kinds(spec).after(statements),
+        _Repeatable(spec, statements, kinds_of_inputs(spec)),
+        kinds_of_inputs(spec).after(statements),
         locals_ & frozenset(given.origins),
         given.place,
         given.graph,
@@ -85,18 +86,6 @@ def _plan(
         if forward.kinds.of_name(name) == "tensor" and not unsure(statements, (name,))
     )
     return plan(forward, wanted - outputs - described, rather), described
-
-
-def _kinds(spec: OpSpec) -> Kinds:
-    plain = [
-        item.name
-        for item in spec.attributes
-        if item.annotation != "object" and item.imported is None
-    ]
-    several = [item.name for item in spec.tensors if item.variadic]
-    roots = ((item.binding, item.module.split(".")[0]) for item in spec.imports)
-    arrays = [binding for binding, root in roots if root in ARRAY_MODULES]
-    return Kinds(plain, several, arrays)
 
 
 class _Repeatable:
@@ -140,6 +129,4 @@ def live_forward(spec: OpSpec, formula: Formula) -> Forward:
 def effects(spec: OpSpec) -> Callable[[Node], bool]:
     """Whether an expression does more than to compute its value, as far as one can see."""
     unknown = spec.foreign | {item.name for item in spec.attributes}
-    return lambda node: (
-        node.kind == "complaint" or is_random(node) or calls_unknown(node, unknown)
-    )
+    return lambda node: is_random(node) or calls_unknown(node, unknown)

@@ -4,6 +4,7 @@ In: the lines of the backward. Out: the same lines over `ctx`, the `Saved` and t
 Invariant: a tensor is saved only for gradients that read its data; for its shape, dtype or presence a value is kept.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from scaffold.derive.context import ContextNames
@@ -32,6 +33,7 @@ class Origins(NamedTuple):
     outputs: dict[str, str]  # name in the formulas -> output
     intermediates: tuple[str, ...]
     described: frozenset[str] = frozenset()  # locals of which only metadata is read
+    like: Mapping[str, str] = {}  # input -> the output that has its shape
 
 
 def transfer(
@@ -157,10 +159,10 @@ class _Rewriter:
         read = metadata_read(node)
         if read is None or serves <= self.data.get(read.name, frozenset()):
             return None
-        if read.name in self.origins.outputs:
-            output = self.outputs[self.origins.outputs[read.name]]
-            if self._gradient_tells(output):
-                return self._of_gradient(node, read, output, serves)
+        output = self._telling(read)
+        if output is not None and self._gradient_tells(output):
+            return self._of_gradient(node, read, output, serves)
+        if output is not None and read.name in self.origins.outputs:
             self._keep_of_output(read, output)
         elif read.name in self.inputs:
             self._keep(read, self.inputs[read.name])
@@ -176,6 +178,13 @@ class _Rewriter:
         if part is form or (part.kind != "name" and metadata_read(part) is None):
             return None
         return self._changed(part, serves)
+
+    def _telling(self, read: Read) -> Output | None:
+        """The output whose metadata is read, or that has the shape which is read of an input."""
+        names = self.origins.outputs
+        if set(read.facets) <= {"shape", "ndim"}:
+            names = {**self.origins.like, **names}
+        return self.outputs[names[read.name]] if read.name in names else None
 
     def _gradient_tells(self, output: Output) -> bool:
         """Whether an output's metadata is that of its gradient: one that is there, and not assigned anew."""

@@ -6,7 +6,7 @@ Invariant: nothing is derived through what PyTorch does not see: NumPy, or a fun
 
 from collections.abc import Iterator
 
-from scaffold.derive.activity import leaves_torch
+from scaffold.derive.activity import leaves_autograd
 from scaffold.derive.model import Forward
 from scaffold.formula import Node, expressions
 from scaffold.spec import OpSpec
@@ -26,7 +26,7 @@ def refusal(spec: OpSpec, forward: Forward) -> str | None:
         foreign = sorted(node.names() & outside)
         if foreign:
             return f"{NOT_DERIVED}: '{foreign[0]}' is not PyTorch's; {ADVICE}"
-        if leaves_torch(node, outside):
+        if leaves_autograd(node, outside):
             return f"{NOT_DERIVED}: the forward leaves PyTorch; {ADVICE}"
     return None
 

@@ -3,7 +3,7 @@
 In: Python expressions and statements over torch. Out: `Formula`s, and their text again.
 """
 
-from scaffold.formula.complaints import goes_on
+from scaffold.formula.checks import is_check, raises
 from scaffold.formula.effects import (
     RANDOM,
     bound,
@@ -59,9 +59,10 @@ __all__ = [
     "emit_lines",
     "expressions",
     "function_in",
-    "goes_on",
+    "is_check",
     "keywords",
     "parse",
+    "raises",
     "renaming",
     "rewritten",
     "same_memory",

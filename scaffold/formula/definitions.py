@@ -195,12 +195,12 @@ def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
     return found | {item.arg: value for item, value in pairs if value is not None}
 
 
-def is_docstring(statement: ast.stmt) -> bool:
-    """Whether a statement is a string that nobody reads."""
-    match statement:
-        case ast.Expr(ast.Constant(str())):
-            return True
-    return False
+def without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements behind the string that a body may begin with."""
+    match body[:1]:
+        case [ast.Expr(ast.Constant(str()))]:
+            return body[1:]
+    return body
 
 
 def reachable(names: Iterable[str], definitions: Definitions) -> frozenset[str]:

@@ -6,6 +6,7 @@ Invariant: parsing what is written gives the same graph; line breaks are the for
 
 from collections.abc import Callable, Iterable
 
+from scaffold.formula.checks import with_words
 from scaffold.formula.graph import If, Node, Statement
 
 ATOM = 16
@@ -162,6 +163,11 @@ def _elements(node: Node) -> str:
     return ", ".join(map(emit, node.args)) + ("," if len(node.args) == 1 else "")
 
 
+def _items(node: Node) -> str:
+    pairs = zip(node.args[::2], node.args[1::2], strict=True)
+    return ", ".join(f"{emit(key)}: {emit(value)}" for key, value in pairs)
+
+
 WRITERS: dict[str, Callable[[Node], str]] = {
     "name": lambda node: node.label,
     "constant": lambda node: node.label,
@@ -172,6 +178,7 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "slice": _slice,
     "tuple": lambda node: f"({_elements(node)})",
     "list": lambda node: f"[{', '.join(map(emit, node.args))}]",
+    "dict": lambda node: f"{{{_items(node)}}}",
     "starred": lambda node: f"*{_within(node.args[0], PRECEDENCE['|'])}",
     "unary": _unary,
     "binary": _binary,
@@ -179,6 +186,7 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "boolean": _boolean,
     "conditional": _conditional,
     "lambda": lambda node: f"lambda {node.label}: {emit(node.args[0])}",
-    "complaint": lambda node: node.label,
     "body": lambda node: node.label,
+    "check": lambda node: f"{node.label} {_elements(node).removesuffix(',')}",
+    "words": lambda node: with_words(node, emit),
 }

@@ -12,9 +12,8 @@ from scaffold.formula.optional import takes_none
 from scaffold.formula.scope import BUILTINS
 from scaffold.formula.text import WELL_KNOWN
 
-Guarded = frozenset[
-    str
-]  # optional names that are known to be there, or known to be None
+# Optional names that are known to be there, or known to be None.
+Guarded = frozenset[str]
 
 
 class Source(Protocol):
@@ -84,10 +83,14 @@ class ExpressionParser:
         """The node of an expression; `present` optionals have been tested around it."""
         method = getattr(self, f"_{type(item).__name__}", None)
         if method is None:
-            self.fail(item, f"{_kind(item)} is not allowed in a formula", ELSEWHERE)
-            return self.graph.node("absent")
+            return self.refused(item)
         node: Node = method(item, present)
         return node
+
+    def refused(self, item: ast.expr) -> Node:
+        """Complain of what cannot stand in a formula."""
+        self.fail(item, f"{_kind(item)} is not allowed in a formula", ELSEWHERE)
+        return self.graph.node("absent")
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
         """The name of an optional that nothing around has tested, if the expression is just that."""

@@ -33,6 +33,8 @@ NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.IsNot: ast.Is,
     ast.NotEq: ast.Eq,
     ast.NotIn: ast.In,
+    ast.GtE: ast.Lt,
+    ast.LtE: ast.Gt,  # of a NaN neither holds, and no choice is about one
 }
 
 
@@ -42,7 +44,9 @@ class Facts:
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
         self.versions: dict[str, int] = {}
-        self.seen: dict[Fact, tuple[str, bool]] = {}  # a fact -> as it was written
+        self.seen: dict[Fact, tuple[str, bool]] = (
+            {}
+        )  # a fact -> as it was written; the last one met last
         self.all_of: dict[Fact, Way] = {}  # `a and b` -> a, b
         self.equal: dict[Fact, tuple[str, object]] = {}  # `name == value`
 
@@ -64,8 +68,8 @@ class Facts:
                 self.all_of[fact.otherwise()] = frozenset(none)
             case ast.Compare(ast.Name(name), [ast.Eq()], [ast.Constant(value)]):
                 self.equal[fact._replace(holds=True)] = (name, value)
-        self.seen.setdefault(fact, (ast.unparse(test), True))
-        self.seen.setdefault(fact.otherwise(), (ast.unparse(test), False))
+        for one, answer in ((fact, True), (fact.otherwise(), False)):
+            self.seen[one] = self.seen.pop(one, (ast.unparse(test), answer))
         return fact
 
     def _versions(self, test: ast.expr) -> tuple[tuple[str, int], ...]:
@@ -100,14 +104,10 @@ class Facts:
         while len(known) > before:
             before = len(known)
             for whole, parts in self.all_of.items():
-                if whole in known:
-                    known |= parts
                 if parts <= known:
                     known.add(whole)
                 if any(part.otherwise() in known for part in parts):
                     known.add(whole.otherwise())
-                if whole.otherwise() in known and len(parts - known) == 1:
-                    known |= {part.otherwise() for part in parts - known}
             known |= {fact for fact in self.equal if self._is_left(fact, known)}
         return frozenset(known)
 

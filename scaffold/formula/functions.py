@@ -17,12 +17,14 @@ from scaffold.formula.definitions import (
     Meanings,
     definitions_of,
     imported,
-    is_docstring,
     is_known,
     names_read,
     parameters,
     reachable,
+    without_docstring,
 )
+from scaffold.formula.methods import as_function, method_called
+from scaffold.formula.numpy_numbers import with_math
 from scaffold.formula.substitution import names_in
 from scaffold.formula.text import (
     WELL_KNOWN,
@@ -57,13 +59,16 @@ def function_in(
     """
     text = with_plain_newlines(Text(source, Location(path)))
     module = parse_source(text)
+    if role != "samples":  # which stand in a test as they are written
+        module = with_math(module)
     functions = {
         item.name: item for item in module.body if isinstance(item, ast.FunctionDef)
     }
     definitions = definitions_of(module)
     if function is None and not functions:
+        _refuse_method(role, role, module, text)
         return _whole_file(module, definitions, text)
-    chosen = _choose(functions, function, role, module, path)
+    chosen = _choose(functions, function, role, module, text)
     found = _parameters(chosen, definitions.imports, text)
     origin = Origin(text.value, module, definitions, chosen.name)
     names = _names_needed(chosen, role, definitions.without(elsewhere))
@@ -78,7 +83,10 @@ def function_in(
 
 def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Text:
     """The statements of a function, as they stand."""
-    body = _without_docstring(function, text)
+    body = without_docstring(function.body)
+    if not body:
+        message = f"function '{function.name}' has no body"
+        raise ScaffoldError(message, place_in(text, function))
     first, last = lines_of(body, lines, function.lineno)
     start = body[0].lineno - 1  # of the first statement: def f(x): return x
     indent = len(lines[start].encode()[: body[0].col_offset].decode())
@@ -107,7 +115,7 @@ def program_of_file(module: ast.Module) -> list[ast.stmt]:
     """What a file without functions does."""
     skipped = (ast.Import, ast.ImportFrom)
     body = [item for item in module.body if not isinstance(item, skipped)]
-    return body[1:] if body and is_docstring(body[0]) else body
+    return without_docstring(body)
 
 
 def _without_indent(line: str, indent: int) -> str:
@@ -121,7 +129,7 @@ def _choose(
     name: str | None,
     role: str,
     module: ast.Module,
-    path: str,
+    text: Text,
 ) -> ast.FunctionDef:
     if name is None and len(functions) == 1:
         return next(iter(functions.values()))
@@ -133,19 +141,22 @@ def _choose(
         free = [item for item in functions.values() if item.name not in called]
         if len(free) == 1:
             return free[0]
+        path = text.location.source
         hint = f"name one of them: '@{path}:{next(iter(functions))}'"
-        raise ScaffoldError("the file holds several functions", Location(path), hint)
-    message = f"no function '{wanted}' in the file"
-    raise ScaffoldError(message, Location(path), _other_hint(wanted, functions, module))
-
-
-def _other_hint(wanted: str, functions: Collection[str], module: ast.Module) -> str:
-    for owner in (item for item in module.body if isinstance(item, ast.ClassDef)):
-        for item in owner.body:
-            if isinstance(item, ast.FunctionDef) and item.name == wanted:
-                return f"it is a method of '{owner.name}': write a function of what it reads"
+        raise ScaffoldError("the file holds several functions", text.location, hint)
+    _refuse_method(wanted, role, module, text)
     listed = ", ".join(functions) or "none"
-    return did_you_mean(wanted, functions) or f"the file's functions: {listed}"
+    hint = did_you_mean(wanted, functions) or f"the file's functions: {listed}"
+    message = f"no function '{wanted}' in the file"
+    raise ScaffoldError(message, text.location, hint)
+
+
+def _refuse_method(wanted: str, role: str, module: ast.Module, text: Text) -> None:
+    found = method_called(wanted, role, module)
+    if found is not None:
+        owner, method = found
+        message = f"'{method.name}' is a method of '{owner}'"
+        raise ScaffoldError(message, place_in(text, method), as_function(method))
 
 
 def _parameters(
@@ -163,16 +174,8 @@ def _parameters(
     named = [item.arg for item in parameters(arguments)]
     if named[:1] in (["self"], ["cls"]):
         message = f"function '{name}' is a method: it takes '{named[0]}'"
-        raise ScaffoldError(message, place, "write a function of what it reads")
+        raise ScaffoldError(message, place, as_function(function))
     return (*named, *([arguments.vararg.arg] if arguments.vararg else []))
-
-
-def _without_docstring(function: ast.FunctionDef, text: Text) -> list[ast.stmt]:
-    body = function.body[1:] if is_docstring(function.body[0]) else function.body
-    if not body:
-        message = f"function '{function.name}' has no body"
-        raise ScaffoldError(message, place_in(text, function))
-    return body
 
 
 def _names_needed(

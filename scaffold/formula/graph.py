@@ -20,6 +20,7 @@ Kind = Literal[
     "absent",
     "tuple",
     "list",
+    "dict",  # args: keys and values by turns. The user writes none
     "starred",
     "unary",  # label: "-", "+", "~" or "not"
     "binary",  # label: the operator
@@ -27,7 +28,8 @@ Kind = Literal[
     "boolean",  # label: "and" or "or"
     "conditional",  # args: the test, the value if true, the value if false
     "lambda",  # label: its parameters; args: the value. The user writes none
-    "complaint",  # label: an `assert` or a `raise` as it stands; args: what it reads
+    "check",  # label: "assert" or "raise"; args: the test and the words, or the error
+    "words",  # label: an f-string; args: the values in it
     "body",  # label: a whole forward as it stands; args: every expression in it
 ]
 
@@ -107,7 +109,7 @@ class Graph:
 class Assign:
     """`target = value`, or `target op= value`; a target is a name, a tuple or a subscript.
 
-    Without a target (an `absent` node) it is a call for its effect, `x.exp_()`.
+    Without a target (an `absent` node) it is a call for its effect, `x.exp_()`, or a `check`.
     """
 
     target: Node
@@ -202,3 +204,6 @@ class Formula:
     comments: tuple[str, ...] = field(default=())  # those above the return
     graph: Graph = field(default_factory=Graph, compare=False, repr=False)
     kept: Kept | None = None
+    locate: Callable[[str], Location | None] = field(
+        default=lambda attribute: None, compare=False, repr=False
+    )  # where `.attribute` is written first

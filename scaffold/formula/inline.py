@@ -112,7 +112,8 @@ class Inliner:
     ) -> Block:
         target = item.targets[0] if isinstance(item, ast.Assign) else None
         before = set(self.taken), self.made
-        sites = Sites(self, known, value, target)
+        idle = isinstance(item, ast.Expr)
+        sites = Sites(self, known, value, target, idle=idle)
         try:
             item.value = sites.visit(copy.deepcopy(value))
         except NotHere:
@@ -126,6 +127,8 @@ class Inliner:
                 part.slice = Sites(self, known, conditional=True).visit(part.slice)
         if sites.whole and isinstance(item, ast.Assign):
             return [*sites.before, *assigned_values(item)]
+        if sites.whole and idle and is_pure([item.value]):
+            return sites.before
         return [*sites.before, item]
 
     def called(self, callee: ast.expr, known: Known) -> Function | None:
@@ -145,13 +148,14 @@ class Inliner:
         known: Known,
         target: ast.expr | None,
         conditional: bool,
+        idle: bool = False,
     ) -> tuple[Block, ast.expr]:
         """The statements of a call, and the expression that is its value."""
         self._check(call, function)
         arguments = bound_arguments(call, function)
         body = copy.deepcopy(function.body)
         before, body = self._bound(call, function, body, arguments)
-        body, value = returned(function, folded(body, self.there))
+        body, value = returned(function, folded(body, self.there), idle)
         inner = {} if _is_global(call) else dict(known)
         seen = names_in([*body, value, *(item.node for item in inner.values())])
         names = names_of_target(target, value, set(stored(body)), seen)

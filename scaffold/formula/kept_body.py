@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from scaffold.errors import raise_all
-from scaffold.formula.complaints import ERRORS, parts_of, words_of
 from scaffold.formula.expression import Guarded
 from scaffold.formula.graph import (
     Assign,
@@ -29,6 +28,7 @@ from scaffold.formula.graph import (
 from scaffold.formula.kept_expression import KeptExpressions, drawn
 from scaffold.formula.parse import Body
 from scaffold.formula.program import Program
+from scaffold.formula.returns import with_one_return
 from scaffold.formula.scope import Scope
 from scaffold.formula.shown import as_written
 from scaffold.formula.text import Text
@@ -57,6 +57,7 @@ class KeptBody(Body):
 
     def kept(self, reason: str, node: ast.AST) -> Formula:
         """The formula; `node` is why it is no straight line."""
+        self._end_in_one_return()
         *above, last = self.program.body
         statements, present = self._block(above, frozenset())
         result = None
@@ -73,7 +74,14 @@ class KeptBody(Body):
         whole = "\n".join(filter(None, (code.lines, f"return {code.value}")))
         body = self.graph.node("body", whole, read)
         text, place = self.text.value.strip(), self.text.location
-        return Formula((), body, text, place, (), self.graph, kept)
+        return Formula((), body, text, place, (), self.graph, kept, self.locate)
+
+    def _end_in_one_return(self) -> None:
+        """Let what ends in an `if` that returns end in a return."""
+        if isinstance(self.program.body[-1], ast.If):
+            ended = with_one_return(list(self.program.body), self.scope.names)
+            self.program = self.program._replace(body=ended)
+            self.locals |= _stored(ast.Module(ended, []))
 
     @property
     def _absent(self) -> Node:
@@ -119,8 +127,6 @@ class KeptBody(Body):
                 return self._loop(test, (), item, present)
             case ast.With():
                 return self._with(item, present)
-            case ast.Assert() | ast.Raise():
-                return self._complaint(item, present)
             case ast.Return(value) if value is not None:
                 self.returned.append(self.expressions.parse(value, present))
                 return Assign(self._absent, self.returned[-1])
@@ -162,26 +168,11 @@ class KeptBody(Body):
     def _with(self, item: ast.With, present: Guarded) -> Statement:
         for part in item.items:
             if ast.unparse(part) != "torch.no_grad()":
-                self.fail(part.context_expr, "only torch.no_grad() can stand in a with")
+                message = f"'{ast.unparse(part)}' cannot stand in a with"
+                self.fail(part.context_expr, message, "only torch.no_grad() can")
         body, _ = self._block(item.body, present)
         off = self.expressions.parse(ast.parse("torch.no_grad()", mode="eval").body)
         return If(self._absent, (Assign(self._absent, off), *body), body)
-
-    def _complaint(
-        self,
-        item: ast.Assert | ast.Raise,
-        present: Guarded,
-        above: tuple[str, ...] = (),
-    ) -> Statement:
-        test, words = self._absent, words_of(item)
-        if isinstance(item, ast.Assert):
-            test = self.expressions.parse(item.test, present)
-        if words is None:
-            listed = ", ".join(sorted(ERRORS))
-            self.fail(item, "this cannot be raised", f"raise one of: {listed}")
-        parts = (part for word in words or () for part in parts_of(word))
-        said = tuple(self.expressions.parse(part, present) for part in parts)
-        return If(test, tuple(Assign(self._absent, part) for part in said))
 
     def _choice(
         self, item: ast.If, present: Guarded, above: tuple[str, ...]

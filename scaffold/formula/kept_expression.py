@@ -7,7 +7,8 @@ so nothing is dropped for an absent optional.
 import ast
 from typing import Protocol
 
-from scaffold.formula.expression import ExpressionParser, Guarded, Source
+from scaffold.formula.checks import CheckedExpressions
+from scaffold.formula.expression import Guarded, Source
 from scaffold.formula.graph import Assign, Graph, Node
 
 ITERATED = frozenset({"enumerate", "reversed", "zip"})
@@ -23,7 +24,7 @@ class KeptSource(Source, Protocol):
         """What is assigned."""
 
 
-class KeptExpressions(ExpressionParser):
+class KeptExpressions(CheckedExpressions):
     """Parses expressions of one kept forward into one graph."""
 
     source: KeptSource

@@ -6,15 +6,12 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 
 import ast
 from collections.abc import Sequence
-from itertools import chain
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula.complaints import complains, parts_of, words_of
+from scaffold.formula.checks import CheckedExpressions, raises, without_checks
 from scaffold.formula.effects import in_place_name, misspelt, written
 from scaffold.formula.expression import (
     BINARY,
-    ELSEWHERE,
-    ExpressionParser,
     Guarded,
     may_be_none,
 )
@@ -26,7 +23,9 @@ from scaffold.formula.graph import (
     Node,
     Statement,
 )
+from scaffold.formula.plain import plain
 from scaffold.formula.program import Program
+from scaffold.formula.refused import words_on
 from scaffold.formula.returns import with_one_return
 from scaffold.formula.scope import RESERVED, Scope
 from scaffold.formula.shown import shown
@@ -51,10 +50,10 @@ class Body:
         self.problems = list(program.problems)
         self.locals: set[str] = set()
         self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
-        self.expressions = ExpressionParser(self, scope.optional, scope.tensors)
+        self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
-        body = list(self.program.body)
+        body = plain(self.program.body)
         if self.scope.wants_result:
             body = with_one_return(body, self.scope.names)
         whole = tuple(body)
@@ -80,7 +79,9 @@ class Body:
         above = self._above(last) if result else ()
         text = shown(self.text, self.program.body, statements, result)
         place = self.text.location
-        return Formula(statements, result, text, place, above, self.graph)
+        return Formula(
+            *(statements, result, text, place, above, self.graph), locate=self.locate
+        )
 
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
         problem = ScaffoldError(message, self.place(node), hint)
@@ -94,6 +95,16 @@ class Body:
     def place(self, node: ast.AST) -> Location:
         """Where a node stands."""
         return place_in(self.program.text, node)
+
+    def locate(self, attribute: str) -> Location | None:
+        """Where an attribute of that name stands first."""
+        nodes = [node for item in self.program.body for node in ast.walk(item)]
+        found = [
+            self.place(node)
+            for node in nodes
+            if isinstance(node, ast.Attribute) and node.attr == attribute
+        ]
+        return min(found, key=lambda place: (place.line, place.column), default=None)
 
     def spelled(self, item: ast.Constant) -> str:
         """A number as the user wrote it; any other literal as Python writes it."""
@@ -133,6 +144,10 @@ class Body:
         if isinstance(item, ast.If):
             return self.branches.pop(item)
         names = written(statement) & self.scope.optional
+        if isinstance(item, ast.Assign) and isinstance(statement, If):
+            statement = statement.body[-1]  # below what it draws
+        if isinstance(item, ast.Assert):
+            return present | self.expressions.guards(item.test)[0]
         if isinstance(statement, Assign) and not may_be_none(statement.value):
             return present | names
         return present - names
@@ -150,11 +165,12 @@ class Body:
             return self._augmented(item, present, above)
         if isinstance(item, ast.If):
             return self._choice(item, present, above)
-        if isinstance(item, ast.Assert | ast.Raise) and self.scope.kept:
-            return self._complaint(item, present, above)
         if isinstance(item, ast.Expr) and _works_in_place(item.value):
             value = self.expressions.parse(item.value, present)
             return Assign(self.graph.node("absent"), value, "", above)
+        if isinstance(item, ast.Assert | ast.Raise) and self.scope.kept:
+            check = self.expressions.check(item, present)
+            return Assign(self.graph.node("absent"), check, "", above)
         self._refuse(item)
         return None
 
@@ -185,19 +201,10 @@ class Body:
         there, gone = self.expressions.guards(item.test)
         body, after_body = self._block(item.body, present | there)
         orelse, after_orelse = self._block(item.orelse, present | gone)
-        after = after_orelse if complains(body) else after_body
-        both = complains(body) or complains(orelse)
-        self.branches[item] = after if both else after_body & after_orelse
+        self.branches[item] = after_body & after_orelse
+        if raises(body) or raises(orelse):
+            self.branches[item] = after_orelse if raises(body) else after_body
         return If(test, body, orelse, above)
-
-    def _complaint(
-        self, item: ast.Assert | ast.Raise, present: Guarded, above: tuple[str, ...]
-    ) -> Statement:
-        tests = [item.test] if isinstance(item, ast.Assert) else []
-        words = chain.from_iterable(map(parts_of, words_of(item) or ()))
-        read = tuple(self.expressions.parse(part, present) for part in (*tests, *words))
-        node = self.graph.node("complaint", ast.unparse(item), read)
-        return Assign(self.graph.node("absent"), node, "", above)
 
     def _refuse(self, item: ast.stmt) -> None:
         self.locals |= {  # so that its names are no further problem
@@ -205,22 +212,7 @@ class Body:
             for node in ast.walk(item)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
-        if isinstance(item, ast.Return):
-            self.fail(
-                item,
-                "a return must be the last statement",
-                "assign a name in each branch",
-            )
-        elif isinstance(item, ast.Import | ast.ImportFrom):
-            self.fail(item, "no imports in a formula", "use --import 'module:name'")
-        elif isinstance(item, ast.Expr):
-            self.fail(item, "this statement assigns nothing", "write: name = ...")
-        elif isinstance(item, ast.For | ast.While | ast.With | ast.FunctionDef):
-            self.fail(
-                item, "only assignments, if and a final return are allowed", ELSEWHERE
-            )
-        else:
-            self.fail(item, "only assignments, if and a final return are allowed")
+        self.fail(item, *words_on(item))
 
     def _target(self, target: ast.expr) -> Node:
         if isinstance(target, ast.Name):
@@ -267,11 +259,16 @@ class Body:
 
     def _check_assigned(self, body: Sequence[ast.stmt]) -> None:
         """Complain of a name that is read where only another branch assigns it."""
-        for found in unassigned(body, self.scope.outer, self.scope.choices):
+        ways = without_checks(body)
+        for found in unassigned(ways, self.scope.outer, self.scope.choices):
             name, test = found.name.id, found.test.replace("'", '"')
             truth = "true" if found.holds else "false"
             message = f"'{name}' is not assigned where '{test}' is {truth}"
-            self.fail(found.name, message, f"assign '{name}' in each branch")
+            hint = f"assign '{name}' in each branch"
+            asked, equals, _ = test.partition(" == ")
+            if equals and asked in self.scope.names:
+                hint = f"{hint}, or list the values of '{asked}': Literal[...]"
+            self.fail(found.name, message, hint)
 
     def _check_targets(
         self, statements: tuple[Statement, ...], targets: frozenset[str]

@@ -7,12 +7,10 @@ import ast
 from collections.abc import Sequence
 from itertools import chain
 
-from scaffold.formula.complaints import guards
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.kept_body import KeptBody
 from scaffold.formula.parse import Body
 from scaffold.formula.program import program_of
-from scaffold.formula.returns import with_one_return
 from scaffold.formula.scope import Scope
 from scaffold.formula.text import Text
 from scaffold.formula.unroll import unrolled
@@ -25,8 +23,6 @@ REASONS: dict[type[ast.AST], str] = {
     ast.ListComp: COMPREHENSION,
     ast.GeneratorExp: COMPREHENSION,
     ast.With: "there is a with statement",
-    ast.Assert: "there is an assert",
-    ast.Raise: "there is a raise",
 }
 
 
@@ -35,7 +31,7 @@ def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
     program = program_of(text, scope)
     if scope.kept:
         straight = unrolled(program.body, scope.names)
-        found = _reason(with_one_return(straight, scope.names))
+        found = _reason(straight)
         if found is not None:
             body = KeptBody(text, program, scope, graph)
             return body.kept(REASONS[type(found)], found)
@@ -45,8 +41,8 @@ def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
 
 def _reason(body: Sequence[ast.stmt]) -> ast.AST | None:
     """The first thing, as it is read, that keeps the text from being straight-line maths."""
-    nodes, plain = chain.from_iterable(map(ast.walk, body)), guards(body)
-    found = (node for node in nodes if type(node) in REASONS and node not in plain)
+    nodes = chain.from_iterable(map(ast.walk, body))
+    found = (node for node in nodes if type(node) in REASONS)
     return min(found, key=_position, default=None)
 
 

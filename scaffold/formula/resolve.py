@@ -16,9 +16,9 @@ from scaffold.formula.definitions import (
     Definitions,
     Meanings,
     dotted_name,
-    is_docstring,
     is_known,
     parameters,
+    without_docstring,
 )
 
 
@@ -44,10 +44,10 @@ def statements_of(node: Defined) -> list[ast.stmt]:
     """The body of a function without its docstring; that of a lambda returns its value."""
     if isinstance(node, ast.Lambda):
         return [ast.copy_location(ast.Return(node.body), node.body)]
-    return node.body[1:] if is_docstring(node.body[0]) else node.body
+    return without_docstring(node.body)
 
 
-def _stored(body: Iterable[ast.AST]) -> Iterator[str]:
+def _bound(body: Iterable[ast.AST]) -> Iterator[str]:
     """The names that a body binds, without those of the functions in it."""
     for item in body:
         if isinstance(item, ast.FunctionDef):
@@ -55,7 +55,7 @@ def _stored(body: Iterable[ast.AST]) -> Iterator[str]:
         elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
             yield item.id
         elif not isinstance(item, ast.Lambda):
-            yield from _stored(ast.iter_child_nodes(item))
+            yield from _bound(ast.iter_child_nodes(item))
 
 
 class _Resolver(ast.NodeTransformer):
@@ -73,7 +73,7 @@ class _Resolver(ast.NodeTransformer):
         ]
         starred = [item for item in (arguments.vararg, arguments.kwarg) if item]
         named = [*parameters(arguments), *starred]
-        bound = (*(item.arg for item in named), *_stored(body))
+        bound = (*(item.arg for item in named), *_bound(body))
         self.locals |= {item: f"{self.prefix}{item}" for item in bound}
         for item in named:
             item.arg = self.locals[item.arg]

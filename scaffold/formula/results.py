@@ -14,8 +14,10 @@ from scaffold.formula.substitution import names_in, renamed, stored
 Block = list[ast.stmt]
 
 
-def returned(function: Function, body: Block) -> tuple[Block, ast.expr]:
-    """The statements before the return, and what it returns."""
+def returned(
+    function: Function, body: Block, idle: bool = False
+) -> tuple[Block, ast.expr]:
+    """The statements before the return, and what it returns; an `idle` call may return nothing, as nobody looks at it."""
     shown = own_name(function.name)
     own = set(stored(body))
     body = with_one_return(body)
@@ -32,8 +34,11 @@ def returned(function: Function, body: Block) -> tuple[Block, ast.expr]:
             inner[0], f"'{shown}' returns in the middle", "assign a name in each branch"
         )
     last = body[-1] if body else None
+    if idle and not (isinstance(last, ast.Return) and last.value):
+        done = body[:-1] if isinstance(last, ast.Return) else body
+        return done, ast.copy_location(ast.Constant(None), last or function.node)
     if not isinstance(last, ast.Return) or last.value is None:
-        hint = "end it with: return ..."
+        hint = f"end it with: return ..., or call it alone: {shown}(...)"
         raise Refusal(last or function.node, f"'{shown}' returns nothing", hint)
     rest, value = body[:-1], last.value
     match rest[-1:], value:

@@ -10,12 +10,14 @@ from collections.abc import Collection, Sequence
 from scaffold.formula.substitution import names_in
 
 NAME = "result"
+UNKNOWN = 'raise ValueError(f"unknown {0}: {{{0}}}")'
 
 
 def with_one_return(
     body: list[ast.stmt], taken: Collection[str] = ()
 ) -> list[ast.stmt]:
     """The statements with `result = ...` in each branch, if some of them return."""
+    body = _with_last_resort(body)
     early = any(isinstance(item, ast.If) and _returns(item) for item in body)
     if not early or not _closes(body):
         return body
@@ -26,6 +28,28 @@ def with_one_return(
     done = _assigned(body, names)
     last = ast.Return(_value(names, ast.Load()))
     return [*done, ast.fix_missing_locations(ast.copy_location(last, body[-1]))]
+
+
+def _with_last_resort(body: list[ast.stmt]) -> list[ast.stmt]:
+    """An error where the last of `if mode == "sum": return ...` does not hold, and nothing would be returned."""
+    last = body[-1] if body else None
+    if not isinstance(last, ast.If) or not _closes(last.body):
+        return body
+    if last.orelse:
+        orelse = _with_last_resort(last.orelse)
+    else:
+        match last.test:
+            case ast.Compare(
+                ast.Name(name), [ast.Eq() | ast.In()], [value]
+            ) if isinstance(value, ast.Constant | ast.Tuple | ast.List):
+                (error,) = ast.parse(UNKNOWN.format(name)).body
+            case _:
+                return body
+        for node in ast.walk(error):
+            ast.copy_location(node, last)
+        orelse = [error]
+    closed = ast.If(last.test, last.body, orelse)
+    return [*body[:-1], ast.copy_location(closed, last)]
 
 
 def _found(item: ast.AST) -> list[ast.Return]:
@@ -39,10 +63,10 @@ def _returns(item: ast.AST) -> bool:
 def _closes(body: Sequence[ast.stmt]) -> bool:
     """Whether every way through ends in a return, and what follows an `if` belongs to one branch of it."""
     for at, item in enumerate(body):
-        if isinstance(item, ast.Raise):
-            return at == len(body) - 1
         if isinstance(item, ast.Return):
             return at == len(body) - 1 and item.value is not None
+        if isinstance(item, ast.Raise):
+            return at == len(body) - 1
         if isinstance(item, ast.If) and _returns(item):
             rest = body[at + 1 :]
             if _closes(item.body):

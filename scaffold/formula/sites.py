@@ -20,7 +20,10 @@ Valued = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr
 
 
 class Sites(ast.NodeTransformer):
-    """Visits one expression; `before` is what runs ahead of it, `whole` whether it was nothing but a call."""
+    """Visits one expression; `before` is what runs ahead of it, `whole` whether it was nothing but a call.
+
+    Nobody looks at the value of an `idle` one, a statement of its own.
+    """
 
     def __init__(
         self,
@@ -29,10 +32,11 @@ class Sites(ast.NodeTransformer):
         root: ast.expr | None = None,
         target: ast.expr | None = None,
         conditional: bool = False,
+        idle: bool = False,
     ) -> None:
         self.inliner, self.known = inliner, known
         self.direct = isinstance(root, ast.Call)
-        self.target, self.conditional = target, conditional
+        self.target, self.conditional, self.idle = target, conditional, idle
         self.before: list[ast.stmt] = []
         self.whole = False
         self.depth = 0
@@ -66,6 +70,7 @@ class Sites(ast.NodeTransformer):
             self.known,
             self.target if whole else None,
             self.conditional,
+            whole and self.idle,
         )
         if not whole and not self.conditional and not is_pure([value]):
             before, value = self._named(before, value)

@@ -139,7 +139,7 @@ class _Steps(ast.NodeTransformer):
 
     def _listed(self, item: ast.expr) -> list[ast.expr] | None:
         match item:
-            case ast.Tuple(elts) | ast.List(elts) if all(map(_is_plain, elts)):
+            case ast.Tuple(elts) | ast.List(elts) if all(map(_is_repeatable, elts)):
                 return elts
             case ast.Call(ast.Name(name), args, []) if name not in self.taken:
                 return self._called(name, args, item)
@@ -168,10 +168,10 @@ class _Steps(ast.NodeTransformer):
         return [ast.Tuple(list(each), ast.Load()) for each in zip(*listed)]
 
 
-def _is_plain(item: ast.expr) -> bool:
+def _is_repeatable(item: ast.expr) -> bool:
     """Whether a value may stand in several places: a constant, a name, or a tuple of them."""
     if isinstance(item, ast.Tuple):
-        return all(map(_is_plain, item.elts))
+        return all(map(_is_repeatable, item.elts))
     if isinstance(item, ast.UnaryOp):
         return isinstance(item.operand, ast.Constant)
     return isinstance(item, ast.Constant | ast.Name)

@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from scaffold.inspect import bodies
+from scaffold.inspect.declared import declared_input, declared_outputs, output_names
 from scaffold.inspect.documented import Documented, read_documented
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.formulas import Unfit, forward_text
 from scaffold.inspect.gradients import backward_text
-from scaffold.inspect.model import Parameter
+from scaffold.inspect.names import snake_case
+from scaffold.spec.names import camel_name
 from scaffold.spec.toml_text import op_table
 
 Value = str | bool | list[str] | dict[str, str]
-TYPES = {"int", "float", "bool", "str"}
 
 
 class Adopted(NamedTuple):
@@ -78,7 +79,7 @@ def _names(facts: Facts, documented: Documented) -> tuple[str, str]:
     """The name of the op and that of its class."""
     function = facts.function
     base = function.name.removesuffix("Function") or function.name
-    return documented.wrapper or _snake(base).strip("_"), base
+    return documented.wrapper or snake_case(base), base
 
 
 def _table(
@@ -103,13 +104,13 @@ def _signature(
     facts: Facts, documented: Documented, outputs: tuple[str, ...]
 ) -> Iterator[tuple[str, Value]]:
     name, base = _names(facts, documented)
-    if _pascal(name) != base:
+    if camel_name(name) != base:
         yield "class-name", base
     if documented.doc:
         yield "doc", documented.doc
-    inputs = [_input(facts, item, documented) for item in facts.inputs]
+    inputs = [declared_input(facts, item, documented) for item in facts.inputs]
     yield "inputs", ", ".join([*inputs, *documented.attributes])
-    declared = _outputs(facts, documented, outputs)
+    declared = declared_outputs(facts, documented, outputs)
     if declared:
         yield "outputs", declared
 
@@ -164,116 +165,14 @@ def _behaviour(facts: Facts) -> Iterator[tuple[str, Value]]:
         yield "style", "combined"
 
 
-def _input(facts: Facts, item: Parameter, documented: Documented) -> str:
-    """One entry of the inputs."""
-    if item.passing == "variadic":
-        return f"*{item.name}"
-    if item.passing != "positional":
-        raise Unfit(facts.function.node, f"'{item.name}' is no positional parameter")
-    annotation = facts.names.resolve(item.annotation) if item.annotation else ""
-    default = dict(documented.defaults).get(item.name) or (_source(facts, item.default))
-    gradient = facts.has_gradient(item.name)
-    if gradient is None:
-        raise Unfit(
-            facts.function.node, f"the gradient of '{item.name}' cannot be told"
-        )
-    forward = facts.function.forward
-    tensor = forward is not None and item.name in facts.values(forward).evident
-    if (
-        gradient
-        or tensor
-        or "Tensor" in (ast.unparse(item.annotation) if item.annotation else "")
-    ):
-        optional = "?" if default == "None" or _is_optional(item) else ""
-        shape = dict(documented.shapes).get(item.name, "")
-        traits = "" if gradient or facts.is_trivial else "; const"
-        known = dict(documented.traits).get(item.name)
-        traits = f"; {known}" if known and not gradient else traits
-        inner = f"[{shape or '...'}{traits}]" if shape or traits else ""
-        return f"{item.name}{inner}{optional}"
-    kind = annotation if annotation in TYPES else _kind(default)
-    assigned = f" = {default}" if default else ""
-    return f"{item.name}: {kind}{assigned}"
-
-
-def _source(facts: Facts, node: ast.expr | None) -> str:
-    if node is None:
-        return ""
-    return ast.get_source_segment(facts.module.text, node) or ""
-
-
-def _is_optional(item: Parameter) -> bool:
-    text = ast.unparse(item.annotation) if item.annotation else ""
-    return "None" in text or text.startswith("Optional")
-
-
-def _kind(default: str) -> str:
-    try:
-        value = ast.literal_eval(default) if default else None
-    except ValueError:
-        value = None
-    return (
-        type(value).__name__
-        if isinstance(value, bool | int | float | str)
-        else "object"
-    )
-
-
-def _outputs(facts: Facts, documented: Documented, names: tuple[str, ...]) -> str:
-    """The outputs by name, where they are not the one called output."""
-    marked = facts.marked("mark_non_differentiable") or frozenset()
-    if names == ("output",) and not facts.is_trivial:
-        return ""
-    entries = []
-    for name in names:
-        shape = dict(documented.shapes).get(name, "")
-        unmarked = name not in marked and not facts.is_trivial
-        kind = "" if unmarked else "; int" if _is_index(facts, name) else "; const"
-        inner = f"[{shape or '...'}{kind}]" if shape or kind else ""
-        entries.append(f"{name}{inner}")
-    return ", ".join(entries)
-
-
-def _is_index(facts: Facts, name: str) -> bool:
-    """Whether an output holds positions, by its name or by what makes it."""
-    if re.search(r"ind(ex|ices)|idx|arg(min|max|sort)", name):
-        return True
-    return any(
-        isinstance(item.node, ast.Call)
-        and isinstance(item.node.func, ast.Attribute)
-        and item.node.func.attr in ("argmin", "argmax", "argsort", "long", "nonzero")
-        for item in facts.outputs
-    )
-
-
-def output_names(facts: Facts) -> tuple[str, ...]:
-    """The names under which forward returns its outputs."""
-    if len(facts.outputs) != 1 or facts.outputs[0].values is None:
-        names = {ast.unparse(item.node) for item in facts.outputs if item.node}
-        return (
-            tuple(names)
-            if len(names) == 1 and next(iter(names)).isidentifier()
-            else ("output",)
-        )
-    values = facts.outputs[0].values
-    if len(values) == 1:
-        node = values[0]
-        inputs = {item.name for item in facts.inputs}
-        named = isinstance(node, ast.Name) and node.id not in inputs
-        return (ast.unparse(node),) if named else ("output",)
-    if not all(isinstance(node, ast.Name) for node in values):
-        raise Unfit(facts.function.node, "its outputs have no names")
-    return tuple(ast.unparse(node) for node in values)
-
-
 def _imports(facts: Facts, texts: str) -> Iterator[str]:
     """What the formulas use and a specification does not know of itself."""
-    used = set(re.findall(r"\b[A-Za-z_]\w*\b", texts))
+    used, whole = set(re.findall(r"\b[A-Za-z_]\w*\b", texts)), _whole(facts)
     for name, dotted in facts.names.imported.items():
         if name not in used or dotted.split(".")[0] in ("torch", "math", "typing"):
             continue
         module, _, last = dotted.rpartition(".")
-        if dotted in _whole(facts):
+        if dotted in whole:
             yield dotted if dotted == name else f"{dotted} as {name}"
         else:
             alias = "" if last == name else f" as {name}"
@@ -288,12 +187,3 @@ def _whole(facts: Facts) -> set[str]:
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-
-
-def _snake(name: str) -> str:
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
-    return re.sub(r"_+", "_", words).strip("_").lower()
-
-
-def _pascal(name: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))

@@ -5,6 +5,7 @@ Invariant: a name that the file binds to anything but an import is itself; nothi
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from scaffold.inspect.vocabulary import NAMESPACES
@@ -76,3 +77,9 @@ def method_call(node: ast.AST, names: Names) -> str:
             return ""
         return node.func.attr
     return ""
+
+
+def snake_case(name: str) -> str:
+    """A name in the style of functions: `GradReverse` is `grad_reverse`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return re.sub(r"_+", "_", words).strip("_").lower()

@@ -5,11 +5,11 @@ Invariant: a test that is not skipped calls the Function with the number, order 
 one that needs values says which, and is never green.
 """
 
-import re
 from typing import NamedTuple
 
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.model import Function, Module
+from scaffold.inspect.names import snake_case
 from scaffold.inspect.stub_tests import plan, tests
 
 HEAD = '''"""Gradients of the Functions in {module}.
@@ -91,7 +91,7 @@ def write_stub(module: Module, functions: tuple[Function, ...], source: Source) 
     names: dict[str, int] = {}
     for function in functions:
         facts = Facts(function, module)
-        stem = _snake(function.name)
+        stem = snake_case(function.name) or "function"
         names[stem] = names.get(stem, 0) + 1
         stem = stem if names[stem] == 1 else f"{stem}_{names[stem]}"
         call = plan(facts)
@@ -127,8 +127,3 @@ def _path(source: Source) -> str:
         return ""
     place = f"str((Path(__file__).parent / {source.search_path!r}).resolve())"
     return f"place = {place}\n    if place not in sys.path:\n        sys.path.append(place)\n    "
-
-
-def _snake(name: str) -> str:
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
-    return re.sub(r"_+", "_", words).strip("_").lower() or "function"

@@ -11,6 +11,7 @@ from scaffold.derive import (
     variadic_names,
 )
 from scaffold.derive.program import surely_written
+from scaffold.derive.untyped import UNTYPED
 from scaffold.formula import Assign, If, emit, emit_lines, written
 from scaffold.render.arriving import (
     absent_grads,
@@ -32,7 +33,22 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     return [
         *split_grads(spec, derivation, names_of(body)),
         *_unpack(spec, derivation, body),
+        *_typed_functions(spec, derivation, names_of(body)),
         *body,
+    ]
+
+
+def _typed_functions(
+    spec: OpSpec, derivation: Derivation, names: frozenset[str]
+) -> list[str]:
+    """A type for each function of PyTorch that has none and is called by its bare name."""
+    lines = [line for block in derivation.blocks for line in block.statements]
+    own = frozenset().union(*map(written, lines))
+    own |= {item.name for item in spec.inputs} | {item.binding for item in spec.imports}
+    return [
+        f"{name}: Callable[..., {kind}] = torch.{name}"
+        for name, kind in UNTYPED.items()
+        if name in names - own
     ]
 
 

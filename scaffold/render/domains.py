@@ -1,4 +1,4 @@
-"""Test values where the forward is smooth, if the signature leaves them open.
+"""What the tests take for granted of inputs where the signature leaves it open: values where the forward is smooth, shapes that broadcast.
 
 In: an `OpSpec` and its `Derivation`. Out: the spec with the domains that derivation found. Invariant: what the user states stands.
 """
@@ -6,23 +6,30 @@ In: an `OpSpec` and its `Derivation`. Out: the spec with the domains that deriva
 from dataclasses import replace
 
 from scaffold.derive import Derivation
-from scaffold.spec import Domain, OpSpec, TensorInput
+from scaffold.spec import Dim, Domain, OpSpec, TensorInput
 
 
 def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
     """The op as its tests see it."""
-    if not derivation.domains:
-        return spec
     found = dict(derivation.domains)
+    several = [spec.dims(item.name) for item in spec.tensors]
+    loose = None in several and {*several} <= {None, ("...",)}
+    if not (found or loose):
+        return spec
     inputs = tuple(
         (
-            item._replace(domain=_domain(item, found))
+            item._replace(domain=_domain(item, found), dims=_dims(item, loose))
             if isinstance(item, TensorInput)
             else item
         )
         for item in spec.inputs
     )
     return replace(spec, inputs=inputs)
+
+
+def _dims(item: TensorInput, loose: bool) -> tuple[Dim, ...] | None:
+    """`x, weight[...; const]`: both have the one shape of what is not declared; indices and masks may be of another."""
+    return None if loose and item.dtype in ("complex", "float") else item.dims
 
 
 def _domain(item: TensorInput, found: dict[str, Domain]) -> Domain:

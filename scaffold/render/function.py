@@ -71,8 +71,8 @@ def _backward_type(spec: OpSpec) -> str:
 def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     if derivation.forward is None:
         return _unwritten_forward(spec, derivation)
-    if spec.forward is not None and spec.forward.kept is not None:
-        return kept_lines(spec, spec.forward.kept, _typed_inputs(spec))
+    if spec.kept is not None:
+        return kept_lines(spec, spec.kept, _typed_inputs(spec))
     lines = emit_lines(derivation.forward)
     values = [emit(result) for result in derivation.results]
     if len(values) == 1 and not (derivation.extra or spec.outputs[0].variadic):

@@ -25,8 +25,8 @@ MANY = 250  # elements, beyond which the derivative of each by each takes minute
 
 def first_options(spec: OpSpec, derivation: Derivation, making: Making) -> str:
     """The arguments of gradcheck."""
-    kept = spec.forward.kept if spec.forward is not None else None
-    batchable = _is_batchable(derivation) and not (kept and writes_in_place(kept))
+    written = spec.kept is not None and writes_in_place(spec.kept)
+    batchable = _is_batchable(derivation) and not written
     batched = {"check_batched_grad": "True"} if batchable else {}
     options = batched | {"check_grad_dtypes": "True"} | _shared(spec, making)
     return ", ".join(f"{name}={value}" for name, value in options.items())

@@ -6,7 +6,14 @@ untyped result gets.
 
 from scaffold.derive import fresh
 from scaffold.derive.memory import Trace
-from scaffold.formula import If, Kept, Node, Statement, emit, same_tensor, written
+from scaffold.formula import (
+    Kept,
+    Node,
+    assignments,
+    emit,
+    same_tensor,
+    written,
+)
 from scaffold.render.typing import is_typed, typed_names
 from scaffold.spec import OpSpec
 
@@ -57,22 +64,18 @@ def _copy(spec: OpSpec, kept: Kept, part: Node) -> str | None:
 
 def may_be_number(spec: OpSpec) -> bool:
     """Whether the forward may return a number: the sum of no tensors, `total = 0` of no rounds."""
-    kept = spec.forward.kept if spec.forward is not None else None
-    if kept is None:
+    if spec.kept is None:
         return False
-    numbers = frozenset().union(*map(_numbers, kept.statements))
+    numbers = {
+        name
+        for item in assignments(spec.kept.statements)
+        if item.value.kind == "constant" and not item.operator
+        for name in item.target.names()
+    }
     return any(
         _is_sum(node) or node.kind == "name" and node.label in numbers
-        for node in kept.returned
+        for node in spec.kept.returned
     )
-
-
-def _numbers(item: Statement) -> frozenset[str]:
-    """The names that are numbers at some time: `total = 0`."""
-    if isinstance(item, If):
-        return frozenset().union(*map(_numbers, (*item.body, *item.orelse)))
-    plain = item.value.kind == "constant" and not item.operator
-    return item.target.names() if plain else frozenset()
 
 
 def _is_sum(node: Node) -> bool:

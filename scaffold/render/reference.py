@@ -23,8 +23,8 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
     if forward is None:
         return None
     tensors = frozenset(item.name for item in spec.tensors)
-    if spec.surrogate is None and spec.forward is not None and spec.forward.kept:
-        return tuple(kept_lines(spec, spec.forward.kept, tensors))
+    if spec.surrogate is None and spec.kept is not None:
+        return tuple(kept_lines(spec, spec.kept, tensors))
     if len(forward.results) == 1 and not spec.outputs[0].variadic:
         name = spec.outputs[0].name
         lines, value = annotated_body(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from scaffold.render.kept import may_be_number
 from scaffold.render.sizes import allows, choose_sizes, input_dims
+from scaffold.render.testlimits import never_empty
 from scaffold.render.testnames import samples_name
 from scaffold.render.testvalues import (
     attribute_value,
@@ -23,7 +24,7 @@ from scaffold.spec import Attribute, OpSpec, TensorInput
 
 VARIADIC = 3  # tensors of a variadic input
 BATCH = 2  # the leading dim
-SHAPE = "(2, 3)"  # where no dims are declared
+SHAPE = "(2, 3)"  # where no dims are declared, if any dims are not
 CROSSED = 3  # optionals up to which every combination is a case
 RESERVED = frozenset(  # names that `make` has a use for
     {"F", "absent", "batch", "count", "index", "inputs", "layout"}
@@ -64,14 +65,20 @@ def plan_making(spec: OpSpec) -> Making:
             f"{literal(name)}: {{{text}}}" for name, text in _empty_cases(spec, sizes)
         ),
         sizes={name: str(size) for name, size in sizes.items()},
-        shapes={item.name: SHAPE for item in spec.tensors},
+        shapes={item.name: _shape(spec) for item in spec.tensors},
     )
 
 
 def _batch(spec: OpSpec, sizes: dict[str, int]) -> tuple[int, int]:
-    """Two leading dims, which broadcast with SHAPE where there is one."""
+    """Two leading dims, as a product has them of what no dims are declared of."""
     other = next(size for size in range(3, 99) if size not in sizes.values())
-    return (other, BATCH) if _shared_shape(spec) else (BATCH, other)
+    return (BATCH, BATCH if _shared_shape(spec) else other)
+
+
+def _shape(spec: OpSpec) -> str:
+    """The shape of what has none: beside tensors that have dims it is a number, which goes with all of them."""
+    several = (input_dims(spec, item.name) for item in spec.tensors)
+    return "()" if any(set(dims) - {"..."} for dims in several) else SHAPE
 
 
 def _sampled(spec: OpSpec) -> Making:
@@ -134,7 +141,7 @@ def _parameters(spec: OpSpec, sizes: dict[str, int]) -> list[tuple[str, str, str
     if any("..." in each for each in dims):
         listed.append(("batch", "tuple[int, ...]", f"({BATCH},)"))
     if _shared_shape(spec):
-        listed.append(("shape", "tuple[int, ...]", SHAPE))
+        listed.append(("shape", "tuple[int, ...]", _shape(spec)))
     listed += [(size_name(name), "int", str(size)) for name, size in sizes.items()]
     if any(item.variadic for item in spec.tensors):
         listed.append(("count", "int", str(VARIADIC)))
@@ -215,12 +222,13 @@ def absences(spec: OpSpec) -> tuple[tuple[str, ...], ...]:
 def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str]]:
     if any("..." in input_dims(spec, item.name) for item in spec.tensors):
         yield "empty-batch", '"batch": (0,)'
-    if _shared_shape(spec):
+    if _shared_shape(spec) and _shape(spec) == SHAPE:
         yield "empty", '"shape": (0, 3)'
     if may_be_number(spec):
         return
     bounds = {item.bound for item in spec.tensors}
     attributes = {item.name for item in spec.attributes}
+    kept = bounds | attributes | never_empty(spec)
     for name in sizes:
-        if name not in bounds | attributes and allows(spec, sizes | {name: 0}):
+        if name not in kept and allows(spec, sizes | {name: 0}):
             yield f"{name}=0", f'"{size_name(name)}": 0'

@@ -3,12 +3,12 @@
 In: an `OpSpec`. Out: yes or no. Invariant: asked of the text of the forward; where in doubt the test is made.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from scaffold.derive import live_forward
 from scaffold.derive.activity import callee, calls, carries_gradient
 from scaffold.derive.recompute import active_locals
-from scaffold.formula import Formula, If, Node, Statement, expressions
+from scaffold.formula import Formula, Node, expressions
 from scaffold.spec import OpSpec
 
 VIEWS = frozenset({"view", "view_as_complex"})  # of contiguous memory alone
@@ -16,8 +16,21 @@ VIEWS = frozenset({"view", "view_as_complex"})  # of contiguous memory alone
 UNMAPPED = frozenset(
     {"argwhere", "bincount", "histc", "masked_select", "nonzero", "one_hot", "unique"}
 )
-# What a test asks of the data of a tensor.
-TELL = frozenset({"all", "allclose", "any", "equal", "item"})
+
+# What divides by a length, which is 0 of nothing: a gradient of something is then 0 / 0.
+LENGTHS = frozenset({"norm", "scaled_dot_product_attention", "vector_norm"})
+
+
+def never_empty(spec: OpSpec) -> frozenset[str]:
+    """The named dims that the gradient may divide by the length of."""
+    if not any(
+        callee(item) in LENGTHS for node in _nodes(spec) for item in node.walk()
+    ):
+        return frozenset()
+    dims = [spec.dims(item.name) for item in spec.differentiable]
+    ends = (shape[-1] for shape in dims if shape)
+    several = len(dims) > 1
+    return frozenset(end for end in ends if several and isinstance(end, str))
 
 
 def takes_any_layout(spec: OpSpec) -> bool:
@@ -34,7 +47,7 @@ def is_its_derivative(spec: OpSpec) -> bool:
         return False
     inputs = frozenset(item.name for item in spec.differentiable)
     active = inputs | active_locals(forward.statements, inputs)
-    if spec.forward.kept is not None:  # whose locals may all carry a gradient
+    if spec.kept is not None:  # whose locals may all carry a gradient
         active |= {name for node in forward.results for name in node.names()}
         if any(
             callee(item) == "no_grad" for node in _nodes(spec) for item in node.walk()
@@ -82,22 +95,11 @@ def _rounds(call: Node) -> bool:
 def maps(spec: OpSpec) -> bool:
     """Whether torch.func.vmap takes the gradient of the forward."""
     masks = frozenset(item.name for item in spec.tensors if item.dtype == "bool")
-    nodes = [item for node in _nodes(spec) for item in node.walk()]
-    tests = [node.args[0] for node in nodes if node.kind == "complaint" and node.args]
-    if spec.forward is not None:
-        tests += _tests(live_forward(spec, spec.forward).statements)
     return not any(
         callee(item) in UNMAPPED or _is_data(item) or _picks(item, masks)
-        for item in nodes
-    ) and not any(callee(item) in TELL for node in tests for item in node.walk())
-
-
-def _tests(statements: Iterable[Statement]) -> Iterator[Node]:
-    """What is asked by each `if`."""
-    for item in statements:
-        if isinstance(item, If):
-            yield item.test
-            yield from _tests((*item.body, *item.orelse))
+        for node in _nodes(spec)
+        for item in node.walk()
+    )
 
 
 def _is_data(node: Node) -> bool:

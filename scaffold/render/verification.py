@@ -21,7 +21,7 @@ from scaffold.render.testcall import ReferenceView, reference_view
 from scaffold.render.testcases import size_name
 from scaffold.render.testfile import TestView, imports_of, view
 from scaffold.render.testgradients import contract_view
-from scaffold.render.testlimits import computes_in_single
+from scaffold.render.testlimits import computes_in_single, takes_any_layout
 from scaffold.render.testvalues import literal
 from scaffold.render.whole import with_imports
 from scaffold.spec import OpSpec
@@ -47,6 +47,7 @@ class ProofView(NamedTuple):
     bare: bool  # backward returns one gradient rather than a tuple
     surrogate: bool
     loose: bool  # the forward may refuse any case
+    contiguous: bool  # ... and whatever is not contiguous
 
 
 class Verification(NamedTuple):
@@ -101,6 +102,7 @@ def _proof_view(
         bare=bool(spec.differentiable) and contract_view(spec, derivation).bare,
         surrogate=spec.surrogate is not None,
         loose=_is_loose(spec),
+        contiguous=not takes_any_layout(spec),
     )
 
 

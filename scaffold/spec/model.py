@@ -7,7 +7,7 @@ Invariant: every name in it is valid, every reference resolves, every formula ha
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from scaffold.formula import Formula
+from scaffold.formula import Formula, Kept
 from scaffold.spec.patterns import DEFAULT, Patterns
 
 Dim = str | int  # a name, a size, or "..." for any leading dimensions
@@ -182,6 +182,11 @@ class OpSpec:
         if not any(output.differentiable for output in self.outputs):
             return ()
         return tuple(item for item in self.tensors if item.differentiable)
+
+    @property
+    def kept(self) -> Kept | None:
+        """The forward, where it stays as the user wrote it."""
+        return self.forward.kept if self.forward is not None else None
 
     @property
     def foreign(self) -> frozenset[str]:

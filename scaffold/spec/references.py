@@ -12,7 +12,7 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Text, function_in
 
 ReadFile = Callable[[str], str]
-REFERENCE = re.compile(r"\s*@(?P<path>[^\n]+?\.py)(?::(?P<function>\w+))?\s*")
+REFERENCE = re.compile(r"\s*@(?P<path>[^\n]+?\.py)(?::(?P<function>[\w.]+))?\s*")
 
 
 class Reference(NamedTuple):

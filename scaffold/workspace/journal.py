@@ -28,17 +28,19 @@ class Step(NamedTuple):
     backup: Path | None  # None: there is no file yet
     after: str | None  # fingerprint of the new content
 
-    def done(self) -> bool:
-        """Whether the target is as the run wants it, by our doing."""
+    def can_be_undone(self) -> bool:
+        """Whether the target is as the run wants it, by our doing, and what it was is still there."""
+        if self.backup is not None and not os.path.lexists(self.backup):
+            return False
         if self.staged is None:
-            return self._kept() and not os.path.lexists(self.target)
+            return not os.path.lexists(self.target)
         return not self.staged.exists() and disk.digest(self.target) == self.after
 
     def undo(self) -> None:
         """Put the target back as it was."""
         if self.backup is None:
             disk.unlink(self.target)
-        elif self._kept():
+        else:
             disk.replace(self.backup, self.target)
 
     def clean(self) -> None:
@@ -46,9 +48,6 @@ class Step(NamedTuple):
         for path in (self.staged, self.backup):
             if path is not None:
                 disk.unlink(path)
-
-    def _kept(self) -> bool:
-        return self.backup is not None and os.path.lexists(self.backup)
 
 
 class Journal(NamedTuple):
@@ -62,7 +61,7 @@ class Journal(NamedTuple):
     def undo(self) -> None:
         """Put everything back as it was; can be repeated, and taken up by a later run."""
         for step in self.steps:
-            if step.done():
+            if step.can_be_undone():
                 step.undo()
         self._clean(tuple(reversed(self.made)))
 
@@ -176,7 +175,7 @@ def interrupted(root: Path) -> tuple[str, ...]:
 
 def _recover(path: Path, data: bytes) -> tuple[str, ...]:
     journal, mark = _read(path, data)
-    undone = [step.target for step in journal.steps if step.done()]
+    undone = [step.target for step in journal.steps if step.can_be_undone()]
     if mark == _DONE:
         undone = []
         journal.finish()

@@ -87,6 +87,51 @@ def test_nothing_is_said_of_an_op_that_is_whole(tmp_path: Path) -> None:
     assert (outcome.code, outcome.err) == (0, "")
 
 
+LOOP = "for i in range(w.shape[0]):\n    x = x + i\nreturn x"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unread"),
+    [
+        (("--inputs", "x, w", "--forward", "x * 2"), ["w"]),
+        (("--inputs", "x, eps=1e-6, w?", "--forward", "x * 2"), ["eps", "w"]),
+        (("--inputs", "x, w", "--forward", "x * 2", "--grad", "w=w"), []),
+        (("--inputs", "x, w"), []),
+        (
+            (
+                "--inputs",
+                "x, w",
+                "--forward",
+                LOOP,
+            ),
+            [],
+        ),
+    ],
+)
+def test_inputs_that_nothing_reads_are_named(
+    arguments: tuple[str, ...], unread: list[str], tmp_path: Path
+) -> None:
+    outcome = new_op(tmp_path, *arguments, "--no-verify")
+    notes = [line for line in outcome.err.splitlines() if "never reads" in line]
+    assert outcome.code == 0, outcome.err
+    assert notes == [f"note: the forward never reads '{name}'" for name in unread]
+
+
+@pytest.mark.parametrize(
+    ("forward", "gains"), [("x * 2", False), ("torch.softmax(x @ x.mT, -1) @ x", True)]
+)
+def test_a_policy_that_gains_nothing_is_told(
+    forward: str, gains: bool, tmp_path: Path
+) -> None:
+    arguments = ("--inputs", "x[N, D]", "--forward", forward, "--no-verify")
+    note = "note: balanced saves no more than recompute: nothing is gained by it\n"
+    outcome = new_op(tmp_path, *arguments, "--save-policy", "balanced")
+    assert outcome.err == ("" if gains else note)
+    configured(tmp_path, "save-policy = 'balanced'")
+    other = new_op(tmp_path, *arguments, name="other")
+    assert note not in other.err, "it was not asked for of this op"
+
+
 def test_one_gradient_that_is_left_is_named(tmp_path: Path) -> None:
     maths = ("--forward", "x * w", "--grad", "x=grad_output * w", "--no-derive")
     outcome = new_op(tmp_path, "--inputs", "x, w", *maths, "--no-test")

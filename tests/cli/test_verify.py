@@ -11,6 +11,7 @@ import pytest
 
 from scaffold.cli import proof
 from scaffold.verify import Failure, Verdict
+from tests.cli.projects import contents, project
 from tests.cli.running import Outcome, environment, listing, new_op, run, scaffold
 from tests.verify.written import KILLED, RELU, VALUES
 
@@ -64,7 +65,12 @@ def test_what_the_user_states_is_not_verified_unasked(
     switch: tuple[str, ...], tmp_path: Path
 ) -> None:
     with patch.object(proof, "verify", side_effect=AssertionError):
-        assert new_op(tmp_path, *WRONG, *switch).code == 0
+        outcome = new_op(tmp_path, *WRONG, *switch)
+    note = (
+        "the gradients are as you state them: --verify holds them against the forward"
+    )
+    assert outcome.code == 0
+    assert outcome.err == ("" if switch else f"note: {note}\n")
 
 
 def test_what_is_derived_is_verified_unasked(tmp_path: Path) -> None:
@@ -78,6 +84,43 @@ def test_what_is_derived_is_verified_unasked(tmp_path: Path) -> None:
         unverified = new_op(tmp_path, *DERIVED)
     assert unverified.code == 0
     assert unverified.err == "note: not verified, as there is no torch\n"
+
+
+PAIR = ("--inputs", "h[N, D], a[W]", "--forward", "torch.cat((h, h.exp()), 1) @ a")
+REFUSED = Verdict(0, Failure("forward", "raised"), wanted=("W == 2 * D",))
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_sizes_that_the_forward_turns_out_to_want(
+    settled: bool, tmp_path: Path
+) -> None:
+    """They are those of the tests, and of the table where there is a manifest."""
+    if settled:
+        project(tmp_path)
+    with patch.object(proof, "verify", side_effect=[REFUSED, Verdict(5)]):
+        outcome = new_op(tmp_path, *PAIR)
+    assert outcome.code == 0
+    note = "sizes of the tests as the forward wants them: --require 'W == 2 * D'"
+    assert f"note: {note}\n" in outcome.err
+    written = contents(tmp_path)
+    assert b"W: int = 4" in written["tests/test_foo.py" if settled else "test_foo.py"]
+    if settled:
+        assert b'require = ["W == 2 * D"]' in written["ops.toml"].replace(b"'", b'"')
+
+
+def test_what_the_user_says_of_sizes_is_not_replaced(tmp_path: Path) -> None:
+    with patch.object(proof, "verify", return_value=REFUSED):
+        outcome = new_op(tmp_path, *PAIR, "--require", "D > 2")
+    assert outcome.code == 1 and not listing(tmp_path)
+    assert outcome.err.endswith("hint: --require 'W == 2 * D'\n")
+
+
+def test_a_wrong_gradient_is_told_whatever_the_sizes(tmp_path: Path) -> None:
+    wrong = Verdict(5, Failure("grad_a", "sign"))
+    with patch.object(proof, "verify", side_effect=[REFUSED, wrong]):
+        outcome = new_op(tmp_path, *PAIR)
+    assert outcome.code == 1 and not listing(tmp_path)
+    assert "grad_a: sign; nothing was written" in outcome.err
 
 
 def test_a_formula_for_each_gradient_leaves_nothing_derived() -> None:

@@ -600,4 +600,53 @@ return v * 2
 """,
         lambda: [(r(3, 5),)],
     ),
+    Case(
+        "class_weights_in_branches",
+        "logits[N, C], target[N; index(C)], class_weight[C]?, smoothing: float = 0.0, ignore_index: int = -100, reduction: str = 'mean'",
+        """
+log_probs = F.log_softmax(logits, dim=-1)
+picked = -log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+if class_weight is not None:
+    weights = class_weight[target]
+    picked = picked * weights
+if smoothing > 0:
+    if class_weight is not None:
+        smooth = -(log_probs * class_weight).sum(-1)
+    else:
+        smooth = -log_probs.sum(-1)
+    picked = (1 - smoothing) * picked + smoothing * smooth / logits.shape[-1]
+keep = target != ignore_index
+picked = torch.where(keep, picked, 0.0)
+if reduction == "mean":
+    if class_weight is not None:
+        return picked.sum() / torch.where(keep, weights, 0.0).sum()
+    return picked.sum() / keep.sum()
+if reduction == "sum":
+    return picked.sum()
+return picked
+""",
+        lambda: [
+            (r(4, 3), index(3, 4), weight, smoothing, 1, reduction)
+            for weight in (p(3), None)
+            for smoothing in (0.0, 0.2)
+            for reduction in ("mean", "sum", "none")
+        ],
+    ),
+    Case(
+        "local_of_one_branch",
+        "x[N, D], weight[D], scale: float = 1.0, power: int = 2",
+        """
+if scale > 0:
+    damped = torch.exp(-scale * x * x)
+y = x * weight
+if power > 1:
+    if scale > 0:
+        y = y / damped.sum(-1, keepdim=True)
+    y = y ** power
+return y
+""",
+        lambda: [
+            (r(4, 3), r(3), scale, power) for scale in (0.0, 0.5) for power in (1, 2)
+        ],
+    ),
 )

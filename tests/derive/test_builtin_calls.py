@@ -29,3 +29,28 @@ def test_the_gradient_is_that_of_autograd(forward: str) -> None:
     plain = load(text_of(spec_of("x[N, D], y[N, D]", forward=forward))).SomeOpFunction
     values = [torch.randn(3, 4, dtype=torch.double) for _ in range(2)]
     check_op(module.SomeOpFunction, module.some_op, plain.forward, values)
+
+
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+@pytest.mark.parametrize("signature", ["x[N, 1], y[D]", "x, y"])
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "torch.stack(torch.broadcast_tensors(x * y, x.exp()), -1)",
+        "a, b = torch.broadcast_tensors(x, y)\nreturn torch.exp(a) * b",
+        "torch.broadcast_tensors(x, y, x * x)[0] * y",
+    ],
+)
+def test_tensors_that_are_broadcast_together(
+    forward: str, signature: str, policy: str
+) -> None:
+    torch.manual_seed(2)
+    spec = spec_of(signature, forward=forward, derive=True, save_policy=policy)
+    text = text_of(spec, derive(spec))
+    assert "torch.func.vjp" not in text
+    module = load(text)
+    plain = load(text_of(spec_of(signature, forward=forward))).SomeOpFunction
+    values = [torch.randn(3, 1, dtype=torch.double), torch.randn(4, dtype=torch.double)]
+    once = "once_differentiable" in text
+    wrapper = module.some_op
+    check_op(module.SomeOpFunction, wrapper, plain.forward, values, once=once)

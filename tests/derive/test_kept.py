@@ -191,6 +191,12 @@ def test_the_code_is_the_users() -> None:
     )
 
 
+def test_the_forward_runs_again_once_for_all_inputs_that_are_there() -> None:
+    text = text_of(spec_of("x, w, h0?", forward=STATE.strip(), derive=True))
+    assert text.count("torch.func.vjp(") == 1
+    assert 'tensors["h0"] = h0' in text
+
+
 @pytest.mark.parametrize("raises", [True, False])
 def test_the_code_of_a_file(raises: bool) -> None:
     """Functions that it calls are written out, in loops too; what stays has its comments."""
@@ -307,7 +313,7 @@ return y * 2
     [
         ("y = y + torch.rand_like(x)", "there is a loop"),
         ("y = y + F.dropout(x)", "there is a loop"),
-        ("y = y + x.mean().item()", "leaves PyTorch"),
+        ("y = y + torch.from_numpy(x.numpy())", "leaves PyTorch"),
     ],
 )
 def test_what_cannot_run_again_is_not_derived(line: str, reason: str) -> None:

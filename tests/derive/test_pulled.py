@@ -1,6 +1,7 @@
 """Autograd of one call: what PyTorch refuses to differentiate by is left alone."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -90,3 +91,42 @@ def test_the_weight_of_probabilities_has_a_gradient() -> None:
     found = torch.autograd.grad(op(x, t, w), (x, t, w))
     for one, two in zip(found, right, strict=True):
         torch.testing.assert_close(one, two)
+
+
+TUPLES = {
+    "values": "r = x.topk(2)\nreturn r.values.sin() * r[0]",
+    "a matrix": "q = torch.linalg.qr(x)\nreturn q.Q.sin() @ q[1]",
+    "broadcast": "r = torch.broadcast_tensors(x.exp(), x[0])\nreturn r[0].sin() * r[1]",
+    "a grid": "r = torch.meshgrid(x.sum(0), x.sum(1), indexing='ij')\nreturn r[0] * r[1].sin()",
+    "indices": "i = (x > 0).nonzero(as_tuple=True)\nreturn x[i].sin()",
+    "constants": (
+        "h = torch.arange(x.shape[0])\n"
+        "ys, xs = torch.meshgrid(h, torch.arange(x.shape[1]), indexing='xy')\n"
+        "return x.mT.sin() * ys + x.mT.exp() * xs"
+    ),
+}
+
+
+@pytest.mark.parametrize("inputs", ["x", "x[N, K]"])
+@pytest.mark.parametrize(
+    "options", [{}, {"once_differentiable": True}, {"save_policy": "balanced"}]
+)
+@pytest.mark.parametrize("forward", TUPLES.values(), ids=TUPLES)
+def test_a_tuple_in_one_name_is_never_saved(
+    forward: str, options: dict[str, Any], inputs: str
+) -> None:
+    spec = spec_of(inputs, forward=forward, derive=True, **options)
+    found = load(text_of(spec))
+    reference = load(text_of(spec_of(inputs, forward=forward, derive=False)))
+    x = torch.randn(4, 3, dtype=torch.double, requires_grad=True)
+    expected = reference.SomeOpFunction.forward(x)
+    torch.testing.assert_close(found.some_op(x), expected)
+    (wanted,) = torch.autograd.grad(expected.sum(), x)
+    (gradient,) = torch.autograd.grad(found.some_op(x).sum(), x)
+    torch.testing.assert_close(gradient, wanted)
+
+
+def test_a_grid_of_constants_is_derived() -> None:
+    spec = spec_of("x[N, K]", forward=TUPLES["constants"], derive=True)
+    text = text_of(spec)
+    assert "func.vjp" not in text and "sum_to_size" not in text

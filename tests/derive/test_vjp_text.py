@@ -271,9 +271,13 @@ def backward_of_case(name: str) -> list[str]:
 
 def test_what_two_gradients_read_in_one_branch_is_computed_there_alone() -> None:
     lines = backward_of_case("bilinear_glu_gates")
-    at = lines.index("if ctx.kind == 'geglu':")
+    at = len(lines) - lines[::-1].index("elif ctx.kind == 'geglu':") - 1
     assert "torch.erf(" in lines[at + 1] and "torch.exp(" in lines[at + 2]
     assert "\n".join(lines).count("torch.erf(") == 1
+    assert lines[-2:] == [
+        "grad_b = grad_preactivation.sum_to_size(b.shape)",
+        "grad_c = grad_value.sum_to_size(ctx.c_shape)",
+    ]
     assert not any(line.startswith("if not") for line in lines)
 
 

@@ -59,6 +59,20 @@ for row in x.unbind(0):
 return total
 """,
     ),
+    "damped": (
+        "x[B, T, D], h0[B, D]?, bias[D]?, decay: float = 0.5",
+        """
+h = h0 if h0 is not None else torch.zeros_like(x[:, 0])
+states = []
+for t in range(x.shape[1]):
+    z = x[:, t] + decay * h
+    if bias is not None:
+        z = z + bias
+    h = torch.tanh(z)
+    states.append(h)
+return torch.stack(states, 1)
+""",
+    ),
     "added": ("x[N, K], w[N]", "sum(x[:, k] * w for k in range(x.shape[1]))"),
 }
 

@@ -7,7 +7,7 @@ from scaffold.formula import Graph, Scope, Text, parse
 from tests.formula.parsing import again, formula, problems, text_of
 
 IMPORT = "put it into a function of your own and use --import 'module:name'"
-ONLY = "only assignments, if and a final return are allowed"
+NOT = "is not allowed in a formula"
 
 
 @pytest.mark.parametrize(
@@ -109,34 +109,75 @@ def test_indentation_and_newlines_of_the_surroundings(
         (
             "import os\nreturn x",
             [
-                "--forward:1:1: no imports in a formula\nhint: use --import 'module:name'"
+                "--forward:1:1: an import is not allowed in a formula\nhint: use --import 'module:name'"
             ],
         ),
         (
             "from os import path\nreturn x",
             [
-                "--forward:1:1: no imports in a formula\nhint: use --import 'module:name'"
+                "--forward:1:1: an import is not allowed in a formula\nhint: use --import 'module:name'"
             ],
         ),
         (
             "x.exp()\nreturn x",
-            ["--forward:1:1: this statement assigns nothing\nhint: write: name = ..."],
+            [
+                "--forward:1:1: nothing takes what 'x.exp()' returns\nhint: write: name = ..."
+            ],
+        ),
+        (
+            "[x]\nreturn x",
+            ["--forward:1:1: '[x]' does nothing\nhint: write: name = ..."],
+        ),
+        (
+            "print(x, bias, scale)\nreturn x",
+            ["--forward:1:1: a print is not allowed in a formula\nhint: take it out"],
         ),
         (
             "for i in x:\n    y = i\nreturn y",
-            [f"--forward:1:1: {ONLY}\nhint: {IMPORT}"],
+            [f"--forward:1:1: a loop {NOT}\nhint: loops stand in a forward alone"],
         ),
-        ("while x:\n    k = x\nreturn k", [f"--forward:1:1: {ONLY}\nhint: {IMPORT}"]),
+        (
+            "while x:\n    k = x\nreturn k",
+            [f"--forward:1:1: a loop {NOT}\nhint: loops stand in a forward alone"],
+        ),
+        (
+            "try:\n    k = x\nexcept ValueError:\n    k = y\nreturn k",
+            [f"--forward:1:1: a try {NOT}\nhint: ask with if for what would fail"],
+        ),
+        (
+            "match p:\n    case 1:\n        k = x\nreturn x",
+            [f"--forward:1:1: a match {NOT}\nhint: write it as if and elif"],
+        ),
+        (
+            "class A:\n    pass\nreturn x",
+            [f"--forward:1:1: a class {NOT}\nhint: {IMPORT}"],
+        ),
+        (
+            "a.b = c = x\nreturn x",
+            [f"--forward:1:1: 'a.b = c = x' {NOT}\nhint: write: name = ..."],
+        ),
         (
             "with x as k:\n    y = k\nreturn y",
-            [f"--forward:1:1: {ONLY}\nhint: {IMPORT}"],
+            [f"--forward:1:1: a with {NOT}\nhint: {IMPORT}"],
         ),
-        ("def f():\n    pass\nreturn x", [f"--forward:1:1: {ONLY}\nhint: {IMPORT}"]),
-        ("pass\nreturn x", [f"--forward:1:1: {ONLY}"]),
-        ("del x\nreturn y", [f"--forward:1:1: {ONLY}"]),
-        ("assert x\nreturn y", [f"--forward:1:1: {ONLY}"]),
-        ("h: int\nreturn x", [f"--forward:1:1: {ONLY}"]),
-        ("a = b = x\nreturn a", [f"--forward:1:1: {ONLY}"]),
+        (
+            "def f():\n    pass\nreturn x",
+            [
+                f"--forward:1:1: a function {NOT}\nhint: keep it in a file: '@file.py:function'"
+            ],
+        ),
+        (
+            "del x\nreturn y",
+            [
+                f"--forward:1:1: a del {NOT}\nhint: take it out: what is not saved is freed"
+            ],
+        ),
+        (
+            "assert x\nreturn y",
+            [
+                f"--forward:1:1: an assert {NOT}\nhint: what an input has to be is checked in the forward"
+            ],
+        ),
         ("torch = x\nreturn x", ["--forward:1:1: 'torch' cannot be assigned"]),
         ("ctx = x\nreturn x", ["--forward:1:1: 'ctx' cannot be assigned"]),
         ("__h = x\nreturn x", ["--forward:1:1: '__h' cannot be assigned"]),
@@ -160,6 +201,27 @@ def test_indentation_and_newlines_of_the_surroundings(
 )
 def test_complaints(source: str, expected: list[str]) -> None:
     assert problems(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("pass\nreturn x", "return x"),
+        ("h: int\nh = x\nreturn h", "h = x\nreturn h"),
+        ("a = b = x\nreturn a + b", "a = x\nb = a\nreturn a + b"),
+        (
+            "a = b, c = x\nreturn a",
+            "a = x\nb, c = a\nreturn a",
+        ),
+        (
+            "if p:\n    pass\nelse:\n    x = y\nreturn x",
+            "if not p:\n    x = y\nreturn x",
+        ),
+        ("if p:\n    pass\nelif w:\n    h: int\nreturn x", "return x"),
+    ],
+)
+def test_what_says_nothing_is_left_out(source: str, text: str) -> None:
+    assert again(source) == text
 
 
 def test_all_problems_of_a_text_are_told_in_order() -> None:

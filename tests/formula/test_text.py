@@ -65,7 +65,7 @@ def test_what_the_called_functions_import_comes_with_it() -> None:
     source = (
         "from kernels import go, stop, Shape\nfrom torch import exp\nimport numpy as np\n"
         "from . import unread\nHALF = np.pi / 2\n"
-        "def g(x: Shape): return go(exp(x)) * HALF\ndef f(x): return g(x)\n"
+        "def g(x: Shape): return go(exp(x)) * HALF + np.ones(3)\ndef f(x): return g(x)\n"
     )
     function = found("f", source=source)
     assert function.imports == (("kernels", "go", None), ("numpy", None, "np"))
@@ -160,15 +160,15 @@ def test_a_file_without_functions_is_one_body() -> None:
             "f",
             (
                 "ops.py:1:1: function 'f' is a method: it takes 'self'\n"
-                "hint: write a function of what it reads"
+                "hint: write a function of what it reads: def f(x)"
             ),
         ),
         (
             "class Norm:\n    def forward(self, x): return x\n",
             "forward",
             (
-                "ops.py:1:1: no function 'forward' in the file\n"
-                "hint: it is a method of 'Norm': write a function of what it reads"
+                "ops.py:2:5: 'forward' is a method of 'Norm'\n"
+                "hint: write a function of what it reads: def forward(x)"
             ),
         ),
         (

@@ -29,11 +29,15 @@ def found(source: str) -> list[str]:
         "if a: y = 1\nif not a: y = 2\nz = y",
         "if n > 1: y = 1\nz = y if n > 1 else 0",
         "if n > 1: y = 1\nif not n > 1: z = 0\nelse: z = y",
+        "if n > 1: y = 1\nif n <= 1: z = 0\nelse: z = y",
+        "if n < 1: y = 1\nelse: w = 1\nz = w if n >= 1 else y",
         "if x is not None: y = x\nif x is None: z = 0\nelse: z = y",
         "if a: y = 1\nelif b: y = 2\nelse: y = 3\nz = y",
         "if a and b: y = 1\nelse: y = 2\nz = y",
         "if a: y = 1\nif a and b: z = y",
         "if a or b: y = 1\nif a: z = y",
+        "if a and b: y = 1\nif a:\n    if b: z = y",
+        "if a: y = 1\nelse:\n    y = 2\n    z = y if a else y",
         "if a: y = 1\nif b: y = 2\nif a or b: z = y",
         "if a:\n    if b: y = 1\n    else: y = 2\nelse: y = 3\nz = y",
         "if a: y = 1\nz = a and y\nw = not a or y",
@@ -55,6 +59,11 @@ def test_a_name_that_is_there_wherever_it_is_read(source: str) -> None:
         ("if a: z = 1\nelse: y = 1\nz = y", "3: y where a is True"),
         ("if not a: y = 1\nz = y", "2: y where a is True"),
         ("if n != 1: y = 1\nz = y", "2: y where n != 1 is False"),
+        ("if n >= 1: y = 1\nif n > 0: z = y", "2: y where n >= 1 is False"),
+        (
+            "if b: z = 1\nif a: y = 1\nelif b: y = 2\nw = y",
+            "4: y where b is False",
+        ),
         ("if a: y = 1\ny += 1", "2: y where a is False"),
         ("if a: y = 1\ny[0] = 1", "2: y where a is False"),
         ("if a: y = 1\nelse: z = y", "2: y where a is False"),
@@ -114,6 +123,7 @@ BODIES = st.recursive(
 )
 
 
+@BUDGET
 @given(BODIES)
 def test_what_it_lets_through_always_runs(body: str) -> None:
     source = f"if b: y = 1\n{body}"

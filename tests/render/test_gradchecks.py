@@ -1,5 +1,7 @@
 """What the generated test asks of gradcheck: a projection of the derivative where there are many elements."""
 
+from typing import Any
+
 import pytest
 
 from scaffold.derive import derive
@@ -8,7 +10,7 @@ from scaffold.render.testcases import plan_making
 from tests.derive.building import spec_of
 
 
-def options(inputs: str, forward: str = "x * x", **keys: object) -> tuple[str, str]:
+def options(inputs: str, forward: str = "x * x", **keys: Any) -> tuple[str, str]:
     spec = spec_of(inputs, forward=forward, derive=True, **keys)
     making = plan_making(spec)
     return first_options(spec, derive(spec), making), second_options(spec, making)
@@ -39,7 +41,6 @@ def test_only_what_has_a_gradient_counts() -> None:
 
 
 def test_what_the_user_states_goes_first() -> None:
-    stated = {"tolerance": {"fast_mode": False}}
-    first, second = options(f"x[{MANY + 1}]", **stated)
+    first, second = options(f"x[{MANY + 1}]", tolerance={"fast_mode": False})
     assert "fast_mode=False" in first and "fast_mode=True" not in first
     assert second == ", fast_mode=False"

@@ -44,10 +44,16 @@ def test_the_cases_of_linear() -> None:
     }
 
 
-def test_leading_dims_broadcast_with_what_has_no_shape() -> None:
-    making = plan_making(op(tensor("x", "...", "D"), TensorInput("scale")))
-    assert {"shape: tuple[int, ...] = (2, 3)", "D: int = 3"} <= set(making.parameters)
-    assert read(making.cases)["higher-rank"] == {"batch": (4, 2)}
+def test_what_has_no_dims_beside_what_has_some_is_a_number() -> None:
+    making = plan_making(op(tensor("x", "N", "D"), TensorInput("scale")))
+    assert "shape: tuple[int, ...] = ()" in making.parameters
+    assert list(read(making.empty)) == ["N=0", "D=0"]
+
+
+def test_leading_dims_alone_go_with_a_product_of_what_has_no_dims() -> None:
+    making = plan_making(op(tensor("mask", "..."), TensorInput("q"), TensorInput("k")))
+    assert "shape: tuple[int, ...] = (2, 3)" in making.parameters
+    assert read(making.cases)["higher-rank"] == {"batch": (2, 2)}
 
 
 def test_fixed_dims_have_neither_higher_rank_nor_a_batch() -> None:

@@ -12,6 +12,7 @@ from scaffold.render.testlimits import (
     computes_in_single,
     is_its_derivative,
     maps,
+    never_empty,
     takes_any_layout,
 )
 from tests.derive.building import spec_of
@@ -94,3 +95,21 @@ def test_single_precision_has_no_finite_differences(forward: str, single: bool) 
     suite = suite_of(inputs, forward)
     assert ("assert_near(" in suite) is single
     assert ("def test_gradcheck" in suite) is not single
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "kept"),
+    [
+        ("v[O, I], g[O, 1]", "g * v / v.norm(2, dim=1, keepdim=True)", {"I"}),
+        ("q[T, D], k[S, D]", "F.scaled_dot_product_attention(q, k, k)", {"D"}),
+        ("x[N, D]", "x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)", set()),
+        ("x[N, D], g[D]", "x * g", set()),
+        ("x, g", "x / x.norm() * g", set()),
+    ],
+)
+def test_what_has_a_length_that_is_divided_by_is_not_empty(
+    inputs: str, forward: str, kept: set[str]
+) -> None:
+    assert never_empty(spec_of(inputs, forward=forward)) == kept
+    text = suite_of(inputs, forward)
+    assert not any(f'"{name}=0"' in text for name in kept)

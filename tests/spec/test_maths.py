@@ -116,7 +116,7 @@ grad.x = 'grad_y * s * n * y + f(grad_m) * i * torch.pi'
         ("inputs = 'x'\nforward = 'x @'", ["3:15: not valid Python: invalid syntax"]),
         ("inputs = 'x'\nforward = ''", ["3:12: the formula is empty"]),
         ("inputs = 'x'\nforward = 'x.__class__'", ["3:12: dunder attribute '__class__' is not allowed in a formula"]),
-        ("inputs = 'x'\nforward = '''\nimport os\nreturn x'''", ["4:1: no imports in a formula\nhint: use --import 'module:name'"]),
+        ("inputs = 'x'\nforward = '''\nimport os\nreturn x'''", ["4:1: an import is not allowed in a formula\nhint: use --import 'module:name'"]),
     ],
 )  # fmt: skip
 def test_formulas_that_are_amiss(text: str, found: list[str]) -> None:

@@ -213,6 +213,39 @@ def test_a_forward_that_takes_no_shape_is_not_verified() -> None:
     assert declared.words.startswith("raised RuntimeError: shape '[7, 11]' is invalid")
 
 
+def test_an_error_of_pytorch_s_own_backward_is_none_of_the_op_s() -> None:
+    inputs = "x[N, C, L], weight[C]?, bias[C]?, groups: int = 2"
+    found = verdict(
+        inputs=inputs, forward="F.group_norm(x, groups, weight, bias)", derive=True
+    )
+    assert found.failure is None
+    (note,) = found.notes
+    assert "weight absent" in note
+    assert note.endswith(
+        ": PyTorch's own backward raised RuntimeError: tensor does not have a device"
+    )
+
+
+def test_a_matrix_that_has_no_inverse_at_another_size_is_noted() -> None:
+    found = verdict(
+        derived=frozenset({"a"}),
+        inputs="a[N, 2]",
+        forward="torch.linalg.det(a.mT @ a)",
+        derive=True,
+    )
+    assert found.failure is None
+    assert "raised _LinAlgError" in "".join(found.notes)
+
+
+def test_memory_that_the_tests_do_not_try_may_be_refused() -> None:
+    found = verdict(
+        inputs="x[N, D]",
+        forward="x.view(-1) * 2",
+        grad={"x": "(2 * grad_output).view_as(x)"},
+    )
+    assert found.skipped and found.notes == ()
+
+
 def test_a_case_of_the_tests_that_the_forward_refuses_is_noted() -> None:
     found = verdict(
         inputs="x[..., D]", forward="x.mT * 2", grad={"x": "2 * grad_output.mT"}

@@ -55,6 +55,16 @@ def test_what_was_edited_since_is_kept(interrupted: Path) -> None:
     assert not list(interrupted.rglob(".scaffold-*"))
 
 
+def test_what_has_no_backup_any_more_is_not_said_to_be_undone(
+    interrupted: Path,
+) -> None:
+    (backup,) = interrupted.glob(".scaffold-*.old.tmp")
+    backup.unlink()
+    assert recover(interrupted) == ("b.py",)
+    assert (interrupted / "a.py").read_text() == "new a\n"
+    assert not list(interrupted.rglob(".scaffold-*"))
+
+
 def change(root: Path, edit: Callable[[Any], object]) -> None:
     body = json.loads((root / NAME).read_text())
     edit(body)

@@ -171,6 +171,7 @@ KEYWORDS = {
     "keepdims": "keepdim",
     "other": "y",
     "self": "x",
+    "split_size_or_sections": "split_size",
 }
 
 

@@ -64,7 +64,7 @@ class Builders:
             return g
         if g.rule == "neg" and not self.make.opaque(g):
             return self.make("neg", self.sum_to(g.args[0], x))
-        if g.rule == "cond" and not self.make.opaque(g):
+        if g.rule == "cond" and not (self.make.opaque(g) or _is_one_tensor(g)):
             assert isinstance(g.data, Node)
             parts = (self.sum_to(item, x) for item in g.args)
             return self.make.choose(g.data, *parts)
@@ -281,3 +281,10 @@ class Builders:
         apart = self.make("reshape", g, self.program.op("list", sizes))
         summed = self.make("sum", apart, self.make.const(tuple(dims)))
         return self.program.shaped(summed, x.shape)
+
+
+def _is_one_tensor(op: Op) -> bool:
+    """Whether a choice is between tensors of one shape, so that what is done to it may be done once."""
+    if op.rule != "cond":
+        return op.is_tensor
+    return all(arg.shape == op.shape and _is_one_tensor(arg) for arg in op.args)

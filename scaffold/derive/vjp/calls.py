@@ -4,9 +4,9 @@ In: an expression, and the op of each name in it. Out: its op. Invariant: a call
 the tensors in it; one that changes a tensor under other eyes is refused.
 """
 
-from scaffold.derive.activity import carries_gradient
+from scaffold.derive.activity import READ_OUT, carries_gradient
 from scaffold.derive.vjp.apply import Applier
-from scaffold.derive.vjp.builtin_calls import of_builtin
+from scaffold.derive.vjp.builtin_calls import broadcast_together, of_builtin
 from scaffold.derive.vjp.expressions import Expressions
 from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.own_memory import made_anew
@@ -28,6 +28,8 @@ CASTING = frozenset(
     | {"nansum", "norm", "vector_norm"}
 )
 
+READ_LATER = "it changes in place what the gradient of that value reads"
+
 
 class Calls(Expressions):
     """Turns calls into ops."""
@@ -48,9 +50,7 @@ class Calls(Expressions):
             return self._plain_call(node)
         before = None if changed is None else self.value(changed)
         if before and before.active and before in retained(self.applier.table, before):
-            raise UnsupportedError(
-                "it changes in place what the gradient of that value reads"
-            )
+            raise UnsupportedError(READ_LATER)
         return op
 
     def _plain_call(self, node: Node) -> Op:
@@ -63,6 +63,8 @@ class Calls(Expressions):
         values = self.several(args[:count])
         named = {key: self.value(item) for key, item in keywords(node).items()}
         path = dotted(callee)
+        if path == "torch.broadcast_tensors" and values:
+            return broadcast_together(self.applier, values)
         if path is not None and path.partition(".")[0] in WELL_KNOWN:
             self._cast_first(path, values, named)
             return self._applied(
@@ -76,6 +78,8 @@ class Calls(Expressions):
             return plain or self._unknown(node)
         if callee.kind != "attribute":
             raise UnsupportedError("a call of what is no name")
+        if callee.label in READ_OUT:
+            raise UnsupportedError("it reads numbers out of a tensor")
         values = [self.value(callee.args[0]), *values]
         _refuse_in_place(callee.label, [*values, *named.values()])
         self._cast_first(callee.label, values, named)
@@ -102,6 +106,10 @@ class Calls(Expressions):
         carrying = frozenset(name for name, op in self.env.items() if op.active)
         kind, active = kind_of_call(node, args), carries_gradient(node, carrying)
         active = active and any(arg.active for arg in args)
+        if self.kinds.of(node) == "group":
+            if active:
+                raise UnsupportedError("several results of a call that has no rule")
+            kind = "group"
         return self.program.op(
             "call", args, template, kind=kind, shape=None, active=active
         )

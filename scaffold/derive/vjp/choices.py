@@ -3,6 +3,8 @@
 In: the test and both values. Out: an op. Invariant: `not`, `is` and `!=` are turned around, so that equal tests are the same node.
 """
 
+import ast
+
 from scaffold.derive.vjp.ir import Kind, Op, Program, is_number
 from scaffold.derive.vjp.written import static_node
 from scaffold.formula import Node
@@ -52,3 +54,41 @@ def may_be_zero(op: Op) -> bool:
     if op.rule in ("add", "sub"):
         return all(map(may_be_zero, op.args))
     return is_number(op, 0)
+
+
+def under(op: Op, test: Node, holds: bool) -> Op:
+    """What a value is where a test holds, or does not: of a choice that this settles, the one branch."""
+    while op.rule == "cond" and isinstance(op.data, Node):
+        told = _told(op.data, test, holds)
+        if told is None:
+            return op
+        op = op.args[0 if told else 1]
+    return op
+
+
+def _told(asked: Node, test: Node, holds: bool) -> bool | None:
+    """What a test says of another one: `mode == "sum"` that `mode == "mean"` does not hold."""
+    match test:
+        case Node("unary", "not", (inner,)):
+            return _told(asked, inner, not holds)
+        case Node("compare", "is" | "!=" as label, args):
+            turned = {"is": "is not", "!=": "=="}[label]
+            same = (asked.kind, asked.label, asked.args) == ("compare", turned, args)
+            if same:
+                return not holds
+            return None if label == "is" or holds else _other(asked, args)
+    if asked is test:
+        return holds
+    plain = holds and test.kind == "compare" and test.label == "=="
+    return _other(asked, test.args) if plain else None
+
+
+def _other(asked: Node, known: tuple[Node, ...]) -> bool | None:
+    """False where the one thing equals a constant, and is asked for another."""
+    match asked:
+        case Node("compare", "==", (name, Node("constant", text))) if (
+            name is known[0] and known[1].kind == "constant"
+        ):
+            one, other = ast.literal_eval(text), ast.literal_eval(known[1].label)
+            return None if one == other else False
+    return None

@@ -139,6 +139,17 @@ def _selected(make: Maker, g: Op, at: int, position: int, part: Op) -> Op:
     return indexing.selected(make.applier, g, at, make.const(position), part.shape)
 
 
+def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
+    x, src, dim, start, end, step = op.args
+    at = literal(dim)
+    if not isinstance(at, int):
+        return None
+    left = make("slice_scatter", g, make.zeros(g, src.shape), dim, start, end, step)
+    by = make.const(None) if literal(step) == 1 else step
+    bounds = (start, end, by)
+    return [(x, left), (src, indexing.sliced(make.applier, g, at, bounds, src.shape))]
+
+
 COUNTED = frozenset({"argsort", "argmax", "argmin", "item"})  # indices from 0
 
 
@@ -178,6 +189,7 @@ CODED: dict[str, Coded] = {
     "matmul": matmul,
     "linear": linear,
     "cat": cat,
+    "slice_scatter": slice_scatter,
     "stack": stack,
     "narrow": getitem,
     "slice": getitem,

@@ -5,6 +5,7 @@ In: what is declared of an input, or the name of a dtype of torch's. Out: the ki
 
 from collections.abc import Mapping
 
+from scaffold.derive.kinds import COMPLEX, INTEGERS, REALS
 from scaffold.derive.vjp.ir import Kind
 
 # The kinds of inputs, by what is declared.
@@ -15,13 +16,6 @@ KINDS: Mapping[str, Kind] = {
     "index": "int",
     "bool": "bool",
 }
-INTEGERS = frozenset(
-    {"int", "int8", "int16", "int32", "int64", "long", "short", "uint8"}
-)
-REALS = frozenset(
-    {"float", "double", "half", "float16", "float32", "float64", "bfloat16"}
-)
-COMPLEX = frozenset({"complex64", "complex128", "cfloat", "cdouble"})
 
 
 def kind_named(name: str) -> Kind | None:

@@ -16,16 +16,17 @@ from scaffold.derive.vjp.long_lines import WIDTH, telling_part
 from scaffold.derive.vjp.naming import Namer, owners_of, users_of
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
+from scaffold.derive.vjp.pullback import pullback_of
+from scaffold.derive.vjp.safety import Safety
 from scaffold.derive.vjp.schedule import (
     SHARED,
     Region,
-    Safety,
     Schedule,
     scheduled,
 )
 from scaffold.derive.vjp.static_printer import Owners, shape_owners
 from scaffold.derive.vjp.written import UnsupportedError
-from scaffold.formula import Assign, If, Node, Statement, emit
+from scaffold.formula import Assign, If, Node, Statement, emit, written
 
 
 class Emission(NamedTuple):
@@ -41,7 +42,7 @@ class Emission(NamedTuple):
     asked: set[Op]  # values without a name that only a shape is read of
     precision: Precision | None  # to write over temporaries
     over: set[Op]  # what is written over one
-    again: Mapping[Op, str] = {}  # locals of the forward that are computed here
+    own: Mapping[Op, str]  # locals of the forward that are computed here
 
     @property
     def guarded(self) -> frozenset[str]:
@@ -53,7 +54,7 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
     """The statements that assign all gradients."""
     pulled = [op for root in roots.values() for op in root.walk() if op.rule == "vjp"]
     below = {arg for op in pulled for arg in (op, *pulled_args(op))}
-    forced = {op for op in below if op.rule != "input"} | emission.again.keys()
+    forced = {op for op in below if op.rule != "input"} | emission.own.keys()
     for _ in range(60):
         writer = _Writer(emission, roots, forced)
         statements = writer.statements()
@@ -78,7 +79,8 @@ class _Writer:
             for at, name in enumerate(roots, 1)
         }
         held = emission.held
-        safe = Safety(emission.optional, held, emission.applier.takes_none)
+        present = {-at: name for at, name in enumerate(roots, 1)}
+        safe = Safety(emission.optional, held, emission.applier.takes_none, present)
         pairs = [(op, self.regions[name]) for name, op in roots.items()]
         self.plan: Schedule = scheduled(pairs, held, safe, forced)
         self.names: dict[Op, str] = dict(held)
@@ -87,7 +89,7 @@ class _Writer:
         self._name_all()
         owners = shape_owners(self.program, safe.needs)
         self.printer = self._printer(self.names, owners)
-        self.words = self._printer({**held, **emission.again}, owners)
+        self.words = self._printer({**held, **emission.own}, owners)
         self.long: list[tuple[Op, int, str | None]] = []
         emission.over.clear()
         if emission.precision:
@@ -97,7 +99,7 @@ class _Writer:
         emission = self.emission
         return Namer(
             set(emission.taken),
-            {**emission.held, **emission.again},
+            {**emission.held, **emission.own},
             emission.of,
             emission.via,
             users_of(emission.of),
@@ -116,7 +118,7 @@ class _Writer:
             if op.rule == "vjp":
                 self._name_pulled(op)
             elif op not in self.names:
-                self.names[op] = self.emission.again.get(op) or self.namer.name(op)
+                self.names[op] = self.emission.own.get(op) or self.namer.name(op)
 
     def _in_place(self, precision: Precision) -> InPlace:
         """What may write over temporaries that one line reads."""
@@ -156,12 +158,24 @@ class _Writer:
             below = {part for part in op.walk() if part not in done}
             done.update(below)
             self.emission.holders.current = None
-            own = self._region((), below)
+            before = self._region((), below)
             self.emission.holders.current = name
-            own += self._region(region) if region else []
+            own = self._region(region) if region else []
             own += self._assigned(f"grad_{name}", op, region)
-            lines += merged(own)  # each gradient keeps a branch of its own
+            if before and not self._serves_others(before[-1], name):
+                own.insert(0, before.pop())
+            lines += [*before, *merged(own)]  # gradients keep branches of their own
         return tuple(lines)
+
+    def _serves_others(self, line: Statement, name: str) -> bool:
+        """Whether another gradient reads what a line assigns."""
+        named = written(line)
+        return any(
+            self.names.get(op) in named
+            for other, root in self.roots.items()
+            if other != name
+            for op in root.walk()
+        )
 
     def _region(
         self, region: Region, among: Collection[Op] | None = None
@@ -205,7 +219,7 @@ class _Writer:
     def _comment(self, op: Op) -> tuple[str, ...]:
         """The forward expression that a cotangent is of, where no name says it."""
         value = self.emission.of.get(op)
-        named = {*self.emission.held, *self.emission.again}
+        named = {*self.emission.held, *self.emission.own}
         if value is None or value in named or op not in self.plan.named:
             return ()
         try:
@@ -242,13 +256,15 @@ class _Writer:
         names = [self.names.get(arg) or str(arg.data) for arg in args]
         function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
         pullback = graph.name(self.namer.another("pullback"))
-        made = printer.function("torch.func.vjp", function, *map(graph.name, names))
-        second = graph.node("subscript", "", (made, graph.constant("1")))
-        value = graph.node("call", "", (pullback, printer.node(g)))
-        gradients = tuple(graph.name(name) for name in self.pulled[op])
-        comment = ("there is no rule for this call: autograd differentiates it",)
-        pulled = Assign(graph.node("tuple", "", gradients), value)
-        return [Assign(pullback, second, "", comment), pulled]
+        comment = "there is no rule for this call: autograd differentiates it"
+        gradients = tuple(map(graph.name, self.pulled[op]))
+        return [
+            pullback_of(graph, pullback, function, map(graph.name, names), comment),
+            Assign(
+                graph.node("tuple", "", gradients),
+                graph.node("call", "", (pullback, printer.node(g))),
+            ),
+        ]
 
     def _measure(self, name: str, value: Node, op: Op) -> None:
         width = len(name) + 3 + len(emit(value))

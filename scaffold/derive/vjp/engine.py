@@ -12,14 +12,14 @@ from scaffold.derive.forward import grad_name
 from scaffold.derive.model import Derived, Forward
 from scaffold.derive.underived import NOT_DERIVED
 from scaffold.derive.vjp.advice import advice
-from scaffold.derive.vjp.again import is_dear
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.costs import Costs
 from scaffold.derive.vjp.domains import domains
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.derive.vjp.lower import Lowered, lower
 from scaffold.derive.vjp.make import Maker
-from scaffold.derive.vjp.policy import Backward, settled
+from scaffold.derive.vjp.own_lines import is_dear
+from scaffold.derive.vjp.policy import Backward, forgoes_second, settled
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.present import present, settled_tests, users_of
 from scaffold.derive.vjp.probabilities import with_probabilities
@@ -75,7 +75,7 @@ def _differentiated(
     make = _maker(applier, lowered, held)
     results = _cotangents(spec, applier.program, lowered)
     make.precision = Precision(results)
-    make.saves = spec.save_policy == "balanced"
+    make.saves = forgoes_second(spec)
     found = _walked_back(spec, make, lowered, results)
     roots, of = _roots(spec, make, held, lowered.results, found)
     regrouped = Scalars(make, roots, lambda op: op in held)
@@ -84,7 +84,8 @@ def _differentiated(
     backward = Backward(
         spec, applier, forward, lowered, held, results, roots, of, found.via, taken
     )
-    return settled(backward)._replace(notes=_notes(found))
+    like = _like(spec, lowered)
+    return settled(backward)._replace(notes=_notes(found), like=like)
 
 
 def _maker(applier: Applier, lowered: Lowered, held: Collection[Op]) -> Maker:
@@ -138,7 +139,7 @@ def _roots(
     for item in spec.differentiable:
         if item.optional and item.name in roots:
             others = [op for name, op in found.gradients.items() if name != item.name]
-            kept = {*held, *_dear(make, others)}
+            kept = {*held, *(op for root in others for op in root.walk())}
             renew(item.name, present(make, roots[item.name], item.name, kept))
     kept = {*held, *_dear(make, roots.values())}
     users = users_of(roots.values())
@@ -165,6 +166,19 @@ def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
         if result.is_tensor:
             held.setdefault(result, output.name)
     return held
+
+
+def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
+    """Each input that surely has the shape of an output, and that output."""
+    outputs = tuple(zip(spec.outputs, lowered.results, strict=True))
+    told = {
+        item.name: output.name
+        for output, result in reversed(outputs)
+        for item in spec.tensors
+        if output.differentiable and not (item.optional or item.variadic)
+        if result.is_tensor and result.shape == lowered.inputs[item.name].shape
+    }
+    return tuple(told.items())
 
 
 def _notes(found: Reversed) -> tuple[str, ...]:

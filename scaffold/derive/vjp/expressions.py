@@ -5,16 +5,17 @@ from; what is not understood is a call without a rule, or `UnsupportedError`.
 """
 
 from scaffold.derive.activity import is_random
-from scaffold.derive.kinds import Kinds
+from scaffold.derive.kinds import kinds_of_inputs
 from scaffold.derive.vjp import indexing
 from scaffold.derive.vjp.apply import Applier, Bound, constant
 from scaffold.derive.vjp.choices import choose
 from scaffold.derive.vjp.dtypes import KINDS, kind_named
-from scaffold.derive.vjp.ir import Kind, Op, Program, literal
+from scaffold.derive.vjp.ir import Kind, Op, Program, literal, tensors
 from scaffold.derive.vjp.python_values import PythonValues
 from scaffold.derive.vjp.shapes import Shape, unknown
 from scaffold.derive.vjp.sizes import size_at
 from scaffold.derive.vjp.tables import ruled_imports
+from scaffold.derive.vjp.unruled import item_of_call
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import Node
 from scaffold.spec import OpSpec, TensorInput
@@ -26,13 +27,7 @@ class Expressions(PythonValues):
     def __init__(self, spec: OpSpec, applier: Applier, wanted: frozenset[str]) -> None:
         self.spec, self.applier = spec, applier
         self.program: Program = applier.program
-        plain = [
-            item.name
-            for item in spec.attributes
-            if item.annotation != "object" and item.imported is None
-        ]
-        several = [item.name for item in spec.tensors if item.variadic]
-        self.kinds = Kinds(plain, several)
+        self.kinds = kinds_of_inputs(spec)
         self.ruled = ruled_imports(spec)
         self.imported = {item.binding for item in spec.imports} - self.ruled
         self.inputs = {
@@ -80,10 +75,7 @@ class Expressions(PythonValues):
                 self.program.graph.node("subscript", "", (node, index))
             )
         if op.rule == "call" and not op.active:
-            assert isinstance(op.data, Node)
-            index = self.program.graph.constant(str(position))
-            part = self.program.graph.node("subscript", "", (op.data, index))
-            return self.program.op("call", op.args, part, kind=op.kind, shape=None)
+            return item_of_call(self.program, op, position)
         if op.kind != "group" or op.rule in ("input", "call"):
             raise UnsupportedError("several results of a call that has no rule")
         shape, kind, active = indexing.item_of(self.program, self.applier, op, position)
@@ -92,8 +84,25 @@ class Expressions(PythonValues):
         )
 
     def chosen(self, test: Node, body: Op, orelse: Op) -> Op:
-        """One of two values."""
+        """One of two values; of two tuples one by one."""
+        if any(
+            item.rule == "list" and any(tensors((item,))) for item in (body, orelse)
+        ):
+            return self._of_lists(test, body, orelse)
         return choose(self.program, test, body, orelse)
+
+    def _of_lists(self, test: Node, body: Op, orelse: Op) -> Op:
+        """One of two tuples; None stands for one that a branch leaves out."""
+        count = max(len(body.args), len(orelse.args))
+        several = [
+            [item] * count if literal(item) is None else item.args
+            for item in (body, orelse)
+            if item.rule == "list" or literal(item) is None
+        ]
+        if [len(items) for items in several] != [count, count]:
+            raise UnsupportedError("a choice between tuples of different lengths")
+        pairs = zip(*several, strict=True)
+        return self.program.op("list", [self.chosen(test, *pair) for pair in pairs])
 
     def value(self, node: Node) -> Op:
         """The op of an expression."""
@@ -199,8 +208,29 @@ class Expressions(PythonValues):
             if not isinstance(position, int) or position < 0:
                 raise UnsupportedError("an index of a tuple")
             return self.item(value, position)
+        if value.rule == "list":
+            return self._of_list(value, index)
         parts = index.args if index.kind == "tuple" else (index,)
         return indexing.taken(self.applier, value, [self._part(part) for part in parts])
+
+    def _of_list(self, several: Op, index: Node) -> Op:
+        """One of values that are written out, or some."""
+        at = self._part(index)
+        if at.rule == "range":
+            lower, upper, step = (self._bound(item) for item in at.args)
+            return self.program.op("list", several.args[lower:upper:step])
+        position = self._bound(at)
+        count = len(several.args)
+        if position is None or not -count <= position < count:
+            raise UnsupportedError("an index of a tuple")
+        return several.args[position]
+
+    def _bound(self, op: Op) -> int | None:
+        """Where a part of a tuple begins, or ends."""
+        value = literal(op)
+        if value is None or isinstance(value, int):
+            return value
+        raise UnsupportedError("an index of a tuple")
 
     def _part(self, node: Node) -> Op:
         """A part of an index."""
@@ -213,4 +243,7 @@ class Expressions(PythonValues):
                     for part in node.args
                 ],
             )
-        return self.value(node)
+        part = self.value(node)
+        if part.kind == "group":
+            raise UnsupportedError("an index of several tensors in one name")
+        return part

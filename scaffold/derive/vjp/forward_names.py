@@ -5,6 +5,7 @@ assignment for each. Invariant: same results; a value is computed where it was, 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -40,10 +41,17 @@ def named_apart(
             change |= dict.fromkeys(here, names[op])
         if position < len(forward.statements):
             item = forward.statements[position]
-            lines += rewritten(graph, (item,), partial(_name, graph, change))
+            lines.append(_renewed(graph, item, change))
         else:
             results = tuple(_changed(graph, node, change) for node in results)
     return forward._replace(statements=tuple(lines), results=results)
+
+
+def _renewed(graph: Graph, item: Statement, change: Mapping[Node, str]) -> Statement:
+    """The statement over the names; what it assigns stays, since that is no value."""
+    if isinstance(item, Assign):
+        return replace(item, value=_changed(graph, item.value, change))
+    return rewritten(graph, (item,), partial(_name, graph, change))[0]
 
 
 def _changed(graph: Graph, node: Node, change: Mapping[Node, str]) -> Node:

@@ -22,7 +22,7 @@ def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     """`value[parts]`."""
     if any(part.is_tensor or part.rule == "list" for part in parts):
         return _advanced(applier, value, parts)
-    ellipsis = [at for at, part in enumerate(parts) if _is_ellipsis(part)]
+    ellipsis = [at for at, part in enumerate(parts) if is_ellipsis(part)]
     split = ellipsis[0] if ellipsis else len(parts)
     at = 0
     for part in parts[:split]:
@@ -33,12 +33,12 @@ def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     return value
 
 
-def _is_whole(part: Op) -> bool:
+def is_whole(part: Op) -> bool:
     """Whether a part of an index is `:`."""
     return part.rule == "range" and all(literal(item) is None for item in part.args)
 
 
-def _is_ellipsis(part: Op) -> bool:
+def is_ellipsis(part: Op) -> bool:
     return part.rule == "const" and part.value is ...
 
 
@@ -121,7 +121,7 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     """An index that holds tensors."""
     program = applier.program
     parts = list(parts)
-    while _is_whole(parts[-1]):
+    while is_whole(parts[-1]):
         parts.pop()
     if sum(part.is_tensor for part in parts) == 1 and _is_plain(parts):
         value, parts = _one_tensor(applier, value, parts)
@@ -166,7 +166,7 @@ def _is_plain(parts: Sequence[Op]) -> bool:
     """Whether numbers beside the tensor can be taken before it: they are its neighbours, or it comes first."""
     if any(
         part.rule == "list"
-        or _is_ellipsis(part)
+        or is_ellipsis(part)
         or part.rule == "const"
         and part.value is None
         for part in parts

@@ -9,8 +9,10 @@ from typing import NamedTuple
 from scaffold.derive.activity import carries_gradient, is_random
 from scaffold.derive.memory import Trace
 from scaffold.derive.model import Forward
+from scaffold.derive.settled import settled
 from scaffold.derive.vjp.apply import Applier
-from scaffold.derive.vjp.calls import Calls
+from scaffold.derive.vjp.calls import READ_LATER, Calls
+from scaffold.derive.vjp.choices import under
 from scaffold.derive.vjp.forward_names import Place
 from scaffold.derive.vjp.ir import Kind, Op
 from scaffold.derive.vjp.own_memory import (
@@ -18,6 +20,8 @@ from scaffold.derive.vjp.own_memory import (
     changes_of_a_name,
     written_over,
 )
+from scaffold.derive.vjp.puts import CHANGES, put
+from scaffold.derive.vjp.retained import retained
 from scaffold.derive.vjp.statics import is_int, may_be_none
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import (
@@ -26,11 +30,12 @@ from scaffold.formula import (
     Node,
     Statement,
     changed_in_place,
-    goes_on,
     sharing,
     written,
 )
 from scaffold.spec import OpSpec
+
+Lines = tuple[Statement, ...]
 
 
 class Lowered(NamedTuple):
@@ -47,12 +52,13 @@ def lower(
     spec: OpSpec, forward: Forward, applier: Applier, wanted: frozenset[str]
 ) -> Lowered:
     """The graph of a forward; only the wanted inputs are active."""
-    if spec.forward is not None and spec.forward.kept is not None:
-        raise UnsupportedError(spec.forward.kept.reason)
+    if spec.kept is not None:
+        raise UnsupportedError(spec.kept.reason)
     lowering = Lowering(spec, applier, wanted)
     lowering.check(forward.statements)
+    graph = applier.program.graph
     for item in forward.statements:
-        lowering.block((item,))
+        lowering.block(settled(graph, (item,)))
         lowering.position += 1
     results = tuple(lowering.value(node) for node in forward.results)
     return Lowered(
@@ -130,8 +136,9 @@ class Lowering(Calls):
                 self._count(inner)
             return
         own = changes_of_a_name(item)
-        if item.target.kind == "subscript" or changes_names(item) and not own:
-            raise UnsupportedError("it changes a tensor in place")
+        inside = item.target.kind == "subscript" and item.target.args[0].kind != "name"
+        if inside or changes_names(item) and not own:
+            raise UnsupportedError(CHANGES)
         for name in written(item):
             self.writes[name] = self.writes.get(name, 0) + 1
 
@@ -145,10 +152,6 @@ class Lowering(Calls):
 
     def _assign(self, item: Assign) -> None:
         value = item.value
-        if value.kind == "complaint":
-            for test in value.args[: value.label.startswith("assert")]:
-                self.test(test)
-            return
         if self._draws(item):
             return
         if item.operator:
@@ -160,8 +163,22 @@ class Lowering(Calls):
         self.kinds.after((item,))
         for name in changed_in_place(item.value):
             self.env[name] = op
-        if item.target.kind != "absent":
+        if item.target.kind == "subscript":
+            self._put(item.target, op)
+        elif item.target.kind != "absent":
             self._bind(item.target, op)
+
+    def _put(self, target: Node, new: Op) -> None:
+        """`h[index] = new`."""
+        container, index = target.args
+        before = self.value(container)
+        if not before.is_tensor or before.rule == "input":
+            raise UnsupportedError(CHANGES)
+        if before.active and before in retained(self.applier.table, before):
+            raise UnsupportedError(READ_LATER)
+        parts = index.args if index.kind == "tuple" else (index,)
+        whole = put(self.applier, before, [self._part(part) for part in parts], new)
+        self.env[container.label] = whole
 
     def _bind(self, target: Node, op: Op) -> None:
         if target.kind == "name":
@@ -232,17 +249,23 @@ class Lowering(Calls):
         test = self.test(item.test)
         before = dict(self.env)
         self.choices += 1
-        ways = goes_on(item)
-        if len(ways) == 1:  # on the other one there is an error
-            self.block(ways[0])
-            self.choices -= 1
-            return
-        self.block(item.body)
-        after_body, self.env = self.env, before.copy()
-        self.block(item.orelse)
+        ends = [
+            self._ended(item.body, before, test, True),
+            self._ended(item.orelse, before, test, False),
+        ]
         self.choices -= 1
-        for name in {**after_body, **self.env}:
-            body, orelse = after_body.get(name), self.env.get(name)
+        self.env = before
+        for name in {**ends[0], **ends[1]}:
+            body, orelse = (end.get(name, before.get(name)) for end in ends)
             none = self.program.const(None)
             if body is not orelse:
                 self.env[name] = self.chosen(test, body or none, orelse or none)
+
+    def _ended(
+        self, branch: Lines, before: dict[str, Op], test: Node, holds: bool
+    ) -> dict[str, Op]:
+        """What a branch changes of what the names are."""
+        begun = {name: under(op, test, holds) for name, op in before.items()}
+        self.env = begun.copy()
+        self.block(branch)
+        return {name: op for name, op in self.env.items() if op is not begun.get(name)}

@@ -11,7 +11,7 @@ from scaffold.derive.names import fresh
 from scaffold.derive.vjp.ir import Op, is_number, pulled_args
 from scaffold.derive.vjp.reunite import is_scaled
 from scaffold.derive.vjp.rewrites import is_one_hot
-from scaffold.derive.vjp.roles import CONSUMED, GRADIENT, MASKS, VALUE
+from scaffold.derive.vjp.roles import APART, CONSUMED, GRADIENT, MASKS, VALUE
 
 ROOTS = frozenset({"sqrt", "norm", "vector_norm", "std", "std_unbiased"})
 
@@ -133,8 +133,8 @@ class Namer:
     def _is_gradient(self, op: Op) -> bool:
         """Whether a cotangent is in it."""
         if op not in self.known:
-            self.known[op] = op.rule == "cotangent" or any(
-                map(self._is_gradient, op.args)
+            self.known[op] = op.rule == "cotangent" or (
+                op.rule not in APART and any(map(self._is_gradient, op.args))
             )
         return self.known[op]
 

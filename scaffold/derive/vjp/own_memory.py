@@ -35,14 +35,35 @@ def made_anew(graph: Graph, node: Node) -> Node | None:
 
 def changes_of_a_name(item: Assign) -> frozenset[Node]:
     """The calls by which a statement changes one name's tensor and nothing else: `h.mul_(y).add_(1)`."""
-    found, node = list[Node](), item.value
-    while changed := next(written_to(node), None):
+    node = item.value if item.target is _sole_name(item.value) else None
+    node = next(filter(_changes, node.walk()), None) if node else item.value
+    found = list[Node]()
+    while node and (changed := next(written_to(node), None)):
         found.append(node)
         node = changed
     several = [*_changed_under_names(item.value)]
-    fits = node.kind == "name" and len(several) == len(found)
+    fits = node is not None and node.kind == "name" and len(several) == len(found)
     fits = fits and item.target.kind in ("name", "absent") and not item.operator
     return frozenset(found) if fits else frozenset()
+
+
+def _changes(node: Node) -> bool:
+    return any(written_to(node))
+
+
+def _sole_name(value: Node) -> Node | None:
+    """The name whose tensor an expression changes, if it stands there once: of `h.add_(y) / 2` it is `h`."""
+    inner = next(filter(_changes, value.walk()), None)
+    while inner is not None and (changed := next(written_to(inner), None)):
+        inner = changed
+    if inner is None or inner.kind != "name" or _count(value, inner) != 1:
+        return None
+    return inner
+
+
+def _count(value: Node, name: Node) -> int:
+    """How often a name stands in an expression."""
+    return sum(_count(arg, name) for arg in value.args) + (value is name)
 
 
 def changes_names(item: Assign) -> bool:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from scaffold.derive.model import Derived, Forward
 from scaffold.derive.program import free_reads, needed_for, read_names
-from scaffold.derive.vjp.again import taken_apart
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.costs import Costs
 from scaffold.derive.vjp.emission import Emission, emitted
@@ -17,6 +16,7 @@ from scaffold.derive.vjp.holders import Holders
 from scaffold.derive.vjp.ir import Op
 from scaffold.derive.vjp.lower import Lowered
 from scaffold.derive.vjp.naming import Namer
+from scaffold.derive.vjp.own_lines import taken_apart
 from scaffold.derive.vjp.plan import to_save
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.repeats import computed_twice
@@ -44,9 +44,13 @@ class Backward(NamedTuple):
 
     @property
     def saves(self) -> bool:
-        """Whether the op may give up a second derivative for time."""
-        once = self.spec.once_differentiable
-        return self.spec.save_policy == "balanced" and once is not False
+        """Whether values of the forward are saved."""
+        return forgoes_second(self.spec)
+
+
+def forgoes_second(spec: OpSpec) -> bool:
+    """Whether the op may give up a second derivative for time."""
+    return spec.save_policy == "balanced" and spec.once_differentiable is not False
 
 
 def settled(backward: Backward) -> Derived:
@@ -54,16 +58,16 @@ def settled(backward: Backward) -> Derived:
     saved = _saved(backward) if backward.saves else ()
     once = any(_is_once(backward.applier.table, op) for op in _below(backward))
     names = _Names(backward, saved)
-    again = _again(backward, saved)
+    own = _own(backward, saved)
     for _ in range(len(backward.applier.program.ops)):
-        attempt = _attempt(backward, names.new, again, backward.saves)
+        attempt = _first_fit(backward, names.new, own, backward.saves)
         if not names.add(attempt.asked):
             break
-    if names.repeat(saved, again, attempt.asked):
-        attempt = _attempt(backward, names.apart, again, backward.saves)
+    if names.repeat(saved, own, attempt.asked):
+        attempt = _first_fit(backward, names.repeated, own, backward.saves)
     forgoes = once or bool(saved) or bool(backward.spec.once_differentiable)
     if attempt.over and not forgoes and attempt.over < WORTH:
-        attempt = _attempt(backward, names.apart, again, False)
+        attempt = _first_fit(backward, names.repeated, own, False)
     return Derived(
         attempt.statements,
         forward=names.forward(),
@@ -85,7 +89,7 @@ def _saved(backward: Backward) -> tuple[Op, ...]:
     )
 
 
-def _again(backward: Backward, saved: Collection[Op]) -> Mapping[Op, str]:
+def _own(backward: Backward, saved: Collection[Op]) -> Mapping[Op, str]:
     """The locals of the forward that the backward computes in lines of its own."""
     spec, lowered = backward.spec, backward.lowered
     stated = spec.gradients or spec.backward
@@ -123,7 +127,8 @@ class _Names:
         return {**self.backward.held, **self.new}
 
     @property
-    def apart(self) -> dict[Op, str]:
+    def repeated(self) -> dict[Op, str]:
+        """Those names, and those that the forward has only where it comes again."""
         return {**self.new, **self.again}
 
     def add(self, asked: Collection[Op]) -> bool:
@@ -137,11 +142,11 @@ class _Names:
         return bool(more)
 
     def repeat(
-        self, saved: Collection[Op], again: Collection[Op], asked: Collection[Op]
+        self, saved: Collection[Op], own: Collection[Op], asked: Collection[Op]
     ) -> bool:
         """Name what would be computed twice where the forward comes again; whether there was any."""
         forward = self.backward.forward
-        held = {op: name for op, name in self.all.items() if op not in again}
+        held = {op: name for op, name in self.all.items() if op not in own}
         twice = computed_twice(
             (*self.backward.roots.values(), *asked),
             held,
@@ -162,7 +167,7 @@ class _Names:
 
     def forward_again(self) -> tuple[Statement, ...] | None:
         """The statements that the backward may repeat, if they are others."""
-        return self._named(self.apart).statements if self.again else None
+        return self._named(self.repeated).statements if self.again else None
 
     def _named(self, names: Mapping[Op, str]) -> Forward:
         places = self.backward.lowered.places
@@ -178,45 +183,45 @@ class _Attempt(NamedTuple):
     over: int
 
 
-def _attempt(
-    backward: Backward, new: Mapping[Op, str], again: Mapping[Op, str], in_place: bool
+def _first_fit(
+    backward: Backward, new: Mapping[Op, str], own: Mapping[Op, str], in_place: bool
 ) -> _Attempt:
-    """Statements over the names that are there, which compute some locals `again`.
+    """Statements over the names that are there, which compute some locals of the forward as their `own`.
 
     Those locals tell shapes if they come early enough. They come as the forward has them where a line of it that is
     repeated reads one, or where a shape is asked that only they tell.
     """
-    for telling in (again, {}) if again else ():
+    for telling in (own, {}) if own else ():
         try:
-            found = _written(backward, new, again, telling, in_place)
+            found = _attempt(backward, new, own, telling, in_place)
         except UnsupportedError:
             continue
         names = _repeated(backward.forward.statements, found.statements)
-        late = not telling and _asks_inside(found.asked, again)
-        if not (late or names & {*again.values()}):
+        late = not telling and _asks_inside(found.asked, own)
+        if not (late or names & {*own.values()}):
             return found
-    return _written(backward, new, {}, {}, in_place)
+    return _attempt(backward, new, {}, {}, in_place)
 
 
-def _asks_inside(asked: Collection[Op], again: Mapping[Op, str]) -> bool:
-    return any(op in again for value in asked for op in value.walk())
+def _asks_inside(asked: Collection[Op], own: Collection[Op]) -> bool:
+    return any(op in own for value in asked for op in value.walk())
 
 
-def _repeated(forward: Sequence[Statement], own: tuple[Statement, ...]) -> set[str]:
+def _repeated(forward: Sequence[Statement], lines: tuple[Statement, ...]) -> set[str]:
     """The names that the backward reads, itself and in the lines of the forward that it repeats."""
-    names = {read.name for read, _ in free_reads(own)}
+    names = {read.name for read, _ in free_reads(lines)}
     return names.union(*(read_names(forward[at]) for at in needed_for(forward, names)))
 
 
-def _written(
+def _attempt(
     backward: Backward,
     new: Mapping[Op, str],
-    again: Mapping[Op, str],
+    own: Mapping[Op, str],
     telling: Mapping[Op, str],
     in_place: bool,
 ) -> _Attempt:
     spec, lowered, applier = backward.spec, backward.lowered, backward.applier
-    kept = {op: name for op, name in backward.held.items() if op not in again}
+    kept = {op: name for op, name in backward.held.items() if op not in own}
     outer = {**kept, **new}
     held = {**lowered.held_in_branches, **outer}
     inputs = [lowered.inputs[item.name] for item in spec.tensors if not item.variadic]
@@ -228,19 +233,18 @@ def _written(
     precision = (
         Precision(backward.seeds) if in_place and spec.style == "combined" else None
     )
-    taken = {*backward.taken, *new.values()}
     emission = Emission(
-        applier,
-        holders,
-        held,
-        backward.of,
-        backward.via,
-        (*optional, *inside, *_absent(backward)),
-        taken,
-        set(),
-        precision,
-        set(),
-        again,
+        applier=applier,
+        holders=holders,
+        held=held,
+        of=backward.of,
+        via=backward.via,
+        optional=(*optional, *inside, *_absent(backward)),
+        taken={*backward.taken, *new.values()},
+        asked=set(),
+        precision=precision,
+        over=set(),
+        own=own,
     )
     statements = emitted(emission, backward.roots)
     return _Attempt(statements, emission.asked, len(emission.over))

@@ -12,6 +12,7 @@ from scaffold.derive.vjp.make import Maker
 from scaffold.formula import Graph, Node
 
 Users = Mapping[Op, set[Op]]
+TURNED = {"add": "sub", "sub": "add"}  # what takes a term that is negative
 # The branch that a test takes, 0 or 1; or the test that is left of it.
 Decide = Callable[[Node], int | Node]
 
@@ -106,8 +107,11 @@ def rebuilt(make: Maker, op: Op, of: Callable[[Op], Op]) -> Op:
         return op
     if op.rule == "cond" and isinstance(op.data, Node):
         return _chosen(make, op, op.data, *args)
+    rule = op.rule
+    if rule in TURNED and args[1].rule == "neg" and not make.opaque(args[1]):
+        rule, args = TURNED[rule], (args[0], args[1].args[0])
     return make.program.op(
-        op.rule, args, op.data, kind=op.kind, shape=op.shape, active=op.active
+        rule, args, op.data, kind=op.kind, shape=op.shape, active=op.active
     )
 
 

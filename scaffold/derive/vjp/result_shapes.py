@@ -6,7 +6,7 @@ every call that PyTorch accepts.
 
 from collections.abc import Callable, Mapping
 
-from scaffold.derive.vjp import counted_shapes, joint_shapes, shapes
+from scaffold.derive.vjp import counted_shapes, joint_shapes, shapes, window_shapes
 from scaffold.derive.vjp.counted_shapes import size_left
 from scaffold.derive.vjp.ir import Op, Program, literal, tensors
 from scaffold.derive.vjp.loss_shapes import class_loss
@@ -213,7 +213,14 @@ def _along(program: Program, args: Args) -> Shape | None:
 
 AS_THEIR_FIRST = frozenset(
     {"scatter", "scatter_add", "scatter_reduce", "scatter_mean", "scatter_extreme"}
-    | {"index_add", "index_fill", "index_copy", "index_put", "select_scatter"}
+    | {
+        "index_add",
+        "index_fill",
+        "index_copy",
+        "index_put",
+        "select_scatter",
+        "slice_scatter",
+    }
     | {"diagonal_scatter", "inv", "cholesky", "prelu"}
 )
 SHAPES: dict[str, Infer] = {
@@ -270,5 +277,6 @@ SHAPES: dict[str, Infer] = {
     "index_select": _indexed,
     "embedding": _embedded,
     **dict.fromkeys(AS_THEIR_FIRST, _of("x")),
+    **window_shapes.SHAPES,
     "masked_select": lambda program, args: None,
 }

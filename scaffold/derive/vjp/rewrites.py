@@ -230,7 +230,9 @@ class Rewrites:
         """`sum(keepdim=True)` squeezed is a sum without."""
         if a.rule in ("sum", "mean", "amax", "amin") and not self.opaque(a):
             x, dims, keepdim = a.args
-            if literal(keepdim) is True and dims_of(dims) == dims_of(dim):
+            whole = dims_of(dims) == dims_of(dim)
+            one = isinstance(literal(dims), int) and self._same_dim(a, dims, dim)
+            if literal(keepdim) is True and (whole or one):
                 return self(a.rule, x, dims, self.const(False))
         if self.algebra.is_(a, "unsqueeze") and self._same_dim(a, a.args[1], dim):
             return a.args[0]

@@ -55,6 +55,28 @@ VALUE: dict[str, tuple[str, ...]] = {
     "mT": ("transposed",),
     "transpose": ("transposed",),
     "permute": ("permuted",),
+    "movedim": ("moved",),
+    "unsqueeze": ("unsqueezed", "widened"),
+    "squeeze": ("squeezed",),
+    "flatten": ("flattened",),
+    "unflatten": ("unflattened",),
+    "view": ("viewed", "reshaped"),
+    "normalize": ("normalized",),
+    "linear": ("projected",),
+    "repeat": ("repeated",),
+    "repeat_interleave": ("repeated",),
+    "tile": ("tiled",),
+    "roll": ("rolled",),
+    "pad": ("padded",),
+    "clamp_min": ("clamped",),
+    "clamp_max": ("clamped",),
+    "interpolate": ("resized",),
+    "unfold": ("windows",),
+    "item": ("value", "part"),
+    "zeros_like": ("zeros",),
+    "ones_like": ("ones",),
+    **dict.fromkeys(("scatter", "scatter_add", "index_add"), ("scattered",)),
+    **dict.fromkeys(("index_put", "select_scatter"), ("scattered",)),
 }
 
 # Of what holds a cotangent, and is not itself that of a forward value.
@@ -85,7 +107,24 @@ GRADIENT: dict[str, tuple[str, ...]] = {
     "flip": ("flipped_grad",),
     "pad": ("padded_grad",),
     "narrow": ("narrowed_grad",),
+    "unsliced": ("padded_grad", "placed_grad"),
+    "select_scatter": ("placed_grad", "padded_grad"),
+    "diagonal_scatter": ("placed_grad", "padded_grad"),
+    "index_put": ("scattered_grad", "placed_grad"),
+    "index_add": ("scattered_grad", "placed_grad"),
+    "scatter": ("scattered_grad", "placed_grad"),
+    "scatter_add": ("scattered_grad", "placed_grad"),
+    "clamp": ("clamped_grad",),
+    "clamp_min": ("clamped_grad",),
+    "reshape": ("reshaped_grad",),
+    "transpose": ("transposed_grad",),
+    "permute": ("permuted_grad",),
+    "roll": ("rolled_grad",),
+    "cumsum": ("running_grad",),
 }
+
+# What reads the shape and the dtype of a cotangent only: no gradient is in it.
+APART = frozenset({"zeros", "zeros_like", "ones_like", "shape", "dtype", "size"})
 
 # What a value is called that goes into a primitive.
 CONSUMED = {

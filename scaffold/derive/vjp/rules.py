@@ -118,6 +118,10 @@ class Table:
         assert read is not None, f"{name}: {head}"
         return Found(self.rule(name), read)
 
+    def spelled(self) -> frozenset[Key]:
+        """What `find` has an answer for."""
+        return frozenset(self._names) | (self.base.spelled() if self.base else set())
+
     def __contains__(self, name: str) -> bool:
         return name in self.heads or (self.base is not None and name in self.base)
 

@@ -4,11 +4,12 @@ In: the gradients. Out: a `Schedule`. Invariant: a value is computed only under 
 several places share is computed once, unless no common place is safe.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from scaffold.derive.vjp.ir import Op
-from scaffold.derive.vjp.present import decides, implies
+from scaffold.derive.vjp.present import decides
+from scaffold.derive.vjp.safety import Outcome, Safety, guard_of, guarded_by, meets
 from scaffold.formula import Node
 
 # The choices around a place: serial of the `cond`, and its branch. One that several conds share has `SHARED` on top.
@@ -62,7 +63,7 @@ class Schedule(NamedTuple):
 def scheduled(
     roots: Iterable[tuple[Op, Region]],
     held: Collection[Op],
-    safe: "Safety",
+    safe: Safety,
     forced: Collection[Op],
 ) -> Schedule:
     """Place every op below the roots; `held` ones have names already."""
@@ -92,10 +93,11 @@ def scheduled(
 def _place(
     roots: tuple[tuple[Op, Region], ...],
     held: Collection[Op],
-    safe: "Safety",
+    safe: Safety,
     wanted: set[Op],
 ) -> Schedule:
-    below = {op.serial: op for root, _ in roots for op in root.walk()}
+    ends = (*(root for root, _ in roots), *safe.choices)
+    below = {op.serial: op for end in ends for op in end.walk()}
     regions: dict[Op, set[Region]] = {}
     uses: dict[Op, int] = {}
     named: dict[Op, Region] = {}
@@ -108,10 +110,10 @@ def _place(
             continue
         places = regions[op]
         if op in wanted or _comes_often(op, uses[op], held):
-            common = _common(places)
+            common: Region | None = _common(places)
             if common not in places:
-                common = _guarded(common, places, below, safe.needs(op)) or common
-            if common in places or safe(op) or common[-1:] > ((SHARED, 0),):
+                common = _guarded(places, below, safe, op)
+            if common is not None:
                 named[op] = common
                 places = {common}
         for at, arg in enumerate(op.args):
@@ -155,77 +157,32 @@ def _common(places: set[Region]) -> Region:
 
 
 def _guarded(
-    common: Region,
-    places: set[Region],
-    below: dict[int, Op],
-    needs: frozenset[str],
+    places: set[Region], below: dict[int, Op], safe: Safety, op: Op
 ) -> Region | None:
-    """The region under all tests that the places share, where those tell that what is needed is there."""
+    """The region under all tests that the places share, and those that tell that what is needed is there."""
+    common = _common(places)
 
-    def tests(place: Region) -> list[tuple[object, int]]:
-        steps = place[len(common) :]
-        return [(below[step % SHARED].data, at) for step, at in steps if step >= 0]
+    def tests(place: Region) -> list[Outcome]:
+        several = ((below[step % SHARED].data, at) for step, at in place if step >= 0)
+        return [(test, at) for test, at in several if isinstance(test, Node)]
 
-    first, *rest = map(tests, sorted(places))
+    known = tests(common)
+    first, *rest = (tests(place[len(common) :]) for place in sorted(places))
     shared = [pair for pair in first if all(pair in other for other in rest)]
-    if not all(any(implies(*pair, name) for pair in shared) for name in needs):
-        return None
+    conds = sorted((op for op in below.values() if op.rule == "cond"), key=_serial)
+    tested = {op.data: op.serial for op in reversed(conds)}
+    tests_there = [test for test in reversed(tested) if isinstance(test, Node)]
+    for need in sorted(safe.needs(op) - safe.there(common), key=str):
+        if not any(meets(pair, need) for pair in (*known, *shared)):
+            guard = guard_of(need, tests_there)
+            if guard is None:
+                return None
+            shared = guarded_by(guard, need, shared)
     shared = [
         pair for pair in shared if not any(decides(*other, *pair) for other in shared)
     ]
-    conds = sorted((op for op in below.values() if op.rule == "cond"), key=_serial)
-    steps = [
-        (SHARED + next(op.serial for op in conds if op.data is test), at)
-        for test, at in shared
-    ]
-    return (*common, *steps)
+    return (*common, *((SHARED + tested[test], at) for test, at in shared))
 
 
 def _serial(op: Op) -> int:
     return op.serial
-
-
-class Safety:
-    """Whether an op may be computed whatever the tests say: it reads nothing that may be absent."""
-
-    def __init__(
-        self,
-        optional: Collection[Op],
-        held: Collection[Op],
-        takes_none: Callable[[Op, Op], bool],
-    ) -> None:
-        self.optional, self.held, self.takes_none = optional, held, takes_none
-        self.absent = frozenset(_named(op) for op in optional if op.rule == "static")
-        self.known: dict[Op, frozenset[str]] = {}
-
-    def __call__(self, op: Op) -> bool:
-        return not self.needs(op)
-
-    def needs(self, op: Op) -> frozenset[str]:
-        """What must be there: names, or a serial of what has none."""
-        if op not in self.known:
-            self.known[op] = self._needs(op)
-        return self.known[op]
-
-    def _needs(self, op: Op) -> frozenset[str]:
-        if op in self.optional:
-            return frozenset({_named(op)})
-        if op.rule == "static" and isinstance(op.data, Node):
-            return op.data.names() & self.absent
-        if op in self.held:
-            return frozenset()
-        if op.rule == "cond":
-            return frozenset(
-                name
-                for at, arg in enumerate(op.args)
-                for name in self.needs(arg)
-                if not implies(op.data, at, name)
-            )
-        needed = (arg for arg in op.args if not self.takes_none(op, arg))
-        return frozenset[str]().union(*map(self.needs, needed))
-
-
-def _named(op: Op) -> str:
-    if isinstance(op.data, Node):
-        return op.data.label if op.rule == "static" else f"<{op.serial}>"
-    return str(op.data) if op.rule == "input" else f"<{op.serial}>"

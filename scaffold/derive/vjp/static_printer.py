@@ -10,19 +10,20 @@ from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.holders import Holders, UnknownShapeError
 from scaffold.derive.vjp.in_place import InPlace
 from scaffold.derive.vjp.ir import Op, Program
+from scaffold.derive.vjp.safety import Need
 from scaffold.derive.vjp.shapes import Dim, Shape
 from scaffold.derive.vjp.written import UnsupportedError, number_node
 from scaffold.formula import Graph, Node
 
 # The values that have a shape, each with the optional inputs that must be there to compute it.
-Owners = dict[Shape, list[tuple[Op, frozenset[str]]]]
+Owners = dict[Shape, list[tuple[Op, frozenset[Need]]]]
 OF_A_SHAPE = frozenset(
     {"zeros", "expanded", "reshaped", "summed_to", "same", "vjp", "unsliced"}
     | {"shaped_like"}
 )
 
 
-def shape_owners(program: Program, needs: Callable[[Op], frozenset[str]]) -> Owners:
+def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Owners:
     """The values that can tell a shape: they ask for none themselves, and need one optional input at most."""
     owners: Owners = {}
     for op in program.ops:

@@ -3,11 +3,12 @@
 In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensors. Invariant: Python values stay as they are written.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from scaffold.derive.kinds import COMPLEX, INTEGERS
 from scaffold.derive.vjp.counted_shapes import made_shape
-from scaffold.derive.vjp.dtypes import COMPLEX, INTEGERS
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
+from scaffold.derive.vjp.shapes import Shape, is_lead
 from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import WELL_KNOWN, Graph, Node, keywords
 
@@ -27,6 +28,7 @@ CREATORS = frozenset(
     }
     | {"tril_indices", "triu_indices", "zeros"}
 )
+TO_INT = frozenset({"argwhere", "nonzero", "randint", "randperm"})
 TO_REAL = frozenset({"irfft", "irfft2", "irfftn", "hfft", "hfft2", "hfftn"})
 TO_COMPLEX = frozenset({"stft", "polar", "complex", "eig", "eigvals"})
 
@@ -102,6 +104,32 @@ def made(program: Program, node: Node, args: list[Op], read: list[Op]) -> Op:
     )
 
 
+def item_of_call(program: Program, op: Op, position: int) -> Op:
+    """One of several results of a call that carries no gradient."""
+    assert isinstance(op.data, Node)
+    index = program.graph.constant(str(position))
+    item = program.graph.node("subscript", "", (op.data, index))
+    kind: Kind = "int" if all(arg.kind == "int" for arg in op.args) else "real"
+    shape = _grid_shape(op.data, op.args)
+    return program.op("call", op.args, item, kind=kind, shape=shape)
+
+
+def _grid_shape(template: Node, tensors: Sequence[Op]) -> Shape | None:
+    """Of a part of `torch.meshgrid`: a size for each vector."""
+    callee, *args = template.args
+    named = keywords(template)
+    vectors = args[: len(args) - len(named)]
+    if callee.label != "meshgrid" or any(item.kind != "name" for item in vectors):
+        return None
+    each = [tensors[int(item.label[2:-1])].shape.dims for item in vectors]
+    if any(dims is None or len(dims) != 1 or is_lead(dims[0]) for dims in each):
+        return None
+    sizes = [dim for dims in each for dim in dims or ()]
+    if "xy" in (named["indexing"].label if "indexing" in named else ""):
+        sizes[:2] = sizes[1::-1]
+    return Shape(tuple(sizes))
+
+
 def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:
     return node is not None and node.label in names
 
@@ -118,6 +146,8 @@ def kind_of_call(node: Node, args: list[Op]) -> Kind:
     last = name.rpartition(".")[2]
     if last in TO_REAL:
         return "real"
+    if last in TO_INT:
+        return "int"
     if ".fft." in name or last in TO_COMPLEX:
         return "complex"
     return "complex" if any(arg.kind == "complex" for arg in args) else "real"

@@ -3,18 +3,12 @@
 In: a printer and an `unsliced` op. Out: its expression. Invariant: it can be differentiated again and vmapped.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from scaffold.derive.vjp.ir import Op, is_number, literal
+from scaffold.derive.vjp.static_printer import StaticPrinter
 from scaffold.formula import Node
 
-if TYPE_CHECKING:
-    from scaffold.derive.vjp.printer import Printer
 
-
-def unsliced(printer: Printer, op: Op) -> Node:
+def unsliced(printer: StaticPrinter, op: Op) -> Node:
     """`torch.slice_scatter(g.new_zeros(x.shape), g, dim=1, end=2)`."""
     g, dim, start, end, step = op.args
     if g.kind == "complex" or any(_is_from_the_end(item) for item in (start, end)):
@@ -28,7 +22,7 @@ def unsliced(printer: Printer, op: Op) -> Node:
     return printer.function("torch.slice_scatter", *args, keywords=tuple(keywords))
 
 
-def _slice_backward(printer: Printer, op: Op) -> Node:
+def _slice_backward(printer: StaticPrinter, op: Op) -> Node:
     """The same where `torch.slice_scatter` cannot be vmapped, or differentiated: as autograd does it."""
     g, dim, *bounds = op.args
     graph, sizes, at = printer.graph, printer.shape(op.shape), literal(dim)

@@ -10,8 +10,9 @@ from scaffold.derive.activity import is_random
 from scaffold.derive.forward import grad_name
 from scaffold.derive.model import Forward
 from scaffold.derive.names import fresh
+from scaffold.derive.vjp.pullback import pullback_of
 from scaffold.derive.vjp.unruled import changes_statistics
-from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
+from scaffold.formula import Assign, Graph, If, Node, Statement, expressions, written
 from scaffold.spec import OpSpec
 
 COMMENT = "autograd differentiates the forward as a whole"
@@ -29,7 +30,10 @@ def as_a_whole(
         return None
     absent = {item.name for item in spec.tensors if item.optional}
     sure = tuple(name for name in wanted if name not in absent)
-    several = (sure, *((name,) for name in wanted if name in absent))
+    optional = tuple(name for name in wanted if name in absent)
+    if sure and optional and not any(item.variadic for item in spec.tensors):
+        return tuple(_pulled_if_there(spec, graph, sure, optional, taken))
+    several = (sure, *((name,) for name in optional))
     lines: list[Statement] = []
     for some in filter(None, several):
         known = {*taken, *(name for line in lines for name in written(line))}
@@ -40,10 +44,7 @@ def as_a_whole(
 def _pulled(
     spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
-    """The gradients of inputs that are there together.
-
-    A type checker takes what `vjp` returns for two values or three: so it is not unpacked.
-    """
+    """The gradients of inputs that are there together."""
     several = {item.name for item in spec.tensors if item.variadic}
 
     def passed(name: str, value: str = "") -> Node:
@@ -57,11 +58,7 @@ def _pulled(
     listed = ", ".join("*" * (name in several) + name for name in wanted)
     takes_all = wanted == tuple(item.name for item in spec.inputs)
     function = run if takes_all else graph.node("lambda", listed, (body,))
-    functional = graph.node("attribute", "func", (graph.name("torch"),))
-    vjp = graph.node("attribute", "vjp", (functional,))
-    made = graph.node("call", "", (vjp, function, *map(passed, wanted)))
-    second = graph.node("subscript", "", (made, graph.constant("1")))
-    yield Assign(pullback, second, "", (COMMENT,))
+    yield pullback_of(graph, pullback, function, map(passed, wanted), COMMENT)
     names = {name: fresh(f"pulled_{name}", taken) for name in wanted}
     gradients = graph.node("tuple", "", tuple(map(passed, names, names.values())))
     yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
@@ -70,6 +67,49 @@ def _pulled(
         if name in several:  # that of the element number `i`
             value = graph.node("subscript", "", (value, graph.name("i")))
         yield Assign(graph.name(f"grad_{name}"), value)
+
+
+def _pulled_if_there(
+    spec: OpSpec,
+    graph: Graph,
+    sure: Collection[str],
+    optional: Collection[str],
+    taken: Collection[str],
+) -> Iterator[Statement]:
+    """The gradients of inputs some of which may be absent: of those that are there, by one run of the forward."""
+    tensors, some, pullback, pulled = (
+        graph.name(fresh(word, taken))
+        for word in ("tensors", "some", "pullback", "pulled")
+    )
+    keys = {name: graph.constant(f'"{name}"') for name in (*sure, *optional)}
+
+    def passed(name: str) -> Node:
+        if name in optional:
+            get = graph.node("attribute", "get", (some,))
+            return graph.node("call", "", (get, keys[name]))
+        value = graph.name(name)
+        return (
+            graph.node("subscript", "", (some, keys[name])) if name in sure else value
+        )
+
+    pairs = ((keys[name], graph.name(name)) for name in sure)
+    items = tuple(part for pair in pairs for part in pair)
+    yield Assign(tensors, graph.node("dict", "", items))
+    for name in optional:
+        value, none = graph.name(name), graph.constant("None")
+        item = graph.node("subscript", "", (tensors, keys[name]))
+        test = graph.node("compare", "is not", (value, none))
+        yield If(test, (Assign(item, value),))
+    arguments = tuple(passed(item.name) for item in spec.inputs)
+    run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
+    body = graph.node("call", "", (run, *arguments))
+    function = graph.node("lambda", some.label, (body,))
+    yield pullback_of(graph, pullback, function, (tensors,), COMMENT)
+    gradients = graph.node("call", "", (pullback, _ends(spec, graph)))
+    yield Assign(graph.node("tuple", "", (pulled,)), gradients)
+    for name, key in keys.items():
+        gradient = graph.node("subscript", "", (pulled, key))
+        yield Assign(graph.name(f"grad_{name}"), gradient)
 
 
 def _ends(spec: OpSpec, graph: Graph) -> Node:

@@ -38,8 +38,16 @@ def number_node(program: Program, value: object) -> Node:
         )
         return graph.node("unary", "-", (word,)) if value < 0 else word
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-        return graph.node("unary", "-", (graph.constant(repr(-value)),))
-    return graph.constant(repr(value))
+        return graph.node("unary", "-", (graph.constant(_short(-value)),))
+    return graph.constant(_short(value))
+
+
+def _short(value: object) -> str:
+    """A literal as one writes it: `1e-6` rather than `1e-06`."""
+    if not isinstance(value, float):
+        return repr(value)
+    digits, mark, exponent = repr(value).partition("e")
+    return f"{digits}e{int(exponent)}" if mark else digits
 
 
 def dotted(node: Node) -> str | None:

@@ -27,15 +27,18 @@ def taken_apart(
         stops = {op for op in held if op in there or op not in found}
         seen = {*down_to(ends, stops)}
         inner = {op for op in seen - stops if is_dear(costs, op)}
-        again = {
-            op: held[op]
-            for op in down_to(seen & stops - set(there), there)
-            if op in held and op not in found and _holds(op, inner, there)
+        below = {*down_to(seen & stops - set(there), there)}
+        more = {
+            op: name
+            for op, name in held.items()
+            if op in below
+            and op not in found
+            and _holds(op, inner, there)
+            and _is_plain(op, there)
         }
-        again = {op: name for op, name in again.items() if _is_plain(op, there)}
-        if not again:
+        if not more:
             return found
-        found |= again
+        found |= more
 
 
 def _holds(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:

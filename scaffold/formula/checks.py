@@ -1,0 +1,141 @@
+"""What a formula refuses to run with: `assert` and `raise`, as statements that assign nothing.
+
+In: an `ast` statement. Out: an `Assign` without a target, whose value is a `check`. Invariant: it complains of what it was given and
+does nothing else; no value of the formula depends on it.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterable
+
+from scaffold.formula.expression import ExpressionParser, Guarded, Source
+from scaffold.formula.graph import Assign, If, Node, Statement
+
+ERRORS = frozenset(
+    {"AssertionError", "IndexError", "NotImplementedError", "RuntimeError"}
+    | {"TypeError", "ValueError"}
+)
+# What only the words of an error may call, or read of a type.
+TOLD = frozenset({"repr", "str", "type"})
+TOLD_ATTRIBUTES = frozenset({"__class__", "__name__", "__qualname__"})
+HOLE = re.compile(r"_hole(\d+)_")
+
+
+class CheckedExpressions(ExpressionParser):
+    """Parses expressions, and the words of errors, which may be f-strings."""
+
+    def __init__(
+        self, source: Source, optional: frozenset[str], tensors: frozenset[str]
+    ) -> None:
+        super().__init__(source, optional, tensors)
+        self._words = False
+
+    def check(self, item: ast.Assert | ast.Raise, present: Guarded) -> Node:
+        """The node of an `assert` or a `raise`."""
+        if isinstance(item, ast.Assert):
+            words = (self.message(item.msg, present),) if item.msg else ()
+            return self._check("assert", (self.parse(item.test, present), *words))
+        match item:
+            case ast.Raise(ast.Name(name), None) if name in ERRORS:
+                return self._check("raise", (self.graph.name(name),))
+            case ast.Raise(ast.Call(ast.Name(name), args, []), None) if name in ERRORS:
+                said = (self.message(part, present) for part in args)
+                error = self.graph.node("call", "", (self.graph.name(name), *said))
+                return self._check("raise", (error,))
+        listed = ", ".join(sorted(ERRORS))
+        self.fail(item, "this cannot be raised", f"raise one of: {listed}")
+        return self.graph.node("absent")
+
+    def message(self, item: ast.expr, present: Guarded) -> Node:
+        """What an error says; an optional that it names may be None."""
+        self._words = True
+        node = self.parse(item, present | self.optional)
+        self._words = False
+        return node
+
+    def _check(self, label: str, args: tuple[Node, ...]) -> Node:
+        return self.graph.node("check", label, args)
+
+    def _Name(self, item: ast.Name, present: Guarded) -> Node:
+        if self._words and item.id in TOLD and item.id not in self.source.locals:
+            return self.graph.name(item.id)
+        return super()._Name(item, present)
+
+    def _Attribute(self, item: ast.Attribute, present: Guarded) -> Node:
+        if self._words and item.attr in TOLD_ATTRIBUTES:
+            value = self.parse(item.value, present)
+            return self.graph.node("attribute", item.attr, (value,))
+        return super()._Attribute(item, present)
+
+    def _JoinedStr(self, item: ast.JoinedStr, present: Guarded) -> Node:
+        if not self._words:
+            return self.refused(item)
+        values = [part for part in item.values if isinstance(part, ast.FormattedValue)]
+        parts = tuple(self.parse(part.value, present) for part in values)
+        return self.graph.node("words", _with_holes(item), parts)
+
+
+def _with_holes(item: ast.JoinedStr) -> str:
+    """An f-string in which a name stands for each value."""
+    parts: list[ast.expr] = []
+    for part in item.values:
+        if isinstance(part, ast.FormattedValue):
+            count = sum(isinstance(other, ast.FormattedValue) for other in parts)
+            hole = ast.Name(f"_hole{count}_", ast.Load())
+            part = ast.FormattedValue(hole, part.conversion, part.format_spec)
+        parts.append(part)
+    return ast.unparse(ast.JoinedStr(parts))
+
+
+def with_words(node: Node, emit: Callable[[Node], str]) -> str:
+    """The f-string of a `words` node."""
+    texts = [emit(part) for part in node.args]
+    quoted = any("'" in text or '"' in text or "\\" in text for text in texts)
+    if not quoted:
+        return HOLE.sub(lambda match: texts[int(match[1])], node.label)
+    plain = HOLE.sub(lambda match: match[1], node.label).removeprefix("f")
+    return f"{plain}.format({', '.join(texts)})"
+
+
+def is_check(item: Statement) -> bool:
+    """Whether a statement is an `assert` or a `raise`."""
+    return isinstance(item, Assign) and item.value.kind == "check"
+
+
+def raises(statements: Iterable[Statement]) -> bool:
+    """Whether no run comes to the end of the statements."""
+    for item in statements:
+        if isinstance(item, If):
+            if raises(item.body) and raises(item.orelse):
+                return True
+        elif item.value.kind == "check" and item.value.label == "raise":
+            return True
+    return False
+
+
+def without_checks(body: Iterable[ast.stmt]) -> list[ast.stmt]:
+    """The statements of a run that raises nothing."""
+    done: list[ast.stmt] = []
+    for item in body:
+        if isinstance(item, ast.If):
+            inner, other = without_checks(item.body), without_checks(item.orelse)
+            if _raises(item.body):
+                done += other
+            elif _raises(item.orelse):
+                done += inner
+            elif inner or other:
+                inner = inner or [ast.copy_location(ast.Pass(), item)]
+                done.append(ast.copy_location(ast.If(item.test, inner, other), item))
+        elif not isinstance(item, ast.Assert | ast.Raise):
+            done.append(item)
+    return done
+
+
+def _raises(body: Iterable[ast.stmt]) -> bool:
+    return any(
+        isinstance(item, ast.Raise)
+        or isinstance(item, ast.If)
+        and _raises(item.body)
+        and _raises(item.orelse)
+        for item in body
+    )

@@ -1,0 +1,165 @@
+"""NumPy's maths of plain numbers -> that of Python: `np.sqrt(x.shape[-1])`, `np.pi`.
+
+In: the syntax of a file. Out: the same, in which what NumPy computes of numbers alone is a function of `math`. Invariant: a call
+whose arguments may be tensors or arrays stays NumPy's.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.formula.definitions import imported, parameters
+
+CONSTANTS = frozenset({"e", "inf", "nan", "pi"})
+FUNCTIONS = {
+    **{name: name for name in ("sqrt", "exp", "log", "log2", "log10", "log1p")},
+    **{name: name for name in ("expm1", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "hypot": "hypot",
+    "power": "pow",
+    "deg2rad": "radians",
+    "rad2deg": "degrees",
+    "prod": "prod",
+}
+COUNTS = frozenset({"dim", "ndimension", "numel", "nelement"})
+NUMBERS = frozenset({"float", "int"})
+
+
+def with_math(module: ast.Module) -> ast.Module:
+    """The file with `math` for NumPy wherever that is the same."""
+    aliases = {item.name for item in imported(module) if item.dotted == "numpy"}
+    if not aliases or _binds_math(module):
+        return module
+    known = _numbers(module.body, set(), aliases)
+    writer = _Writer(aliases, known)
+    writer.generic_visit(module)
+    return module
+
+
+def _binds_math(module: ast.Module) -> bool:
+    """Whether `math` is something else in the file."""
+    return any(
+        isinstance(node, ast.Name) and node.id == "math" and _is_stored(node)
+        for node in ast.walk(module)
+    )
+
+
+def _is_stored(node: ast.Name) -> bool:
+    return not isinstance(node.ctx, ast.Load)
+
+
+class _Writer(ast.NodeTransformer):
+    """Replaces in one body, and with more names in the functions in it."""
+
+    def __init__(self, aliases: set[str], known: set[str]) -> None:
+        self.aliases, self.known = aliases, known
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        own = {item.arg for item in parameters(node.args)}
+        known = (self.known - own) | set(_number_parameters(node.args))
+        inner = _Writer(self.aliases, _numbers(node.body, known, self.aliases))
+        inner.generic_visit(node)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if self._is_numpy(node) and node.attr in CONSTANTS:
+            return _of_math(node, node.attr)
+        self.generic_visit(node)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        plain = _is_number(node, self.known, self.aliases)
+        self.generic_visit(node)
+        match node.func:
+            case ast.Attribute(_, name) as callee if plain and self._is_numpy(callee):
+                node.func = _of_math(callee, FUNCTIONS[name])
+        return node
+
+    def _is_numpy(self, node: ast.Attribute) -> bool:
+        return isinstance(node.value, ast.Name) and node.value.id in self.aliases
+
+
+def _of_math(node: ast.expr, name: str) -> ast.expr:
+    root = ast.copy_location(ast.Name("math", ast.Load()), node)
+    return ast.copy_location(ast.Attribute(root, name, ast.Load()), node)
+
+
+def _number_parameters(arguments: ast.arguments) -> Iterator[str]:
+    """The parameters that say that they are numbers."""
+    for item in parameters(arguments):
+        if isinstance(item.annotation, ast.Name) and item.annotation.id in NUMBERS:
+            yield item.arg
+
+
+def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[str]:
+    """The names that are numbers wherever a body assigns them."""
+    found = set(known)
+    stored: dict[str, list[ast.expr | None]] = {}
+    for node in (inner for item in body for inner in ast.walk(item)):
+        match node:
+            case ast.Assign([ast.Name(name)], value):
+                stored.setdefault(name, []).append(value)
+            case ast.Assign([ast.Tuple(targets)], value) if _is_shape(value):
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        stored.setdefault(target.id, []).append(ast.Constant(0))
+    counts = _stores(body)
+    for name, values in stored.items():
+        plain = (value and _is_number(value, found, aliases) for value in values)
+        if len(values) == counts[name] and all(plain):
+            found.add(name)
+        else:
+            found.discard(name)
+    return found - (counts.keys() - stored.keys())
+
+
+def _stores(body: list[ast.stmt]) -> dict[str, int]:
+    """How often each name is assigned."""
+    found: dict[str, int] = {}
+    for node in (inner for item in body for inner in ast.walk(item)):
+        if isinstance(node, ast.Name) and _is_stored(node):
+            found[node.id] = found.get(node.id, 0) + 1
+    return found
+
+
+def _is_shape(value: ast.expr) -> bool:
+    match value:
+        case ast.Attribute(_, "shape") | ast.Call(ast.Attribute(_, "size"), []):
+            return True
+        case ast.Subscript(inner, ast.Slice()):
+            return _is_shape(inner)
+    return False
+
+
+def _is_number(value: ast.expr, known: set[str], aliases: set[str]) -> bool:
+    """Whether an expression is sure to be a number of Python's."""
+
+    def plain(item: ast.expr) -> bool:
+        return _is_number(item, known, aliases)
+
+    match value:
+        case ast.Constant(inner):
+            return isinstance(inner, int | float)
+        case ast.Name(name):
+            return name in known
+        case ast.UnaryOp(_, inner):
+            return plain(inner)
+        case ast.BinOp(left, _, right):
+            return plain(left) and plain(right)
+        case ast.Subscript(inner, index):
+            return _is_shape(inner) and not isinstance(index, ast.Slice)
+        case ast.Attribute(ast.Name(root), name):
+            return root in aliases | {"math"} and name in CONSTANTS
+        case ast.Call(ast.Name("float" | "int" | "len")):
+            return True
+        case ast.Call(ast.Attribute(_, "size"), [_]):
+            return True
+        case ast.Call(ast.Attribute(_, name), []) if name in COUNTS:
+            return True
+        case ast.Call(ast.Attribute(ast.Name(root), "prod"), [item], []):
+            return root in aliases and _is_shape(item)
+        case ast.Call(ast.Attribute(ast.Name(root), name), args, []):
+            return root in aliases and name in FUNCTIONS and all(map(plain, args))
+    return False

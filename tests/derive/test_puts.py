@@ -1,0 +1,106 @@
+"""Assignments to a part of a tensor of the forward's own: derived, as PyTorch's autograd has them."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaffold.derive import derive
+from tests.derive.building import load, spec_of, text_of
+from tests.derive.checking import check_needs
+
+INPUTS = "x[N, D], y[N, D], index[N; index(4)], p: float = 0.5"
+DERIVED = {
+    "a number at a mask": "h = x * y\nh[y > 0] = p\nreturn h * h",
+    "at no mask of its shape": "h = x * y\nh[y[:, 0] > 0] = 2\nreturn h * x",
+    "picks by the same mask": """
+h = x.abs().clone()
+small, large = h < p, h >= p
+h[small] = p * torch.log(1 + x.abs()[small] / p)
+h[large] = h[large] - y[large] * 2
+return h.sum()
+""",
+    "picks of a smaller tensor": "h = x * y\nm = y > 0\nh[m] = y[m].exp() * x.sum()\nreturn h",
+    "indices": "h = x.sin()\nh[torch.arange(3), index] = y[:, 0]\nreturn h * h * x",
+    "a number at indices": "h = torch.zeros_like(x)\nh[torch.arange(3), index] = p\nreturn (x - h) * y",
+    "a row": "h = x * y\nh[0] = y[1]\nreturn h * x",
+    "a column, of which one is read": "h = x * y\nh[:, 1] = x[:, 2] + h[:, 0]\nreturn h * h",
+    "a slice": "h = x.exp() * 1\nh[..., 1:] = h[..., 1:] - h[..., :-1]\nreturn h * y",
+    "a slice in the middle": "h = x * y\nh[:, 1:3] = y.sum()\nreturn h * h",
+    "a slice at the start": "h = x * y\nh[:-1] = 0\nreturn h * h",
+    "every second": "h = x * y\nh[:, ::2] = y[:, ::2].exp()\nreturn h * h",
+    "added to": "h = x * y\nh[:, 0] += y[:, 1] ** 2\nh[:, 1] *= 2\nreturn h * h",
+    "in a branch": "h = x * y\nif p > 0:\n    h[:, 0] = 0\nreturn h * h",
+    "twice": "h = x * y\nh[0] = 1\nh[:, 0] = h[:, 1]\nreturn h.exp()",
+    "beside an expression": "h = torch.zeros_like(x)\nh = h.scatter_(1, index[:, None], 1.0) + p\nreturn h * x * y",
+}
+REFUSED = {
+    "what the gradient reads": "h = x.exp()\nh[0] = 0\nreturn h * y",
+    "two dims at once": "h = x * y\nh[0, 1:] = 0\nreturn h",
+    "from the end": "h = x * y\nh[:, 1:-1] = 0\nreturn h",
+    "under another name": "h = x * y\nk = h\nh[0] = 0\nreturn h + k",
+    "beside itself": "h = x * y\nh = h.add_(1) + h.sum()\nreturn h * h",
+}
+
+
+def made(forward: str, policy: str) -> tuple[Any, str]:
+    options: dict[str, Any] = {"forward": forward, "save_policy": policy}
+    spec = spec_of(INPUTS, derive=True, **options)
+    derivation = derive(spec)
+    assert not derivation.missing, derivation.notes
+    text = text_of(spec, derivation)
+    return load(text), text
+
+
+def values() -> tuple[Tensor, Tensor, Tensor, float]:
+    torch.manual_seed(3)
+    x, y = torch.randn(2, 3, 4, dtype=torch.double)
+    return x, y, torch.tensor([2, 0, 3]), 0.5
+
+
+def check(forward: str, policy: str) -> str:
+    module, text = made(forward, policy)
+    plain = load(text_of(spec_of(INPUTS, forward=forward, derive=False)))
+    for needs in ((True, True), (True, False), (False, True)):
+        once = "once_differentiable" in text
+        forward_of = plain.SomeOpFunction.forward
+        function, wrapper = module.SomeOpFunction, module.some_op
+        whole = (*needs, False, False)
+        check_needs(function, wrapper, forward_of, values(), whole, once, False)
+    return text
+
+
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+@pytest.mark.parametrize("forward", DERIVED.values(), ids=DERIVED)
+def test_the_gradient_is_that_of_autograd(forward: str, policy: str) -> None:
+    assert "torch.func.vjp" not in check(forward, policy)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_left_to_autograd(name: str) -> None:
+    _, text = made(REFUSED[name], "recompute")
+    assert "torch.func.vjp" in text
+    if name != "what the gradient reads":
+        check(REFUSED[name], "recompute")
+
+
+def test_picks_by_one_mask_become_a_choice() -> None:
+    _, text = made(DERIVED["picks by the same mask"], "recompute")
+    backward = text[text.index("def backward") :]
+    assert "torch.where" in backward and "index_put" not in backward
+
+
+def test_a_test_settles_another_one() -> None:
+    forward = """
+h = x * y
+if mode == 'mean':
+    h = h.mean()
+if mode == 'sum':
+    h = h.sum()
+return h
+"""
+    spec = spec_of("x[N, D], y[N, D], mode: str = 'mean'", forward=forward, derive=True)
+    text = text_of(spec, derive(spec))
+    backward = text[text.index("def backward") : text.index("def some_op")]
+    assert ".sum()" not in backward and ".mean()" not in backward

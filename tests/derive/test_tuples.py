@@ -1,0 +1,40 @@
+"""Tuples and lists of tensors in a forward: the gradient is that of the parts that are taken."""
+
+import pytest
+import torch
+
+from scaffold.derive import derive
+from tests.derive.building import load, spec_of, text_of
+from tests.derive.checking import check_op
+
+SIGNATURE = "x[N, D], y[N, D], k: int = 1"
+DIRECT = (
+    "(x.sin(), y)[0] * y",
+    "p = [x.sin(), y]\nreturn p[-1] * p[0]",
+    "p = [x.sin(), y, x * y]\nreturn torch.stack(p[1:], 0)",
+    "p = (x.sin(), y)\nq = p[::-1]\nreturn q[0] * q[1].exp()",
+    "p = [x.sin(), [y, x]]\nreturn p[1][0] * p[0]",
+    "p = (x.sin(), y) if k > 0 else (y, x.cos())\nreturn p[0] * p[1].exp()",
+    "if k > 0:\n    p = (x.sin(), y)\nelse:\n    p = (y, x.cos())\nreturn p[0] * p[1].exp()",
+    "if k > 0:\n    p = [x.sin(), y]\nz = x\nif k > 0:\n    z = p[0] * p[1]\nreturn z * y",
+)
+LEFT = (
+    "p = [x.sin(), y]\nreturn p[k] * p[0]",
+    "p = [x.sin(), y, x]\nreturn p[k:][0] * y",
+    "p = (x.sin(), y) if k > 0 else (x, y, x)\nreturn p[0] * p[1].exp()",
+    "p = (x.sin(), y) if k > 0 else x\nreturn p[0] * p[1].exp()",
+    "p = [x.sin()] + [y]\nreturn p[0] * p[1]",
+)
+
+
+@pytest.mark.parametrize("k", [0, 1])
+@pytest.mark.parametrize("forward", DIRECT + LEFT)
+def test_the_gradient_is_that_of_autograd(forward: str, k: int) -> None:
+    torch.manual_seed(2)
+    spec = spec_of(SIGNATURE, forward=forward, derive=True)
+    text = text_of(spec, derive(spec))
+    assert ("torch.func.vjp" in text) == (forward in LEFT)
+    module = load(text)
+    plain = load(text_of(spec_of(SIGNATURE, forward=forward))).SomeOpFunction
+    values = [*(torch.randn(3, 4, dtype=torch.double) for _ in range(2)), k]
+    check_op(module.SomeOpFunction, module.some_op, plain.forward, values)
