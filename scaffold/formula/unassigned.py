@@ -61,6 +61,12 @@ class _Walk:
                 case ast.AnnAssign(target, _, value) if value is not None:
                     self.read(value, way)
                     self.assign([target], way)
+                case ast.Assert(test):
+                    self.read(item, way)
+                    self.end(way | {self.facts.of(test).otherwise()})
+                case ast.Raise():
+                    self.read(item, way)
+                    self.end(way)
                 case ast.Expr(value) | ast.Return(value) if value is not None:
                     self.read(value, way)
                     self.facts.note_change(value)
@@ -88,6 +94,11 @@ class _Walk:
             case _:
                 for inner in ast.iter_child_nodes(node):
                     self.read(inner, way)
+
+    def end(self, way: Way) -> None:
+        """Note that no run goes on that way: what is read below is as good as assigned."""
+        for name in self.names:
+            self.ways.setdefault(name, []).append(way)
 
     def check(self, node: ast.Name, way: Way) -> None:
         ways = self.ways.get(node.id)

@@ -6,7 +6,11 @@ In: an `OpSpec` and its `Derivation`. Out: the spec with the domains that deriva
 from dataclasses import replace
 
 from scaffold.derive import Derivation
+from scaffold.derive.activity import calls
+from scaffold.formula import expressions
 from scaffold.spec import Dim, Domain, OpSpec, TensorInput
+
+OF_ITS_RANK = frozenset({"gather", "scatter", "scatter_add", "scatter_reduce"})
 
 
 def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
@@ -14,11 +18,12 @@ def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
     found = dict(derivation.domains)
     several = [spec.dims(item.name) for item in spec.tensors]
     loose = None in several and {*several} <= {None, ("...",)}
+    alike = _takes_indices_of_its_rank(spec)
     if not (found or loose):
         return spec
     inputs = tuple(
         (
-            item._replace(domain=_domain(item, found), dims=_dims(item, loose))
+            item._replace(domain=_domain(item, found), dims=_dims(item, loose, alike))
             if isinstance(item, TensorInput)
             else item
         )
@@ -27,9 +32,19 @@ def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
     return replace(spec, inputs=inputs)
 
 
-def _dims(item: TensorInput, loose: bool) -> tuple[Dim, ...] | None:
+def _dims(item: TensorInput, loose: bool, alike: bool) -> tuple[Dim, ...] | None:
     """`x, weight[...; const]`: both have the one shape of what is not declared; indices and masks may be of another."""
-    return None if loose and item.dtype in ("complex", "float") else item.dims
+    same = item.dtype in ("complex", "float") or alike and item.dtype == "int"
+    return None if loose and same else item.dims
+
+
+def _takes_indices_of_its_rank(spec: OpSpec) -> bool:
+    """Whether the forward calls what wants an index with the dims of the tensor."""
+    if spec.forward is None:
+        return False
+    nodes = [node for item in spec.forward.statements for node in expressions(item)]
+    nodes += [spec.forward.result] if spec.forward.result else []
+    return any(name in OF_ITS_RANK for node in nodes for name in calls(node))
 
 
 def _domain(item: TensorInput, found: dict[str, Domain]) -> Domain:

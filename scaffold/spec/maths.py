@@ -220,6 +220,11 @@ class _Reader:
         declared = [item.dims or () for item in self.arguments.tensors]
         dims = [dim for item in (*declared, *dict(shapes).values()) for dim in item]
         sizes = frozenset(dim for dim in dims if isinstance(dim, str) and dim != "...")
+        sizes |= {
+            item.name
+            for item in self.arguments.inputs
+            if isinstance(item, Attribute) and item.annotation == "int"
+        }
         found = []
         for position in range(len(self.raw.get("require", ()))):
             path = ("require", str(position))

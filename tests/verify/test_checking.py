@@ -237,6 +237,19 @@ def test_a_matrix_that_has_no_inverse_at_another_size_is_noted() -> None:
     assert "raised _LinAlgError" in "".join(found.notes)
 
 
+def test_a_size_of_1_that_only_broadcasts_may_be_refused_by_the_backward() -> None:
+    """`sum_to_size` cannot expand; D is no size that one may choose."""
+    found = verdict(
+        inputs="a[A; const], b[B; const], q[D], w[6; const]",
+        forward="q * w[:4] * a.sum() * b.sum()",
+        grad={"q": "(grad_output * w[:4] * a.sum() * b.sum()).view(q.shape)"},
+    )
+    assert found.failure is None
+    grad = {"q": "2 * (grad_output if q.shape[0] > 1 else grad_output[5])"}
+    stays = verdict(inputs="q[D]", forward="q * 2", grad=grad)
+    assert stays.failure is not None and stays.failure.case == "D=1"
+
+
 def test_memory_that_the_tests_do_not_try_may_be_refused() -> None:
     found = verdict(
         inputs="x[N, D]",

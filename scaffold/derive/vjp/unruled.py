@@ -146,7 +146,7 @@ def kind_of_call(node: Node, args: list[Op]) -> Kind:
     last = name.rpartition(".")[2]
     if last in TO_REAL:
         return "real"
-    if last in TO_INT:
+    if last in TO_INT or last == "meshgrid" and all(arg.kind == "int" for arg in args):
         return "int"
     if ".fft." in name or last in TO_COMPLEX:
         return "complex"

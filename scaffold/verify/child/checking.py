@@ -29,9 +29,17 @@ from scaffold.verify.child.gradients import (
     expected_gradients,
     returned_gradients,
 )
+from scaffold.verify.child.refusals import (
+    BROKEN,
+    INFINITE,
+    Layout,
+    is_bound,
+    mend,
+    raised,
+    refusal,
+)
 from scaffold.verify.child.surrogate import notes_on
 
-Layout = Callable[[Tensor], Tensor] | None
 NUMERIC = {"atol": 1e-4, "rtol": 1e-3}  # as gradcheck compares
 
 
@@ -57,9 +65,6 @@ class Run:
     wanted: list[str] = field(default_factory=list)  # of the sizes, by the forward
 
 
-INFINITE = "is not finite"
-
-
 def check(checks: Any) -> dict[str, Any]:
     """Run every case up to the first failure."""
     run = Run()
@@ -77,11 +82,11 @@ def check(checks: Any) -> dict[str, Any]:
 
 def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -> None:
     title = f"{case.name}, {words}" if words else case.name
-    refusal = _refusal(checks, case, layout)
-    if refusal:
+    refused = refusal(checks, case, layout)
+    if refused:
         run.skipped.append(title)
         if not (case.further or words and checks.CONTIGUOUS):
-            run.refusals.append((case.name, refusal))
+            run.refusals.append((case.name, refused))
         return
     inputs = make_inputs(checks, case, layout)
     found = _attempt(partial(_check_forward, checks, inputs), "forward")
@@ -95,7 +100,7 @@ def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -
             continue  # the input that is needed is absent
         found = _attempt(partial(_check_backward, checks, case, inputs), "backward")
         run.cases += 1
-        if found is not None and found.raised and _is_aside(case, found):
+        if found is not None and found.raised and _is_aside(checks, case, found):
             run.notes += _note(checks, case, found, inputs) if not run.notes else []
             return
         if found is not None:
@@ -107,10 +112,12 @@ SINGULAR = "raised _LinAlgError"
 OWN = "PyTorch's own backward"
 
 
-def _is_aside(case: Case, found: Found) -> bool:
-    """Whether an error is no fault of the op: nobody declared the shape, PyTorch raises too, or a matrix has no inverse."""
+def _is_aside(checks: Any, case: Case, found: Found) -> bool:
+    """Whether an error is no fault of the op: nobody declared the shape, PyTorch raises too, a matrix has no inverse, or a 1 is there by accident."""
     singular = case.further and found.words.startswith(SINGULAR)
-    return case.guessed or singular or found.subject == OWN
+    if case.guessed or singular or found.subject == OWN:
+        return True
+    return case.further and is_bound(checks, case)
 
 
 def _failure(
@@ -140,37 +147,7 @@ def _attempt(call: Callable[[], Found | None], subject: str) -> Found | None:
     try:
         return call()
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
-        return Found(subject, _raised(error), raised=True)
-
-
-def _raised(error: Exception) -> str:
-    first = (str(error).strip().splitlines() or [""])[0]
-    return f"raised {type(error).__name__}: {first}"
-
-
-def _refusal(checks: Any, case: Case, layout: Layout) -> str:
-    """Why the forward does not take the case, or that its result is not finite; "" for a case to run."""
-    function = checks.FORWARD or checks.OPERATOR
-    try:
-        with torch.no_grad():
-            outputs = as_tuple(function(*make_inputs(checks, case, layout)))
-    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
-        return _raised(error)
-    other = next((item for item in outputs if not isinstance(item, Tensor)), None)
-    if other is not None:
-        return f"gives no tensor but a value of type {type(other).__name__}"
-    finite = all(bool(output.isfinite().all()) for output in outputs)
-    return "" if finite else INFINITE
-
-
-# What no choice of inputs mends: the forward calls what is not there.
-BROKEN = (
-    "raised AttributeError: module ",
-    "raised AttributeError: 'Tensor' object ",
-    "raised ImportError",
-    "raised ModuleNotFoundError",
-    "raised NameError",
-)
+        return Found(subject, raised(error), raised=True)
 
 
 def _conclude(checks: Any, run: Run) -> None:
@@ -182,10 +159,10 @@ def _conclude(checks: Any, run: Run) -> None:
     if not (broken or checks.LOOSE or words == INFINITE or name != "base"):
         run.wanted = list(fitting(checks))
     if run.cases:
-        mend = "; declare in --inputs the shapes that it takes"
-        mend = mend if checks.LOOSE and name == "base" else ""
+        known = broken or run.wanted or name != "base"
+        also = "" if known else mend(checks, words)
         run.notes.append(
-            f"the forward refuses the tests' case '{name}': it {words}{mend}"
+            f"the forward refuses the tests' case '{name}': it {words}{also}"
         )
     elif broken or not checks.LOOSE and words != INFINITE:
         run.failure = {"subject": "forward", "words": words, "case": name}
@@ -224,7 +201,7 @@ def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | N
     try:
         expected = expected_gradients(checks, inputs, names)
     except RuntimeError as error:
-        return Found(OWN, _raised(error), raised=True)
+        return Found(OWN, raised(error), raised=True)
     if case.further and not all(
         bool(one.isfinite().all()) for one in expected.values()
     ):
