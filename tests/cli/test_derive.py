@@ -100,7 +100,7 @@ def test_for_programs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("forward", "place"),
     [
-        ("x.tolist()[0]", "--forward:1:1: "),
+        ("torch.from_numpy(x.numpy())", "--forward:1:1: "),
         ("h = x * 2\nreturn h.numpy()", "--forward:1:1: "),
     ],
 )
