@@ -18,6 +18,7 @@ from scaffold.formula import (
     If,
     Node,
     Statement,
+    assignments,
     expressions,
     rewritten,
     same_memory,
@@ -101,7 +102,9 @@ class _Step:
         self.names = known.taken.union(*(node.names() for node in nodes))
         lines = lines_of(statements, known.wanted)
         self.serves = {id(line.statement): line.serves for line in lines}
-        self.assigned = [name for item in statements for name in _assigned(item)]
+        self.assigned = [
+            name for item in assignments(statements) for name in written(item)
+        ]
         self.names |= {*self.assigned}
 
     def without_repeat(self, lines: Lines) -> Lines | None:
@@ -176,7 +179,7 @@ class _Step:
         """Whether it may be computed before the first of its uses, where it is computed anyway."""
         first, last = uses[0].position, uses[-1].position
         between = lines[first : last + 1]
-        if node.names() & frozenset().union(*map(written, between)):
+        if node.names() & written(*between):
             return False
         held = (item for item in between if isinstance(item, Assign))
         if any(item.value is node and written(item) & self.changed for item in held):
@@ -227,15 +230,6 @@ class _Step:
             if name not in self.names and not hasattr(builtins, name):
                 return name
         return fresh(f"{stem}_again", self.names)
-
-
-def _assigned(item: Statement) -> Iterator[str]:
-    """The names that a statement assigns, as often as it does."""
-    if isinstance(item, If):
-        for inner in (*item.body, *item.orelse):
-            yield from _assigned(inner)
-        return
-    yield from written(item)
 
 
 def _is_view(node: Node) -> bool:

@@ -233,7 +233,9 @@ class Printer(ChainPrinter):
         return self._called(callee, pairs, spelling.name.startswith("torch.linalg."))
 
     def _signed(self, label: str, value: Node) -> Node:
-        """A sign at the first factor of a product, where it needs no parentheses."""
+        """A sign at the first factor of a product, where it needs no parentheses; two are none."""
+        if label == "-" and value.kind == "unary" and value.label == "-":
+            return value.args[0]
         if label == "-" and value.kind == "binary" and value.label in ("*", "/"):
             left, right = value.args
             return self.graph.node(

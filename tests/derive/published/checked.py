@@ -183,7 +183,7 @@ else:
         "inputs[...], targets[...; const, unit], alpha: float = 0.25, gamma: float = 2, reduction: str = 'none'",
         """
 if not (0 <= alpha <= 1) and alpha != -1:
-    raise ValueError(f"Invalid alpha value: {alpha}. alpha must be in the range [0,1] or -1 for ignore.")
+    raise ValueError(f"Invalid alpha value: {alpha}. It must be in [0, 1] or -1.")
 p = torch.sigmoid(inputs)
 ce_loss = F.binary_cross_entropy_with_logits(inputs, targets, reduction="none")
 p_t = p * targets + (1 - p) * (1 - targets)
