@@ -26,7 +26,7 @@ from tests.derive.test_vjp_text import backward
         (  # of which only the shape is read
             "x[N, D], k: int = 2",
             "y = torch.sin(x).unfold(-1, k, 1).mean(-1); return y * y",
-            ["unfold = torch.sin(x).unfold(-1, ctx.k, 1)", "y = unfold.mean(-1)"],
+            ["windows = torch.sin(x).unfold(-1, ctx.k, 1)", "y = windows.mean(-1)"],
         ),
     ],
 )
