@@ -100,7 +100,7 @@ def _isolated(
     outer = {item.name for item in spec.inputs} - set(spec.dirty)
     outer |= {item.binding for item in spec.imports}
     outer |= hidden_builtins(statements, result)
-    statements, hiding = apart_from(graph, statements, outer, taken)
+    statements, hiding = apart_from(graph, statements, outer, taken, result.names())
     taken |= set(hiding.values())
     locals_ = written(*statements)
     returned = returned_names(spec, result)

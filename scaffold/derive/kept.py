@@ -11,6 +11,7 @@ from scaffold.derive.filling import FACTORIES
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.memory import Change, Trace
 from scaffold.derive.model import Forward
+from scaffold.derive.selecting import selects_by_data
 from scaffold.errors import ScaffoldError
 from scaffold.formula import (
     Formula,
@@ -59,6 +60,9 @@ def is_steady(spec: OpSpec) -> bool:
     nodes = [inner for node in values for inner in node.walk()]
     tests = [test for item in statements for test in _tests(item)]
     if any(kinds.of(test) == "tensor" for test in tests):
+        return False
+    masks = [item.name for item in spec.tensors if item.dtype == "bool"]
+    if selects_by_data(statements, values, masks):
         return False
     if any(_reads_data(node, kinds) for node in nodes):
         return False

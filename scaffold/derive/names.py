@@ -6,7 +6,7 @@ In: statements and a name. Out: the same statements under another name. Invarian
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from scaffold.derive.program import surely_written
+from scaffold.derive.program import read_names, surely_written
 from scaffold.formula import (
     BUILTINS,
     Assign,
@@ -34,9 +34,16 @@ def fresh(stem: str, taken: Collection[str]) -> str:
 
 
 def apart(
-    graph: Graph, statements: tuple[Statement, ...], name: str, new: str
+    graph: Graph,
+    statements: tuple[Statement, ...],
+    name: str,
+    new: str,
+    read_after: frozenset[str] | None = None,
 ) -> tuple[Statement, ...]:
-    """Statements in which the name keeps its outer value, and `new` is what they assign to it."""
+    """Statements in which the name keeps its outer value, and `new` is what they assign to it.
+
+    Where it is known which names are read after them, a branch in which alone one is used needs no other beginning.
+    """
     first = next(
         (k for k, item in enumerate(statements) if name in written(item)), None
     )
@@ -48,12 +55,23 @@ def apart(
         assert isinstance(head, Assign)
         begun = replace(head, target=graph.rewrite(head.target, change))
         return (*before, begun, *rewritten(graph, statements[first + 1 :], change))
-    after = rewritten(graph, statements[first + 1 :], change)
-    if isinstance(head, If) and name in surely_written(head):
-        body = apart(graph, head.body, name, new)
-        orelse = apart(graph, head.orelse, name, new)
-        return (*before, replace(head, body=body, orelse=orelse), *after)
+    rest = statements[first + 1 :]
+    after = rewritten(graph, rest, change)
+    ends = read_after is not None and name not in read_after | read_names(*rest)
+    ends = ends and name not in written(*rest)
     start = Assign(graph.name(new), graph.name(name))  # it may stay, or is read first
+    asked = isinstance(head, If) and name in head.test.names()
+    if isinstance(head, If) and (ends or asked or name in surely_written(head)):
+        inner = read_after if ends else None
+        body, orelse = (
+            (
+                apart(graph, branch, name, new, inner)
+                if ends or name in surely_written(*branch)
+                else (start, *rewritten(graph, branch, change))
+            )
+            for branch in (head.body, head.orelse)
+        )
+        return (*before, replace(head, body=body, orelse=orelse), *after)
     return (*before, start, *rewritten(graph, (head,), change), *after)
 
 
@@ -69,6 +87,7 @@ def apart_from(
     statements: tuple[Statement, ...],
     outer: Iterable[str],
     taken: Collection[str],
+    read_after: frozenset[str] | None = None,
 ) -> tuple[tuple[Statement, ...], dict[str, str]]:
     """Statements that assign none of the outer names, and the new names of what they did assign."""
     used, renamed = set(taken), dict[str, str]()
@@ -76,7 +95,7 @@ def apart_from(
         if any(name in written(item) for item in statements):
             renamed[name] = fresh(f"new_{name}", used)
             used.add(renamed[name])
-            statements = apart(graph, statements, name, renamed[name])
+            statements = apart(graph, statements, name, renamed[name], read_after)
     return statements, renamed
 
 

@@ -5,6 +5,7 @@ for names (`exp_`, `out=`, `inplace=True`) changes its tensor.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from scaffold.formula.graph import If, Node, Statement, expressions
 from scaffold.formula.text import WELL_KNOWN
@@ -74,11 +75,11 @@ def misspelt(
     return [name for name in found if name.startswith("grad_")]
 
 
-def changed_in_place(value: Node) -> Iterator[str]:
+@lru_cache(maxsize=1024)  # the nodes of a derivation, which asks this of each often
+def changed_in_place(value: Node) -> tuple[str, ...]:
     """The names whose tensors an expression changes: `x.exp_()`, `torch.exp_(x[0])`, `torch.exp(x, out=y)`."""
-    for node in value.walk():
-        for changed in written_to(node):
-            yield from sharing(changed)
+    changed = (item for node in value.walk() for item in written_to(node))
+    return tuple(name for item in changed for name in sorted(sharing(item)))
 
 
 def written_to(node: Node) -> Iterator[Node]:

@@ -33,7 +33,10 @@ def with_one_return(
 def _with_last_resort(body: list[ast.stmt]) -> list[ast.stmt]:
     """An error where the last of `if mode == "sum": return ...` does not hold, and nothing would be returned."""
     last = body[-1] if body else None
-    if not isinstance(last, ast.If) or not _closes(last.body):
+    if not isinstance(last, ast.If) or not _returns(last):
+        return body
+    inner = _with_last_resort(last.body)
+    if not _closes(inner):
         return body
     if last.orelse:
         orelse = _with_last_resort(last.orelse)
@@ -48,7 +51,7 @@ def _with_last_resort(body: list[ast.stmt]) -> list[ast.stmt]:
         for node in ast.walk(error):
             ast.copy_location(node, last)
         orelse = [error]
-    closed = ast.If(last.test, last.body, orelse)
+    closed = ast.If(last.test, inner, orelse)
     return [*body[:-1], ast.copy_location(closed, last)]
 
 

@@ -39,6 +39,7 @@ class _Walk:
     def __init__(self, names: frozenset[str], choices: Choices) -> None:
         self.names, self.facts = names, Facts(choices)
         self.ways: dict[str, list[Way]] = {}
+        self.ended: list[Way] = []  # ways on which an error is raised
         self.found: dict[str, Unassigned] = {}
 
     def block(self, body: Sequence[ast.stmt], way: Way) -> None:
@@ -60,6 +61,12 @@ class _Walk:
                 case ast.AnnAssign(target, _, value) if value is not None:
                     self.read(value, way)
                     self.assign([target], way)
+                case ast.Assert(test):
+                    self.read(item, way)
+                    self.ended.append(way | {self.facts.of(test).otherwise()})
+                case ast.Raise():
+                    self.read(item, way)
+                    self.ended.append(way)
                 case ast.Expr(value) | ast.Return(value) if value is not None:
                     self.read(value, way)
                     self.facts.note_change(value)
@@ -87,7 +94,7 @@ class _Walk:
         ways = self.ways.get(node.id)
         if not ways or node.id in self.found:
             return  # what nothing above assigns is an unknown name
-        fact = self.facts.left_out(way, ways)
+        fact = self.facts.left_out(way, [*self.ended, *ways])
         if fact is not None:
             self.found[node.id] = Unassigned(node, *self.facts.written(fact))
 

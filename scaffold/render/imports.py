@@ -26,6 +26,7 @@ KNOWN = (
     Import("torch.autograd", "Function"),
     Import("torch.autograd.function", "once_differentiable"),
 )
+BINDINGS = frozenset(item.binding for item in KNOWN)
 _FROM = re.compile(
     r"^from (\S+) import [^(\n]+\n(?:from \1 import [^(\n]+\n)*", re.MULTILINE
 )
@@ -65,20 +66,28 @@ def import_block(
 @lru_cache(maxsize=4)  # the blocks of one file
 def names_read(code: str) -> frozenset[str]:
     """The identifiers that some code reads, those in quoted annotations left out."""
+    return frozenset(_read([ast.parse(code)]))
+
+
+def _read(left: list[ast.AST]) -> set[str]:
     found: set[str] = set()
-    left: list[ast.AST] = [ast.parse(code)]
     while left:  # ast.walk, which takes twice as long
         node = left.pop()
         if isinstance(node, ast.Name):
             found.add(node.id)
             continue
+        if isinstance(node, ast.FunctionDef):
+            own = BINDINGS.intersection(item.arg for item in node.args.args)
+            if own:  # a size that is called F
+                found |= _read([*ast.iter_child_nodes(node)]) - own
+                continue
         for field in node._fields:
             value = getattr(node, field, None)
             if isinstance(value, list):
                 left += [item for item in value if isinstance(item, ast.AST)]
             elif isinstance(value, ast.AST) and value._fields:
                 left.append(value)
-    return frozenset(found)
+    return found
 
 
 def _section(item: Import) -> int:

@@ -6,7 +6,14 @@ untyped result gets.
 
 from scaffold.derive import fresh
 from scaffold.derive.memory import Trace
-from scaffold.formula import Kept, Node, assignments, same_tensor, written
+from scaffold.formula import (
+    Kept,
+    Node,
+    assignments,
+    emit,
+    same_tensor,
+    written,
+)
 from scaffold.render.typing import is_typed, typed_names
 from scaffold.spec import OpSpec
 
@@ -26,19 +33,33 @@ def kept_lines(spec: OpSpec, kept: Kept, tensors: frozenset[str]) -> list[str]:
 
 
 def _as_its_own(spec: OpSpec, kept: Kept) -> str:
-    """The value that is returned, copied where it is an input: PyTorch takes none that is returned as it is."""
+    """What is returned, with copies of the inputs in it: PyTorch takes none that is returned as it is."""
     last = kept.returned[-1]
+    parts = last.args if last.kind == "tuple" else (last,)
+    copies = [_copy(spec, kept, part) for part in parts]
+    if not any(copies):
+        return kept.value
+    several = len(copies) > 1
+    texts = (
+        f"({copy})" if copy and several else copy or emit(part)
+        for copy, part in zip(copies, parts, strict=True)
+    )
+    return ", ".join(texts) + "," * (last.kind == "tuple" and not several)
+
+
+def _copy(spec: OpSpec, kept: Kept, part: Node) -> str | None:
+    """A copy of a result that may be an input; None where it is not, or is by its own name."""
     inputs = {item.name for item in spec.tensors} - set(spec.dirty)
     assigned = written(*kept.statements)
-    if last.kind != "name" or last.label in inputs - assigned:
-        return kept.value
-    same = Trace(kept.statements, same_tensor).of(last.label) & inputs
+    if part.kind != "name" or part.label in inputs - assigned:
+        return None
+    same = Trace(kept.statements, same_tensor).of(part.label) & inputs
     if not same:
-        return kept.value
-    copy = f"{last.label}.clone()"
+        return None
+    copy = f"{part.label}.clone()"
     one, *others = sorted(same)
     plain = not others and one not in assigned
-    return f"{copy} if {last.label} is {one} else {last.label}" if plain else copy
+    return f"{copy} if {part.label} is {one} else {part.label}" if plain else copy
 
 
 def may_be_number(spec: OpSpec) -> bool:

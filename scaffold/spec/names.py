@@ -16,6 +16,8 @@ RESERVED = frozenset(
     {"ctx", "self", "cls", "torch", "Tensor", "nn", "F", "math", "Function"}
     | {"once_differentiable"}
 )
+# Of these a dimension may have one: no code where it is a parameter reads it.
+DIMENSIONS = frozenset({"F", "cls", "ctx"})
 # What generated files import or define beside the class: a class of that name would hide it.
 RESERVED_CLASSES = RESERVED | {"Any", "Callable", "Literal", "Module", "Sequence"}
 

@@ -11,7 +11,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.annotation import parse_annotation, parse_default
 from scaffold.spec.grammar import Entry, parse_entries
 from scaffold.spec.model import Attribute, Input, Output, TensorInput
-from scaffold.spec.names import check_name
+from scaffold.spec.names import DIMENSIONS, check_name
 from scaffold.spec.shapes import check_domain, read_dims, read_traits
 from scaffold.spec.tokens import Words
 
@@ -64,14 +64,14 @@ def read_outputs(entries: Sequence[Entry]) -> tuple[Output, ...]:
 def dim_problems(
     entries: Sequence[Entry], taken: set[str], what: str
 ) -> list[ScaffoldError]:
-    """Dimensions whose names cannot stand in code, or are those of `what`; features may be `F`, which no code there reads."""
+    """Dimensions whose names cannot stand in code, or are those of `what`; features may be `F`, a context `ctx`."""
     problems: list[ScaffoldError] = []
     for word in _dim_words(entries):
         if word.text in taken:
             message = f"the dimension '{word.text}' is called like {what}"
             hint = "give one of them another name"
             problems.append(ScaffoldError(message, word.place, hint))
-        elif _is_word(word.text) and word.text != "F":
+        elif _is_word(word.text) and word.text not in DIMENSIONS:
             problem = check_name(word.text, word.place, "a dimension")
             problems += [problem] if problem else []
     return problems

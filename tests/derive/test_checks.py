@@ -144,3 +144,22 @@ def test_a_dtype_is_fixed_for_a_call(dtype: torch.dtype) -> None:
     module.some_op(x, y, None, "mean", 2.0).sum().backward()
     assert x.grad is not None and x.grad.dtype == dtype
     torch.testing.assert_close(x.grad, (2 * x.double().cos()).detach().to(dtype))
+
+
+@pytest.mark.parametrize(
+    ("forward", "steady"),
+    [
+        ("x[x > 0].sum()", False),
+        ("m = (x > 0) & ~y.isnan()\nreturn x[m].sum()", False),
+        ("m = x > 0\nreturn x.exp()[..., m[0]].sum()", False),
+        ("x.masked_select(x > 0).sum()", False),
+        ("rows = (x > 0).nonzero()\nreturn x[rows[:, 0], rows[:, 1]].sum()", False),
+        ("h = x * y\nh[x > 0] = 0\nreturn h", False),
+        ("m = x > 0\nreturn x[:, None][..., 0] * m[:, 1:].sum()", True),
+        ("h = x[0] if weight is None else x[1]\nreturn h * (x > 0)[0]", True),
+        ("torch.where(x > 0, x, y)[:, [0, 1]]", True),
+    ],
+)
+def test_what_a_mask_selects_has_no_fixed_length(forward: str, steady: bool) -> None:
+    derivation = derive(spec_of(INPUTS, forward=forward, derive=True))
+    assert derivation.compiles == steady == derivation.transforms

@@ -51,6 +51,27 @@ def test_an_outer_name_keeps_its_value(source: str, expected: str) -> None:
     assert code(apart(graph, statements(source, graph), "x", "new")) == expected
 
 
+@pytest.mark.parametrize(
+    ("source", "read", "expected"),
+    [
+        ("if x:\n    x = x * 2\n    y = x", "y", "if x:\n    new = x * 2\n    y = new"),
+        ("if x:\n    x = x * 2", "x", "if x:\n    new = x * 2\nelse:\n    new = x"),
+        ("if p:\n    x = x * 2", "x", "new = x\nif p:\n    new = new * 2"),
+        (
+            "if x:\n    x = x * 2\nk = x",
+            "k",
+            "if x:\n    new = x * 2\nelse:\n    new = x\nk = new",
+        ),
+    ],
+)
+def test_what_one_branch_alone_uses_begins_there(
+    source: str, read: str, expected: str
+) -> None:
+    graph = Graph()
+    lines = apart(graph, statements(source, graph), "x", "new", frozenset({read}))
+    assert code(lines) == expected
+
+
 def test_several_outer_names_at_once() -> None:
     graph = Graph()
     items, renamed = apart_from(

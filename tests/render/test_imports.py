@@ -21,6 +21,13 @@ def test_only_what_is_read_is_imported() -> None:
     assert import_block("torch.sin(math.pi)") == "import math\n\nimport torch"
 
 
+def test_a_parameter_is_no_import() -> None:
+    code = "def f(F: int, D: int):\n    torch.empty(F)\n    def g(x): F.relu(x)\n"
+    assert import_block(code) == "import torch"
+    other = f"{code}\ndef h(x): F.relu(x)"
+    assert import_block(other) == "import torch\nimport torch.nn.functional as F"
+
+
 def test_a_renamed_name_has_a_line_of_its_own() -> None:
     code = "RecorderOp, RecorderFunction, make_op, ABC"
     assert import_block(code, ALIASED, ()).splitlines() == [

@@ -311,6 +311,16 @@ def test_a_case_of_the_tests_that_the_forward_refuses_is_noted() -> None:
     )
 
 
+def test_a_view_that_takes_no_strides_is_not_noted() -> None:
+    found = verdict(
+        inputs="x[N, H, W]",
+        forward="x.view(x.shape[0], -1) * 2",
+        grad={"x": "2 * grad_output.reshape(x.shape)"},
+    )
+    assert found.failure is None and found.cases > 2
+    assert found.notes == ()
+
+
 def test_a_gradient_that_nobody_needs_is_found() -> None:
     op, checks = texts(**linear())
     always = op.replace("if ctx.needs_input_grad[2]:", "if True:")

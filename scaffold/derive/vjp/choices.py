@@ -5,7 +5,7 @@ In: the test and both values. Out: an op. Invariant: `not`, `is` and `!=` are tu
 
 import ast
 
-from scaffold.derive.vjp.ir import Kind, Op, Program
+from scaffold.derive.vjp.ir import Kind, Op, Program, is_number
 from scaffold.derive.vjp.written import static_node
 from scaffold.formula import Node
 
@@ -45,6 +45,15 @@ def choose(program: Program, test: Node, body: Op, orelse: Op) -> Op:
         shape=tensor.shape if same else None,
         active=body.active or orelse.active,
     )
+
+
+def may_be_zero(op: Op) -> bool:
+    """Whether it is the number 0, under some test or always."""
+    if op.rule in ("cond", "neg"):
+        return any(map(may_be_zero, op.args))
+    if op.rule in ("add", "sub"):
+        return all(map(may_be_zero, op.args))
+    return is_number(op, 0)
 
 
 def under(op: Op, test: Node, holds: bool) -> Op:

@@ -49,6 +49,11 @@ class Expressions(PythonValues):
         self.program.ints |= {
             item.name for item in spec.attributes if item.annotation == "int"
         }
+        self.sequences = frozenset(
+            item.name
+            for item in spec.attributes
+            if item.annotation.startswith(("tuple", "list"))
+        )
         self.writes: dict[str, int] = {}
 
     def _input(self, item: TensorInput, wanted: bool) -> Op:
@@ -74,9 +79,9 @@ class Expressions(PythonValues):
             return self.program.static(
                 self.program.graph.node("subscript", "", (node, index))
             )
-        if op.kind == "group" and op.rule == "call":
+        if op.rule == "call" and not op.active:
             return item_of_call(self.program, op, position)
-        if op.kind != "group" or op.rule == "input":
+        if op.kind != "group" or op.rule in ("input", "call"):
             raise UnsupportedError("several results of a call that has no rule")
         shape, kind, active = indexing.item_of(self.program, self.applier, op, position)
         return self.program.op(
@@ -244,6 +249,6 @@ class Expressions(PythonValues):
                 ],
             )
         part = self.value(node)
-        if part.kind == "group":
-            raise UnsupportedError("an index of several tensors in one name")
+        if part.kind == "group" or node.kind == "name" and node.label in self.sequences:
+            raise UnsupportedError("an index that is a tuple")
         return part

@@ -195,6 +195,8 @@ class Lowering(Calls):
                 op = named
             self.env[target.label] = op
             return
+        if op.is_tensor and op.rule != "call":  # `row, col = edge_index`
+            op = self.applier.named("unbind", op, self.program.const(0))
         if op.kind == "group":
             self.program.unpacked.add(op)
         star = [at for at, item in enumerate(target.args) if item.kind == "starred"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.algebra import Algebra
 from scaffold.derive.vjp.apply import Applier
-from scaffold.derive.vjp.choices import choose
+from scaffold.derive.vjp.choices import choose, may_be_zero
 from scaffold.derive.vjp.ir import Op, is_number, tensors
 from scaffold.derive.vjp.reunite import Reunion
 from scaffold.derive.vjp.rewrites import LINEAR, Rewrites, has_poles
@@ -189,7 +189,8 @@ class Maker(Rewrites):
         inner = args[at].args[0]
         whole = shapes.broadcast(*(arg.shape for arg in args if arg.is_tensor))
         bare = tuple(inner if k == at else arg for k, arg in enumerate(args))
-        plain = shapes.broadcast(*(arg.shape for arg in bare if arg.is_tensor))
+        sure = (arg for arg in bare if arg.is_tensor and not may_be_zero(arg))
+        plain = shapes.broadcast(*(arg.shape for arg in sure))
         if plain == whole:
             return self(name, *bare)
         if all(shapes.fits(arg.shape, inner.shape) for arg in bare if arg.is_tensor):

@@ -9,7 +9,7 @@ from functools import reduce
 
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.indexing import item_of
-from scaffold.derive.vjp.ir import Op, Program, literal
+from scaffold.derive.vjp.ir import Op, Program, is_number, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.statics import is_int
 from scaffold.derive.vjp.written import UnsupportedError
@@ -49,6 +49,15 @@ def item_at(make: Maker, op: Op, position: int) -> Op:
     return make.program.op(
         "item", (op,), position, kind=kind, shape=shape, active=active
     )
+
+
+def of_side(arrived: Mapping[int, Op], test: object, side: int) -> dict[int, Op]:
+    """What arrives of several results on one side of a test, but what is 0 there."""
+    chosen = {
+        at: g.args[side] if g.rule == "cond" and g.data is test else g
+        for at, g in arrived.items()
+    }
+    return {at: g for at, g in chosen.items() if not is_number(g, 0)}
 
 
 def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:

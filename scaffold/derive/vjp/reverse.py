@@ -4,22 +4,31 @@ In: the lowered forward and the cotangent of each result. Out: an op for each in
 Invariant: what reaches an op is summed before it is passed on, and summed to the op's shape once for each shape it comes in.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.builders import Builders
+from scaffold.derive.vjp.choices import may_be_zero
 from scaffold.derive.vjp.coded import CODED
 from scaffold.derive.vjp.compositions import Composer
 from scaffold.derive.vjp.formulas import Evaluator
 from scaffold.derive.vjp.ir import Op, is_number, tensors
 from scaffold.derive.vjp.make import Maker
-from scaffold.derive.vjp.parts import all_parts, all_taken, item_at, of_few_parts
+from scaffold.derive.vjp.parts import (
+    all_parts,
+    all_taken,
+    item_at,
+    of_few_parts,
+    of_side,
+)
 from scaffold.derive.vjp.pulled import pulled_back
 from scaffold.derive.vjp.rules import Rule
-from scaffold.derive.vjp.sums import as_one_choice
+from scaffold.derive.vjp.sums import as_one_choice, sure_of_one
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
+
+Pairs = list[tuple[Op, Op]]
 
 
 class Reversed(NamedTuple):
@@ -40,13 +49,6 @@ def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
     return (
         gradient if make.opaque(gradient) else make.program.shaped(gradient, arg.shape)
     )
-
-
-def _has_zero(g: Op) -> bool:
-    """Whether a choice, or one inside it, comes to 0."""
-    if g.rule == "cond":
-        return any(map(_has_zero, g.args))
-    return is_number(g, 0)
 
 
 class Reverse:
@@ -89,7 +91,7 @@ class Reverse:
 
     def _filled(self, g: Op, zeros: Op) -> Op:
         """Zeros in the shape of the input where a branch has a 0."""
-        if g.rule != "cond" or not isinstance(g.data, Node) or not _has_zero(g):
+        if g.rule != "cond" or not isinstance(g.data, Node) or not may_be_zero(g):
             return zeros if is_number(g, 0) else g
         return self.make.choose(g.data, *(self._filled(item, zeros) for item in g.args))
 
@@ -110,7 +112,8 @@ class Reverse:
             total = part if total is None else self.make("add", total, part)
         if total is None or is_number(total, 0):
             return None
-        return as_one_choice(self.make, total)
+        one = as_one_choice(self.make, total)
+        return sure_of_one(self.make, one)
 
     def _pass_on(self, op: Op) -> None:
         if op.kind == "group":
@@ -129,28 +132,31 @@ class Reverse:
         """Whether several gradients come of its cotangent."""
         return len({arg for arg in op.args if arg.active}) > 1
 
-    def _arrive(self, op: Op, pairs: list[tuple[Op, Op]]) -> None:
+    def _arrive(self, op: Op, pairs: Pairs) -> None:
         """Put gradients down at their ops."""
         for arg, gradient in self._summed(pairs).items():
             self.waiting.setdefault(arg, []).append(gradient)
             self.via.setdefault(gradient, (arg, op))
 
-    def _where_not_zero(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
+    def _where_not_zero(self, op: Op, g: Op) -> Pairs:
         """A cotangent that is zero under a test leaves gradients that are; what is absent there is not asked."""
-        if g.rule != "cond" or op.rule == "item" or not _has_zero(g):
+        if g.rule != "cond" or op.rule == "item" or not may_be_zero(g):
             return self._contributions(op, g)
+        sides = (None if is_number(item, 0) else item for item in g.args)
+        pairs = [self._where_not_zero(op, s) if s else None for s in sides]
+        return self._chosen(g, pairs)
+
+    def _chosen(self, g: Op, sides: Iterable[Pairs | None]) -> Pairs:
+        """The gradients of both sides of a choice, 0 where a side has none."""
         test, zero = g.data, self.make.const(0)
         assert isinstance(test, Node)
-        parts = [
-            {} if is_number(item, 0) else self._summed(self._where_not_zero(op, item))
-            for item in g.args
-        ]
+        parts = [self._summed(pairs or ()) for pairs in sides]
         return [
             (arg, self.make.choose(test, *(part.get(arg, zero) for part in parts)))
             for arg in dict.fromkeys([*parts[0], *parts[1]])
         ]
 
-    def _summed(self, pairs: list[tuple[Op, Op]]) -> dict[Op, Op]:
+    def _summed(self, pairs: Iterable[tuple[Op, Op]]) -> dict[Op, Op]:
         """One gradient for each op; what reaches one twice from one place is one sum."""
         sums: dict[Op, Op] = {}
         for arg, gradient in pairs:
@@ -161,7 +167,7 @@ class Reverse:
                 )
         return sums
 
-    def _contributions(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
+    def _contributions(self, op: Op, g: Op) -> Pairs:
         if op.rule == "item":
             self.parts.setdefault(op.args[0], {})[int(str(op.data))] = g
             return []
@@ -177,7 +183,7 @@ class Reverse:
             return self._of_call(op, g) if pairs is None else pairs
         return self._of_rule(op, {"grad": g, "result": op})
 
-    def _of_choice(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
+    def _of_choice(self, op: Op, g: Op) -> Pairs:
         body, orelse = op.args
         zero, test = self.make.const(0), op.data
         assert isinstance(test, Node)
@@ -193,14 +199,12 @@ class Reverse:
             return g
         return self.program.op("same", (g,), op.shape, kind=g.kind, shape=op.shape)
 
-    def _of_rule(self, op: Op, env: dict[str, Op]) -> list[tuple[Op, Op]]:
+    def _of_rule(self, op: Op, env: dict[str, Op]) -> Pairs:
         rule = self.make.applier.table.rule(op.rule)
         names = [item.name for item in rule.parameters]
         return self._of_formulas(op, rule, env | dict(zip(names, op.args, strict=True)))
 
-    def _of_formulas(
-        self, op: Op, rule: Rule, env: dict[str, Op]
-    ) -> list[tuple[Op, Op]]:
+    def _of_formulas(self, op: Op, rule: Rule, env: dict[str, Op]) -> Pairs:
         pairs = []
         for name in (item.name for item in rule.parameters if item.name in env):
             arg = env[name]
@@ -243,16 +247,24 @@ class Reverse:
         fused = table.fused(rule, name) if self.fuse and op.kind == "real" else None
         return fused or table.gradients(rule, name)[0]
 
-    def _refuse(self, op: Op) -> list[tuple[Op, Op]]:
+    def _refuse(self, op: Op) -> Pairs:
         raise UnsupportedError(f"{op.rule} has no gradient here")
 
     def _pass_on_parts(self, op: Op) -> None:
+        self._arrive(op, self._of_parts(op, self.parts.get(op, {})))
+
+    def _of_parts(self, op: Op, arrived: dict[int, Op]) -> Pairs:
         """The gradients of several results: what has not arrived is zero."""
+        for g in arrived.values():
+            if g.rule == "cond" and may_be_zero(g):
+                sides = (of_side(arrived, g.data, side) for side in (0, 1))
+                return self._chosen(
+                    g, [self._of_parts(op, s) if s else None for s in sides]
+                )
         rule = self.make.applier.table.rule(op.rule)
-        arrived = self.parts.get(op, {})
         if rule.results[0].startswith("*"):
             if not all_taken(self.program, op, arrived):
-                return self._arrive(op, [of_few_parts(self.make, op, arrived)])
+                return [of_few_parts(self.make, op, arrived)]
             env = {f"grad_{rule.results[0][1:]}": all_parts(self.make, op, arrived)}
         else:
             if op.rule == "eigh" and len(arrived) < 2:
@@ -265,8 +277,8 @@ class Reverse:
                 name: item_at(self.make, op, position)
                 for position, name in enumerate(rule.results)
             }
-        self._arrive(op, self._of_rule(op, env))
+        return self._of_rule(op, env)
 
-    def _of_call(self, op: Op, g: Op) -> list[tuple[Op, Op]]:
+    def _of_call(self, op: Op, g: Op) -> Pairs:
         self.calls.append(op)
         return pulled_back(self.make.applier, op, g, self.optional)

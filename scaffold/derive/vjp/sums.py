@@ -5,7 +5,7 @@ In: the terms. Out: the sum as one op. Invariant: same value, same shape; what a
 
 from collections.abc import Iterable, Iterator
 
-from scaffold.derive.vjp.choices import choose
+from scaffold.derive.vjp.choices import choose, may_be_zero
 from scaffold.derive.vjp.ir import Op, is_number, literal
 from scaffold.derive.vjp.rewrites import Rewrites
 from scaffold.formula import Node
@@ -41,7 +41,7 @@ def scattered_onto(make: Rewrites, a: Op, b: Op) -> Op | None:
     for into, op in ((a, b), (b, a)):
         fits = op.rule in SCATTERS and op.args[0].rule == "zeros"
         fits = fits and (into.kind, into.shape) == (op.kind, op.shape)
-        if not fits or into.rule == "cond" or make.opaque(op):
+        if not fits or into.rule == "cond" or may_be_zero(into) or make.opaque(op):
             continue
         if op.rule == "index_put" and literal(op.args[3]) is not True:
             continue
@@ -68,19 +68,36 @@ def as_one_choice(make: Rewrites, total: Op) -> Op:
     return choose(make.program, test, body, orelse)
 
 
+def sure_of_one(make: Rewrites, total: Op) -> Op:
+    """`(a if s else 0) + (b if t else 0)` as a choice between sums: each is a tensor or the number 0, and is seen to be."""
+    terms = list(_terms(make, total, False))
+    if len(terms) < 2 or not all(may_be_zero(op) for op, _ in terms):
+        return total
+    test = next(op.data for op, _ in terms if op.rule == "cond")
+    assert isinstance(test, Node)
+    sums = (_branch_sum(make, terms, test, at) for at in (0, 1))
+    zero = make.program.const(0)
+    return choose(
+        make.program,
+        test,
+        *(zero if op is None else sure_of_one(make, op) for op in sums),
+    )
+
+
 def _terms(make: Rewrites, op: Op, minus: bool) -> Iterator[tuple[Op, bool]]:
     """The terms of a sum, each with whether it is subtracted."""
     if op.rule in ("add", "sub") and not make.opaque(op):
         one, two = op.args
         yield from _terms(make, one, minus)
         yield from _terms(make, two, minus != (op.rule == "sub"))
+    elif op.rule == "neg" and not make.opaque(op):
+        yield from _terms(make, op.args[0], not minus)
     else:
         yield op, minus
 
 
 def _comes_to_zero(make: Rewrites, op: Op) -> bool:
-    zero = op.rule == "cond" and any(is_number(arg, 0) for arg in op.args)
-    return zero and not make.opaque(op)
+    return op.rule == "cond" and may_be_zero(op) and not make.opaque(op)
 
 
 def _branch_sum(

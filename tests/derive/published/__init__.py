@@ -8,6 +8,7 @@ from tests.derive.cases import Case
 from tests.derive.published.activations import ACTIVATIONS, NORMS
 from tests.derive.published.attention import ATTENTION
 from tests.derive.published.cameras import CAMERAS
+from tests.derive.published.checked import CHECKED
 from tests.derive.published.densities import DENSITIES
 from tests.derive.published.gates import GATES, LATER_NORMS
 from tests.derive.published.gathers import GATHERS
@@ -22,6 +23,7 @@ from tests.derive.published.rotations import ROTATIONS
 from tests.derive.published.rounding import ROUNDING
 from tests.derive.published.scans import SCANS
 from tests.derive.published.scatters import SCATTERS
+from tests.derive.published.sciences import SCIENCES
 from tests.derive.published.signals import SIGNALS
 from tests.derive.published.spikes import SPIKES
 
@@ -29,7 +31,8 @@ PUBLISHED: tuple[Case, ...] = (
     *(*ACTIVATIONS, *NORMS, *CLASSES, *REGRESSION, *ATTENTION, *RECURRENCES),
     *(*GEOMETRY, *RENDERING, *GATHERS, *QUANTISATION),
     *(*GATES, *LATER_NORMS, *DENSITIES, *MIXERS, *ROTATIONS, *CAMERAS),
-    *(*SCANS, *SCATTERS, *ROUNDING, *SPIKES, *SIGNALS),
+    *SCIENCES,
+    *(*CHECKED, *SCANS, *SCATTERS, *ROUNDING, *SPIKES, *SIGNALS),
 )
 
 # Something is detached on the way, so that the gradient is not that of finite differences.

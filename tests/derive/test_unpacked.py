@@ -1,0 +1,53 @@
+"""Tensors that are taken apart by assignment, and the tuples of calls over no gradient."""
+
+import pytest
+import torch
+
+from scaffold.derive import derive
+from tests.derive.building import load, spec_of, text_of
+from tests.derive.checking import check_op
+from tests.derive.test_kept import plain, r
+
+ROWS = """
+a, b, c = x
+row, col = edges
+return a * b[row] + c[col].sin()
+"""
+GRID = """
+ys, xs = torch.meshgrid(torch.arange(x.shape[0]), torch.arange(x.shape[1]), indexing='ij')
+i, j = torch.triu_indices(*x.shape, offset=1)
+return (x * ys.to(x) - xs)[i, j]
+"""
+
+
+def test_a_constant_has_the_kind_of_the_dtype_that_it_is_given() -> None:
+    forward = """
+eye = torch.eye(x.shape[-1], dtype=x.dtype)
+trace = torch.diagonal(x, 0, -2, -1).sum(-1).real[..., None, None]
+return torch.linalg.solve(x @ x.mH + trace * trace * eye + eye, x)
+"""
+    spec = spec_of("x[N, D, D; complex]", forward=forward, derive=True)
+    function = load(text_of(spec, derive(spec))).SomeOpFunction
+    torch.manual_seed(0)
+    values = (torch.randn(2, 3, 3, dtype=torch.cdouble),)
+    check_op(function, function.apply, plain("x", forward), values)
+
+
+@pytest.mark.parametrize("typed", [True, False])
+@pytest.mark.parametrize(
+    ("inputs", "bare", "forward"),
+    [
+        ("x[3, D], edges[2, D; index(D)]", "x, edges[; int]", ROWS),
+        ("x[H, W], edges[2, D; int]", "x, edges[; int]", GRID),
+    ],
+)
+def test_the_parts_have_their_gradients(
+    inputs: str, bare: str, forward: str, typed: bool
+) -> None:
+    torch.manual_seed(0)
+    spec = spec_of(inputs if typed else bare, forward=forward, derive=True)
+    derivation = derive(spec)
+    assert not derivation.notes, derivation.notes
+    function = load(text_of(spec, derivation)).SomeOpFunction
+    values = (r(3, 4), torch.randint(0, 4, (2, 4)))
+    check_op(function, function.apply, plain("x, edges", forward), values)
