@@ -4,12 +4,13 @@ In: an op, what was taken apart of it, and the statements of its backward. Out: 
 Invariant: the same values; of a backward that holds a formula of the user's no expression is renamed.
 """
 
-from scaffold.derive.given import Given, outer_names
+from scaffold.derive.given import Given
 from scaffold.derive.kinds import kinds_of_inputs
 from scaffold.derive.model import Block
 from scaffold.derive.place import place
 from scaffold.derive.program import Line, lines_of
 from scaffold.derive.reuse import effects
+from scaffold.derive.stated import outer_names
 from scaffold.derive.twice import Backward, named_once
 from scaffold.derive.untyped import by_bare_names
 from scaffold.derive.vjp.branches import gathered
