@@ -76,8 +76,8 @@ def _error(spec: OpSpec, verdict: Verdict) -> VerificationError:
     other = misnamed(spec, failure.words)
     place = other.place if other else _place(spec, failure.subject)
     lines = (*failure.lines, *beside(spec, failure.subject))
-    hint = _as_options(verdict.wanted) or (other and other.hint) or HINT
-    return VerificationError(words, place, hint, details=lines)
+    hint = _as_options(verdict.wanted) or (other and other.hint) or failure.hint
+    return VerificationError(words, place, hint or HINT, details=lines)
 
 
 def _place(spec: OpSpec, subject: str) -> Location | None:

@@ -13,6 +13,7 @@ from scaffold.errors import ScaffoldError
 from scaffold.formula import Formula, Node, emit, expressions
 from scaffold.render.divisors import divisions, with_several
 from scaffold.render.reaches import reaches
+from scaffold.render.testlimits import full_rank
 from scaffold.render.testvalues import attribute_value
 from scaffold.spec import Dim, OpSpec
 
@@ -67,7 +68,7 @@ def fixed_sizes(spec: OpSpec) -> dict[str, int]:
 def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
     """A size for each named dim: from `first` upwards, distinct where `require` allows."""
     fixed = fixed_sizes(spec)
-    first = max(first, *_counts(spec, fixed), 0)
+    first = max(first, *_counts(spec, fixed), full_rank(spec))
     names = [name for name in dim_names(spec) if name not in fixed]
     divided, reached = divisions(spec), reaches(spec)
     sizes = None

@@ -19,18 +19,34 @@ UNMAPPED = frozenset(
 
 # What divides by a length, which is 0 of nothing: a gradient of something is then 0 / 0.
 LENGTHS = frozenset({"norm", "scaled_dot_product_attention", "vector_norm"})
+# What has a derivative only of matrices of full rank.
+FACTORED = frozenset(
+    {"cholesky", "det", "eigh", "eigvalsh", "inv", "inverse", "logdet", "lstsq", "pinv"}
+    | {"qr", "slogdet", "solve", "svd", "svdvals"}
+)
 
 
 def never_empty(spec: OpSpec) -> frozenset[str]:
-    """The named dims that the gradient may divide by the length of."""
-    if not any(
-        callee(item) in LENGTHS for node in _nodes(spec) for item in node.walk()
-    ):
+    """The named dims that the gradient may divide by the length of, or that give a matrix its rank."""
+    called = {callee(item) for node in _nodes(spec) for item in node.walk()}
+    dims = [spec.dims(item.name) or () for item in spec.differentiable]
+    if called & FACTORED:
+        return frozenset(dim for shape in dims for dim in shape if isinstance(dim, str))
+    if not called & LENGTHS or len(dims) < 2:
         return frozenset()
-    dims = [spec.dims(item.name) for item in spec.differentiable]
-    ends = (shape[-1] for shape in dims if shape)
-    several = len(dims) > 1
-    return frozenset(end for end in ends if several and isinstance(end, str))
+    return frozenset(
+        shape[-1] for shape in dims if shape and isinstance(shape[-1], str)
+    )
+
+
+def full_rank(spec: OpSpec) -> int:
+    """The least size of a dim with which sums of products have full rank, though the mean is taken off; 0 for any."""
+    if not any(
+        callee(item) in FACTORED for node in _nodes(spec) for item in node.walk()
+    ):
+        return 0
+    dims = (dim for item in spec.tensors for dim in spec.dims(item.name) or ())
+    return max((dim + 2 for dim in dims if isinstance(dim, int)), default=0)
 
 
 def takes_any_layout(spec: OpSpec) -> bool:

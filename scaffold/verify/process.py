@@ -32,6 +32,7 @@ class Failure(NamedTuple):
     expected: str = ""
     actual: str = ""
     output: str = ""  # what the process said before it died
+    hint: str = ""  # what to say of the inputs
 
     @property
     def lines(self) -> tuple[str, ...]:

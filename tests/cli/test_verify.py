@@ -115,6 +115,14 @@ def test_what_the_user_says_of_sizes_is_not_replaced(tmp_path: Path) -> None:
     assert outcome.err.endswith("hint: --require 'W == 2 * D'\n")
 
 
+def test_what_is_known_of_the_inputs_is_the_hint(tmp_path: Path) -> None:
+    failure = Failure("forward", "raised", hint="give the tests inputs")
+    with patch.object(proof, "verify", return_value=Verdict(0, failure)):
+        outcome = new_op(tmp_path, *PAIR)
+    assert outcome.code == 1 and not listing(tmp_path)
+    assert outcome.err.endswith("hint: give the tests inputs\n")
+
+
 def test_a_wrong_gradient_is_told_whatever_the_sizes(tmp_path: Path) -> None:
     wrong = Verdict(5, Failure("grad_a", "sign"))
     with patch.object(proof, "verify", side_effect=[REFUSED, wrong]):

@@ -7,9 +7,11 @@ import pytest
 from scaffold.derive import derive
 from scaffold.render.layout import Layout
 from scaffold.render.reference import reference_lines
+from scaffold.render.sizes import choose_sizes
 from scaffold.render.testfile import suite_file
 from scaffold.render.testlimits import (
     computes_in_single,
+    full_rank,
     is_its_derivative,
     maps,
     never_empty,
@@ -103,6 +105,7 @@ def test_single_precision_has_no_finite_differences(forward: str, single: bool) 
         ("v[O, I], g[O, 1]", "g * v / v.norm(2, dim=1, keepdim=True)", {"I"}),
         ("q[T, D], k[S, D]", "F.scaled_dot_product_attention(q, k, k)", {"D"}),
         ("x[N, D]", "x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)", set()),
+        ("x[N, 3]", "torch.linalg.svdvals(x.t() @ x)", {"N"}),
         ("x[N, D], g[D]", "x * g", set()),
         ("x, g", "x / x.norm() * g", set()),
     ],
@@ -113,3 +116,19 @@ def test_what_has_a_length_that_is_divided_by_is_not_empty(
     assert never_empty(spec_of(inputs, forward=forward)) == kept
     text = suite_of(inputs, forward)
     assert not any(f'"{name}=0"' in text for name in kept)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "least"),
+    [
+        ("x[N, 3], y[M, 2]", "torch.linalg.svdvals(x.t() @ x).sum() * y", 5),
+        ("a[N, N]", "torch.linalg.inv(a)", 0),
+        ("x[N, 3]", "x * 2", 0),
+    ],
+)
+def test_there_are_enough_rows_for_full_rank(
+    inputs: str, forward: str, least: int
+) -> None:
+    spec = spec_of(inputs, forward=forward)
+    assert full_rank(spec) == least
+    assert choose_sizes(spec)["N"] == (least or 2)

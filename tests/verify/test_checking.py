@@ -277,6 +277,17 @@ def test_where_the_result_is_finite_is_found(
     )
 
 
+def test_of_sizes_that_nothing_mends_inputs_are_asked_for() -> None:
+    found = verdict(inputs="x[N]", forward="x.reshape(7, 11, 13)", derive=True).failure
+    assert found is not None
+    assert (
+        found.hint
+        == "give the tests inputs that it takes: --samples '@file.py:function'"
+    )
+    broken = verdict(inputs="x[N]", forward="torch.nothing(x)", derive=True).failure
+    assert broken is not None and broken.hint == ""
+
+
 def test_memory_that_the_tests_do_not_try_may_be_refused() -> None:
     found = verdict(
         inputs="x[N, D]",

@@ -166,6 +166,8 @@ def _conclude(checks: Any, run: Run) -> None:
         )
     elif broken or not checks.LOOSE and words != INFINITE:
         run.failure = {"subject": "forward", "words": words, "case": name}
+        if not broken:
+            run.failure["hint"] = mend(checks, words).removeprefix("; ")
 
 
 def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:

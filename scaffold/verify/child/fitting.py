@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 SIZES = range(2, 49)  # that are tried of one dim
-FEW = range(2, 17)  # ... of two dims at once
+FEW = range(2, 13)  # ... of two dims at once
 PAIRS = 6  # of dims that are tried
 FURTHER = 8  # sizes in a row that say that any larger one will do
 OWN = frozenset({"count", "sample", "seed"})  # parameters of `make` that are no sizes
