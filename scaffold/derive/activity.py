@@ -107,7 +107,14 @@ def leaves_torch(node: Node, imported: frozenset[str]) -> bool:
 
 def leaves_autograd(node: Node, imported: frozenset[str]) -> bool:
     """Whether the expression goes where autograd does not see: NumPy, or code of the user's."""
-    return bool(node.names() & imported) or any(name in NUMPY for name in calls(node))
+    through = [item for item in node.walk() if callee(item) in NUMPY]
+    return bool(node.names() & imported) or not all(map(_is_of_numbers, through))
+
+
+def _is_of_numbers(call: Node) -> bool:
+    """Whether it is `torch.as_tensor(0.5)`."""
+    plain = call.args[1 : len(call.args) - len(call.keywords)]
+    return callee(call) == "as_tensor" and not any(item.names() for item in plain)
 
 
 def is_random(node: Node) -> bool:

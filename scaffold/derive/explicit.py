@@ -12,19 +12,17 @@ from scaffold.derive.context import ContextNames
 from scaffold.derive.elements import element_lines
 from scaffold.derive.filling import fills_a_constant
 from scaffold.derive.forward import grad_name
-from scaffold.derive.given import Given, outer_names, take_apart
+from scaffold.derive.given import Given, take_apart
 from scaffold.derive.kept import is_steady
-from scaffold.derive.kinds import kinds_of_inputs
+from scaffold.derive.laid_out import blocks_of, once_each
 from scaffold.derive.model import Derivation, Filled, Kept, Saved
-from scaffold.derive.place import joint_gradients, place
+from scaffold.derive.place import joint_gradients
 from scaffold.derive.program import Line, lines_of, read_names
 from scaffold.derive.prune import without_dead
 from scaffold.derive.recompute import unsure
 from scaffold.derive.results import kept_apart, saved_apart
 from scaffold.derive.reuse import Reuse, effects, plan_reuse
 from scaffold.derive.saving import Origins, Transfer, transfer
-from scaffold.derive.twice import Backward, named_once
-from scaffold.derive.untyped import by_bare_names
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
 from scaffold.spec import OpSpec
@@ -48,7 +46,7 @@ def _derived(spec: OpSpec) -> Derivation:
     program = (*reuse.plan.repeated, *given.program)
     once = _once_differentiable(spec, given, reuse, program)
     wanted = [item.name for item in spec.differentiable]
-    program = _once_each(spec, given, _live(given.graph, program, wanted))
+    program = once_each(spec, given, _live(given.graph, program, wanted))
     lines = lines_of(program, wanted)
     like = dict(given.like)
     origins = Origins(given.origins, reuse.plan.saved, reuse.described, like)
@@ -60,23 +58,6 @@ def _derived(spec: OpSpec) -> Derivation:
 def _live(graph: Graph, program: Lines, wanted: list[str]) -> Lines:
     targets = frozenset(f"grad_{name}" for name in wanted)
     return without_dead(graph, program, targets, lambda node: False)
-
-
-def _once_each(spec: OpSpec, given: Given, program: Lines) -> Lines:
-    """The program with names for what stands in it several times, where no formula of the user's is in it."""
-    wanted = tuple(item.name for item in spec.differentiable)
-    if not given.derived.issuperset(wanted):
-        return program
-    taken = outer_names(spec, given.forward)
-    known = Backward(
-        given.graph,
-        kinds_of_inputs(spec).after(program),
-        taken,
-        effects(spec),
-        wanted,
-        frozenset(item.name for item in spec.tensors if item.optional),
-    )
-    return by_bare_names(given.graph, named_once(known, program), taken)
 
 
 class _Context(NamedTuple):
@@ -105,7 +86,7 @@ def _derivation(
         results=results,
         extra=extra,
         comments=given.forward.comments if given.forward else (),
-        blocks=place(lines),
+        blocks=blocks_of(given, lines),
         elements=elements,
         missing=missing,
         derived=given.derived - missing,

@@ -59,12 +59,19 @@ def apart(
     after = rewritten(graph, rest, change)
     ends = read_after is not None and name not in read_after | read_names(*rest)
     ends = ends and name not in written(*rest)
-    if isinstance(head, If) and (ends or name in surely_written(head)):
-        inner = read_after if ends else None
-        body = apart(graph, head.body, name, new, inner)
-        orelse = apart(graph, head.orelse, name, new, inner)
-        return (*before, replace(head, body=body, orelse=orelse), *after)
     start = Assign(graph.name(new), graph.name(name))  # it may stay, or is read first
+    asked = isinstance(head, If) and name in head.test.names()
+    if isinstance(head, If) and (ends or asked or name in surely_written(head)):
+        inner = read_after if ends else None
+        body, orelse = (
+            (
+                apart(graph, branch, name, new, inner)
+                if ends or name in surely_written(*branch)
+                else (start, *rewritten(graph, branch, change))
+            )
+            for branch in (head.body, head.orelse)
+        )
+        return (*before, replace(head, body=body, orelse=orelse), *after)
     return (*before, start, *rewritten(graph, (head,), change), *after)
 
 

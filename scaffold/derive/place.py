@@ -26,12 +26,12 @@ def _last_with(blocks: list[Block], line: Line) -> int | None:
     for position in reversed(range(len(blocks))):
         if blocks[position].serves == line.serves:
             return position
-        if any(_depend(item, line.statement) for item in blocks[position].statements):
+        if any(depend(item, line.statement) for item in blocks[position].statements):
             return None
     return None
 
 
-def _depend(first: Statement, second: Statement) -> bool:
+def depend(first: Statement, second: Statement) -> bool:
     """Whether two statements must stay in their order."""
     reads_first, reads_second = read_names(first), read_names(second)
     writes_first, writes_second = written(first), written(second)

@@ -10,10 +10,21 @@ from typing import NamedTuple
 from scaffold.derive.activity import carries_gradient
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.memory import Trace
+from scaffold.derive.names import fresh
 from scaffold.derive.program import read_names, surely_written
 from scaffold.derive.prune import without_dead
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import Assign, Graph, If, Statement, same_tensor, sharing, written
+from scaffold.formula import (
+    Assign,
+    Graph,
+    If,
+    Statement,
+    renaming,
+    rewritten,
+    same_tensor,
+    sharing,
+    written,
+)
 
 Lines = tuple[Statement, ...]
 
@@ -34,6 +45,7 @@ class Locals(NamedTuple):
     results: frozenset[str]  # locals whose last value is an output
     place: Location
     graph: Graph
+    taken: frozenset[str] = frozenset()  # names of the backward
 
 
 class _SavedTooEarlyError(Exception):
@@ -64,7 +76,8 @@ def _walk(
 ) -> Plan:
     statements = forward.statements
     locals_ = written(*statements)
-    saved, repeated = set(first), list[Statement]()
+    saved, repeated = set(first), list[tuple[int, Statement]]()
+    earlier = set[str]()  # results of which another value than the last one is read
     live = set(wanted - first)
     for position in reversed(range(len(statements))):
         item = statements[position]
@@ -74,10 +87,11 @@ def _walk(
         later = written(*statements[position + 1 :])
         own = written(item)
         item = _narrowed(item, hit, saved, forward)
-        spoils = written(item) & (saved | forward.results)
+        spoils = written(item) & saved
         saves = hit & rather and not hit & later and _worth_saving(item, hit, forward)
         if forward.repeatable(item) and not spoils and not saves:
-            repeated.append(item)
+            repeated.append((position, item))
+            earlier |= written(item) & forward.results
             there = forward.results - later - own  # an output is at hand
             live = (live - surely_written(item)) | (read_names(item) & locals_ - there)
             continue
@@ -87,7 +101,26 @@ def _walk(
         live -= hit
     _refuse_values(saved, forward)
     order = [name for item in statements for name in sorted(written(item) & saved)]
-    return Plan(tuple(reversed(repeated)), tuple(dict.fromkeys(order)))
+    again = _with_names_apart(forward, reversed(repeated), earlier)
+    return Plan(again, tuple(dict.fromkeys(order)))
+
+
+def _with_names_apart(
+    forward: Locals, repeated: Iterable[tuple[int, Statement]], earlier: Iterable[str]
+) -> Lines:
+    """The statements with `first_h` for what a result `h` was before its last assignment."""
+    taken = set(forward.taken | written(*forward.statements))
+    lines = list(repeated)
+    for name in sorted(earlier):
+        last = max(
+            k for k, item in enumerate(forward.statements) if name in written(item)
+        )
+        change = renaming(forward.graph, name, fresh(f"first_{name}", taken))
+        for at, (position, item) in enumerate(lines):
+            if position <= last:  # what follows reads the result
+                (item,) = rewritten(forward.graph, (item,), change)
+            lines[at] = (position, item)
+    return tuple(item for _, item in lines)
 
 
 def _narrowed(

@@ -70,6 +70,7 @@ def _plan(
         locals_ & frozenset(given.origins),
         given.place,
         given.graph,
+        frozenset(inputs | written(*given.program)),
     )
     rather = given.kept
     if rather is None:

@@ -18,6 +18,7 @@ from scaffold.formula import (
     If,
     Node,
     Statement,
+    assignments,
     expressions,
     rewritten,
     same_memory,
@@ -63,12 +64,21 @@ class Backward(NamedTuple):
 
 def named_once(known: Backward, statements: Lines) -> Lines:
     """The statements, in which each dear expression stands once where that is possible."""
+
+    def spelled(node: Node) -> Node | None:
+        """`1.` as the formatter has it, which is how the engine writes it."""
+        whole = node.kind == "constant" and node.label[0] in "0123456789"
+        if whole and node.label.endswith("."):
+            return known.graph.constant(f"{node.label}0")
+        return None
+
+    statements = rewritten(known.graph, statements, spelled)
     while True:
         changed = frozenset(
             name for item in Trace(statements, sharing).changes for name in item.holders
         )
         step = _Step(known, statements, changed)
-        found = step.block(statements, True)
+        found = step.without_repeat(statements) or step.block(statements, True)
         if found is None:
             return statements
         statements = found
@@ -92,8 +102,28 @@ class _Step:
         self.names = known.taken.union(*(node.names() for node in nodes))
         lines = lines_of(statements, known.wanted)
         self.serves = {id(line.statement): line.serves for line in lines}
-        self.assigned = [name for item in statements for name in _assigned(item)]
+        self.assigned = [
+            name for item in assignments(statements) for name in written(item)
+        ]
         self.names |= {*self.assigned}
+
+    def without_repeat(self, lines: Lines) -> Lines | None:
+        """The lines without one that assigns to a name what it is already."""
+        for last, item in enumerate(lines):
+            for first in range(last):
+                same = isinstance(item, Assign) and item == lines[first]
+                if not same or self._is_unlike(lines[first + 1 : last], item):
+                    continue
+                return (*lines[:last], *lines[last + 1 :])
+        return None
+
+    def _is_unlike(self, between: Lines, item: Statement) -> bool:
+        """Whether a statement gives, or does, something else after those."""
+        assert isinstance(item, Assign)
+        names = item.value.names() | written(item)
+        plain = item.target.kind == "name" and not item.operator
+        touched = frozenset(self.changed).union(*map(written, between))
+        return not plain or bool(names & touched) or self.known.foreign(item.value)
 
     def block(self, lines: Lines, outermost: bool) -> Lines | None:
         """The lines with one name more, in an inner block where there is none for these."""
@@ -149,7 +179,7 @@ class _Step:
         """Whether it may be computed before the first of its uses, where it is computed anyway."""
         first, last = uses[0].position, uses[-1].position
         between = lines[first : last + 1]
-        if node.names() & frozenset().union(*map(written, between)):
+        if node.names() & written(*between):
             return False
         held = (item for item in between if isinstance(item, Assign))
         if any(item.value is node and written(item) & self.changed for item in held):
@@ -191,7 +221,8 @@ class _Step:
         label = node.args[0].label if node.kind == "call" else node.label
         stem = WORDS.get(label, label.strip("_") or "value")
         reads = [part.label for part in node.walk() if part.kind == "name"]
-        if any(name.startswith("grad_") for name in reads):
+        plain = stem in ("zeros", "ones", "shape")
+        if not plain and any(name.startswith("grad_") for name in reads):
             stem = f"{stem}_grad"
         words = [name for name in reads if name in self.assigned or name in self.names]
         words = [name for name in words if name not in ("torch", "F", "math")]
@@ -199,15 +230,6 @@ class _Step:
             if name not in self.names and not hasattr(builtins, name):
                 return name
         return fresh(f"{stem}_again", self.names)
-
-
-def _assigned(item: Statement) -> Iterator[str]:
-    """The names that a statement assigns, as often as it does."""
-    if isinstance(item, If):
-        for inner in (*item.body, *item.orelse):
-            yield from _assigned(inner)
-        return
-    yield from written(item)
 
 
 def _is_view(node: Node) -> bool:

@@ -65,8 +65,10 @@ def definitions_of(module: ast.Module) -> Definitions:
     for name, (value, *again) in values.items():
         if isinstance(value, ast.Lambda) and not again:
             functions[name] = value
-        elif not again and is_constant(
-            value, {**dict.fromkeys(constants, ""), **imports}
+        elif (
+            not again
+            and is_constant(value, {**dict.fromkeys(constants, ""), **imports})
+            and not (isinstance(value, ast.List) and _changes(module, name))
         ):
             constants[name] = value
         else:
@@ -122,7 +124,7 @@ def is_constant(value: ast.expr, known: Meanings) -> bool:
             return name in known
         case ast.Attribute(inner):
             return dotted_name(inner) is not None and is_constant(inner, known)
-        case ast.Tuple(items):
+        case ast.Tuple(items) | ast.List(items):
             return all(is_constant(item, known) for item in items)
         case ast.UnaryOp(_, inner):
             return is_constant(inner, known)
@@ -130,6 +132,17 @@ def is_constant(value: ast.expr, known: Meanings) -> bool:
             return is_constant(left, known) and is_constant(right, known)
         case ast.Call(callee, args, []) if _is_fixed(callee, known):
             return all(is_constant(item, known) for item in args)
+    return False
+
+
+def _changes(module: ast.Module, name: str) -> bool:
+    """Whether the file changes a list of its own: `table.append(1)`, `table[0] = 1`."""
+    for node in ast.walk(module):
+        match node:
+            case ast.Attribute(ast.Name(read)) | ast.Subscript(
+                ast.Name(read), _, ast.Store() | ast.Del()
+            ) if (read == name):
+                return True
     return False
 
 

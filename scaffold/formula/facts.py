@@ -44,9 +44,7 @@ class Facts:
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
         self.versions: dict[str, int] = {}
-        self.seen: dict[Fact, tuple[str, bool]] = (
-            {}
-        )  # a fact -> as it was written; the last one met last
+        self.seen: dict[Fact, tuple[str, bool]] = {}  # a fact -> as it was written
         self.all_of: dict[Fact, Way] = {}  # `a and b` -> a, b
         self.equal: dict[Fact, tuple[str, object]] = {}  # `name == value`
 
@@ -68,8 +66,8 @@ class Facts:
                 self.all_of[fact.otherwise()] = frozenset(none)
             case ast.Compare(ast.Name(name), [ast.Eq()], [ast.Constant(value)]):
                 self.equal[fact._replace(holds=True)] = (name, value)
-        for one, answer in ((fact, True), (fact.otherwise(), False)):
-            self.seen[one] = self.seen.pop(one, (ast.unparse(test), answer))
+        self.seen.setdefault(fact, (ast.unparse(test), True))
+        self.seen.setdefault(fact.otherwise(), (ast.unparse(test), False))
         return fact
 
     def _versions(self, test: ast.expr) -> tuple[tuple[str, int], ...]:
@@ -89,7 +87,7 @@ class Facts:
             return None
         order = list(self.seen).index
         if not possible:
-            against = {fact.otherwise() for one in ways for fact in one}
+            against = {fact.otherwise() for fact in ways[-1]}
             return max(known & against, key=order)
         open_ = min(possible[0] - known, key=order)
         for fact in (open_, open_.otherwise()):

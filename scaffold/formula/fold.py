@@ -21,6 +21,14 @@ ORDERED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.GtE: operator.ge,
 }
 
+OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
 Names = frozenset[str]
 NONE: Names = frozenset()
 
@@ -40,9 +48,20 @@ def without_empty(item: ast.If) -> list[ast.stmt]:
     """A choice that has statements in its first branch, or nothing."""
     if item.body:
         return [item]
-    negated = ast.copy_location(ast.UnaryOp(ast.Not(), item.test), item.test)
-    item.test, item.body, item.orelse = negated, item.orelse, []
+    item.test, item.body, item.orelse = negated(item.test), item.orelse, []
     return [item] if item.body else []
+
+
+def negated(test: ast.expr) -> ast.expr:
+    """The test that holds where another does not."""
+    match test:
+        case ast.UnaryOp(ast.Not(), inner):
+            return inner
+        case ast.Compare(left, [operation], right) if type(operation) in OPPOSITE:
+            found: ast.expr = ast.Compare(left, [OPPOSITE[type(operation)]()], right)
+        case _:
+            found = ast.UnaryOp(ast.Not(), test)
+    return ast.copy_location(found, test)
 
 
 def truth_of(test: ast.expr, there: Names = NONE) -> bool | None:

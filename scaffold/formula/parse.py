@@ -267,7 +267,9 @@ class Body:
             hint = f"assign '{name}' in each branch"
             asked, equals, _ = test.partition(" == ")
             if equals and asked in self.scope.names:
-                hint = f"{hint}, or list the values of '{asked}': Literal[...]"
+                hint = (
+                    f"{hint}, or end the choice with: else: raise ValueError({asked})"
+                )
             self.fail(found.name, message, hint)
 
     def _check_targets(

@@ -92,6 +92,16 @@ class _Resolver(ast.NodeTransformer):
             return self._of_module(node, node.id, "")
         return node
 
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        of_file = isinstance(node.value, ast.Name) and node.value.id not in self.locals
+        self.generic_visit(node)
+        match node:
+            case ast.Subscript(
+                ast.Tuple(items) | ast.List(items), ast.Constant(int(at))
+            ) if of_file and at < len(items):
+                return items[at]
+        return node
+
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         root, _, rest = (dotted_name(node) or "").partition(".")
         plain = root not in self.locals and not any(

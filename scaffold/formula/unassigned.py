@@ -63,18 +63,13 @@ class _Walk:
                     self.assign([target], way)
                 case ast.Assert(test):
                     self.read(item, way)
-                    self.end(way | {self.facts.of(test).otherwise()})
-                case ast.Raise():
-                    self.read(item, way)
-                    self.end(way)
-                case ast.Expr(value) | ast.Return(value) if value is not None:
-                    self.read(value, way)
-                    self.facts.note_change(value)
+                    self.ended.append(way | {self.facts.of(test).otherwise()})
                 case ast.Raise():
                     self.read(item, way)
                     self.ended.append(way)
-                case ast.Assert():
-                    self.read(item, way)
+                case ast.Expr(value) | ast.Return(value) if value is not None:
+                    self.read(value, way)
+                    self.facts.note_change(value)
 
     def read(self, node: ast.AST, way: Way) -> None:
         match node:
@@ -95,16 +90,11 @@ class _Walk:
                 for inner in ast.iter_child_nodes(node):
                     self.read(inner, way)
 
-    def end(self, way: Way) -> None:
-        """Note that no run goes on that way: what is read below is as good as assigned."""
-        for name in self.names:
-            self.ways.setdefault(name, []).append(way)
-
     def check(self, node: ast.Name, way: Way) -> None:
         ways = self.ways.get(node.id)
         if not ways or node.id in self.found:
             return  # what nothing above assigns is an unknown name
-        fact = self.facts.left_out(way, [*ways, *self.ended])
+        fact = self.facts.left_out(way, [*self.ended, *ways])
         if fact is not None:
             self.found[node.id] = Unassigned(node, *self.facts.written(fact))
 

@@ -10,32 +10,32 @@ from scaffold.derive.activity import calls
 from scaffold.formula import expressions
 from scaffold.spec import Dim, Domain, OpSpec, TensorInput
 
+SQUARE: tuple[Dim, ...] = (3, 3)
 OF_ITS_RANK = frozenset({"gather", "scatter", "scatter_add", "scatter_reduce"})
 
 
 def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
-    """The op as its tests see it."""
+    """The op as its tests see it.
+
+    `x, weight[...; const]`: both have the one shape of what is not declared; indices and masks may be of another. A matrix
+    that is inverted is square.
+    """
     found = dict(derivation.domains)
     several = [spec.dims(item.name) for item in spec.tensors]
     loose = None in several and {*several} <= {None, ("...",)}
     alike = _takes_indices_of_its_rank(spec)
     if not (found or loose):
         return spec
-    inputs = tuple(
-        (
-            item._replace(domain=_domain(item, found), dims=_dims(item, loose, alike))
-            if isinstance(item, TensorInput)
-            else item
-        )
-        for item in spec.inputs
-    )
-    return replace(spec, inputs=inputs)
 
+    def seen(item: TensorInput) -> TensorInput:
+        if spec.dims(item.name) is None and found.get(item.name) == "spd":
+            item = item._replace(dims=SQUARE)
+        elif loose and item.dtype in ("complex", "float", *["int"] * alike):
+            item = item._replace(dims=None)
+        return item._replace(domain=_domain(item, found))
 
-def _dims(item: TensorInput, loose: bool, alike: bool) -> tuple[Dim, ...] | None:
-    """`x, weight[...; const]`: both have the one shape of what is not declared; indices and masks may be of another."""
-    same = item.dtype in ("complex", "float") or alike and item.dtype == "int"
-    return None if loose and same else item.dims
+    inputs = (seen(one) if isinstance(one, TensorInput) else one for one in spec.inputs)
+    return replace(spec, inputs=tuple(inputs))
 
 
 def _takes_indices_of_its_rank(spec: OpSpec) -> bool:

@@ -29,7 +29,12 @@ from scaffold.render.testgradients import (
     transforms_view,
 )
 from scaffold.render.testinputs import InputsView, inputs_view
-from scaffold.render.testlimits import is_its_derivative, maps, takes_any_layout
+from scaffold.render.testlimits import (
+    computes_in_single,
+    is_its_derivative,
+    maps,
+    takes_any_layout,
+)
 from scaffold.render.testmodule import ModuleTests, module_tests
 from scaffold.render.testnames import LIBRARY, op_imports, samples_name
 from scaffold.render.whole import with_imports
@@ -57,6 +62,7 @@ class TestView(NamedTuple):
     layouts: str  # of the inputs
     once_differentiable: bool
     compiles: bool
+    close: str  # what compares tensors
     first_options: str  # of gradcheck
     second_options: str  # of gradgradcheck
     proof: "ProofView | None" = None  # what verification has beside that
@@ -122,6 +128,7 @@ def view(
         skeleton=not derivation.complete,
         gradchecks=gradients and spec.surrogate is None and not detached,
         layouts="torch.clone, permuted" if takes_any_layout(spec) else "torch.clone",
+        close="assert_near" if computes_in_single(spec) else "assert_close",
         once_differentiable=derivation.once_differentiable,
         compiles=gradients and derivation.compiles,
         first_options=first_options(spec, derivation, making),

@@ -6,7 +6,7 @@ In: an `OpSpec`. Out: yes or no. Invariant: asked of the text of the forward; wh
 from collections.abc import Iterator
 
 from scaffold.derive import live_forward
-from scaffold.derive.activity import callee, calls
+from scaffold.derive.activity import callee, calls, carries_gradient
 from scaffold.derive.recompute import active_locals
 from scaffold.formula import Formula, Node, expressions
 from scaffold.spec import OpSpec
@@ -43,6 +43,8 @@ def is_its_derivative(spec: OpSpec) -> bool:
     if spec.forward is None:
         return True
     forward = live_forward(spec, spec.forward)
+    if computes_in_single(spec):
+        return False
     inputs = frozenset(item.name for item in spec.differentiable)
     active = inputs | active_locals(forward.statements, inputs)
     if spec.kept is not None:  # whose locals may all carry a gradient
@@ -56,6 +58,37 @@ def is_its_derivative(spec: OpSpec) -> bool:
         for node in _nodes(spec)
         for item in node.walk()
         if callee(item) == "detach" or _is_data(item)
+    )
+
+
+def computes_in_single(spec: OpSpec) -> bool:
+    """Whether what carries a gradient is rounded to single precision: `x.float()`, `softmax(x, -1, dtype=torch.float32)`."""
+    if spec.forward is None or spec.forward.kept is not None:
+        nodes = list(_nodes(spec))
+        active = frozenset(name for node in nodes for name in node.names())
+    else:
+        inputs = frozenset(item.name for item in spec.differentiable)
+        forward = live_forward(spec, spec.forward)
+        active = inputs | active_locals(forward.statements, inputs)
+        nodes = list(_nodes(spec))
+    return any(
+        _rounds(item) and carries_gradient(item, active)
+        for node in nodes
+        for item in node.walk()
+        if item.kind == "call"
+    )
+
+
+def _rounds(call: Node) -> bool:
+    """Whether a call is told to compute in single precision."""
+    method = call.args[0].kind == "attribute"
+    if method and callee(call) == "float" and len(call.args) == 1:
+        return True
+    return any(
+        arg.kind == "attribute"
+        and arg.label in ("float", "float32")
+        and arg.args[0].label == "torch"
+        for arg in call.args[1:]
     )
 
 

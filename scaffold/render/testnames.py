@@ -18,7 +18,15 @@ LIBRARY = (
     Import("torch.testing", "assert_close"),
 )
 HELPERS = frozenset(
-    {"build", "call_recorder", "case", "distinct", "function_of", "gradients"}
+    {
+        "assert_near",
+        "build",
+        "call_recorder",
+        "case",
+        "distinct",
+        "function_of",
+        "gradients",
+    }
     | {"in_double", "loss", "make", "module", "nonzero", "on_copy", "permuted"}
     | {"positional", "reference", "request", "true_forward"}
     | {

@@ -21,7 +21,7 @@ from scaffold.render.testcall import ReferenceView, reference_view
 from scaffold.render.testcases import size_name
 from scaffold.render.testfile import TestView, imports_of, view
 from scaffold.render.testgradients import contract_view
-from scaffold.render.testlimits import takes_any_layout
+from scaffold.render.testlimits import computes_in_single, takes_any_layout
 from scaffold.render.testvalues import literal
 from scaffold.render.whole import with_imports
 from scaffold.spec import OpSpec
@@ -121,7 +121,8 @@ def _output_names(spec: OpSpec) -> tuple[str, ...]:
 
 
 def _tolerances(spec: OpSpec) -> Iterator[str]:
-    for name, value in spec.tolerance:
+    single = {"atol": "1e-5", "rtol": "1e-4"} if computes_in_single(spec) else {}
+    for name, value in (single | dict(spec.tolerance)).items():
         if name in ("atol", "rtol"):
             yield f"{name!r}: {value}"
 

@@ -89,6 +89,8 @@ def test_what_draws_random_numbers(source: str, random: bool) -> None:
         ("torch.from_numpy(y)", True),
         ("x.sum().item()", True),
         ("np.exp(x)", True),
+        ("torch.as_tensor(y)", True),
+        ("torch.gt(x, torch.as_tensor(0.5, dtype=x.dtype))", False),
         ("k(x)", False),
         ("x.exp()", False),
     ],

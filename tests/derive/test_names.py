@@ -55,11 +55,12 @@ def test_an_outer_name_keeps_its_value(source: str, expected: str) -> None:
     ("source", "read", "expected"),
     [
         ("if x:\n    x = x * 2\n    y = x", "y", "if x:\n    new = x * 2\n    y = new"),
-        ("if x:\n    x = x * 2", "x", "new = x\nif new:\n    new = new * 2"),
+        ("if x:\n    x = x * 2", "x", "if x:\n    new = x * 2\nelse:\n    new = x"),
+        ("if p:\n    x = x * 2", "x", "new = x\nif p:\n    new = new * 2"),
         (
             "if x:\n    x = x * 2\nk = x",
             "k",
-            "new = x\nif new:\n    new = new * 2\nk = new",
+            "if x:\n    new = x * 2\nelse:\n    new = x\nk = new",
         ),
     ],
 )

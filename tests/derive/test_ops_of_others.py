@@ -69,15 +69,28 @@ VARIANTS = [*variants(OPS), *((name, True) for name in [*NEW][::3])]
 OTHERS = [item for item in variants(PUBLISHED) if item not in VARIANTS]
 
 
+# What a user may ask for beside the policy, and what it is called.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "recompute": {},
+    "balanced": {"save_policy": "balanced"},
+    "once": {"once_differentiable": True},
+    "combined": {"style": "combined"},
+    "balanced apart": {"save_policy": "balanced", "style": "setup-context"},
+    "balanced twice": {"save_policy": "balanced", "once_differentiable": False},
+}
+
+
 @cache
-def made(name: str, typed: bool, policy: str = "recompute") -> Made:
+def made(name: str, typed: bool, setting: str = "recompute") -> Made:
     case = BY_NAME[name]
     inputs = case.inputs if typed else undeclared(case.inputs)
     outputs = case.outputs if typed else undeclared(case.outputs)
     options: dict[str, Any] = {"forward": case.forward, "outputs": outputs}
-    options["save_policy"] = policy
-    spec = spec_of(inputs, derive=True, **options)
+    spec = spec_of(inputs, derive=True, **options, **SETTINGS[setting])
     derivation = derive(spec)
+    if derivation.missing and spec.style == "combined":
+        assert 'style = "setup-context"' in derivation.notes[0]
+        pytest.skip(derivation.notes[0])
     assert not derivation.missing, derivation.notes
     text = text_of(spec, derivation)
     module = load(text)
@@ -128,9 +141,16 @@ def test_gradients_of_what_is_saved(name: str, typed: bool) -> None:
     check_gradients(name, typed, "balanced")
 
 
-def check_gradients(name: str, typed: bool, policy: str) -> None:
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("setting", [*SETTINGS][2:])
+@pytest.mark.parametrize(("name", "typed"), variants(BY_NAME.values()))
+def test_gradients_under_other_settings(name: str, typed: bool, setting: str) -> None:
+    check_gradients(name, typed, setting)
+
+
+def check_gradients(name: str, typed: bool, setting: str) -> None:
     """Against autograd: each input alone, all together, other layouts, no rows."""
-    op = made(name, typed, policy)
+    op = made(name, typed, setting)
     once = name in ONCE or "once_differentiable" in op.text
     for inputs in samples(BY_NAME[name]):
         may = may_need(op, inputs)

@@ -1,9 +1,11 @@
 """Locals of the forward in the backward: computed again, or saved."""
 
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
+from torch.autograd import gradcheck, gradgradcheck
 
 from scaffold.derive import Derivation, derive
 from scaffold.errors import ScaffoldError
@@ -217,3 +219,25 @@ def test_what_cannot_be_saved_is_an_error_with_a_hint() -> None:
         "--backward:1:1: the backward needs 'h', which is no tensor and cannot be computed again\n"
         "hint: make it a tensor, or compute h in the backward"
     )
+
+
+def test_what_a_result_was_before_comes_again_under_another_name() -> None:
+    lines = """
+h = x * w
+if p:
+    s = h.exp().sum(-1, keepdim=True)
+    h = h * s.tanh()
+h = h + 1
+if q:
+    c = h.sin()
+    h = c * h
+return h
+"""
+    spec = "x, w, p: bool = True, q: bool = True"
+    text = op_text(spec, forward=lines.strip(), derive=True)
+    assert "once_differentiable" not in text and "new_empty" not in text
+    function = load(text).SomeOpFunction
+    x, w = torch.randn(2, 3, 4, dtype=torch.double).requires_grad_().unbind()
+    for p, q in product((True, False), repeat=2):
+        assert gradcheck(function.apply, (x, w, p, q))
+        assert gradgradcheck(function.apply, (x, w, p, q))

@@ -45,6 +45,10 @@ def named(source: str, optional: str = "", taken: str = "x y p") -> list[str]:
             "grad_x = grad_output * torch.exp(x)\nh = torch.exp(x)\ngrad_y = y / h",
             ["h = torch.exp(x)", "grad_x = grad_output * h", "grad_y = y / h"],
         ),
+        (  # a line that comes again
+            "h = 1. - x\ngrad_x = h * y\nh = 1.0 - x\ngrad_y = h * x",
+            ["h = 1.0 - x", "grad_x = h * y", "grad_y = h * x"],
+        ),
         (  # two operations; of one, three times
             "grad_x = 1 + x * y\ngrad_y = (1 + x * y) * y",
             ["total = 1 + x * y", "grad_x = total", "grad_y = total * y"],
@@ -87,6 +91,9 @@ def test_it_stands_once(source: str, lines: list[str]) -> None:
         "h = x * 1\na = torch.exp(h)\nh.mul_(y)\ngrad_x = a + torch.exp(h)",
         "h = x * 1\nv = h.view(-1)\na = torch.exp(h)\nv.mul_(y)\ngrad_x = a + torch.exp(h)",
         "h = x * 1\na = torch.exp(h)\nh = y * 1\ngrad_x = a + torch.exp(h)",
+        "h = 1 - x\ngrad_x = h * y\nh = y\nh = 1 - x\ngrad_y = h * x",
+        "h = torch.rand_like(x)\ngrad_x = h * y\nh = torch.rand_like(x)\ngrad_y = h * x",
+        "h = 1 - x\nh.mul_(y)\ngrad_x = h * y\nh = 1 - x\ngrad_y = h * x",
         "if p:\n    grad_x = torch.exp(x)\nelse:\n    grad_x = -torch.exp(x)",
         "grad_x = torch.exp(x) if p else y\ngrad_y = torch.exp(x) if p else x",
     ],

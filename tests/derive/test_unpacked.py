@@ -20,6 +20,19 @@ return (x * ys.to(x) - xs)[i, j]
 """
 
 
+def test_a_constant_has_the_kind_of_the_dtype_that_it_is_given() -> None:
+    forward = """
+eye = torch.eye(x.shape[-1], dtype=x.dtype)
+trace = torch.diagonal(x, 0, -2, -1).sum(-1).real[..., None, None]
+return torch.linalg.solve(x @ x.mH + trace * trace * eye + eye, x)
+"""
+    spec = spec_of("x[N, D, D; complex]", forward=forward, derive=True)
+    function = load(text_of(spec, derive(spec))).SomeOpFunction
+    torch.manual_seed(0)
+    values = (torch.randn(2, 3, 3, dtype=torch.cdouble),)
+    check_op(function, function.apply, plain("x", forward), values)
+
+
 @pytest.mark.parametrize("typed", [True, False])
 @pytest.mark.parametrize(
     ("inputs", "bare", "forward"),

@@ -44,6 +44,11 @@ def lines_of(derivation: Derivation) -> list[str]:
             "a * torch.sin(x / a)",
             ["grad_x = grad_output * torch.cos(x / ctx.a)"],
         ),
+        (
+            "x, a: float",
+            "F.logsigmoid(-a * x)",
+            ["grad_x = -ctx.a * grad_output * torch.sigmoid(ctx.a * x)"],
+        ),
         ("x", "torch.exp(x)", ["grad_x = grad_output * output"]),
         ("x", "torch.sigmoid(x)", ["grad_x = grad_output * output * (1 - output)"]),
         (

@@ -218,6 +218,10 @@ def test_complaints(source: str, expected: list[str]) -> None:
             "if not p:\n    x = y\nreturn x",
         ),
         ("if p:\n    pass\nelif w:\n    h: int\nreturn x", "return x"),
+        (
+            "if p == 2:\n    pass\nelif not w:\n    pass\nelse:\n    x = y\nreturn x",
+            "if p != 2:\n    if w:\n        x = y\nreturn x",
+        ),
     ],
 )
 def test_what_says_nothing_is_left_out(source: str, text: str) -> None:

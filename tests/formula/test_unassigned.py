@@ -72,6 +72,14 @@ def test_a_name_that_is_there_wherever_it_is_read(source: str) -> None:
         ),
         ("if a: y = 1\ny += 1", "2: y where a is False"),
         ("if a: raise ValueError\nif b: y = 1\nz = y", "3: y where b is False"),
+        (
+            "if a: y = 1\nif b: raise ValueError\nw = y",
+            "3: y where a is False",
+        ),
+        (
+            "if mode == 'sum': y = 1\nelif a: y = 2\nif mode == 'sum': w = y\nz = y",
+            "4: y where a is False",
+        ),
         ("if a: y = 1\nelse: raise ValueError(y)", "2: y where a is False"),
         ("assert n > 1\nif a: y = 1\nassert y", "3: y where a is False"),
         ("if a: y = 1\ny[0] = 1", "2: y where a is False"),

@@ -27,6 +27,12 @@ def test_leading_dims_alone_are_those_of_what_has_no_shape(
     assert shapes(inputs, forward) == [None, None]
 
 
+@pytest.mark.parametrize("forward", ["torch.linalg.inv(a)", "torch.logdet(a) * 2"])
+def test_a_matrix_that_is_inverted_is_square(forward: str) -> None:
+    assert shapes("a", forward) == [(3, 3)]
+    assert shapes("a[..., D]", forward) == [("...", "D")]
+
+
 @pytest.mark.parametrize(
     ("inputs", "forward"),
     [

@@ -9,6 +9,7 @@ from scaffold.render.layout import Layout
 from scaffold.render.reference import reference_lines
 from scaffold.render.testfile import suite_file
 from scaffold.render.testlimits import (
+    computes_in_single,
     is_its_derivative,
     maps,
     never_empty,
@@ -72,6 +73,28 @@ def test_vmap_is_left_out_where_the_forward_has_none(
     inputs = "x[N, 4], target[N; index(4)], mask[N, 4; bool]"
     assert maps(spec_of(inputs, forward=forward)) is mapped
     assert ("test_vmap_of_grad" in suite_of(inputs, forward)) is mapped
+
+
+@pytest.mark.parametrize(
+    ("forward", "single"),
+    [
+        ("x.float().exp().to(x.dtype)", True),
+        ("y = x.to(torch.float32)\nreturn x * y.sum()", True),
+        ("torch.softmax(x, -1, dtype=torch.float32)", True),
+        ("x * (x > 0).float()", False),
+        ("x * mask.float()", False),
+        ("x.double() * mask.to(torch.float32)", False),
+        ("y = x\nfor row in x:\n    y = y * row.float()\nreturn y", True),
+    ],
+)
+def test_single_precision_has_no_finite_differences(forward: str, single: bool) -> None:
+    inputs = "x[N, 4], mask[N, 4; bool]"
+    spec = spec_of(inputs, forward=forward)
+    assert computes_in_single(spec) is single
+    assert is_its_derivative(spec) is not single
+    suite = suite_of(inputs, forward)
+    assert ("assert_near(" in suite) is single
+    assert ("def test_gradcheck" in suite) is not single
 
 
 @pytest.mark.parametrize(

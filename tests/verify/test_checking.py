@@ -250,6 +250,33 @@ def test_a_size_of_1_that_only_broadcasts_may_be_refused_by_the_backward() -> No
     assert stays.failure is not None and stays.failure.case == "D=1"
 
 
+@pytest.mark.parametrize(
+    ("inputs", "forward", "stated"),
+    [
+        (
+            "x[N, D], u[N, D; const]",
+            "x + torch.log(u) - torch.log1p(-u)",
+            "u[...; unit]",
+        ),
+        ("x[N, D], p[N, D; const]", "x / (p.sign() + 1)", "p[...; unit]"),
+        ("x[N, D], p[N, D; const]", "x * torch.log(p - 0.4)", "p[...; positive]"),
+        (
+            "x[N, D], a[N; const], b[N; const]",
+            "x * (a * b).sum() / 0",
+            "x[..., D; unit]",
+        ),
+    ],
+)
+def test_where_the_result_is_finite_is_found(
+    inputs: str, forward: str, stated: str
+) -> None:
+    found = verdict(inputs=inputs, forward=forward, derive=True)
+    assert found.failure is None
+    assert found.notes[0].endswith(
+        f"it is not finite; say in --inputs where the values lie: '{stated}'"
+    )
+
+
 def test_memory_that_the_tests_do_not_try_may_be_refused() -> None:
     found = verdict(
         inputs="x[N, D]",

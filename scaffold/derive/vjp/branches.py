@@ -3,8 +3,11 @@
 In: statements, and the tests that they stand under. Out: statements with `if`s. Invariant: every name has the same value after them.
 """
 
+from collections.abc import Iterable, Sequence
+
 from scaffold.derive.negation import are_opposite, negated
-from scaffold.formula import Assign, Graph, If, Node, Statement
+from scaffold.derive.place import depend
+from scaffold.formula import Assign, Graph, If, Node, Statement, written
 
 
 def merged(lines: list[Statement]) -> list[Statement]:
@@ -12,19 +15,61 @@ def merged(lines: list[Statement]) -> list[Statement]:
     done: list[Statement] = []
     for line in lines:
         last = done[-1] if done else None
-        if isinstance(line, If) and isinstance(last, If) and last.test is line.test:
-            body = tuple(merged([*last.body, *line.body]))
-            done[-1] = If(last.test, body, tuple(merged([*last.orelse, *line.orelse])))
-        elif (
-            isinstance(line, If)
-            and isinstance(last, If)
-            and not (last.orelse or line.orelse)
-            and are_opposite(last.test, line.test)
-        ):
-            done[-1] = If(last.test, last.body, line.body)
-        else:
+        both = None
+        if isinstance(line, If) and isinstance(last, If):
+            both = _as_one(last, line)
+        if both is None:
             done.append(line)
+        else:
+            done[-1] = both
     return done
+
+
+def gathered(lines: Iterable[Statement]) -> tuple[Statement, ...]:
+    """Choices by one test as one `if`, also where the lines between them have nothing to do with the second."""
+    done: list[Statement] = []
+    for line in lines:
+        at = _joined_at(done, line) if isinstance(line, If) else None
+        if at is None:
+            done.append(line)
+        else:
+            done[at[0]] = at[1]
+    return tuple(_inside(item) for item in done)
+
+
+def _inside(item: Statement) -> Statement:
+    """A choice in whose branches the choices are gathered."""
+    if not isinstance(item, If):
+        return item
+    return If(item.test, gathered(item.body), gathered(item.orelse), item.comments)
+
+
+def _joined_at(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
+    """Where a choice can join one before it, and what that is then."""
+    for at in reversed(range(len(done))):
+        before = done[at]
+        both = _as_one(before, line) if isinstance(before, If) else None
+        if both is not None:
+            return at, both
+        if depend(before, line):
+            return None
+    return None
+
+
+def _as_one(one: If, two: If) -> If | None:
+    """Two choices that follow each other, if one test decides both."""
+    if one.test.names() & written(one):
+        return None
+    comments = (*one.comments, *two.comments)
+    if one.test is two.test:
+        body = tuple(merged([*one.body, *two.body]))
+        orelse = tuple(merged([*one.orelse, *two.orelse]))
+        return If(one.test, body, orelse, comments)
+    if are_opposite(one.test, two.test):
+        body = tuple(merged([*one.body, *two.orelse]))
+        orelse = tuple(merged([*one.orelse, *two.body]))
+        return If(one.test, body, orelse, comments)
+    return None
 
 
 def under(

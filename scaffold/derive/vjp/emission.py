@@ -26,7 +26,7 @@ from scaffold.derive.vjp.schedule import (
 )
 from scaffold.derive.vjp.static_printer import Owners, shape_owners
 from scaffold.derive.vjp.written import UnsupportedError
-from scaffold.formula import Assign, If, Node, Statement, emit, written
+from scaffold.formula import Assign, If, Node, Statement, emit
 
 
 class Emission(NamedTuple):
@@ -162,20 +162,8 @@ class _Writer:
             self.emission.holders.current = name
             own = self._region(region) if region else []
             own += self._assigned(f"grad_{name}", op, region)
-            if before and not self._serves_others(before[-1], name):
-                own.insert(0, before.pop())
             lines += [*before, *merged(own)]  # gradients keep branches of their own
         return tuple(lines)
-
-    def _serves_others(self, line: Statement, name: str) -> bool:
-        """Whether another gradient reads what a line assigns."""
-        named = written(line)
-        return any(
-            self.names.get(op) in named
-            for other, root in self.roots.items()
-            if other != name
-            for op in root.walk()
-        )
 
     def _region(
         self, region: Region, among: Collection[Op] | None = None
@@ -195,7 +183,7 @@ class _Writer:
             tests = [(self._test(step), at) for step, at in place[depth:]]
             made = self._assigned(self.names[op], op, place)
             lines += under(self.graph, tests, made)
-        return merged(lines)
+        return merged(lines) if region else lines  # others may read a part of them
 
     def _test(self, step: int) -> Node:
         test = self.program.ops[step - SHARED].data
@@ -233,7 +221,11 @@ class _Writer:
     ) -> tuple[Statement, ...]:
         inner = (*region, (op.serial, at))
         value = op.args[at]
-        lines = [*self._region(inner), *self._assigned(name, value, inner)]
+        lines = self._region(inner)
+        if value.rule == "const":
+            node = self.printer.branch(op, value)
+            return (*lines, Assign(self.graph.name(name), node))
+        lines += self._assigned(name, value, inner)
         sole = self.plan.named.get(value) == inner and self.plan.uses[value] == 1
         return without_copy(lines, sole)
 

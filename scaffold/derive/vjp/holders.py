@@ -108,7 +108,7 @@ class Holders:
         """Tensors that are surely there: cotangents and inputs, locals, and the input whose gradient it is."""
         yield from self.sure
         for op in self.held:
-            if op not in self.sure and op not in self.optional:
+            if op not in self.sure and op not in self.optional and _is_there(op):
                 yield op
         yield from (op for op in self.optional if op.data == self.current)
 
@@ -162,6 +162,13 @@ class Holders:
         for size in rest:
             first = self.graph.node("binary", "*", (first, size))
         return first
+
+
+def _is_there(op: Op) -> bool:
+    """Whether it is a tensor whatever the tests say: no branch leaves its name out, or makes it a number."""
+    if op.rule == "cond":
+        return all(map(_is_there, op.args))
+    return op.is_tensor
 
 
 def _as_many(one: Shape, two: Shape) -> bool:

@@ -7,7 +7,7 @@ spelled as its rule says, without the arguments that are defaults.
 from collections.abc import Callable
 
 from scaffold.derive.vjp.chains import ChainPrinter
-from scaffold.derive.vjp.ir import Op, literal
+from scaffold.derive.vjp.ir import Op, is_number, literal
 from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.spelling import Parameter, Spelling
 from scaffold.derive.vjp.unsliced import unsliced
@@ -107,8 +107,17 @@ class Printer(ChainPrinter):
 
     def _cond(self, op: Op) -> Node:
         assert isinstance(op.data, Node)
-        body, orelse = map(self.node, op.args)
+        body, orelse = (self.branch(op, arg) for arg in op.args)
         return self.graph.node("conditional", "", (self.placed(op.data), body, orelse))
+
+    def branch(self, choice: Op, value: Op) -> Node:
+        """The value of a branch; a tensor where the other branch has one: `grad_output.new_zeros(())`."""
+        if is_number(value, 0) and choice.is_tensor:
+            for other in self.holders.sure:
+                if other.rule == "cotangent" and other.kind == choice.kind:
+                    empty = self.graph.node("tuple")
+                    return self.method(self.node(other), "new_zeros", empty)
+        return self.node(value)
 
     def _lead_dims(self, op: Op) -> Node:
         """All dims but the last."""
@@ -224,7 +233,9 @@ class Printer(ChainPrinter):
         return self._called(callee, pairs, spelling.name.startswith("torch.linalg."))
 
     def _signed(self, label: str, value: Node) -> Node:
-        """A sign at the first factor of a product, where it needs no parentheses."""
+        """A sign at the first factor of a product, where it needs no parentheses; two are none."""
+        if label == "-" and value.kind == "unary" and value.label == "-":
+            return value.args[0]
         if label == "-" and value.kind == "binary" and value.label in ("*", "/"):
             left, right = value.args
             return self.graph.node(

@@ -15,7 +15,17 @@ from scaffold.formula import WELL_KNOWN, Graph, Node, keywords
 NORMS = frozenset({"batch_norm", "instance_norm"})
 STATISTICS = frozenset({"running_mean", "running_var"})
 CREATORS = frozenset(
-    {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "tensor"}
+    {
+        "arange",
+        "as_tensor",
+        "empty",
+        "eye",
+        "full",
+        "linspace",
+        "logspace",
+        "ones",
+        "tensor",
+    }
     | {"tril_indices", "triu_indices", "zeros"}
 )
 TO_INT = frozenset({"argwhere", "nonzero", "randint", "randperm"})
@@ -86,6 +96,9 @@ def made(program: Program, node: Node, args: list[Op], read: list[Op]) -> Op:
     kind: Kind = "int" if whole or _is_dtype(dtype, INTEGERS) else "real"
     kind = "bool" if _is_dtype(dtype, frozenset({"bool"})) else kind
     kind = "complex" if _is_dtype(dtype, COMPLEX) else kind
+    named = dict(zip(node.keywords, args[len(plain) :], strict=True))
+    if "dtype" in named:  # `dtype=x.dtype`
+        kind = program.dtypes.get(named["dtype"], kind)
     return program.op(
         "call", read, node, kind=kind, shape=made_shape(program, name, plain)
     )

@@ -23,6 +23,7 @@ from tests.derive.published.rotations import ROTATIONS
 from tests.derive.published.rounding import ROUNDING
 from tests.derive.published.scans import SCANS
 from tests.derive.published.scatters import SCATTERS
+from tests.derive.published.sciences import SCIENCES
 from tests.derive.published.signals import SIGNALS
 from tests.derive.published.spikes import SPIKES
 
@@ -30,6 +31,7 @@ PUBLISHED: tuple[Case, ...] = (
     *(*ACTIVATIONS, *NORMS, *CLASSES, *REGRESSION, *ATTENTION, *RECURRENCES),
     *(*GEOMETRY, *RENDERING, *GATHERS, *QUANTISATION),
     *(*GATES, *LATER_NORMS, *DENSITIES, *MIXERS, *ROTATIONS, *CAMERAS),
+    *SCIENCES,
     *(*CHECKED, *SCANS, *SCATTERS, *ROUNDING, *SPIKES, *SIGNALS),
 )
 

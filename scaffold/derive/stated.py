@@ -1,0 +1,190 @@
+"""The backward as the user states it, by a formula for each gradient or one for all.
+
+In: an `OpSpec` and its forward. Out: the statements, and the names that they find outside. Invariant: every name that the op owns
+(inputs, outputs, imports) still means that, wherever ctx must stand for it; what could mean two things is an error.
+"""
+
+from dataclasses import replace
+
+from scaffold.derive.forward import grad_name, gradient_names, returned_names
+from scaffold.derive.join import join
+from scaffold.derive.memory import Trace
+from scaffold.derive.metadata import reads
+from scaffold.derive.model import Forward
+from scaffold.derive.names import apart_from, hidden_builtins, outer_renamed
+from scaffold.derive.program import free_reads, read_names
+from scaffold.derive.unfold import Unfolder
+from scaffold.errors import ScaffoldError
+from scaffold.formula import (
+    Assign,
+    Formula,
+    Graph,
+    Statement,
+    assigned,
+    expressions,
+    sharing,
+    written,
+)
+from scaffold.spec import OpSpec
+
+Lines = tuple[Statement, ...]
+
+
+def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
+    """The names that a formula of a gradient finds outside."""
+    names = {item.name for item in (*spec.inputs, *spec.outputs)}
+    names |= {item.binding for item in spec.imports} | gradient_names(spec)
+    if forward is not None and spec.forward is not None:
+        names |= assigned(spec.forward) | written(*forward.statements)
+    return frozenset(names)
+
+
+def stated_backward(spec: OpSpec, graph: Graph, forward: Forward | None) -> Lines:
+    """The statements of the formulas of all gradients, in order."""
+    outer = outer_names(spec, forward)
+    renamed = _renamed(spec, forward)
+    for formula in (*dict(spec.gradients).values(), spec.backward):
+        if formula is not None:
+            _refuse_in_place(spec, formula, outer)
+    if spec.backward is not None:
+        program = _isolated(spec, graph, spec.backward.statements, forward, renamed)
+    else:
+        _refuse_index(spec)
+        formulas = [
+            (name, _reads_renamed(graph, formula, renamed))
+            for name, formula in spec.gradients
+        ]
+        program = join(graph, formulas, outer | _builtins(formulas))
+    taken = outer | written(*program)
+    program = Unfolder(graph, set(taken), _whole(spec)).block(program)
+    _refuse_ambiguous(spec)
+    return program
+
+
+def _whole(spec: OpSpec) -> frozenset[str]:
+    """Gradients that must stay one expression: those of an element of a variadic input."""
+    return frozenset(f"grad_{item.name}" for item in spec.tensors if item.variadic)
+
+
+def _renamed(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
+    """Names in the user's formulas that are called otherwise in the op."""
+    renamed = dict(forward.renamed) if forward else {}
+    sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
+    if sole and any(item.name == "output" for item in spec.inputs):
+        renamed["grad_output"] = grad_name(spec, spec.outputs[0].name)
+    return renamed
+
+
+def _builtins(formulas: list[tuple[str, Formula]]) -> frozenset[str]:
+    results = [item.result for _, item in formulas if item.result]
+    return frozenset().union(
+        *(hidden_builtins(item.statements, *results) for _, item in formulas)
+    )
+
+
+def _reads_renamed(graph: Graph, formula: Formula, renamed: dict[str, str]) -> Formula:
+    """The formula over the names that locals of the forward have got."""
+    body = _lines(formula)
+    for old, new in renamed.items():
+        body, _ = outer_renamed(graph, body, old, new)
+    last = body[-1]
+    assert isinstance(last, Assign)
+    return replace(formula, statements=body[:-1], result=last.value)
+
+
+def _isolated(
+    spec: OpSpec,
+    graph: Graph,
+    program: Lines,
+    forward: Forward | None,
+    renamed: dict[str, str],
+) -> Lines:
+    """A whole backward, whose locals hide only what no rewriting to ctx can touch."""
+    for old, new in renamed.items():
+        program, _ = outer_renamed(graph, program, old, new)
+    metadata = {
+        read.name
+        for item in program
+        for node in expressions(item)
+        for read in reads(node)
+        if read.facets
+    }
+    tensors = {item.name for item in spec.tensors} | set(origins_of(spec, forward))
+    outer = {attribute.name for attribute in spec.attributes} | tensors & metadata
+    outer |= {item.binding for item in spec.imports} | hidden_builtins(program)
+    taken = outer_names(spec, None) | written(*program)
+    taken |= assigned(spec.forward) if spec.forward else frozenset()
+    return apart_from(graph, program, outer, taken)[0]
+
+
+def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> None:
+    """A backward changes only tensors that it made, and none of them under two names."""
+    statements = _lines(formula)
+    attributes = {item.name for item in spec.attributes}
+    for change in Trace(statements, sharing).changes:
+        foreign = sorted(change.outside & outer - attributes)
+        if foreign:
+            message = (
+                f"the backward changes '{foreign[0]}' in place, which it did not make"
+            )
+            hint = f"work on a copy: {foreign[0]}.clone()"
+            raise ScaffoldError(message, formula.location, hint)
+        later = statements[change.position + 1 :]
+        read = read_names(*later)
+        wanted = read | gradient_names(spec)
+        others = sorted(change.holders & wanted - {change.name} - attributes)
+        if others:
+            message = f"'{change.name}' changes in place while '{others[0]}' shares its memory"
+            hint = "give it memory of its own with .clone()"
+            raise ScaffoldError(message, formula.location, hint)
+
+
+def _refuse_index(spec: OpSpec) -> None:
+    """`i` is the index in the formula of a variadic input."""
+    several = {item.name for item in spec.tensors if item.variadic}
+    for name, formula in spec.gradients:
+        if name in several and any(each.name == "i" for each in spec.inputs):
+            message = f"'i' is an input, and the index in the gradient of '{name}'"
+            raise ScaffoldError(message, formula.location, "name the input otherwise")
+
+
+def origins_of(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
+    """The names under which the backward may read an output: its own and the local returned as it."""
+    inputs = {item.name for item in spec.inputs}
+    origins = {item.name: item.name for item in spec.outputs if item.name not in inputs}
+    if forward is None:
+        return origins
+    for local, output in forward.returned.items():
+        if local not in inputs:
+            origins[local] = output
+    return origins
+
+
+def _refuse_ambiguous(spec: OpSpec) -> None:
+    """A name that is an output and another local of the forward: the backward must not read it."""
+    if spec.forward is None:
+        return
+    locals_ = assigned(spec.forward)
+    returned = returned_names(spec, spec.forward.result)
+    other = {
+        item.name
+        for item in spec.outputs
+        if item.name in locals_ and returned.get(item.name) != item.name
+    }
+    for formula in (*dict(spec.gradients).values(), spec.backward):
+        for name in sorted(other & _outside_reads(formula)):
+            message = f"'{name}' is a local of the forward and the name of an output"
+            hint = "return it under that name, or name it otherwise"
+            raise ScaffoldError(message, formula.location if formula else None, hint)
+
+
+def _outside_reads(formula: Formula | None) -> frozenset[str]:
+    lines = _lines(formula) if formula else ()
+    return frozenset(read.name for read, _ in free_reads(lines))
+
+
+def _lines(formula: Formula) -> Lines:
+    """The statements of a formula, the last of which has its result."""
+    if formula.result is None:
+        return formula.statements
+    return (*formula.statements, Assign(formula.graph.node("absent"), formula.result))
