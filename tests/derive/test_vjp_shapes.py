@@ -4,6 +4,7 @@ import pytest
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.shapes import SCALAR, Shape, unknown
+from tests.derive.building import op_text
 
 
 def of(text: str) -> Shape:
@@ -124,3 +125,27 @@ def test_the_least_rank() -> None:
     assert of("...x S D").least == 2 and of("...x S D").rank is None
     assert SCALAR.rank == 0
     assert unknown("transposed", of("?x"), frozenset((0, 1))).rank is None
+
+
+@pytest.mark.parametrize(
+    ("call", "kept"),
+    [
+        ("F.conv2d(x, weight, padding=1)", True),
+        ("F.conv2d(x, weight, padding=(2, 2), dilation=2)", True),
+        ("F.conv2d(x, weight)", False),
+        ("F.conv2d(x, weight, stride=2, padding=1)", False),
+        ("F.conv2d(x, weight, padding=(1, 0))", False),
+    ],
+)
+def test_a_convolution_keeps_sizes_that_its_padding_makes_up_for(
+    call: str, kept: bool
+) -> None:
+    forward = f"(x * torch.tanh({call})).sum()"
+    text = op_text("x[B, C, H, W], weight[C, C, 3, 3]", forward=forward, derive=True)
+    assert ("sum_to_size" not in text) == kept
+
+
+def test_a_weight_of_channels_is_summed_to_as_it_is() -> None:
+    forward = "F.group_norm(x, 2, weight, bias)"
+    text = op_text("x[B, C, H, W], weight[C], bias[C]", forward=forward, derive=True)
+    assert "grad_bias = grad_output.sum((0, 2, 3))\n" in text

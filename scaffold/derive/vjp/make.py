@@ -217,8 +217,10 @@ class Maker(Rewrites):
         """A value in another shape of as many elements."""
         if op.shape == shape:
             return op
-        if op.rule == "reshaped":
+        while op.rule in ("reshaped", "unsqueeze") and not self.opaque(op):
             op = op.args[0]
+        if op.shape == shape:
+            return op
         if op.rule == "expanded" and op.args[0].shape == shapes.SCALAR:
             return self.expanded(op.args[0], shape)
         if op.rule == "neg" and not self.opaque(op):
