@@ -54,7 +54,7 @@ def _proven(name: str, values: Values, settings: Values) -> "Generated":
         alone = "inputs" in values and "spec" not in settings
         return prove(generated, again if alone and not generated.spec.require else None)
     silent = "verify" in settings or "spec" in settings
-    if not silent and _could_be_wrong(generated):
+    if values and not silent and _could_be_wrong(generated):
         return generated._replace(notes=(*generated.notes, UNPROVEN))
     return generated
 

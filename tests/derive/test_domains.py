@@ -55,7 +55,8 @@ def test_what_the_signature_says_stands() -> None:
 
 
 def test_a_matrix_that_may_not_be_square_is_not_made_so() -> None:
-    assert domains("torch.logdet(a)", "a") == {}
+    assert domains("torch.logdet(a)", "a[N, M]") == {}
+    assert domains("torch.logdet(a)", "a") == {"a": "spd"}
 
 
 def test_where_nothing_is_derived_nothing_is_asked() -> None:
