@@ -272,3 +272,17 @@ def test_a_style_that_stands_in_the_way_is_told() -> None:
     derivation = derive(spec)
     assert derivation.missing
     assert 'with style = "setup-context" autograd diff' in derivation.notes[0]
+
+
+def test_a_sign_is_one_of_the_number_beside_it() -> None:
+    forward = """
+h = x - y
+if p:
+    loss = h ** 2
+else:
+    loss = -F.logsigmoid(a * h) - F.logsigmoid(-a * h) * b
+return loss.mean()
+"""
+    _, text = balanced("x[N], y[N], a: float, b: float, p: bool", forward.strip())
+    assert "neg_()" not in text
+    assert "(ctx.a * h).sigmoid_()" in text and "(-ctx.a * h).sigmoid_()" in text

@@ -61,7 +61,9 @@ class InPlace(NamedTuple):
     def _written(self, op: Op) -> Node | None:
         if op.rule in UNARY:
             (value,) = op.args
-            return self._on(value, f"{op.rule}_") if self._free(op, value) else None
+            if not self._free(op, value) or self._is_of_a_number(op, value):
+                return None
+            return self._on(value, f"{op.rule}_")
         if op.rule in WRITERS and self._free(op, op.args[0]):
             return self._named_underscore(op)
         if op.rule not in METHODS:
@@ -83,6 +85,15 @@ class InPlace(NamedTuple):
             and not may_be_number(value)
             and self.precision(value) >= self.precision(op)
             and self.precision.of_gradients(value) == self.precision.of_gradients(op)
+        )
+
+    def _is_of_a_number(self, op: Op, value: Op) -> bool:
+        """Whether a sign is one of a number in the expression: `-(a * x)` is `-a * x`."""
+        return (
+            op.rule == "neg"
+            and value.rule in ("mul", "div")
+            and value not in self.named
+            and any(arg.kind == "static" for arg in value.args)
         )
 
     def _named_underscore(self, op: Op) -> Node:
