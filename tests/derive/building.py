@@ -2,11 +2,16 @@
 
 import builtins
 import dis
+import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location
@@ -62,6 +67,18 @@ def load(text: str, **modules: Mapping[str, Any]) -> ModuleType:
     unknown = {*global_names(code)} - {*vars(loaded), *vars(builtins)}
     assert not unknown, f"undefined: {', '.join(sorted(unknown))}"
     return loaded
+
+
+def reference(names: Iterable[str], forward: str) -> Callable[..., Any]:
+    """The forward as a function of these names, made from the text alone."""
+    lines = forward.strip().splitlines()
+    if len(lines) == 1 and not lines[0].startswith("return "):
+        lines = [f"return {lines[0]}"]
+    text = "\n    ".join([f"def forward({', '.join(names)}):", *lines])
+    found: dict[str, Any] = {"torch": torch, "F": F, "math": math, "Tensor": Tensor}
+    exec(text, found)  # noqa: S102
+    function: Callable[..., Any] = found["forward"]
+    return function
 
 
 def global_names(code: CodeType) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """Forwards with loops: they stay as they are, and autograd differentiates them as a whole."""
 
 import textwrap
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,21 +10,12 @@ from torch import Tensor
 from scaffold.derive import Derivation, derive
 from scaffold.errors import ScaffoldError
 from scaffold.spec import build
-from tests.derive.building import load, locate, spec_of, text_of
+from tests.derive.building import load, locate, reference, spec_of, text_of
 from tests.derive.checking import check_op
 
 
 def r(*shape: int) -> Tensor:
     return torch.randn(shape, dtype=torch.double)
-
-
-def plain(names: str, forward: str) -> Callable[..., Any]:
-    """The forward as a function, made from the text alone."""
-    body = textwrap.indent(forward.strip(), "    ")
-    found: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "Tensor": Tensor}
-    exec(f"def reference({names}):\n{body}", found)  # noqa: S102
-    reference: Callable[..., Any] = found["reference"]
-    return reference
 
 
 def checked(
@@ -38,7 +28,7 @@ def checked(
     module = load(text_of(spec, derivation))
     torch.manual_seed(0)
     function = module.SomeOpFunction
-    check_op(function, function.apply, plain(names, forward), values)
+    check_op(function, function.apply, reference(names.split(", "), forward), values)
     return derivation
 
 
@@ -228,7 +218,9 @@ def forward(x):
     assert note.startswith("ops.py:12:5: autograd")
     function = load(text_of(spec, derivation)).SomeOpFunction
     steps = "y = x[0]\nfor row in x:\n    y = y * row" + "\n    y = y.cos()" * raises
-    check_op(function, function.apply, plain("x", f"{steps}\nreturn y"), (r(3, 2),))
+    check_op(
+        function, function.apply, reference(["x"], f"{steps}\nreturn y"), (r(3, 2),)
+    )
 
 
 def test_a_few_steps_are_derived() -> None:
@@ -331,7 +323,9 @@ def test_inputs_among_several_results_are_returned_as_copies() -> None:
     function = load(text).SomeOpFunction
     for power in (0, 2):
         values = (r(2, 3), r(3), power)
-        check_op(function, function.apply, plain("x, w, power", forward), values)
+        check_op(
+            function, function.apply, reference(["x", "w", "power"], forward), values
+        )
 
 
 def test_a_stated_gradient_stands_beside_a_loop() -> None:
@@ -342,7 +336,9 @@ def test_a_stated_gradient_stands_beside_a_loop() -> None:
     text = text_of(spec, derive(spec))
     assert "lambda w: SomeOpFunction" in text
     function = load(text).SomeOpFunction
-    check_op(function, function.apply, plain("x, w", forward), (r(2, 3), r(2, 3)))
+    check_op(
+        function, function.apply, reference(["x", "w"], forward), (r(2, 3), r(2, 3))
+    )
 
 
 @pytest.mark.parametrize(
