@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import load, reference, spec_of, text_of
 from tests.derive.checking import check_op
-from tests.derive.test_kept import plain, r
+from tests.derive.test_kept import r
 
 ROWS = """
 a, b, c = x
@@ -30,7 +30,7 @@ return torch.linalg.solve(x @ x.mH + trace * trace * eye + eye, x)
     function = load(text_of(spec, derive(spec))).SomeOpFunction
     torch.manual_seed(0)
     values = (torch.randn(2, 3, 3, dtype=torch.cdouble),)
-    check_op(function, function.apply, plain("x", forward), values)
+    check_op(function, function.apply, reference(["x"], forward), values)
 
 
 @pytest.mark.parametrize("typed", [True, False])
@@ -50,4 +50,4 @@ def test_the_parts_have_their_gradients(
     assert not derivation.notes, derivation.notes
     function = load(text_of(spec, derivation)).SomeOpFunction
     values = (r(3, 4), torch.randint(0, 4, (2, 4)))
-    check_op(function, function.apply, plain("x, edges", forward), values)
+    check_op(function, function.apply, reference(["x", "edges"], forward), values)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import load, reference, spec_of, text_of
 from tests.derive.checking import check_op
-from tests.derive.test_kept import plain, r
+from tests.derive.test_kept import r
 
 PARTS = """
 y = torch.max(x, dim=-1, keepdim=True)[0] if f else x.flatten(1).amax(-1)[:, None, None]
@@ -52,11 +52,11 @@ def test_each_side_has_its_gradient(forward: str, policy: str, shapes: str) -> N
     spec = spec_of(inputs, forward=forward, derive=True, save_policy=policy)
     derivation = derive(spec)
     function = load(text_of(spec, derivation)).SomeOpFunction
-    once, reference = derivation.once_differentiable, plain("x, f, g", forward)
+    once, expected = derivation.once_differentiable, reference(["x", "f", "g"], forward)
     for f, g in product((True, False), repeat=2):
         values = (r(2, 3, 4), f, g)
         if f or g or forward not in (SUMS, STRAIGHT):
-            check_op(function, function.apply, reference, values, once=once)
+            check_op(function, function.apply, expected, values, once=once)
         else:  # nothing depends on `x`
             x = values[0].requires_grad_()
             (grad_x,) = torch.autograd.grad(function.apply(x, f, g).sum(), x)
