@@ -12,6 +12,7 @@ from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.spelling import Parameter, Spelling
 from scaffold.derive.vjp.unsliced import unsliced
 from scaffold.derive.vjp.written import UnsupportedError
+from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
 POSITIONAL = frozenset({"dim", "dims", "dim0", "dim1", "alpha", "shape"})
@@ -111,13 +112,20 @@ class Printer(ChainPrinter):
         return self.graph.node("conditional", "", (self.placed(op.data), body, orelse))
 
     def branch(self, choice: Op, value: Op) -> Node:
-        """The value of a branch; a tensor where the other branch has one: `grad_output.new_zeros(())`."""
+        """The value of a branch; a tensor where the other branch has one: `grad_output.new_zeros(x.shape)`."""
         if is_number(value, 0) and choice.is_tensor:
             for other in self.holders.sure:
                 if other.rule == "cotangent" and other.kind == choice.kind:
-                    empty = self.graph.node("tuple")
-                    return self.method(self.node(other), "new_zeros", empty)
+                    shape = self._shape_or_none(choice)
+                    return self.method(self.node(other), "new_zeros", shape)
         return self.node(value)
+
+    def _shape_or_none(self, op: Op) -> Node:
+        """The shape of a value; of one that nothing tells, that of a number, which broadcasts."""
+        try:
+            return self.shape(op.shape)
+        except UnsupportedError:
+            return self.graph.node("tuple")
 
     def _lead_dims(self, op: Op) -> Node:
         """All dims but the last."""
