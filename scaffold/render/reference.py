@@ -18,7 +18,7 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
         forward = live_forward(spec, stated) if stated else None
     else:
         forward = live_forward(spec, spec.forward) if spec.forward else None
-        if derivation.opaque:
+        if derivation.opaque and not derivation.derived:  # NumPy, or a kernel
             return None
     if forward is None:
         return None

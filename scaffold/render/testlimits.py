@@ -54,6 +54,10 @@ def takes_any_layout(spec: OpSpec) -> bool:
     return not any(name in VIEWS for node in _nodes(spec) for name in calls(node))
 
 
+# What gives a number, or a tensor, that autograd takes for a constant.
+CONSTANTS = frozenset({"detach", "item", "tolist"})
+
+
 def is_its_derivative(spec: OpSpec) -> bool:
     """Whether the gradient of autograd is that of finite differences: nothing is detached on the way."""
     if spec.forward is None:
@@ -73,7 +77,7 @@ def is_its_derivative(spec: OpSpec) -> bool:
         _detached(item).names() & active
         for node in _nodes(spec)
         for item in node.walk()
-        if callee(item) == "detach" or _is_data(item)
+        if callee(item) in CONSTANTS or _is_data(item) or _is_float(item)
     )
 
 
@@ -130,6 +134,11 @@ def _picks(node: Node, masks: frozenset[str]) -> bool:
     index = node.args[1]
     parts = index.args if index.kind == "tuple" else (index,)
     return any(part.kind == "name" and part.label in masks for part in parts)
+
+
+def _is_float(node: Node) -> bool:
+    """Whether it is `float(x)`, and not `x.float()`."""
+    return callee(node) == "float" and node.args[0].kind == "name"
 
 
 def _detached(node: Node) -> Node:

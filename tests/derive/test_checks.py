@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from scaffold.render.reference import reference_lines
+from scaffold.render.testlimits import is_its_derivative
+from tests.derive.building import load, reference, spec_of, text_of
 from tests.derive.checking import check_needs
 
 INPUTS = "x[N, D], y[N, D], weight[D]?, mode: str = 'mean', p: float = 2.0"
@@ -163,3 +165,25 @@ def test_a_dtype_is_fixed_for_a_call(dtype: torch.dtype) -> None:
 def test_what_a_mask_selects_has_no_fixed_length(forward: str, steady: bool) -> None:
     derivation = derive(spec_of(INPUTS, forward=forward, derive=True))
     assert derivation.compiles == steady == derivation.transforms
+
+
+def test_a_number_read_out_is_held_against_autograd() -> None:
+    spec = spec_of("x[N, D]", forward="x / x.max().item()", derive=True)
+    derivation = derive(spec)
+    assert reference_lines(spec, derivation) is not None
+    assert not is_its_derivative(spec)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    ["torch.clamp(x, *p)", "F.softplus(x, *p)", "x.pow(*p[:1])", "torch.roll(x, *q)"],
+)
+def test_arguments_under_a_star_are_left_to_autograd(forward: str) -> None:
+    inputs = "x[N, D], p: tuple[float, ...], q: tuple[int, ...]"
+    text = text_of(spec_of(inputs, forward=forward, derive=True))
+    assert "torch.func.vjp(lambda" in text
+    x = torch.rand(2, 3, dtype=torch.double, requires_grad=True)
+    module, values = load(text), (x, (0.5, 0.75), (1, 0))
+    plain = reference(["x", "p", "q"], forward)(*values)
+    found = torch.autograd.grad(module.some_op(*values).sum(), x)
+    torch.testing.assert_close(found, torch.autograd.grad(plain.sum(), x))

@@ -4,7 +4,7 @@ import pytest
 
 from scaffold.derive import Derivation, derive
 from scaffold.formula import emit_lines
-from tests.derive.building import spec_of, text_of
+from tests.derive.building import op_text, spec_of, text_of
 from tests.derive.ops_of_others import OPS
 from tests.derive.published import PUBLISHED
 
@@ -368,3 +368,8 @@ def test_what_is_only_for_formulas_has_no_rule_in_a_forward() -> None:
     ):
         spec = spec_of(inputs, forward=forward, derive=True)
         assert "torch.func.vjp" in text_of(spec)
+
+
+def test_a_transpose_of_a_transpose_is_none() -> None:
+    text = op_text("x[N, D], w[K, D]", forward="x @ w.T + (x @ w.t()).exp()")
+    assert ".T.mT" not in text and ".t().mT" not in text and ".mT.mT" not in text

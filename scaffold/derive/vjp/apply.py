@@ -58,8 +58,8 @@ class Applier:
         if len(usual) != len(keywords):
             return None
         bound = bind(found.spelled, positional, usual, self._collected)
-        if bound is None:
-            return None
+        if bound is None or any(item.rule == "starred" for item in bound.values()):
+            return None  # of `*several` nobody knows which parameters they are
         rule = found.rule
         whole = self.completed(rule, self._with_defaults(found.spelled, bound))
         fits = whole is not None and all(

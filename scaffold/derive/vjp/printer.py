@@ -12,7 +12,6 @@ from scaffold.derive.vjp.shapes import Shape
 from scaffold.derive.vjp.spelling import Parameter, Spelling
 from scaffold.derive.vjp.unsliced import unsliced
 from scaffold.derive.vjp.written import UnsupportedError
-from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import Node
 
 POSITIONAL = frozenset({"dim", "dims", "dim0", "dim1", "alpha", "shape"})

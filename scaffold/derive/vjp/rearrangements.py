@@ -34,7 +34,7 @@ class Rearrangements:
         raise NotImplementedError
 
     def _mT(self, a: Op) -> Op | None:
-        if a.rule in ("mT", "t"):
+        if a.rule in ("mT", "t") or a.rule == "T" and a.shape.rank == 2:
             return a.args[0]
         if a.rule == "transpose" and {literal(item) for item in a.args[1:]} == {-1, -2}:
             return a.args[0]
