@@ -65,9 +65,12 @@ def variants(several: Iterable[Case]) -> list[tuple[str, bool]]:
     ]
 
 
-# Of the published ones every third runs by default, the others in the exhaustive run.
-VARIANTS = [*variants(OPS), *((name, True) for name in [*NEW][::3])]
-OTHERS = [item for item in variants(PUBLISHED) if item not in VARIANTS]
+# By default run all of the first list with their shapes; of the published ones, and of what has no shapes, every third.
+VARIANTS = [item for item in variants(OPS) if item[1]]
+VARIANTS += [item for item in variants(OPS) if not item[1]][::3]
+VARIANTS += [(name, True) for name in [*NEW][::3]]
+OTHERS = [item for item in variants(BY_NAME.values()) if item not in VARIANTS]
+THOROUGH = {*NEW, *(case.name for at, case in enumerate(OPS) if at % 3)}
 
 
 # What a user may ask for beside the policy, and what it is called.
@@ -182,7 +185,7 @@ def check_gradients(name: str, typed: bool, setting: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.exhaustive] if name in NEW else [])
+        pytest.param(name, marks=[pytest.mark.exhaustive] if name in THOROUGH else [])
         for name in BY_NAME
         if name not in SURROGATES | DETACHED
     ],
