@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import load, reference, spec_of, text_of
 
 
 def p(*shape: int) -> Tensor:
@@ -130,3 +130,32 @@ def test_a_grid_of_constants_is_derived() -> None:
     spec = spec_of("x[N, K]", forward=TUPLES["constants"], derive=True)
     text = text_of(spec)
     assert "func.vjp" not in text and "sum_to_size" not in text
+
+
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+@pytest.mark.parametrize(
+    ("kind", "forward"),
+    [
+        ("; complex", "w, v = torch.linalg.eig(x.detach())\nreturn y * w + v"),
+        ("", "w, v = torch.linalg.eig(x.detach())\nreturn y * w + v"),
+        ("; complex", "q, r = torch.linalg.qr(x.detach())\nreturn q @ y"),
+        (
+            "; complex",
+            "h = x.detach()[0]\na, b = torch.meshgrid(h, h, indexing='ij')\nreturn y * a * b",
+        ),
+    ],
+)
+def test_parts_of_a_constant_are_as_complex_as_the_call(
+    kind: str, forward: str, policy: str
+) -> None:
+    inputs = f"x[N, N{kind}], y[N, N; complex]"
+    spec = spec_of(inputs, forward=forward, derive=True, save_policy=policy)
+    text = text_of(spec)
+    assert "torch.func.vjp" not in text
+    dtype = torch.cdouble if kind else torch.double
+    x = torch.randn(3, 3, dtype=dtype)
+    y = torch.randn(3, 3, dtype=torch.cdouble, requires_grad=True)
+    expected = reference(["x", "y"], forward)(x, y)
+    g = torch.randn_like(expected)
+    found = torch.autograd.grad(load(text).some_op(x, y), y, g)
+    torch.testing.assert_close(found, torch.autograd.grad(expected, y, g))

@@ -109,7 +109,9 @@ def item_of_call(program: Program, op: Op, position: int) -> Op:
     assert isinstance(op.data, Node)
     index = program.graph.constant(str(position))
     item = program.graph.node("subscript", "", (op.data, index))
-    kind: Kind = "int" if all(arg.kind == "int" for arg in op.args) else "real"
+    kind = kind_of_call(op.data, op.args)
+    if kind == "real" and all(arg.kind == "int" for arg in op.args):
+        kind = "int"
     shape = _grid_shape(op.data, op.args)
     return program.op("call", op.args, item, kind=kind, shape=shape)
 
@@ -140,13 +142,13 @@ def _is_function(node: Node) -> bool:
     return path is not None and path.partition(".")[0] in WELL_KNOWN
 
 
-def kind_of_call(node: Node, args: list[Op]) -> Kind:
+def kind_of_call(node: Node, args: Sequence[Op]) -> Kind:
     """Whether the result is complex, as far as the name tells."""
     name = (dotted(node.args[0]) or node.args[0].label) if node.args else ""
     last = name.rpartition(".")[2]
     if last in TO_REAL:
         return "real"
-    if last in TO_INT or last == "meshgrid" and all(arg.kind == "int" for arg in args):
+    if last in TO_INT:
         return "int"
     if ".fft." in name or last in TO_COMPLEX:
         return "complex"
