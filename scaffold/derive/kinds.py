@@ -126,7 +126,7 @@ class Kinds:
     def _gives_several(self, node: Node) -> bool:
         """Whether a call of PyTorch's gives a tuple."""
         callee, *args = node.args
-        of_module = _is_module(callee.args[0])
+        of_module = is_of_module(callee.args[0])
         if callee.label in WITH_DIM:
             plain = args[: len(args) - len(node.keywords)][of_module:]
             kinds = [self.of(item) for item in plain[:1]]
@@ -177,8 +177,8 @@ class Kinds:
                     self.names[name] = "group" if star and one == "tensor" else one
 
 
-def _is_module(node: Node) -> bool:
-    """Whether it is `torch`, `F`, `torch.linalg`."""
+def is_of_module(node: Node) -> bool:
+    """Whether it is a module of torch's or of Python's maths, or something in one: `torch`, `F.conv2d`."""
     while node.kind == "attribute":
         node = node.args[0]
     return node.kind == "name" and node.label in WELL_KNOWN

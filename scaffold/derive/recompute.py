@@ -109,7 +109,7 @@ def _with_names_apart(
     forward: Locals, repeated: Iterable[tuple[int, Statement]], earlier: Iterable[str]
 ) -> Lines:
     """The statements with `first_h` for what a result `h` was before its last assignment."""
-    taken = set(forward.taken | written(*forward.statements))
+    taken = forward.taken | written(*forward.statements)
     lines = list(repeated)
     for name in sorted(earlier):
         last = max(

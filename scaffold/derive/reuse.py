@@ -62,11 +62,11 @@ def _plan(
     wanted = frozenset(read.name for read in found)
     # The shape of a part, `x[:, 1:].shape`, is none that is kept of the whole.
     data = frozenset(read.name for read in found if read.element or not read.facets)
-    balanced = spec.save_policy == "balanced" and spec.once_differentiable is not False
+    kinds = kinds_of_inputs(spec).after(statements)
     forward = Locals(
         statements,
-        _Repeatable(spec, statements, kinds_of_inputs(spec)),
-        kinds_of_inputs(spec).after(statements),
+        _Repeatable(spec, statements, kinds),
+        kinds,
         locals_ & frozenset(given.origins),
         given.place,
         given.graph,
@@ -74,7 +74,11 @@ def _plan(
     )
     rather = given.kept
     if rather is None:
-        rather = wanted & own if spec.once_differentiable or balanced else frozenset()
+        rather = (
+            wanted & own
+            if spec.once_differentiable or spec.forgoes_second
+            else frozenset()
+        )
     outputs = frozenset(given.origins)
     asked = wanted - data - outputs
     if spec.style != "combined":
@@ -94,7 +98,7 @@ class _Repeatable:
 
     def __init__(self, spec: OpSpec, statements: Lines, kinds: Kinds) -> None:
         objects = {item.name for item in spec.attributes}
-        self.spec, self.kinds = spec, kinds.after(statements)
+        self.spec, self.kinds = spec, kinds
         self.unknown = frozenset(objects | (spec.foreign - kinds.arrays))
         changes = Trace(statements, sharing).changes
         several = [item.holders for item in changes if len(item.holders) > 1]

@@ -197,6 +197,11 @@ class OpSpec:
             if item.module.partition(".")[0] != "torch"
         )
 
+    @property
+    def forgoes_second(self) -> bool:
+        """Whether the op may give up a second derivative for time."""
+        return self.save_policy == "balanced" and self.once_differentiable is not False
+
     def index(self, name: str) -> int:
         """The position of an input in the call, as `needs_input_grad` counts."""
         return [item.name for item in self.inputs].index(name)

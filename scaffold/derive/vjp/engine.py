@@ -19,7 +19,7 @@ from scaffold.derive.vjp.ir import Op, Program
 from scaffold.derive.vjp.lower import Lowered, lower
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.own_lines import is_dear
-from scaffold.derive.vjp.policy import Backward, forgoes_second, settled
+from scaffold.derive.vjp.policy import Backward, settled
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.present import present, settled_tests, users_of
 from scaffold.derive.vjp.probabilities import with_probabilities
@@ -75,7 +75,7 @@ def _differentiated(
     make = _maker(applier, lowered, held)
     results = _cotangents(spec, applier.program, lowered)
     make.precision = Precision(results)
-    make.saves = forgoes_second(spec)
+    make.saves = spec.forgoes_second
     found = _walked_back(spec, make, lowered, results)
     roots, of = _roots(spec, make, held, lowered.results, found)
     regrouped = Scalars(make, roots, lambda op: op in held)

@@ -45,12 +45,7 @@ class Backward(NamedTuple):
     @property
     def saves(self) -> bool:
         """Whether values of the forward are saved."""
-        return forgoes_second(self.spec)
-
-
-def forgoes_second(spec: OpSpec) -> bool:
-    """Whether the op may give up a second derivative for time."""
-    return spec.save_policy == "balanced" and spec.once_differentiable is not False
+        return self.spec.forgoes_second
 
 
 def settled(backward: Backward) -> Derived:

@@ -5,12 +5,12 @@ In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensor
 
 from collections.abc import Callable, Sequence
 
-from scaffold.derive.kinds import COMPLEX, INTEGERS
+from scaffold.derive.kinds import COMPLEX, INTEGERS, is_of_module
 from scaffold.derive.vjp.counted_shapes import made_shape
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
 from scaffold.derive.vjp.shapes import Shape, is_lead
 from scaffold.derive.vjp.written import UnsupportedError, dotted
-from scaffold.formula import WELL_KNOWN, Graph, Node, keywords
+from scaffold.formula import Graph, Node, keywords
 
 NORMS = frozenset({"batch_norm", "instance_norm"})
 STATISTICS = frozenset({"running_mean", "running_var"})
@@ -48,7 +48,7 @@ def template_of(
     def placed(item: Node) -> Node | None:
         if item is node or item.kind in ("tuple", "list", "slice", "constant"):
             return None
-        if _is_function(item):
+        if item.kind == "attribute" and is_of_module(item):
             return item
         if item is method:
             return None
@@ -134,12 +134,6 @@ def _grid_shape(template: Node, tensors: Sequence[Op]) -> Shape | None:
 
 def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:
     return node is not None and node.label in names
-
-
-def _is_function(node: Node) -> bool:
-    """Whether it is a function of torch's or of Python's maths: `F.conv2d`."""
-    path = dotted(node) if node.kind == "attribute" else None
-    return path is not None and path.partition(".")[0] in WELL_KNOWN
 
 
 def kind_of_call(node: Node, args: Sequence[Op]) -> Kind:
