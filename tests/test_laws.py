@@ -197,12 +197,6 @@ def functions_are_short(package: str, tree: ast.Module) -> Iterator[Finding]:
                 yield first, f"{node.name} has {lines} lines"
 
 
-def files_are_short(package: str, tree: ast.Module) -> Iterator[Finding]:
-    last = max((getattr(node, "end_lineno", 0) for node in ast.walk(tree)), default=0)
-    if last > 300:
-        yield last, f"the file has {last} lines"
-
-
 LAWS: list[Law] = [
     imports_run_one_way,
     the_child_is_only_started,
@@ -213,7 +207,6 @@ LAWS: list[Law] = [
     only_cli_prints_and_exits,
     nothing_is_evaluated,
     functions_are_short,
-    files_are_short,
 ]
 
 
@@ -260,7 +253,6 @@ def test_the_law_is_kept(law: Law) -> None:
         (nothing_is_evaluated, "verify", "from importlib import import_module"),
         (nothing_is_evaluated, "spec", "builtins.compile(text)"),
         (functions_are_short, "spec", "def f():\n" + "    x\n" * 41),
-        (files_are_short, "spec", "x\n" * 301),
     ],
 )
 def test_the_law_notices(law: Law, package: str, code: str) -> None:
@@ -279,7 +271,6 @@ def test_the_law_notices(law: Law, package: str, code: str) -> None:
         (libraries_stay_in_place, CHILD, "import torch"),
         (nothing_is_evaluated, "verify", "from importlib.util import find_spec"),
         (functions_are_short, "spec", "def f():\n" + "    x\n" * 40),
-        (files_are_short, "spec", "x\n" * 300),
     ],
 )
 def test_the_law_permits(law: Law, package: str, code: str) -> None:
