@@ -110,8 +110,6 @@ def lint(
         return
     check_format(format_, FORMATS)
     run = linting.run(tuple(paths or ["."]), tuple(select or ()), tuple(ignore or ()))
-    for error in run.unread:
-        typer.echo(f"note: {error.path}:{error.line}: {error.reason}", err=True)
     if write_baseline is not None:
         linting.keep_baseline(run, write_baseline)
         return
@@ -119,9 +117,10 @@ def lint(
         run = linting.without_baseline(run, baseline)
     if fix or diff:
         run = linting.mend(run, write=not diff)
-        if diff:
-            return
-    _show(format_, run)
+    if diff:
+        _show_rest(run.findings)
+    else:
+        _show(format_, run)
     _exit(run.findings, strict)
 
 
@@ -131,7 +130,7 @@ def _explanation(code: str) -> str:
 
     rule = RULES.get(code.upper())
     if rule is None:
-        hint = did_you_mean(code.upper(), RULES) or "the rules: AF01 to AF35"
+        hint = did_you_mean(code.upper(), RULES) or "the rules: AF00 to AF35"
         raise ScaffoldError(f"unknown rule '{code}'", Location("--explain"), hint)
     return explain(rule)
 
@@ -141,6 +140,14 @@ def _show(name: str, run: Any) -> None:
 
     text = FORMATS[name](run.findings, run.unread)
     typer.echo(text.encode(errors="surrogateescape"), nl=False)
+
+
+def _show_rest(findings: "tuple[Finding, ...]") -> None:
+    """What the difference on stdout does not tell: nothing was mended, and some of it cannot be."""
+    mended = sum(bool(finding.edits) for finding in findings)
+    if findings:
+        many = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
+        typer.echo(f"note: {many}, of which --fix mends {mended}", err=True)
 
 
 def _exit(findings: "tuple[Finding, ...]", strict: bool) -> None:

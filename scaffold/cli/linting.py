@@ -1,7 +1,8 @@
 """A run of the linter: configuration, files, processes, baseline, fixes.
 
 In: paths and codes. Out: a `Run`; with `mend` also files.
-Invariant: the findings are those of the files as they stand on the disk when the run ends.
+Invariant: the findings are those of the files as they stand on the disk when the run ends. A file that no rule could look
+at is in `unread`, whatever rules were asked for.
 """
 
 import os
@@ -12,11 +13,13 @@ from typing import NamedTuple
 import typer
 
 from scaffold.cli.here import configuration_here
-from scaffold.cli.scanning import Tree, each, look_through
+from scaffold.cli.scanning import each, look_through
 from scaffold.cli.sources import is_plain_utf8, read_source
 from scaffold.errors import Location, ScaffoldError, raise_all
-from scaffold.lint import Finding, Unreadable, lint_text
+from scaffold.lint import Finding, Rule, Unreadable, lint_text
 from scaffold.lint.baseline import read_baseline, without_known, write_baseline
+from scaffold.lint.model import UNREAD
+from scaffold.lint.noqa import is_off, read_noqa
 from scaffold.lint.selection import check_codes, ignored_in, select, split_codes
 from scaffold.spec.lint import LintConfiguration
 
@@ -28,6 +31,21 @@ class Choice(NamedTuple):
     ignored: tuple[str, ...]
     per_file: tuple[tuple[str, tuple[str, ...]], ...]
     base: str  # what the patterns count from
+    known: frozenset[str]  # Functions that any file of the run defines
+    named: frozenset[str]  # files that the user named
+
+    def rules(self, path: str) -> tuple[Rule, ...]:
+        """Those that run on a file."""
+        below = Path(os.path.relpath(path, self.base)).as_posix()
+        ignored = (*self.ignored, *ignored_in(below, self.per_file))
+        return select(self.selected, ignored)
+
+
+class Linted(NamedTuple):
+    """What became of one file."""
+
+    findings: tuple[Finding, ...]
+    unread: Unreadable | None = None
 
 
 class Run(NamedTuple):
@@ -36,7 +54,6 @@ class Run(NamedTuple):
     findings: tuple[Finding, ...]
     unread: tuple[Unreadable, ...]
     choice: Choice
-    tree: Tree
 
 
 def run(
@@ -45,28 +62,28 @@ def run(
     """Lint everything at or below the paths."""
     choice = _choice(split_codes(selected), split_codes(ignored))
     tree = look_through(paths)
-    results = each(partial(_lint_file, choice, tree.known), tree)
-    return _gathered(results, choice, tree)
-
-
-def _gathered(
-    results: list[tuple[Finding, ...] | Unreadable], choice: Choice, tree: Tree
-) -> Run:
-    unread = [_unread(error) for error in tree.unread]
-    findings: list[Finding] = []
-    for result in results:
-        if isinstance(result, Unreadable):
-            unread.append(result)
-        else:
-            findings += result
-    return Run(tuple(findings), tuple(unread), choice, tree)
-
-
-def _unread(error: ScaffoldError) -> Unreadable:
-    place = error.location or Location("")
-    return Unreadable(
-        place.source, place.line, place.column, f"not linted: {error.message}"
+    choice = choice._replace(known=tree.known, named=tree.named)
+    linted = [_not_linted(choice, _unreadable(error)) for error in tree.unread]
+    linted += each(partial(_lint_file, choice), tree)
+    return Run(
+        tuple(finding for file in linted for finding in file.findings),
+        tuple(file.unread for file in linted if file.unread is not None),
+        choice,
     )
+
+
+def _unreadable(error: ScaffoldError) -> Unreadable:
+    place = error.location or Location("")
+    return Unreadable(place.source, place.line, place.column, error.message)
+
+
+def _not_linted(choice: Choice, unread: Unreadable, text: str = "") -> Linted:
+    """The one finding of a file that no rule can look at, unless that is switched off."""
+    off = is_off(UNREAD, unread.line, read_noqa(text))
+    if off or all(rule.id != UNREAD for rule in choice.rules(unread.path)):
+        return Linted((), unread)
+    named = os.path.normpath(unread.path) in choice.named
+    return Linted((unread.finding("error" if named else "advice"),), unread)
 
 
 def _choice(selected: tuple[str, ...], ignored: tuple[str, ...]) -> Choice:
@@ -87,20 +104,22 @@ def _choice(selected: tuple[str, ...], ignored: tuple[str, ...]) -> Choice:
         (*known.ignore, *ignored),
         known.per_file,
         os.path.abspath(configuration.root),
+        known=frozenset(),
+        named=frozenset(),
     )
 
 
-def _lint_file(
-    choice: Choice, known: frozenset[str], path: str
-) -> tuple[Finding, ...] | Unreadable:
+def _lint_file(choice: Choice, path: str) -> Linted:
     """One file; runs in any process."""
     try:
         text = read_source(path)
     except ScaffoldError as error:
-        return _unread(error)
-    below = Path(os.path.relpath(path, choice.base)).as_posix()
-    ignored = (*choice.ignored, *ignored_in(below, choice.per_file))
-    return lint_text(text, path, select(choice.selected, ignored), known)
+        return _not_linted(choice, _unreadable(error))
+    named = path in choice.named
+    found = lint_text(text, path, choice.rules(path), choice.known, named=named)
+    if isinstance(found, Unreadable):
+        return _not_linted(choice, found, text)
+    return Linted(found)
 
 
 def keep_baseline(run: Run, path: str) -> None:
@@ -148,11 +167,11 @@ def mend(run: Run, write: bool) -> Run:
         show_diff(look(files, root, "overwrite").plan)
         return run
     show_plan(write_files(files, root, "overwrite").plan)
-    again = {path: _lint_file(run.choice, run.tree.known, path) for path in texts}
+    again = {path: _lint_file(run.choice, path).findings for path in texts}
     return _relinted(run, again)
 
 
-def _relinted(run: Run, again: dict[str, tuple[Finding, ...] | Unreadable]) -> Run:
+def _relinted(run: Run, again: dict[str, tuple[Finding, ...]]) -> Run:
     """The findings after the fixes; those that a baseline took out stay out."""
     kept = {(f.path, f.rule, f.function, f.message) for f in run.findings}
     findings: list[Finding] = []
@@ -160,7 +179,7 @@ def _relinted(run: Run, again: dict[str, tuple[Finding, ...] | Unreadable]) -> R
         result = again.get(path)
         if result is None:
             findings += [f for f in run.findings if f.path == path]
-        elif not isinstance(result, Unreadable):
+        else:
             findings += [
                 f for f in result if (f.path, f.rule, f.function, f.message) in kept
             ]

@@ -4,6 +4,7 @@ In: paths and a function of a file. Out: its results in the order of the files.
 Invariant: the results do not depend on how many processes there are.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self, TypeVar
@@ -26,11 +27,13 @@ class Tree(NamedTuple):
     relevant: tuple[str, ...]
     known: frozenset[str]
     unread: tuple[ScaffoldError, ...]
+    named: frozenset[str]  # files that the user named: they do not just lie in a tree
 
 
 def look_through(paths: Sequence[str]) -> Tree:
-    """Find the files and those among them that are worth parsing."""
+    """Find the files and those among them that are worth parsing: a file that was named is."""
     found = find_sources(paths)
+    named = frozenset(os.path.normpath(path) for path in paths).intersection(found)
     texts, unread = {}, []
     known: set[str] = set()
     for path in found:
@@ -40,11 +43,13 @@ def look_through(paths: Sequence[str]) -> Tree:
             unread.append(error)
             continue
         known |= function_names(text)
-        if may_matter(text) or "class " in text:
+        if path in named or may_matter(text) or "class " in text:
             texts[path] = text
     names = frozenset(known)
-    relevant = tuple(path for path, text in texts.items() if may_matter(text, names))
-    return Tree(found, relevant, names, tuple(unread))
+    relevant = tuple(
+        path for path, text in texts.items() if path in named or may_matter(text, names)
+    )
+    return Tree(found, relevant, names, tuple(unread), named)
 
 
 def each(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.lint.model import Finding
+from scaffold.lint.model import UNREAD, Finding
 
 VERSION = 1
 Key = tuple[str, str, str, str]
@@ -56,5 +56,7 @@ def without_known(
 
 
 def _key(finding: Finding) -> Key:
+    if finding.rule == UNREAD:  # each Python has its own words for it
+        return (finding.path, UNREAD, "", "")
     message = re.sub(r"\bline \d+", "line _", finding.message)
     return (finding.path, finding.rule, finding.function, message)

@@ -28,11 +28,18 @@ def as_text(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
     counts = Counter(item.level for item in findings)
     errors, advice = counts["error"], counts["advice"]
     if not findings:
-        return "All checks passed.\n"
+        return _without_findings(len(unread))
     total = f"Found {errors} error{'s' * (errors != 1)}, {advice} of advice."
     fixable = sum(bool(item.edits) for item in findings)
     hint = f" {fixable} can be fixed with --fix." if fixable else ""
     return "\n".join([*lines, total + hint]) + "\n"
+
+
+def _without_findings(unread: int) -> str:
+    """That all is well, or how much nobody knows of."""
+    if not unread:
+        return "All checks passed.\n"
+    return f"No findings, but {unread} file{'s' * (unread != 1)} could not be read.\n"
 
 
 def as_json(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:

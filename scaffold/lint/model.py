@@ -76,6 +76,9 @@ class Finding(NamedTuple):
     edits: tuple[Edit, ...] = ()
 
 
+UNREAD = "AF00"  # the rule of files that no rule can look at
+
+
 class Unreadable(NamedTuple):
     """A file that was not linted, and why."""
 
@@ -83,6 +86,11 @@ class Unreadable(NamedTuple):
     line: int
     column: int
     reason: str
+
+    def finding(self, level: Level) -> Finding:
+        """The same as a finding."""
+        place = (self.path, self.line, self.column)
+        return Finding(*place, UNREAD, level, self.reason, "", self.line)
 
 
 def span(node: ast.AST) -> Span:

@@ -5,6 +5,7 @@ Invariant: one file a rule; the order is that of the ids.
 
 from scaffold.lint.model import Rule
 from scaffold.lint.rules import (
+    af00,
     af01,
     af02,
     af03,
@@ -43,6 +44,7 @@ from scaffold.lint.rules import (
 )
 
 MODULES = (
+    af00,
     af01,
     af02,
     af03,

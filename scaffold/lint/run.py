@@ -1,7 +1,8 @@
 """Lints one file: every selected rule over everything that was found in it.
 
 In: the text of a file and the rules. Out: findings in the order of their places; or why the file was not linted.
-Invariant: no text makes it fail: what a rule cannot deal with is no finding.
+Invariant: no text makes it fail: what a rule cannot deal with is no finding. A file of which nothing is said was parsed,
+or does not mention autograd.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,10 +14,18 @@ from scaffold.lint.noqa import is_off, read_noqa
 
 
 def lint_text(
-    text: str, path: str, rules: Iterable[Rule], known: frozenset[str] = frozenset()
+    text: str,
+    path: str,
+    rules: Iterable[Rule],
+    known: frozenset[str] = frozenset(),
+    *,
+    named: bool = False,
 ) -> tuple[Finding, ...] | Unreadable:
-    """The findings of a file; `known` are names of Functions that other files define."""
-    if not may_matter(text, known):
+    """The findings of a file; `known` are names of Functions that other files define.
+
+    A file that the user named is parsed even if it does not mention autograd: it may not be Python.
+    """
+    if not (named or may_matter(text, known)):
         return ()
     try:
         module = inspect_text(text, path, known)
@@ -24,11 +33,9 @@ def lint_text(
     except NotReadable as error:
         place = error.location
         assert place is not None
-        return Unreadable(
-            path, place.line, place.column, f"not linted: {error.message}"
-        )
+        return Unreadable(path, place.line, place.column, error.message)
     except RecursionError:
-        return Unreadable(path, 1, 1, "not linted: it is nested too deeply")
+        return Unreadable(path, 1, 1, "cannot be read: it is nested too deeply")
     off = read_noqa(text) if found else {}
     return tuple(
         finding

@@ -45,7 +45,7 @@ def check_codes(codes: Iterable[str], place: Location) -> list[ScaffoldError]:
         if code != "ALL" and not any(rule.startswith(code) for rule in RULES):
             padded = re.sub(r"^AF(\d)$", r"AF0\1", code)
             near = f"did you mean '{padded}'?" if padded in RULES else None
-            hint = near or did_you_mean(code, RULES) or "the rules: AF01 to AF35"
+            hint = near or did_you_mean(code, RULES) or "the rules: AF00 to AF35"
             problems.append(ScaffoldError(f"unknown rule '{code}'", place, hint))
     return problems
 

@@ -158,6 +158,28 @@ def test_a_difference_is_shown_and_nothing_written(project: Path) -> None:
     assert listing(project) == before
 
 
+@pytest.mark.parametrize("options", [["--diff"], ["--fix", "--diff"]], ids=" ".join)
+def test_a_difference_is_no_success_while_errors_remain(
+    project: Path, options: list[str]
+) -> None:
+    outcome = scaffold(project, "lint", *options)
+    assert outcome.code == 1
+    assert outcome.err == "note: 1 finding, of which --fix mends 1\n"
+    both = SHORT.replace("return grad", "grad_output.mul_(2)\n        return grad")
+    (project / "ops.py").write_text(both.replace("x * factor", "[x * factor]"))
+    unmended = scaffold(project, "lint", *options, "--select", "AF10,AF20")
+    assert unmended.code == 1 and unmended.out == ""
+    assert unmended.err == "note: 1 finding, of which --fix mends 0\n"
+    (project / "ops.py").write_text(CLEAN)
+    assert scaffold(project, "lint", *options).code == 0
+
+
+def test_a_difference_of_advice_fails_only_when_strict(project: Path) -> None:
+    (project / "ops.py").write_text(ADVICE)
+    assert scaffold(project, "lint", "--diff").code == 0
+    assert scaffold(project, "lint", "--diff", "--strict").code == 1
+
+
 def test_what_cannot_be_fixed_is_still_shown(project: Path) -> None:
     both = SHORT.replace("grad_output *", "grad_output.data *")
     (project / "ops.py").write_text(
@@ -195,16 +217,86 @@ def test_fixing_needs_libcst(project: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (project / "ops.py").read_text() == SHORT
 
 
-@pytest.mark.parametrize(
-    "content", [b"from torch.autograd import Function\nprint 'x'\n", b"\xff(ctx\n"]
-)
-def test_what_is_no_python_is_named_and_no_failure(
-    tmp_path: Path, content: bytes
-) -> None:
+PYTHON_2 = b"from torch.autograd import Function\nprint 'x'\n"
+NO_TEXT = b"\xff(ctx\n"
+
+
+@pytest.mark.parametrize("content", [PYTHON_2, NO_TEXT], ids=["python2", "bytes"])
+def test_what_is_no_python_is_advice_in_a_tree(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "old.py").write_bytes(content)
     outcome = scaffold(tmp_path, "lint")
-    assert outcome.code == 0 and outcome.err.startswith("note: old.py:")
-    assert "not linted" in outcome.err
+    assert outcome.code == 0 and outcome.err == ""
+    assert outcome.out.startswith("old.py:")
+    assert "AF00 (advice) cannot be" in outcome.out
+    assert "passed" not in outcome.out
+    assert scaffold(tmp_path, "lint", "--strict").code == 1
+
+
+@pytest.mark.parametrize(
+    "content", [PYTHON_2, NO_TEXT, b"def f(:\n"], ids=["python2", "bytes", "other"]
+)
+def test_what_is_no_python_is_an_error_where_it_was_named(
+    tmp_path: Path, content: bytes
+) -> None:
+    """Also where its text, as far as it goes, has nothing to do with autograd."""
+    (tmp_path / "old.py").write_bytes(content)
+    for path in ("old.py", "./old.py"):
+        outcome = scaffold(tmp_path, "lint", path)
+        assert outcome.code == 1 and ": AF00 cannot be" in outcome.out, outcome.out
+    assert scaffold(tmp_path, "lint", ".", "old.py").code == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--ignore", "AF00"], ["--select", "AF01"], ["--ignore", "AF0"]]
+)
+def test_what_is_no_python_is_switched_off_as_any_rule_and_has_not_passed(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    (tmp_path / "old.py").write_bytes(PYTHON_2)
+    outcome = scaffold(tmp_path, "lint", "old.py", *arguments)
+    assert outcome.code == 0
+    assert outcome.out == "No findings, but 1 file could not be read.\n"
+
+
+def test_the_configuration_says_where_no_python_is_expected(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    for path in ("old/ops.py", "ops.py"):
+        (tmp_path / path).write_bytes(PYTHON_2)
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.scaffold.lint]\nper-file-ignores = { 'old/*' = ['AF00'] }\n"
+    )
+    outcome = scaffold(tmp_path, "lint", "old/ops.py", "ops.py")
+    assert outcome.code == 1 and "old/ops.py" not in outcome.out
+    assert outcome.out.startswith("ops.py:2:1: AF00 ")
+
+
+def test_a_comment_says_that_no_python_is_expected(tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_bytes(PYTHON_2.replace(b"'x'", b"'x'  # noqa: AF00"))
+    assert scaffold(tmp_path, "lint", "old.py").code == 0
+
+
+def test_a_baseline_holds_what_is_no_python_whatever_python_says_of_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "old.py").write_bytes(PYTHON_2)
+    scaffold(tmp_path, "lint", "old.py", "--write-baseline", "known.json")
+    (tmp_path / "old.py").write_bytes(PYTHON_2.replace(b"print 'x'", b"exec 'x'"))
+    outcome = scaffold(tmp_path, "lint", "old.py", "--baseline", "known.json")
+    assert outcome.code == 0 and "passed" not in outcome.out
+    (tmp_path / "new.py").write_bytes(PYTHON_2)
+    outcome = scaffold(tmp_path, "lint", ".", "new.py", "--baseline", "known.json")
+    assert outcome.code == 1 and "old.py" not in outcome.out
+
+
+def test_programs_are_told_of_what_is_no_python(tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_bytes(PYTHON_2)
+    data = json.loads(scaffold(tmp_path, "lint", "--format", "json").out)
+    assert [item["path"] for item in data["unread"]] == ["old.py"]
+    (found,) = data["findings"]
+    assert (found["rule"], found["level"], found["line"]) == ("AF00", "advice", 2)
+    sarif = json.loads(scaffold(tmp_path, "lint", "old.py", "--format", "sarif").out)
+    (result,) = sarif["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("AF00", "error")
 
 
 def test_nothing_makes_it_fail(tmp_path: Path) -> None:
@@ -216,7 +308,9 @@ def test_nothing_makes_it_fail(tmp_path: Path) -> None:
     (tmp_path / "nul.py").write_bytes(b"autograd\0")
     (tmp_path / "dir.py").mkdir()
     (tmp_path / "link.py").symlink_to("nowhere.py")
-    assert scaffold(tmp_path, "lint").code == 0
+    outcome = scaffold(tmp_path, "lint")
+    assert outcome.code == 0
+    assert "deep.py:2:205: AF00" in outcome.out and "nul.py:1:1: AF00" in outcome.out
 
 
 def test_hidden_directories_and_environments_are_not_entered(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from textwrap import indent
 from typing import Literal, NamedTuple
 
 from scaffold.lint import RULES
+from scaffold.lint.model import UNREAD
 
 CASES = Path(__file__).with_name("cases")
 HEAD = """\
@@ -38,9 +39,11 @@ class Case(NamedTuple):
 
 
 def cases() -> tuple[Case, ...]:
-    """Every case of every rule, its examples first."""
+    """Every case of every rule, its examples first; of AF00, which is no matter of text, there are none."""
     found = []
     for rule in RULES.values():
+        if rule.id == UNREAD:
+            continue
         found.append(Case(rule.id, 0, "bad", HEAD + rule.bad))
         found.append(Case(rule.id, 0, "good", HEAD + rule.good))
         text = (CASES / f"{rule.id.lower()}.txt").read_text()

@@ -1,0 +1,29 @@
+"""AF00: a file cannot be read as Python.
+
+It has no check of its own: where reading a file fails there is nothing that a check could look at, so whoever reads the
+file says it.
+"""
+
+from scaffold.lint.model import Rule
+
+RULE = Rule(
+    "AF00",
+    "a file cannot be read as Python",
+    "Nothing is known of a file that cannot be parsed: no rule has looked at it. It is an error where the file was named on the "
+    "command line, and advice where it lies somewhere below a directory: old code for Python 2, a template, syntax that is newer "
+    "than the Python that runs scaffold.",
+    bad="""\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x):
+        print 'scaling', x.shape
+        return x * 2
+""",
+    good="""\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x):
+        print('scaling', x.shape)
+        return x * 2
+""",
+)
