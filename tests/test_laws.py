@@ -35,7 +35,6 @@ LIBRARIES = {
     "cli": {"tomlkit", "typer"},
     "render": {"black", "jinja2"},
     "lint": {"libcst"},
-    "workspace": {"merge3"},
     CHILD: {"pytest", "torch", "verified_op"},
 }
 PURE = {"formula", "spec", "derive", "render", "inspect", "lint"}

@@ -6,10 +6,10 @@ same statement in two spellings the file's is kept, so that a formatter neither 
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from scaffold.workspace.diff3 import diff3
 from scaffold.workspace.imports import merge_imports
 from scaffold.workspace.normal_form import unix
 from scaffold.workspace.statements import Statement, cut, split
@@ -64,22 +64,6 @@ def _lines(text: str) -> Side:
     return tuple(Statement(line, line.rstrip()) for line in split(text))
 
 
-class _Matcher:
-    """Pairs equal lines, without difflib's guess that frequent ones, blank or a bracket, are of no interest."""
-
-    def __init__(
-        self,
-        isjunk: Callable[[str], bool] | None = None,
-        a: Sequence[str] = "",
-        b: Sequence[str] = "",
-        autojunk: bool = False,
-    ) -> None:
-        self._matcher = SequenceMatcher(isjunk, a, b, autojunk=False)
-
-    def get_matching_blocks(self) -> list[tuple[int, int, int]]:
-        return [(i, j, size) for i, j, size in self._matcher.get_matching_blocks()]
-
-
 def _with_imports(sides: _Sides) -> _Sides:
     """The sides with the runs of imports merged, where each has the same number of them."""
     runs = [[i for i, item in enumerate(side) if item.imports] for side in sides]
@@ -100,29 +84,15 @@ def _with_imports(sides: _Sides) -> _Sides:
 def _merged(sides: _Sides) -> Merged:
     parts: list[str] = []
     conflicts = 0
-    for gap, agreed in _regions(sides):
-        text, count = _decide(gap)
+    for hunk in diff3(*map(_forms, sides)):
+        part = _Sides(sides.base[hunk.base], sides.mine[hunk.mine], sides.new[hunk.new])
+        if hunk.stable:
+            parts += map(_spelling, *part)
+            continue
+        text, count = _decide(part)
         parts.append(text)
         conflicts += count
-        parts += map(_spelling, *agreed)
     return Merged("".join(parts), conflicts)
-
-
-def _regions(sides: _Sides) -> Iterator[tuple[_Sides, _Sides]]:
-    """Where the sides differ, and after it where all three say the same, in turn."""
-    from merge3 import Merge3  # most runs merge nothing
-
-    base, mine, new = map(_forms, sides)
-    at = [0, 0, 0]
-    for region in Merge3(base, mine, new, False, _Matcher).find_sync_regions():
-        starts, ends = region[0::2], region[1::2]
-        yield _part(sides, at, starts), _part(sides, starts, ends)
-        at = list(ends)
-
-
-def _part(sides: _Sides, starts: Sequence[int], ends: Sequence[int]) -> _Sides:
-    cuts = zip(sides, starts, ends, strict=True)
-    return _Sides(*(side[start:end] for side, start, end in cuts))
 
 
 def _spelling(base: Statement, mine: Statement, new: Statement) -> str:
@@ -137,7 +107,7 @@ def _decide(gap: _Sides) -> Merged:
         return Merged(_text(gap.new), 0)
     if new in (base, mine):
         return Merged(_text(gap.mine), 0)
-    return _merged_lines(gap)
+    return _merged_lines(*(split(_text(side)) for side in gap))
 
 
 def _forms(side: Side) -> list[str]:
@@ -148,18 +118,19 @@ def _text(side: Side) -> str:
     return "".join(statement.text for statement in side)
 
 
-def _merged_lines(gap: _Sides) -> Merged:
-    from merge3 import Merge3
-
+def _merged_lines(base: list[str], mine: list[str], new: list[str]) -> Merged:
+    """What becomes of statements that both sides changed: their lines, merged."""
     parts: list[str] = []
     conflicts = 0
-    base, mine, new = (split(_text(side)) for side in gap)
-    for group in Merge3(base, mine, new, False, _Matcher).merge_groups():
-        if group[0] == "conflict":
-            parts.append(_marked(*group[1:]))
-            conflicts += 1
+    for hunk in diff3(base, mine, new):
+        old, here, then = base[hunk.base], mine[hunk.mine], new[hunk.new]
+        if here == old:
+            parts += then
+        elif then in (old, here):
+            parts += here
         else:
-            parts += group[1]
+            parts.append(_marked(old, here, then))
+            conflicts += 1
     return Merged("".join(parts), conflicts)
 
 
