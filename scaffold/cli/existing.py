@@ -85,15 +85,25 @@ def _named(module: Module, name: str) -> tuple[Function, ...]:
     return chosen
 
 
-def dotted(path: str) -> tuple[str, Path]:
-    """The name by which a file is imported, and the directory that the import starts from."""
-    place = Path(os.path.abspath(path))
-    parts = [] if place.stem == "__init__" else [place.stem]
-    directory = place.parent
-    while (directory / "__init__.py").is_file() and directory.parent != directory:
-        parts.insert(0, directory.name)
-        directory = directory.parent
-    return ".".join(parts), directory
+class Target(NamedTuple):
+    """Where files go: a directory that is there, and the one of the files as counted from it."""
+
+    root: Path
+    below: Path
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the files, which need not be there yet."""
+        return self.root / self.below
+
+
+def target(out_dir: str | None, otherwise: str | Path = ".") -> Target:
+    """The directory that `--out-dir` says, or the other one."""
+    directory = Path(os.path.abspath(otherwise if out_dir is None else out_dir))
+    root = directory
+    while not root.is_dir():
+        root = root.parent
+    return Target(root, directory.relative_to(root))
 
 
 def put(

@@ -8,7 +8,9 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from scaffold.cli.existing import Meant, dotted, find_functions
+from scaffold.cli.existing import find_functions, target
+from scaffold.cli.here import configuration_here
+from scaffold.cli.importing import dotted
 from scaffold.inspect.stubs import Source, write_stub
 from scaffold.render.formatting import format_source
 
@@ -24,19 +26,17 @@ class Stubs(NamedTuple):
 def stubs_for(targets: tuple[str, ...], out_dir: str | None) -> Stubs:
     """The test files for all that the targets name."""
     found = find_functions(targets)
-    root = Path(os.path.abspath(out_dir or "."))
-    base = root
-    while not base.is_dir():
-        base = base.parent
-    below = root.relative_to(base)
+    configuration = configuration_here()
+    tests = configuration.tests
+    where = target(out_dir, Path(configuration.root, tests) if tests else ".")
     files: dict[str, str] = {}
     notes = list(found.notes)
     ready = tried = waiting = 0
     for meant in found.meant:
-        module, start = dotted(meant.path)
-        search = os.path.relpath(start, root)
+        module, start = dotted(meant.path, configuration)
+        search = os.path.relpath(start, where.directory)
         stub = write_stub(meant.module, meant.functions, Source(module, search))
-        name = _free(meant, module, files, below)
+        name = _free(module, files, where.below)
         files[name] = format_source(stub.text)
         ready, waiting = ready + len(stub.ready), waiting + len(stub.waiting)
         tried += len(stub.tried)
@@ -45,10 +45,10 @@ def stubs_for(targets: tuple[str, ...], out_dir: str | None) -> Stubs:
     notes.append(
         f"{ready} can run as they are, {trying}{waiting} are skipped until filled in"
     )
-    return Stubs(files, base, tuple(notes))
+    return Stubs(files, where.root, tuple(notes))
 
 
-def _free(meant: Meant, module: str, files: dict[str, str], below: Path) -> str:
+def _free(module: str, files: dict[str, str], below: Path) -> str:
     """A name for the test file: of the module, with as much of its package as it takes."""
     parts = module.replace("-", "_").split(".")
     for count in range(1, len(parts) + 1):

@@ -14,7 +14,9 @@ PATHS = Annotated[
 OUT_DIR = Annotated[
     str | None,
     typer.Option(
-        "--out-dir", help="Where the tests go (default: here).", metavar="DIR"
+        "--out-dir",
+        help="Where the tests go (default: the project's tests, else here).",
+        metavar="DIR",
     ),
 ]
 ON_CONFLICT = Annotated[

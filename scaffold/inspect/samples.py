@@ -7,6 +7,7 @@ what is not stated is missing, never made up.
 """
 
 import ast
+import builtins
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -63,7 +64,9 @@ def _argument(facts: Facts, item: Parameter) -> Argument:
     if gradient:
         return Argument(item.name, "optional" if optional else "tensor")
     if item.default is not None and not optional:
-        return Argument(item.name, "value", ast.unparse(item.default))
+        known = _as_seen_from_a_test(item.default)
+        what = f"a value of {item.name} (by default {ast.unparse(item.default)})"
+        return Argument(item.name, "value" if known else "missing", known or what)
     stated = next(_stated(facts, item.name), None)
     if stated is not None:
         return Argument(item.name, "value", stated)
@@ -72,6 +75,19 @@ def _argument(facts: Facts, item: Parameter) -> Argument:
     if item.name in NAMED and not _is_tensor(facts, item.name):
         return Argument(item.name, "value", NAMED[item.name])
     return Argument(item.name, "missing", _missing(facts, item))
+
+
+def _as_seen_from_a_test(default: ast.expr) -> str:
+    """A default in another file: a name of its module is loaded from there; '' where that is not enough."""
+    names = {node.id for node in ast.walk(default) if isinstance(node, ast.Name)}
+    text = ast.unparse(default)
+    if names <= {"torch", *dir(builtins)}:
+        return text
+    dotted = all(
+        isinstance(node, ast.Name | ast.Attribute | ast.expr_context)
+        for node in ast.walk(default)
+    )
+    return f"load({text!r})" if dotted else ""
 
 
 def _is_tensor(facts: Facts, name: str) -> bool:

@@ -1,7 +1,7 @@
 """The table that a lead wants: how many Functions there are, and how they are written.
 
 In: files with their Functions. Out: `Counts`, which add up over files.
-Invariant: a Function is counted once, where its class stands; tested means that a test file names it or its alias.
+Invariant: a Function is counted once, where its forward stands; tested means that a test file names it or its alias.
 """
 
 import ast
@@ -59,8 +59,23 @@ def describe(module: Module) -> Counted:
             frozenset(_traits(function, module)),
         )
         for function in module.functions
+        if not (_is_of_tests(module) and _watches(function))
     )
     return Counted(functions, len(module.operators), words_of(module.text, module.path))
+
+
+def _is_of_tests(module: Module) -> bool:
+    """Whether a file is one of tests, by its place or by what it imports."""
+    sources = (*module.names.imported.values(), *module.names.starred)
+    return is_test(module.path) or any(
+        source.split(".")[0] in ("pytest", "unittest") for source in sources
+    )
+
+
+def _watches(function: Function) -> bool:
+    """Whether a Function only goes between another one and its caller, as a test's recorder does."""
+    inherits = bool(function.parents) or not function.complete
+    return inherits and "forward" not in function.methods
 
 
 def words_of(text: str, path: str) -> frozenset[str]:

@@ -22,7 +22,13 @@ A test that is skipped says what it needs; give its arguments and take the mark 
 
 def load(name: str) -> Any:
     """The Function or wrapper of that name; skip where its module cannot be imported here."""
-    {path}module = pytest.importorskip({module!r}, exc_type=ImportError)
+    {path}try:
+        module = import_module({module!r})
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        reason = f"{{type(error).__name__}}: {{error}}".split("\\n")[0]
+        pytest.skip(f"{module} cannot be imported: {{reason}}")
     return attrgetter(name)(module)
 
 
@@ -111,7 +117,7 @@ def write_stub(module: Module, functions: tuple[Function, ...], source: Source) 
 
 def _imports(body: str, source: Source) -> str:
     checks = [name for name in ("gradcheck", "gradgradcheck") if f"{name}(" in body]
-    lines = ["from operator import attrgetter"]
+    lines = ["from importlib import import_module", "from operator import attrgetter"]
     if "fitting(" in body or "on_copies(" in body:
         lines.insert(0, "from collections.abc import Callable")
     if source.search_path is not None:

@@ -389,6 +389,42 @@ def test_stats_count(project: Path) -> None:
     assert "     0  once differentiable                0%" in lines
 
 
+RECORDER = """\
+import pytest
+from ops import Scale
+
+
+class Watched(Scale):
+    @staticmethod
+    def backward(ctx, grad_output):
+        return Scale.backward(ctx, grad_output)
+"""
+
+
+@pytest.mark.parametrize("path", ["test_ops.py", "checks/ops_check.py", "tests/a.py"])
+def test_stats_count_no_function_of_a_test_that_watches_another(
+    project: Path, path: str
+) -> None:
+    """What is derived in code that is no test is a Function of its own."""
+    (project / path).parent.mkdir(exist_ok=True)
+    (project / path).write_text(RECORDER)
+    data = json.loads(scaffold(project, "stats", "--format", "json").out)
+    assert [item["name"] for item in data["functions"]] == ["Scale"]
+    (project / path).write_text(RECORDER + SHORT.replace("Scale", "Own"))
+    data = json.loads(scaffold(project, "stats", "--format", "json").out)
+    assert {item["name"] for item in data["functions"]} == {"Scale", "Own"}
+    (project / "more.py").write_text(RECORDER.replace("import pytest\n", ""))
+    data = json.loads(scaffold(project, "stats", "--format", "json").out)
+    assert "Watched" in [item["name"] for item in data["functions"]]
+
+
+def test_stats_of_an_op_count_one_function(tmp_path: Path) -> None:
+    made = ("new-op", "scale", "--inputs", "x", "--forward", "x * 2", "--no-verify")
+    assert scaffold(tmp_path, *made).code == 0
+    assert "Recorder" in (tmp_path / "test_scale.py").read_text()
+    assert scaffold(tmp_path, "stats").out.startswith("     1  Functions in 2 files\n")
+
+
 def test_stats_for_programs(project: Path) -> None:
     data = json.loads(scaffold(project, "stats", "--format", "json").out)
     assert data["totals"]["functions"] == 1 and data["totals"]["tested"] == 0

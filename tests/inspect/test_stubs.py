@@ -179,6 +179,53 @@ def test_the_stub_runs(tmp_path: Path, code: str, result: str) -> None:
     assert pytest_says(tmp_path) == result
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import no_such_module",
+        "raise RuntimeError('no GPU')",
+        "import sys; sys.exit('a script')",
+        "class Panic(BaseException): pass\nraise Panic('of a native library')",
+        "import pytest; pytest.skip('not here', allow_module_level=True)",
+        "x = = 1",
+    ],
+    ids=["missing", "error", "exit", "panic", "skip", "syntax"],
+)
+def test_an_import_that_fails_in_any_way_is_a_skip(tmp_path: Path, line: str) -> None:
+    (tmp_path / "ops.py").write_text(HEAD + SCALE)
+    assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
+    (tmp_path / "ops.py").write_text(f"{line}\n{HEAD}{SCALE}")
+    assert pytest_says(tmp_path) == "2 skipped"
+
+
+def test_stubs_go_where_the_project_has_its_tests(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "ops.py").write_text(HEAD + SCALE)
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\ntests = 'tests'\n")
+    for here, path in ((tmp_path, "src/ops.py"), (tmp_path / "src", "ops.py")):
+        outcome = scaffold(here, "test-stub", path, "--dry-run")
+        assert outcome.out == "create  tests/test_ops_gradients.py\n".replace(
+            "tests/", "../tests/" if here != tmp_path else "tests/"
+        )
+    assert scaffold(tmp_path, "test-stub", "src/ops.py").code == 0
+    assert pytest_says(tmp_path) == "2 passed"
+    said = ("test-stub", "src/ops.py", "--out-dir", "here", "--dry-run")
+    assert scaffold(tmp_path, *said).out == "create  here/test_ops_gradients.py\n"
+
+
+def test_a_stub_imports_a_file_of_a_namespace_package(tmp_path: Path) -> None:
+    core = tmp_path / "megatron" / "core"
+    core.mkdir(parents=True)
+    (core / "__init__.py").touch()
+    (core / "numbers.py").write_text("TWO = 2.0\n")
+    used = "from megatron.core.numbers import TWO\n"
+    (core / "ops.py").write_text(used + HEAD + SCALE.replace("2.0", "TWO"))
+    assert scaffold(tmp_path, "test-stub", "megatron/core/ops.py").code == 0
+    (stub_,) = tmp_path.glob("test_*.py")
+    assert '"megatron.core.ops"' in stub_.read_text()
+    assert pytest_says(tmp_path) == "2 passed"
+
+
 def test_one_function_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(f"{HEAD}{SCALE}\n\n{AFFINE}")
     outcome = scaffold(tmp_path, "test-stub", "ops.py::Scale", "--stdout")
