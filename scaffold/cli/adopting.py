@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from scaffold.cli.existing import dotted, find_functions
+from scaffold.cli.existing import find_functions
+from scaffold.cli.importing import dotted
 from scaffold.derive import derive
 from scaffold.errors import ConflictError, Location, ScaffoldError
 from scaffold.inspect.adopting import Adopted, Value, adopt, adopt_bodies
