@@ -4,6 +4,24 @@ In: the texts of an op and of what verification calls, or a test file. Out: a `V
 Invariant: what runs there can neither hang, crash nor change this process, and nothing is written where the user works.
 """
 
-from scaffold.verify.process import Failure, Verdict, has_torch, verify
+from scaffold.verify.process import (
+    Failure,
+    Prover,
+    Request,
+    Verdict,
+    has_torch,
+    processes_for,
+    verify,
+    verify_many,
+)
 
-__all__ = ["Failure", "Verdict", "has_torch", "verify"]
+__all__ = [
+    "Failure",
+    "Prover",
+    "Request",
+    "Verdict",
+    "has_torch",
+    "processes_for",
+    "verify",
+    "verify_many",
+]

@@ -5,16 +5,15 @@ Invariant: whatever that process does is an answer in words, never an exception 
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from scaffold.verify.process import ONE_THREAD, TIME_LIMIT
+from scaffold.verify.process import ask_once, child_command, ended_with
 
-RUNNER = Path(__file__).parent / "child" / "rule_runner.py"
+RUNNER = "scaffold.verify.child.rule_runner"
+LIMIT = 300.0  # seconds for all rules of a table
 
 
 class Problem(NamedTuple):
@@ -35,24 +34,20 @@ class Checked(NamedTuple):
 
 
 def check_rules(
-    tables: Sequence[tuple[str, str]], limit: float = TIME_LIMIT
+    tables: Sequence[tuple[str, str]],
+    limit: float = LIMIT,
+    python: str = sys.executable,
 ) -> Checked:
     """Check the rules of the last table against autograd."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", str(RUNNER)],
-            input=json.dumps({"tables": list(tables)}).encode(),
-            env=os.environ | ONE_THREAD,
-            capture_output=True,
-            timeout=limit,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+    command = child_command(python, RUNNER)
+    with ended_with(command, subprocess.PIPE) as process:
+        answer = ask_once(process, {"tables": list(tables)}, limit)
+    if answer.late:
         return Checked(0, died=f"still running after {limit:g} seconds")
     try:
-        found = json.loads(done.stdout)
+        found = json.loads(answer.line)
         problems = tuple(Problem(**item) for item in found["problems"])
         return Checked(found["runs"], problems)
     except (ValueError, TypeError, KeyError):
-        said = done.stderr.decode(errors="replace").strip().splitlines()
+        said = answer.said.decode(errors="replace").strip().splitlines()
         return Checked(0, died=said[-1] if said else "it ended without an answer")

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from scaffold.errors import ScaffoldError
 from scaffold.verify.mutants import Mutant, mutants
-from scaffold.verify.process import ended_with
+from scaffold.verify.process import CHILD, child_command, ended_with
 from scaffold.verify.subjects import read_module
 
-RUNNER = Path(__file__).parent / "child" / "suite.py"
+RUNNER = str(CHILD / "suite.py")
 GRACE = 60.0  # seconds beyond the limit of a run that is given to its process
 LIMIT = 600  # seconds for a run of the tests
 
@@ -53,7 +53,7 @@ def score(
 ) -> Iterator[Outcome]:
     """Run the tests on the op as it is, which must pass, then on each mutant."""
     request = {"test": str(test.resolve()), "op": str(op.resolve()), "limit": limit}
-    command = [python, "-P", str(RUNNER)]
+    command = child_command(python, RUNNER)
     with ended_with(command, subprocess.DEVNULL) as process:
         _ask(process, request)
         first = _answer(process, limit)

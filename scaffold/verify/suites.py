@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.verify.process import ended_with
+from scaffold.verify.process import CHILD, child_command, ended_with
 from scaffold.verify.reports import Report, Telling
 
-RUNNER = Path(__file__).parent / "child" / "testing.py"
+RUNNER = str(CHILD / "testing.py")
 LIMIT = 600  # seconds for the tests of a file
 PER_PROCESS = 4  # files for one more process: to start it costs as much as they do
 KEPT = 8000  # bytes of what a process said last
@@ -114,7 +114,7 @@ class _Runner:
             process.stdin.flush()
 
     def _open(self) -> None:
-        command = [self.python, "-u", str(RUNNER)]
+        command = child_command(self.python, RUNNER)
         try:
             process = self._stack.enter_context(ended_with(command, subprocess.PIPE))
         except OSError as error:

@@ -6,11 +6,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from scaffold.verify import has_torch, verify
+from scaffold.verify import (
+    Failure,
+    Request,
+    has_torch,
+    processes_for,
+    verify,
+    verify_many,
+)
 from tests.cli.running import environment
 from tests.verify.ops import LINEAR, LINEAR_GRAD, texts
 
@@ -21,6 +30,18 @@ ENDS = {
     "ended with exit code 0 and no verdict": "import os\nos._exit(0)\n",
     "still running after 8 seconds": "import time\ntime.sleep(60)\n",
 }
+
+
+def ended(process: int) -> bool:
+    """Whether a process has ended, or does so in a moment: whoever inherits it has to notice."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
 
 
 @pytest.mark.parametrize("words", ENDS)
@@ -76,8 +97,132 @@ def test_an_interrupt_ends_the_process_too(tmp_path: Path, interruptible: None) 
     with pytest.raises(KeyboardInterrupt):
         verify(op, "", limit=50)
     thread.join()
+    assert ended(int(mark.read_text()))
+
+
+SPINS = """
+import os
+with open(PLACE, "w") as file:
+    file.write(str(os.getpid()))
+while True:
+    pass
+"""
+PARENT = """
+import sys
+from scaffold.verify import verify
+verify(sys.argv[1], "", limit=40)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+def test_a_process_ends_with_its_parent_however_that_ends(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    mark = tmp_path / "pid"
+    op = SPINS.replace("PLACE", repr(str(mark)))
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, op], env=environment())
+    while not mark.exists() or not mark.read_text():
+        assert parent.poll() is None
+        time.sleep(0.05)
+    spinning = int(mark.read_text())
+    group = os.getpgid(spinning)
+    parent.send_signal(number)
+    parent.wait()
+    assert ended(spinning)
     with pytest.raises(ProcessLookupError):
-        os.kill(int(mark.read_text()), 0)
+        os.killpg(group, 0)
+
+
+def test_a_process_ends_though_a_copy_of_its_parent_goes_on(tmp_path: Path) -> None:
+    """A pool of processes has copies of all that the parent had open, and may outlive it."""
+    mark = tmp_path / "pid"
+    op = SPINS.replace("PLACE", repr(str(mark)))
+    program = (
+        "import os, sys, time\nfrom scaffold.verify import Prover, Request\n"
+        "prover = Prover()\nprover.start()\n"
+        "if os.fork() == 0:\n    time.sleep(30)\n    os._exit(0)\n"
+        "prover.prove(Request(sys.argv[1], ''))\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program, op], env=environment(), start_new_session=True
+    )
+    while not mark.exists() or not mark.read_text():
+        assert parent.poll() is None
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    assert ended(int(mark.read_text()))
+    os.killpg(parent.pid, signal.SIGKILL)
+
+
+def test_many_are_proven_in_one_process_and_none_knows_of_another(
+    tmp_path: Path,
+) -> None:
+    """What one does to itself, to torch or to modules is its own; the others go on."""
+    op, checks = texts(**LINEAR, grad=LINEAR_GRAD)
+    wrong, its_checks = texts(**LINEAR, grad={**LINEAR_GRAD, "bias": "grad_output"})
+    changed = (
+        "import torch, sys\ntorch.set_default_dtype(torch.half)\n"
+        "torch.set_grad_enabled(False)\nsys.modules['math'] = None\n"
+        "raise ValueError\n"
+    )
+    requests = [
+        Request(op, checks),
+        Request(changed, ""),
+        Request("import os\nos._exit(3)\n", ""),
+        Request("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", ""),
+        Request(op, checks),
+        Request("while True:\n    pass\n", ""),
+        Request(wrong, its_checks),
+    ]
+    found = list(verify_many(requests, limit=12))
+    words = [item.failure.words if item.failure else "" for item in found]
+    assert words[0] == words[4] == ""
+    assert found[0].cases == found[4].cases > 0
+    assert words[1].startswith("cannot be imported")
+    assert words[2] == "ended with exit code 3 and no verdict"
+    assert words[3] == "killed by SIGKILL"
+    assert words[5] == "still running after 12 seconds"
+    assert found[5].failure and found[5].failure.hint == "give it longer: --limit 24"
+    assert found[6].failure and found[6].failure.subject == "grad_bias"
+    assert {item.torch for item in found} == {version("torch")}
+
+
+def test_requests_are_spread_and_answered_in_their_order() -> None:
+    asked: list[int] = []
+
+    def requests() -> Iterator[Request]:
+        for number in range(5):
+            asked.append(number)
+            yield Request(f"import os\nos._exit({number + 1})\n", "")
+
+    answers = verify_many(requests(), processes=2)
+    assert next(answers).failure == Failure(
+        "process", "ended with exit code 1 and no verdict"
+    )
+    assert len(asked) < 5, "a request is made when it can be answered"
+    words = [item.failure.words if item.failure else "" for item in answers]
+    assert words == [
+        f"ended with exit code {code} and no verdict" for code in range(2, 6)
+    ]
+
+
+def test_as_many_processes_as_they_are_worth() -> None:
+    assert processes_for(1) == processes_for(4) == 1
+    assert processes_for(1000) == len(os.sched_getaffinity(0))
+
+
+def test_an_interpreter_without_torch_is_a_failure(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    words = verify("", "", python=str(python)).failure
+    assert words is not None and words.words == (
+        "cannot import torch: ModuleNotFoundError: No module named 'torch'"
+    )
+    found = verify("", "", python=str(tmp_path / "none")).failure
+    assert found is not None
+    assert found.words == "cannot be started: No such file or directory"
 
 
 @pytest.mark.parametrize(

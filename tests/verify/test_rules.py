@@ -49,7 +49,7 @@ def test_a_process_without_an_answer_is_told_of(
 ) -> None:
     runner = tmp_path / "runner.py"
     runner.write_text("raise SystemExit('no torch today')\n")
-    monkeypatch.setattr(rules, "RUNNER", runner)
+    monkeypatch.setattr(rules, "RUNNER", str(runner))
     assert check_rules([("rules.toml", TABLE)]).died == "no torch today"
     runner.write_text("print('[]')\n")
     assert check_rules([("rules.toml", TABLE)]).died == "it ended without an answer"

@@ -1,6 +1,6 @@
 """The process that checks tables of rules against PyTorch's autograd.
 
-In: on stdin, as JSON: the tables, each with its path and text. Out: on stdout, as JSON: how many runs there were, and what failed.
+In: on stdin, one JSON object on a line: the tables, each with its path and text. Out: on stdout, likewise: how many runs there were, and what failed.
 Invariant: the rules of the last table alone are checked; one that fails does not keep the others from it.
 """
 
@@ -9,7 +9,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 Problem = dict[str, str]
@@ -17,15 +16,15 @@ Problem = dict[str, str]
 
 def main() -> None:
     """Answer one request."""
-    sys.dont_write_bytecode = True
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    request = json.load(sys.stdin)
-    sys.path += [str(Path(__file__).resolve().parents[3]), os.getcwd()]
+    request = json.loads(sys.stdin.readline())
     import torch
 
     torch.set_num_threads(1)
-    json.dump(checked(request["tables"]), answer)
+    sys.dont_write_bytecode = True  # what follows may be the user's
+    sys.path.append(os.getcwd())  # modules of the user's are found after all others
+    answer.write(json.dumps(checked(request["tables"])) + "\n")
     answer.close()
 
 
@@ -92,7 +91,3 @@ def _diagnosed(got: Any, wanted: Any) -> str:
             return f"factor {factor[0].item():.4g}"
     largest = (got - wanted).abs().max().item()
     return f"differs from autograd's by up to {largest:.3g}"
-
-
-if __name__ == "__main__":
-    main()

@@ -1,26 +1,85 @@
-"""The process that verifies an op.
+"""The process that proves ops, one after the other.
 
-In: on stdin, as JSON: the op's text, that of its checks, and where the user's modules are.
-Out: on stdout, as JSON: the fields of a `Verdict`. What the user's code prints goes to stderr.
+In: on stdin, one JSON object a line: an op's text, that of its checks, and where the user's modules are.
+Out: on stdout, one JSON object a line: first the version of torch, or why it cannot be imported; then of each op the fields of a
+`Verdict`, or how its process ended. What the user's code prints goes to stderr.
+Invariant: every op runs in a process of its own, forked from this one, which has torch loaded and nothing of the user's: what
+one does to itself, to modules or to torch, no other sees.
 """
 
 import json
 import os
+import signal
 import sys
-from pathlib import Path
+import traceback
 from typing import Any
 
 
 def main() -> None:
-    """Answer one request."""
-    sys.dont_write_bytecode = True
-    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    """Answer until nobody asks."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    request = json.load(sys.stdin)
-    sys.path.append(str(Path(__file__).resolve().parents[3]))
-    import torch
+    _write_line(answers, _loaded())
+    sys.dont_write_bytecode = True  # what follows is the user's
+    for line in sys.stdin:
+        _write_line(answers, _in_its_process(json.loads(line)))
 
+
+def _write_line(stream: Any, answer: dict[str, Any]) -> None:
+    stream.write(json.dumps(answer) + "\n")
+    stream.flush()
+
+
+def _loaded() -> dict[str, str]:
+    """Import once what every op needs."""
+    try:
+        import torch
+
+        import scaffold.verify.child.checking  # noqa: F401
+    except Exception as error:  # noqa: BLE001 (whatever the installation does)
+        return {"lacks": f"{type(error).__name__}: {error}"}
     torch.set_num_threads(1)
+    return {"torch": str(torch.__version__)}
+
+
+def _in_its_process(request: dict[str, Any]) -> dict[str, Any]:
+    """The verdict, or how the process ended without one: its exit code, or the signal as a negative number."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _prove(request, writing)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as pipe:
+        said = pipe.readline()
+    if said.endswith("\n"):
+        os.kill(child, signal.SIGKILL)  # it has nothing left to do
+    status = os.waitpid(child, 0)[1]
+    if said.endswith("\n"):
+        answer: dict[str, Any] = json.loads(said)
+        return answer
+    return {"died": os.waitstatus_to_exitcode(status)}
+
+
+def _prove(request: dict[str, Any], writing: int) -> None:
+    """Answer, and end without a word more, whatever the op does."""
+    code = 1
+    try:
+        with open(os.devnull, encoding="utf-8") as nothing:
+            os.dup2(nothing.fileno(), 0)  # the requests are not for it
+        verdict = _verdict(request)
+        with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+            _write_line(pipe, verdict)
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else code
+    except BaseException:  # noqa: BLE001 (the user's code may raise anything)
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _verdict(request: dict[str, Any]) -> dict[str, Any]:
     from scaffold.verify.child.checking import check
     from scaffold.verify.child.modules import load
 
@@ -29,11 +88,8 @@ def main() -> None:
         load("verified_op", request["op"])
         checks = load("verified_checks", request["checks"])
     except Exception as error:  # noqa: BLE001 (whatever the user's modules raise)
-        result = _not_loaded(error)
-    else:
-        result = check(checks)
-    json.dump(result, answer)
-    answer.close()
+        return _not_loaded(error)
+    return check(checks)
 
 
 def _not_loaded(error: Exception) -> dict[str, Any]:
@@ -41,7 +97,3 @@ def _not_loaded(error: Exception) -> dict[str, Any]:
     failure = {"subject": "the op", "words": words}
     nothing: dict[str, Any] = {"notes": [], "skipped": [], "wanted": []}
     return {"cases": 0, "failure": failure, **nothing}
-
-
-if __name__ == "__main__":
-    main()

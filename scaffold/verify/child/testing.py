@@ -79,8 +79,6 @@ def main() -> None:
     """Answer until nobody asks."""
     tell = Tell(os.dup(1))
     os.dup2(2, 1)
-    here = os.path.dirname(os.path.realpath(__file__))
-    sys.path[:] = [path for path in sys.path if os.path.realpath(path) != here]
     sys.dont_write_bytecode = True
     tell(**_lacking())
     for line in sys.stdin:

@@ -1,0 +1,87 @@
+"""The start of every process of `scaffold.verify`.
+
+In: as its argument a module of this package, "scaffold.verify.child.runner", or the path of a file that stands alone.
+Out: what that does. Invariant: it ends when the process does that started it, however that ends, and so does whatever it
+has started. The interpreter need not have the package, nor what the package requires: of `scaffold` alone is it told
+where it lies, and nothing else of the tool's environment can be imported.
+"""
+
+import os
+import select
+import signal
+import sys
+from typing import Any
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+PACKAGE = os.path.dirname(os.path.dirname(HERE))
+OFTEN = 1000  # milliseconds between two looks at who our parent is
+
+
+class _Ended(Exception):
+    """The process that does the work has ended."""
+
+
+def main() -> None:
+    """Run what the argument names."""
+    sys.path[:] = [path for path in sys.path if os.path.realpath(path) != HERE]
+    end_with_parent()
+    (target,) = sys.argv[1:]
+    if target.endswith(".py"):
+        import runpy
+
+        runpy.run_path(target, run_name="__main__")
+        return
+    _make_importable()
+    from importlib import import_module
+
+    import_module(target).main()
+
+
+def end_with_parent() -> None:
+    """Go on in a process of its own, which this one watches: it ends with our parent.
+
+    Our parent holds the other end of stdin. It closes with it, unless a copy of our parent has it too; then who
+    our parent is tells. Neither asks anything of the process that does the work, which may hang wherever it likes.
+    """
+    parent = os.getppid()
+    signal.signal(signal.SIGCHLD, _raise_ended)
+    try:
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            return
+        closed = select.poll()
+        closed.register(0, 0)  # that it closes is told unasked
+        while os.getppid() == parent and not closed.poll(OFTEN):
+            pass
+    except _Ended:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _end_as(os.wait()[1])
+    os.killpg(0, signal.SIGKILL)
+
+
+def _raise_ended(number: int, frame: Any) -> None:
+    raise _Ended
+
+
+def _end_as(status: int) -> None:
+    """End as the process did that has ended."""
+    if os.WIFSIGNALED(status):
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _make_importable() -> None:
+    """Let `scaffold` be imported, and nothing that lies beside it."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    file = os.path.join(PACKAGE, "__init__.py")
+    spec = spec_from_file_location(
+        "scaffold", file, submodule_search_locations=[PACKAGE]
+    )
+    assert spec is not None and spec.loader is not None
+    module = sys.modules["scaffold"] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+if __name__ == "__main__":
+    main()
