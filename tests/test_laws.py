@@ -3,8 +3,10 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,11 +34,14 @@ ALLOWED = {
     "__init__": set[str](),
 }
 LIBRARIES = {
-    "cli": {"tomlkit", "typer"},
+    "cli": {"typer"},
     "render": {"black", "jinja2"},
     "lint": {"libcst"},
     CHILD: {"pytest", "torch", "verified_op"},
 }
+# Where what is imported only sometimes is required: by an extra.
+EXTRAS = {"lint": {"fix"}, CHILD: {"torch", "test"}}
+MADE = {"verified_op"}  # by the run itself
 PURE = {"formula", "spec", "derive", "render", "inspect", "lint"}
 
 IMPURE = {"time", "datetime", "random", "secrets", "uuid", "torch"}
@@ -274,6 +279,30 @@ def test_the_law_notices(law: Law, package: str, code: str) -> None:
 )
 def test_the_law_permits(law: Law, package: str, code: str) -> None:
     assert not list(law(package, ast.parse(code)))
+
+
+def requirements() -> dict[str | None, set[str]]:
+    """What the project requires, and what each of its extras adds, under None and its name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = {None: project["dependencies"], **project["optional-dependencies"]}
+    return {
+        extra: {re.split(r"[^\w-]", line, maxsplit=1)[0] for line in lines}
+        for extra, lines in named.items()
+    }
+
+
+def test_what_is_imported_is_required_and_nothing_else() -> None:
+    """An environment with the declared dependencies has what a run imports."""
+    required = requirements()
+    imported: dict[str, set[str]] = {}
+    for path in SOURCES:
+        names = {name.split(".")[0] for _, name in imports(ast.parse(path.read_text()))}
+        foreign = names - {"scaffold", *sys.stdlib_module_names, *MADE}
+        imported.setdefault(package_of(path), set()).update(foreign)
+    for package, names in imported.items():
+        extras = (required[extra] for extra in EXTRAS.get(package, ()))
+        assert names <= required[None].union(*extras), package
+    assert required[None] <= set.union(*imported.values())
 
 
 def test_every_package_has_its_laws() -> None:

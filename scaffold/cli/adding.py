@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from scaffold.cli.generate import Specified, from_manifest
+from scaffold.cli.manifest_edits import replaced
 from scaffold.cli.places import from_here
 from scaffold.cli.project import WILD, Project, open_project
 from scaffold.cli.raw import FORMULAS
@@ -107,9 +108,8 @@ def _with_table(
         message = f"op '{op}' stands here and says something else; nothing was written"
         hint = "edit it and run 'scaffold sync', or say --on-conflict overwrite"
         raise ConflictError(message, listed.entry.locate((), key=True), hint)
-    from scaffold.cli.manifest_edits import replaced  # tomlkit: few runs need it
-
-    return replaced(text, listed.entry.name, keys)
+    place = listed.entry.locate((), key=True)
+    return replaced(text, listed.entry.name, keys, place)
 
 
 def listing(project: Project, path: str, text: str) -> Project:

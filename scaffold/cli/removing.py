@@ -114,5 +114,6 @@ def _manifests(project: Project, names: tuple[str, ...]) -> dict[str, str]:
         if listed is not None:
             path = listed.manifest
             before = texts.get(path, project.texts[path])
-            texts[path] = without(before, listed.entry.name)
+            place = listed.entry.locate((), key=True)
+            texts[path] = without(before, listed.entry.name, place)
     return texts

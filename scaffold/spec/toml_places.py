@@ -1,12 +1,14 @@
 """Where the keys and values of a TOML text stand.
 
-In: text that is valid TOML. Out: the place of a key, or of its value; of a string, that of its first character.
+In: text that is valid TOML. Out: the place of a key, or of its value; of a string, that of its first character; the
+extent of each header and assignment.
 Invariant: the text is read once, and only when somebody asks; a key that is not there has the place of the nearest
 table around it.
 """
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 from scaffold.errors import Location
 from scaffold.spec.problems import KeyPath
@@ -97,6 +99,35 @@ def _written_steps(written: str, steps: tuple[int, int]) -> tuple[int, int]:
     return passed.count("\n"), end - (passed.rfind("\n") + 1)
 
 
+class Part(NamedTuple):
+    """One of the parts of a dotted key, with its quotes."""
+
+    start: int
+    end: int
+    key: str
+
+
+class Statement(NamedTuple):
+    """A header or an assignment; offsets into the text, which `end` is behind."""
+
+    path: KeyPath
+    table: KeyPath  # that the parts count from; of a header ()
+    parts: tuple[Part, ...]
+    value: int | None  # where it begins, with its quotes; None: it is a header
+    end: int
+    inline: bool  # it stands within a value, between braces
+
+    @property
+    def start(self) -> int:
+        """Where the key begins."""
+        return self.parts[0].start
+
+
+def statements(text: str) -> tuple[Statement, ...]:
+    """Every header and assignment of a text, in order; what stands within a value comes before it."""
+    return tuple(_scanned(text).statements)
+
+
 @lru_cache(maxsize=1)
 def _scanned(text: str) -> "_Scanner":
     return _Scanner(text)
@@ -114,6 +145,7 @@ class _Scanner:
         self.found: dict[KeyPath, tuple[int, int]] = {}
         self.escaping: dict[int, int] = {}
         self.tables: dict[KeyPath, int] = {}  # how many elements an array of tables has
+        self.statements: list[Statement] = []
         self.document()
 
     def blank(self) -> None:
@@ -143,8 +175,9 @@ class _Scanner:
 
     def header(self, many: bool) -> KeyPath:
         path: KeyPath = ()
-        *outer, (start, last) = self.keys()
-        for place, key in outer:
+        parts = self.keys()
+        *outer, (start, _, last) = parts
+        for place, _, key in outer:
             path = self.element((*path, key))
             self.found.setdefault(path, (place, place))
         path = (*path, last)
@@ -155,6 +188,8 @@ class _Scanner:
             path = (*path, str(count))
         self.found[path] = (start, start)
         self.take("]]" if many else "]")
+        header = Statement(path, (), tuple(parts), None, self.position, inline=False)
+        self.statements.append(header)
         return path
 
     def element(self, path: KeyPath) -> KeyPath:
@@ -162,22 +197,28 @@ class _Scanner:
         count = self.tables.get(path)
         return path if count is None else (*path, str(count - 1))
 
-    def assignment(self, table: KeyPath) -> None:
-        *outer, (start, last) = self.keys()
+    def assignment(self, table: KeyPath, *, inline: bool = False) -> None:
+        parts = self.keys()
+        *outer, (start, _, last) = parts
         self.take("=")
         self.blank()
-        for place, key in outer:  # in `a.b = 1` there is also a table `a`
-            table = (*table, key)
-            self.found.setdefault(table, (place, place))
-        self.value((*table, last), start)
+        value, path = self.position, table
+        for place, _, key in outer:  # in `a.b = 1` there is also a table `a`
+            path = (*path, key)
+            self.found.setdefault(path, (place, place))
+        path = (*path, last)
+        self.value(path, start)
+        self.statements.append(
+            Statement(path, table, tuple(parts), value, self.position, inline)
+        )
 
-    def keys(self) -> list[tuple[int, str]]:
-        """The parts of a dotted key, each with the offset where it begins."""
-        found: list[tuple[int, str]] = []
+    def keys(self) -> list[Part]:
+        """The parts of a dotted key."""
+        found: list[Part] = []
         while not found or self.take("."):
             self.blank()
-            start = self.position
-            found.append((start, self.key()))
+            start, key = self.position, self.key()
+            found.append(Part(start, self.position, key))
             self.blank()
         return found
 
@@ -210,7 +251,7 @@ class _Scanner:
             self.table(path)
         else:
             scalar = _SCALAR.match(self.text, self.position)
-            self.position = scalar.end() if scalar else self.position
+            self.position += len(scalar.group().rstrip()) if scalar else 0
 
     def array(self, path: KeyPath) -> None:
         count = 0
@@ -229,7 +270,7 @@ class _Scanner:
         self.blank()
         while not self.take("}") and self.position < len(self.text):
             before = self.position
-            self.assignment(path)
+            self.assignment(path, inline=True)
             self.blank()
             self.take(",")
             self.blank()

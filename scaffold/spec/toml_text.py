@@ -50,13 +50,14 @@ def _assignments(key: str, value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield from _assignments(f"{key}.{toml_key(name)}", item)
-    elif isinstance(value, list | tuple):
-        yield f"{key} = [{', '.join(map(_item, value))}]"
     else:
-        yield f"{key} = {_item(value)}"
+        yield f"{key} = {written_value(value)}"
 
 
-def _item(value: Any) -> str:
+def written_value(value: Any) -> str:
+    """A value as a person writes it in the table of an op: formulas in single quotes."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(written_value, value))}]"
     return _formula(value) if isinstance(value, str) else toml_text(value)
 
 
