@@ -31,9 +31,10 @@ from scaffold.formula.graph import (
     renaming,
     rewritten,
 )
+from scaffold.formula.operators import is_judged, judged, judged_value, meant
 from scaffold.formula.parse import assigned
 from scaffold.formula.reading import parse
-from scaffold.formula.scope import BUILTINS, Scope
+from scaffold.formula.scope import BUILTINS, Meanings, Scope
 from scaffold.formula.text import WELL_KNOWN, Text
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Graph",
     "If",
     "Kept",
+    "Meanings",
     "Node",
     "Scope",
     "Statement",
@@ -60,7 +62,11 @@ __all__ = [
     "expressions",
     "function_in",
     "is_check",
+    "is_judged",
+    "judged",
+    "judged_value",
     "keywords",
+    "meant",
     "parse",
     "raises",
     "renaming",

@@ -5,7 +5,7 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.checks import CheckedExpressions, raises, without_checks
@@ -87,6 +87,11 @@ class Body:
         problem = ScaffoldError(message, self.place(node), hint)
         if str(problem) not in map(str, self.problems):  # a step comes several times
             self.problems.append(problem)
+
+    def refuse(self, named: Iterable[tuple[ast.AST, str, str | None]]) -> None:
+        """Note what is said of nodes."""
+        for node, message, hint in named:
+            self.fail(node, message, hint)
 
     def fail_without_result(self, last: ast.stmt) -> None:
         """Note that the last statement returns no value."""

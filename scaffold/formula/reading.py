@@ -9,6 +9,7 @@ from itertools import chain
 
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.kept_body import KeptBody
+from scaffold.formula.operators import not_operators
 from scaffold.formula.parse import Body
 from scaffold.formula.program import program_of
 from scaffold.formula.scope import Scope
@@ -29,14 +30,18 @@ REASONS: dict[type[ast.AST], str] = {
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
     """Parse a formula in its scope; every problem of the text is reported."""
     program = program_of(text, scope)
+    named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
         straight = unrolled(program.body, scope.names)
         found = _reason(straight)
         if found is not None:
             body = KeptBody(text, program, scope, graph)
+            body.refuse(named)
             return body.kept(REASONS[type(found)], found)
         program = program._replace(body=straight)
-    return Body(text, program, scope, graph).formula()
+    straight_body = Body(text, program, scope, graph)
+    straight_body.refuse(named)
+    return straight_body.formula()
 
 
 def _reason(body: Sequence[ast.stmt]) -> ast.AST | None:

@@ -18,6 +18,13 @@ BUILTINS = frozenset(
 TAKEN = RESERVED | BUILTINS | frozenset(WELL_KNOWN)  # what no new name may be
 
 
+class Meanings(NamedTuple):
+    """What names stand for: imports, by their dotted names; and values of the user's own, whose attributes nobody knows."""
+
+    imports: Mapping[str, str] = {}
+    own: frozenset[str] = frozenset()
+
+
 NO_CHOICES: Mapping[str, Collection[object]] = {}
 
 
@@ -26,7 +33,8 @@ class Scope(NamedTuple):
 
     `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns;
     `tensors` cannot be called. Where code may be `kept`, loops are no problem. What is `imported` is called, also where
-    the formula's own file defines it. `choices` are all the values that some may have.
+    the formula's own file defines it. `choices` are all the values that some may have;
+    `meanings` say which names are imports.
     """
 
     names: frozenset[str]
@@ -36,6 +44,7 @@ class Scope(NamedTuple):
     kept: bool = False
     imported: frozenset[str] = frozenset()
     choices: Mapping[str, Collection[object]] = NO_CHOICES
+    meanings: Meanings = Meanings()
 
     @property
     def wants_result(self) -> bool:

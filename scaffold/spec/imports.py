@@ -5,11 +5,12 @@ Invariant: no two of them bind one name, and none hides an input or a name of th
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from keyword import iskeyword
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.spec.model import Import
+from scaffold.formula import Meanings, is_judged
+from scaffold.spec.model import Attribute, Import, Input
 from scaffold.spec.names import RESERVED, is_identifier
 
 IMPORT = re.compile(
@@ -56,6 +57,27 @@ def _hint(text: str) -> str:
     return FORMS
 
 
+def meanings(imports: Iterable[Import], inputs: Iterable[Input]) -> Meanings:
+    """What formulas may say of imports, and of inputs whose type is the user's own."""
+    found, own = dict[str, str](), set[str]()
+    for item in imports:
+        bare = not item.alias and item.name is None
+        module = item.module.split(".")[0] if bare else item.module
+        if is_judged(module, item.name):
+            found[item.binding] = f"{module}.{item.name}" if item.name else module
+        else:
+            own.add(item.binding)
+    for one in inputs:
+        if isinstance(one, Attribute) and (one.imported or _is_open(one.annotation)):
+            own.add(one.name)
+    return Meanings(found, frozenset(own))
+
+
+def _is_open(annotation: str) -> bool:
+    """Whether a type says nothing of what a value has: `object`, or one that stands in quotes."""
+    return annotation[:1] in "'\"" or bool(re.search(r"\b(object|Any)\b", annotation))
+
+
 class Imports:
     """Collects imports, and refuses those that collide."""
 
@@ -85,7 +107,6 @@ class Imports:
             hint = "keep your functions in a file of another name"
         elif name in RESERVED:
             message = f"'{name}' has a meaning in generated code"
-            hint = "torch is in scope, with all below it" if name == "torch" else hint
         elif name in self._inputs:
             message = f"the import hides the input '{name}'"
         elif any(known != item and not _one_package(known, item) for known in others):

@@ -130,8 +130,9 @@ def _call(name: str, written: str, place: Location) -> ast.Call:
             tree = ast.parse(f"f({written})", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = None
+    whole = len(f"f({written})".encode())  # nothing stands behind it, no comment either
     match tree:
-        case ast.Call(ast.Name("f")) if len(written) < 200:
+        case ast.Call(ast.Name("f"), end_col_offset=end) if end == whole <= 200:
             return tree
     message = f"'{name}({written})' is no initialisation"
     raise ScaffoldError(message, place, EXAMPLE)

@@ -12,10 +12,21 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from scaffold.errors import did_you_mean
-from scaffold.formula import Formula, Graph, Node, Scope, Text, assigned, parse
+from scaffold.formula import (
+    Formula,
+    Graph,
+    Meanings,
+    Node,
+    Scope,
+    Text,
+    assigned,
+    assignments,
+    bound,
+    parse,
+)
 from scaffold.spec.arguments import Arguments
 from scaffold.spec.conventions import Shapes
-from scaffold.spec.imports import Imports, parse_import
+from scaffold.spec.imports import Imports, meanings, parse_import
 from scaffold.spec.model import Attribute, Import, Input, Samples, Surrogate
 from scaffold.spec.problems import KeyPath, Problems
 from scaffold.spec.references import ReadFile, read_reference
@@ -71,10 +82,13 @@ class _Reader:
         self.graph, self.imports = Graph(), Imports(self.inputs, op)
         self.forward: Text | None = None
         self.stated: Names = frozenset()  # what the key `import` names
+        self.own_results: Names = frozenset()  # what the forward assigns of them
 
     def maths(self, shapes: Shapes) -> Maths:
         self._import_stated()
         forward = self._formula(("forward",), self.inputs)
+        if forward is not None and self._meanings().own:
+            self.own_results = _made_by(forward, self._meanings().own)
         surrogate = self._surrogate()
         readable = self._readable(forward)
         gradients = self._gradients(readable)
@@ -139,8 +153,14 @@ class _Reader:
             kept=kept,
             imported=self.stated,
             choices=self.choices,
+            meanings=self._meanings(),
         )
         return self.problems.attempt(partial(parse, text, scope, self.graph))
+
+    def _meanings(self) -> Meanings:
+        """What the names of formulas stand for; what the user's own functions return is the user's own."""
+        found = meanings(self.imports.found, self.arguments.inputs)
+        return found._replace(own=found.own | self.own_results)
 
     def _surrogate(self) -> Surrogate | None:
         stated = self.raw.get("surrogate")
@@ -255,6 +275,19 @@ class _Reader:
             added = partial(self.imports.add, Import(*item), found.text.location)
             self.problems.attempt(added)
         return Samples(found.name, found.source)
+
+
+def _made_by(formula: Formula, own: Names) -> Names:
+    """The names that a forward assigns to what functions of the user's own return."""
+    statements = formula.kept.statements if formula.kept else formula.statements
+    found = own
+    for item in assignments(statements):
+        value = item.value
+        while value.kind in ("attribute", "call", "starred", "subscript"):
+            value = value.args[0]
+        if value.kind == "name" and value.label in found:
+            found |= bound(item.target)
+    return found
 
 
 def _choices(inputs: Iterable[Input]) -> dict[str, tuple[object, ...]]:

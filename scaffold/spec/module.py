@@ -13,6 +13,7 @@ from scaffold.formula import Formula, Scope, Text, parse
 from scaffold.spec.arguments import Arguments, tensor_names
 from scaffold.spec.config import Configuration
 from scaffold.spec.conventions import Shapes
+from scaffold.spec.imports import meanings
 from scaffold.spec.maths import Maths
 from scaffold.spec.model import Attribute, Init, ModuleSpec
 from scaffold.spec.problems import Problems
@@ -202,9 +203,9 @@ def _updates(
             problems.at_key(path, f"'{name}' is no buffer", hint)
             continue
         text = Text(value, problems.within(path))
-        formula = problems.attempt(
-            partial(parse, text, Scope(names, optional, None, tensors), maths.graph)
-        )
+        known = meanings(maths.imports, arguments.inputs)
+        scope = Scope(names, optional, None, tensors, meanings=known)
+        formula = problems.attempt(partial(parse, text, scope, maths.graph))
         found += [(name, formula)] if formula is not None else []
     return tuple(found)
 

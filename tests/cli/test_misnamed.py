@@ -47,17 +47,17 @@ def test_other_complaints_are_none_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("formulas", "place"),
     [
-        ({"forward": "y = x.b\nreturn y.sofmax(-1) + x.sofmax(0)"}, "--forward:2:8"),
-        ({"forward": "x", "grad": {"x": "grad_output * x.sofmax(0)"}}, "--grad:1:15"),
-        ({"forward": "x * 2", "backward": "grad_x = x.sofmax(0)"}, "--backward:1:10"),
+        ({"forward": "y = x.b\nreturn y.newest(-1) + x.newest(0)"}, "--forward:2:8"),
+        ({"forward": "x", "grad": {"x": "grad_output * x.newest(0)"}}, "--grad:1:15"),
+        ({"forward": "x * 2", "backward": "grad_x = x.newest(0)"}, "--backward:1:10"),
         (
-            {"forward": "while x.any(): x = torch.sofmax(x, 0)\nreturn x"},
+            {"forward": "while x.any(): x = torch.newest(x, 0)\nreturn x"},
             "--forward:1:20",
         ),
         ({"forward": "x"}, "None"),
     ],
 )
 def test_where_it_stands(formulas: dict[str, str], place: str) -> None:
-    found = misnamed(spec_of("x", **formulas), f"{TENSOR} 'sofmax'")
+    found = misnamed(spec_of("x", **formulas), f"{TENSOR} 'newest'")
     assert found is not None
     assert str(found.place) == place

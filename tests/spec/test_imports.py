@@ -60,7 +60,7 @@ def test_the_same_import_twice_is_one() -> None:
         (["a:b", "c:b"], "two imports bind 'b'\nhint: import it under another name: 'c:b as ...'"),
         (["a:b", "b"], "two imports bind 'b'\nhint: import it under another name: 'b as ...'"),
         (["foo:kernel"], "'foo' is the module of the op itself\nhint: keep your functions in a file of another name"),
-        (["torch.distributed"], "'torch' has a meaning in generated code\nhint: torch is in scope, with all below it"),
+        (["torch.distributed"], "'torch' has a meaning in generated code\nhint: import it under another name: 'torch.distributed as ...'"),
         (["numpy as F"], "'F' has a meaning in generated code\nhint: import it under another name: 'numpy as ...'"),
     ],
 )  # fmt: skip

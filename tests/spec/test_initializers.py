@@ -1,7 +1,7 @@
 """How a parameter starts."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scaffold.errors import Location, ScaffoldError
@@ -90,6 +90,7 @@ def test_an_unknown_shape_is_not_judged(dims: Dims) -> None:
     assert init("orthogonal", dims).function == "orthogonal"
 
 
+@example(")#)")
 @given(st.text("uniform(),=-*0.1ab'\"#\n ", max_size=20))
 def test_any_arguments_are_numbers_or_an_error(text: str) -> None:
     try:

@@ -9,10 +9,18 @@ from typing import Any, NamedTuple
 
 from scaffold.derive.vjp.rules import CATEGORIES, Table, read_rule
 from scaffold.derive.vjp.samples import Drawn, Sample, Several, read_domain, read_sample
-from scaffold.derive.vjp.spelling import ROOTS, spelling
+from scaffold.derive.vjp.spelling import ROOTS, Spelling, full_name, spelling
 from scaffold.derive.vjp.vocabulary import BUILDERS
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula import BUILTINS, Node, Scope, Text, parse
+from scaffold.formula import (
+    BUILTINS,
+    Node,
+    Scope,
+    Text,
+    judged,
+    judged_value,
+    parse,
+)
 from scaffold.spec.toml import parse_toml
 from scaffold.spec.toml_places import Places
 
@@ -134,6 +142,7 @@ def _of_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     if "from" in entry.raw and (spelled.kind != "function" or "." in spelled.name):
         hint = "call it by its name alone: call = 'f(x)'"
         yield entry.problem("'from' is of a function", "from", hint=hint)
+    yield from _of_operator(entry, spelled, "call")
     names = {item.name for item in spelled.parameters}
     yield from _of_also(entry, names, table)
     yield from _of_parameters(entry, names)
@@ -148,9 +157,21 @@ def _of_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldEr
         if spelled is None:
             yield entry.problem(f"'{head}' is no spelling", "also")
             continue
+        yield from _of_operator(entry, spelled, "also")
         for item in spelled.parameters:
             if item.name not in names:
                 yield _unknown_parameter(entry, item.name, names, "also")
+
+
+def _of_operator(entry: Entry, spelled: Spelling, key: str) -> Iterator[ScaffoldError]:
+    """A rule is of an operator, which is what a formula may name."""
+    said = None
+    if spelled.kind in ("method", "attribute"):
+        said = judged_value(spelled.name)
+    elif spelled.kind == "function" and "." in spelled.name:
+        said, _ = judged(full_name(spelled.name))
+    if said is not None:
+        yield entry.problem(said[0], key, hint=said[1])
 
 
 def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:

@@ -50,6 +50,11 @@ def normalized(name: str) -> str:
     return name
 
 
+def full_name(name: str) -> str:
+    """The dotted name that `normalized` shortens."""
+    return f"torch.nn.functional.{name[2:]}" if name.startswith("F.") else name
+
+
 def key_of(head: str, call: str) -> Key | None:
     """What one entry of `also`, or `call` itself, is looked up by; None if it cannot be read."""
     if head == "method":

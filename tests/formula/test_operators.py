@@ -1,0 +1,246 @@
+"""The names that formulas may say, and those that are refused at their place."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scaffold.errors import ScaffoldError
+from scaffold.formula.operators import judged, judged_value, table
+from tests.derive.building import spec_of
+from tests.derive.cases import CASES
+from tests.derive.test_ops_of_others import BY_NAME
+from tests.formula import make_torch_names
+
+ELSEWHERE = "put it into a function of your own and use --import 'module:name'"
+MODULES = [
+    ("torch.os.system('x')", "'torch.os' is no operator of PyTorch"),
+    ("F.torch.os.system('x')", "'F.torch' is no operator of PyTorch"),
+    ("torch.save(x, 'f')", "'torch.save' is no operator of PyTorch"),
+    ("torch.load('f')", "'torch.load' is no operator of PyTorch"),
+    ("torch.hub.load('a', 'b')", "'torch.hub' is no operator of PyTorch"),
+    ("torch.serialization.load('f')", "'torch.serialization' is no operator of PyTorch"),
+    ("torch.from_file('f')", "'torch.from_file' is no operator of PyTorch"),
+    ("torch.classes.load_library('f')", "'torch.classes' is no operator of PyTorch"),
+    ("torch.utils.cpp_extension.load('f')", "'torch.utils' is no operator of PyTorch"),
+    ("torch.set_default_dtype(x)", "'torch.set_default_dtype' is no operator of PyTorch"),
+    ("torch.manual_seed(0)", "'torch.manual_seed' is no operator of PyTorch"),
+    ("torch._C._nn.gelu(x)", "'torch._C' is no operator of PyTorch"),
+    ("x.numpy().tofile('f')", "'.tofile' is no operator of a tensor"),
+    ("x.share_memory_()", "'.share_memory_' is no operator of a tensor"),
+    ("(x + 1).untyped_storage()", "'.untyped_storage' is no operator of a tensor"),
+    ("torch.Tensor.storage(x)", "'.storage' is no operator of a tensor"),
+    ("x.T.exp()[0].set_(x)", "'.set_' is no operator of a tensor"),
+    ("torch.ops.aten.from_file('f')", "'torch.ops.aten.from_file' is no operator of PyTorch"),
+]  # fmt: skip
+OTHERS = [
+    ("torch.ops.load_library('f')", "'torch.ops.load_library' is no operator of PyTorch\nhint: write: torch.ops.<library>.<operator>"),
+    ("torch.ops.aten.add.default.op(x)", "'torch.ops.aten.add.default.op' is no operator of PyTorch\nhint: write: torch.ops.<library>.<operator>"),
+    ("x.data", "'.data' is no operator of a tensor\nhint: write: x.detach()"),
+    ("x.map_(x, x)", "'.map_' is no operator of a tensor\nhint: write it with tensors: it calls Python for each element"),
+    ("torch", "'torch' is a module, and no value\nhint: a formula names operators: torch.exp(...)"),
+    ("torch.linalg", "'torch.linalg' is a module, and no value\nhint: a formula names operators: torch.exp(...)"),
+    ("torch.sigmiod(x)", "PyTorch has no 'torch.sigmiod'\nhint: did you mean 'sigmoid'?"),
+    ("torch.gelu(x)", "PyTorch has no 'torch.gelu'\nhint: write: F.gelu(...)"),
+    ("F.sofplus(x)", "PyTorch has no 'F.sofplus'\nhint: did you mean 'softplus'?"),
+    ("torch.linag.solve(x, x)", "PyTorch has no 'torch.linag'\nhint: did you mean 'torch.linalg'?"),
+    ("math.sqr(2) * x", "Python's math has no 'math.sqr'\nhint: did you mean 'sqrt'?"),
+    ("x.gelu()", "a tensor has no 'gelu'\nhint: write: F.gelu(...)"),
+    ("x.sigmiod()", "a tensor has no 'sigmiod'\nhint: did you mean 'sigmoid'?"),
+]  # fmt: skip
+
+
+def complaint(**keys: Any) -> str | None:
+    try:
+        spec_of("x", **keys)
+    except ScaffoldError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("forward", "words"),
+    [
+        *((forward, f"{words}\nhint: {ELSEWHERE}") for forward, words in MODULES),
+        *OTHERS,
+    ],
+)
+def test_what_is_no_operator_is_refused_where_it_stands(
+    forward: str, words: str
+) -> None:
+    assert complaint(forward=forward) == f"--forward:1:1: {words}"
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "torch.newest(x)",
+        "x.newest()",
+        "F.newest(x)",
+        "torch.linalg.norm(x).T.sum(-1)",
+        "torch.ops.aten.gelu_backward(x, x, approximate='none')",
+        "torch.ops.mine.kernel.default(x)",
+        "torch.Tensor.relu(x)",
+        "torch.finfo(x.dtype).eps * x",
+        "torch.nn.GELU()(x)",
+        "torch.nn.grad.conv1d_input(x.shape, x, x)",
+        "x.detach().numpy().astype('f4')",
+        "x.max(-1).values",
+        "x.svd().U",
+        "x * math.pi",
+        "x[0].mT.topk(2).indices",
+        "isinstance(x, torch.Tensor) * x",
+        "rows = []\nfor row in x: rows.append(row)\nreturn torch.stack(rows)",
+        "y: 'anything.at.all' = x\nreturn y",
+    ],
+)
+def test_operators_stand(forward: str) -> None:
+    assert complaint(forward=forward) is None
+
+
+SAVE = "torch.save(grad_output, 'f')"
+REFUSED = "'torch.save' is no operator of PyTorch"
+
+
+@pytest.mark.parametrize(
+    ("keys", "place"),
+    [
+        ({"grad": {"x": SAVE}}, "--grad:1:1"),
+        ({"backward": f"grad_x = {SAVE}"}, "--backward:1:10"),
+        ({"surrogate": "torch.save(x, 'f')"}, "--surrogate:1:1"),
+        ({"forward": "for a in x: torch.save(a, 'f')\nreturn x"}, "--forward:1:13"),
+        ({"forward": "y = [torch.save(a, 'f') for a in x]\nreturn y[0]"}, "--forward:1:6"),
+        ({"forward": "assert x is x, f'{torch.save(x)}'\nreturn x"}, "--forward:1:19"),
+        ({"forward": "y = x * 2; y += torch.save(x)\nreturn y"}, "--forward:1:17"),
+        ({"forward": "x", "require": ["torch.save(1) > 0"]}, "--require:1:1"),
+        ({"inputs": "x, s", "buffers": ["s"], "update": {"s": "torch.save(s)"}}, "--update:1:1"),
+    ],
+)  # fmt: skip
+def test_every_formula_is_looked_at(keys: Mapping[str, Any], place: str) -> None:
+    found = {"forward": "x * 2", **keys}
+    said = complaint_of(found.pop("inputs", "x"), found)
+    assert said is not None
+    assert said.startswith(f"{place}: {REFUSED}"), said
+
+
+def complaint_of(inputs: str, keys: Mapping[str, Any]) -> str | None:
+    try:
+        spec_of(inputs, **keys)
+    except ScaffoldError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from torch import os\ndef f(x): return os.system('x')",
+        "from torch import os as t\ndef f(x): return t.system('x')",
+        "import torch as t\ndef f(x): return t.os.system('x')",
+        "import torch\nSYSTEM = torch.os\ndef f(x): return SYSTEM.system('x')",
+        "import torch\ndef g(t): return t.os.system('x')\ndef f(x): return g(torch)",
+        "from torch.nn import functional as fn\ndef f(x): return fn.torch.os.system('x')",
+        "import torch\ndef f(x):\n  g = lambda y: torch.save(y, 'f')\n  return g(x)",
+        "from torch import save\ndef f(x): return save(x, 'f')",
+        "import numpy as np\ndef f(x): return np.load('f')",
+        "from numpy import memmap\ndef f(x): return memmap('f')",
+        "import numpy\ndef f(x): return numpy.ctypeslib.load_library('f')",
+    ],
+)
+def test_a_file_says_the_same_by_other_names(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("f.py").write_text(source)
+    said = complaint(forward="@f.py:f")
+    assert said is not None
+    assert "is no operator of" in said or "is a module, and no value" in said, said
+    assert said.startswith("f.py:"), said
+
+
+@pytest.mark.parametrize("name", ["load", "fromfile", "memmap", "save", "lib", "f2py"])
+def test_numpy_is_maths_alone(name: str) -> None:
+    said = complaint(forward=f"np.{name}('f') * x", **{"import": ["numpy as np"]})
+    assert said and f"'numpy.{name}' is no operator of NumPy" in said
+
+
+@pytest.mark.parametrize(
+    ("imports", "forward"),
+    [
+        (["kernels:f"], "f(x)"),
+        (["kernels"], "kernels.torch.os.f(x).anything"),
+        (["kernels:f"], "y, _ = f(x)\nz = y[0]\nreturn z.lse + x"),
+        (["torch.distributed as dist"], "dist.all_reduce(x)"),
+        (["torch:newest"], "newest(x)"),
+        (["torch:sigmiods"], "sigmiods(x)"),
+        (["numpy as np"], "np.exp(x.numpy()) * np.linalg.norm(x)"),
+        (["scipy.special as sp"], "sp.erf(x)"),
+    ],
+)
+def test_what_is_imported_is_the_users_own(imports: list[str], forward: str) -> None:
+    assert complaint(forward=forward, **{"import": imports}) is None
+
+
+def test_a_gradient_reads_what_the_users_own_function_returned() -> None:
+    keys = {"import": ["kernels:f"], "forward": "h = f(x)\nreturn h.out"}
+    assert complaint(**keys, grad={"x": "grad_output * h.lse"}) is None
+
+
+def test_values_of_the_users_own_types_have_any_attribute() -> None:
+    spec_of("x, c: my_config.Config, m: object", forward="x * c.scales.first * m.rate")
+
+
+@pytest.mark.parametrize("name", ["save", "os", "hub"])
+def test_an_import_of_torch_is_judged(name: str) -> None:
+    said = complaint(forward=f"{name}.x(x)", **{"import": [f"torch:{name}"]})
+    assert said and f"'torch.{name}' is no operator of PyTorch" in said
+
+
+def test_the_known_ops_say_nothing_else() -> None:
+    for case in (*CASES, *BY_NAME.values()):
+        spec_of(case.inputs, forward=case.forward, outputs=case.outputs)
+
+
+def test_every_rule_is_of_operators() -> None:
+    from scaffold.derive.vjp.rules import built_in
+    from scaffold.derive.vjp.spelling import full_name
+
+    for kind, name in built_in().spelled():
+        if kind == "function" and "." in name:
+            assert judged(full_name(name))[0] is None, name
+        if kind in ("method", "attribute"):
+            assert judged_value(name) is None, name
+
+
+def test_the_operators_of_pytorchs_own_samples_stand() -> None:
+    pytest.importorskip("expecttest")  # which PyTorch's own module of samples imports
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    spaces = {"linalg", "special", "fft", "nn.functional", "masked", "sparse"}
+    spaces |= {"signal.windows", "nested"}
+    for op in op_db:
+        space, _, name = f"torch.{op.name}".rpartition(".")
+        known = space == "torch" or space.removeprefix("torch.") in spaces
+        if known and name.isidentifier() and not name.startswith("__"):
+            method = not all(map(judged_value, (name, f"{name}_")))
+            assert method or judged(f"{space}.{name}")[0] is None, op.name
+
+
+def test_the_table_is_what_the_script_makes() -> None:
+    """Of the versions that it names."""
+    import numpy
+    import torch
+
+    text = make_torch_names.TABLE.read_text("utf-8")
+    there = f"of PyTorch {torch.__version__.partition('+')[0]} and NumPy {numpy.__version__}."
+    if there not in text.splitlines()[0]:
+        pytest.skip("the table is of other versions")
+    assert text == make_torch_names.table()
+
+
+def test_no_name_is_both() -> None:
+    for space, names in table().items():
+        assert not names.operators & names.others, space
+    assert table()["math"].operators >= {"pi", "sqrt"} and math.pi
