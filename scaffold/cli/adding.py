@@ -15,7 +15,7 @@ from scaffold.cli.manifest_edits import replaced
 from scaffold.cli.places import from_here
 from scaffold.cli.project import WILD, Project, open_project
 from scaffold.cli.raw import FORMULAS
-from scaffold.cli.settle import Settled
+from scaffold.cli.settle import Settled, undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import carry_out
 from scaffold.errors import ConflictError, ScaffoldError
@@ -26,6 +26,10 @@ from scaffold.workspace import Policy, recover
 
 def add_op(specified: Specified, policy: Policy, *, write: bool) -> Settled:
     """Write the op's table and files, or see what that would do."""
+    return undisturbed(lambda: _add_op(specified, policy, write=write))
+
+
+def _add_op(specified: Specified, policy: Policy, *, write: bool) -> Settled:
     undone = recover(specified.places.root) if write else ()
     project = open_project(may_lack=True)
     path = _manifest(project, specified.spec.name)
@@ -121,5 +125,7 @@ def listing(project: Project, path: str, text: str) -> Project:
         for item in list_ops({shown: text}, packaged, project.configuration.names)
     }
     return project._replace(
-        listed={**project.listed, **listed}, texts={**project.texts, path: text}
+        listed={**project.listed, **listed},
+        texts={**project.texts, path: text},
+        reads={path: None, **project.reads},  # None: there is no such file yet
     )

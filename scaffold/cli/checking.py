@@ -7,7 +7,7 @@ Invariant: nothing is written; a file is out of date only if it would be rendere
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
-from scaffold.cli.project import Project
+from scaffold.cli.project import Project, exporting_path
 from scaffold.cli.survey import Op, survey
 from scaffold.workspace import interrupted
 from scaffold.workspace.reconcile import Wanted
@@ -70,11 +70,11 @@ def _exports(project: Project) -> Iterator[Checked]:
     """The file that exports the ops, where that is asked for."""
     if not project.configuration.exports:
         return
-    from scaffold.cli.exports import exporting_path, exports_of
+    from scaffold.cli.exports import exports_of
 
-    path = exporting_path(project)
+    path = exporting_path(project.places)
     told = Checked(path, "", "ok", hint="scaffold sync")
-    if present(project.root, path) is None:
+    if project.reads[path] is None:
         yield told._replace(status="missing")
     elif exports_of(project):
         reason = "it does not export what the ops define"

@@ -38,6 +38,7 @@ class Ejected(NamedTuple):
     path: str
     text: str
     added: bool
+    before: bytes | None  # what is there, as it was read
 
 
 def listed_templates(templates: Templates) -> tuple[Row, ...]:
@@ -62,6 +63,7 @@ def _row(source: Source, templates: Templates) -> Row:
 def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
     """The template of that name to start from, in a directory that need not be there yet."""
     target = directory / name
+    before = target.read_bytes() if target.is_file() else None
     own = read_templates([(directory, Location("--template-dir"))] * directory.is_dir())
     there = own.source(name) if own.find(name) is not None else None
     lower = _below(directory)
@@ -71,7 +73,7 @@ def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
         root = root.parent
     path = target.relative_to(root).as_posix()
     if not blocks:
-        return Ejected(root, path, parent.text, added=False)
+        return Ejected(root, path, parent.text, False, before)
     extended = there is not None and outline(there, own).extends is not None
     head = there.text.rstrip("\n") + "\n" if there and extended else _extends(parent)
     have = {block.name for block in outline(there, own).blocks} if there else set()
@@ -80,7 +82,7 @@ def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
         for block in dict.fromkeys(blocks)
         if not (extended and block in have)
     ]
-    return Ejected(root, path, "\n".join([head, *texts]), added=extended)
+    return Ejected(root, path, "\n".join([head, *texts]), extended, before)
 
 
 def _below(directory: Path) -> Templates:

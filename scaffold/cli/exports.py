@@ -6,16 +6,15 @@ Invariant: a file that is there is only added to, or rid of imports of ops that 
 
 import ast
 import os
-import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping
 
 from scaffold.cli.places import from_here
-from scaffold.cli.project import Project
+from scaffold.cli.project import Project, exporting_path
 from scaffold.errors import Location, ScaffoldError
 from scaffold.render.exports import Exported, with_exports
 from scaffold.spec.manifest import defined_names
-from scaffold.workspace.standing import decoded, present
+from scaffold.workspace.standing import decoded
 
 NOTHING: Mapping[str, frozenset[str]] = {}
 
@@ -35,18 +34,13 @@ def exports_of(
         message = f"'exports' is on, but '{project.configuration.source}' is no package"
         place = Location(from_here(project.root, "pyproject.toml"))
         raise ScaffoldError(message, place, "give ops a directory: source = 'ops'")
-    path = exporting_path(project)
-    data = present(project.root, path)
+    path = exporting_path(project.places)
+    data = project.reads[path]
     text = "" if data is None else decoded(data, path)
     changed = with_exports(
         text, from_here(project.root, path), _wanted(project, removed, obsolete)
     )
     return {} if changed == text and data is not None else {path: changed}
-
-
-def exporting_path(project: Project) -> str:
-    """The `__init__.py` of the source directory."""
-    return posixpath.normpath(f"{project.places.directories.source}/__init__.py")
 
 
 def _wanted(

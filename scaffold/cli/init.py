@@ -5,12 +5,16 @@ In: a directory and options. Out: files, through a plan. Invariant: what is ther
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scaffold.cli.choices import ON_CONFLICT, check_choice, completing
 from scaffold.errors import Location, ScaffoldError, raise_all
+
+if TYPE_CHECKING:
+    from scaffold.cli.settle import Settled
+    from scaffold.cli.starting import Start
 
 CI = ("github", "none")
 DIRECTORY = Annotated[
@@ -80,17 +84,21 @@ def init(
     Example: scaffold init --source src/myops --tests tests
     """
     from scaffold.cli.report import show_notes, tell
-    from scaffold.cli.settle import Known, look, write
+    from scaffold.cli.settle import Known, look, undisturbed, write_once
     from scaffold.cli.starting import start_project
 
     stated = {"source": source, "tests": tests, "package": package}
     given = {key: value for key, value in stated.items() if value is not None}
     raise_all(_problems(directory, on_conflict, ci))
     root = Path(os.path.abspath(directory))
-    start = start_project(root, given, ci)
-    known = Known(ours=start.changed, kept=start.kept)
-    settle = look if dry_run or diff else write
-    settled = settle(start.files, root, on_conflict, known)  # type: ignore[arg-type]
+    settle = look if dry_run or diff else write_once
+
+    def attempt() -> "tuple[Start, Settled]":
+        start = start_project(root, given, ci)
+        known = Known(start.changed, start.kept, start.reads)
+        return start, settle(start.files, root, on_conflict, known)  # type: ignore[arg-type]
+
+    start, settled = undisturbed(attempt)
     show_notes(start.notes)
     tell(settled, with_diff=diff)
 

@@ -4,6 +4,7 @@ In: the working directory, and manifests named on the command line. Out: a `Proj
 Invariant: all that is wrong with what is read is raised together.
 """
 
+import posixpath
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -13,7 +14,9 @@ from scaffold.cli.places import Places, find_places, from_here
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec import Configuration
 from scaffold.spec.manifest import Listed, list_ops
-from scaffold.workspace.state import Record, read_records
+from scaffold.workspace.normal_form import unix
+from scaffold.workspace.standing import present
+from scaffold.workspace.state import Record, decode_records, read_state
 
 WILD = frozenset("*?[")
 
@@ -26,6 +29,7 @@ class Project(NamedTuple):
     texts: dict[str, str]  # of the manifests, by path below the root
     listed: dict[str, Listed]
     records: dict[str, Record]
+    reads: dict[str, bytes | None]  # files that runs edit, as they were read
 
     @property
     def root(self) -> Path:
@@ -85,19 +89,32 @@ def open_project(
         wanted = ", ".join(configuration.manifest)
         hint = "scaffold init makes one; scaffold new-op adds an op to it"
         raise ScaffoldError("there is no such manifest", Location(wanted), hint)
-    texts = {path: _text(root, path) for path in paths}
+    data = {path: _read(root, path) for path in paths}
+    texts = {path: _text(root, path, data[path]) for path in paths}
     shown = {from_here(root, path): text for path, text in texts.items()}
     packaged = places.directories.package is not None
     listed = list_ops(shown, packaged, configuration.names)
     below = dict(zip(shown, paths, strict=True))
-    records = read_records(root) if configuration.project else {}
+    state = read_state(root) if configuration.project else {}
     return Project(
         configuration,
         places,
         texts,
         {item.name: item._replace(manifest=below[item.manifest]) for item in listed},
-        records,
+        decode_records(state),
+        {**data, **state, **_exporting(places, configuration)},
     )
+
+
+def exporting_path(places: Places) -> str:
+    """The `__init__.py` of the source directory."""
+    return posixpath.normpath(f"{places.directories.source}/__init__.py")
+
+
+def _exporting(places: Places, configuration: Configuration) -> dict[str, bytes | None]:
+    """The file that exports the ops, where there shall be one."""
+    path = exporting_path(places)
+    return {path: present(places.root, path)} if configuration.exports else {}
 
 
 def no_project() -> ScaffoldError:
@@ -132,11 +149,21 @@ def _below(root: Path, path: Path) -> str:
         raise ScaffoldError(message) from None
 
 
-def _text(root: Path, path: str) -> str:
+def _read(root: Path, path: str) -> bytes:
     try:
-        return (root / path).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        place = Location(from_here(root, path))
-        hint = "name files of ops, or none: then all ops are meant"
-        raise ScaffoldError(f"cannot be read: {reason}", place, hint) from None
+        return (root / path).read_bytes()
+    except OSError as error:
+        raise _unread(root, path, error.strerror or str(error)) from None
+
+
+def _text(root: Path, path: str, data: bytes) -> str:
+    try:
+        return unix(data.decode())
+    except UnicodeDecodeError:
+        raise _unread(root, path, "not UTF-8") from None
+
+
+def _unread(root: Path, path: str, reason: str) -> ScaffoldError:
+    place = Location(from_here(root, path))
+    hint = "name files of ops, or none: then all ops are meant"
+    return ScaffoldError(f"cannot be read: {reason}", place, hint)

@@ -50,7 +50,7 @@ def remove_ops(names: tuple[str, ...], *, force: bool, write: bool) -> Outcome:
     gone: dict[str, str | None] = {file.path: None for file in found}
     changed = {**_manifests(project, names), **gone}
     changed |= exports_of(project._replace(listed=left), gone.keys())
-    planned = plan(changed, project.root, ours=changed.keys())
+    planned = plan(changed, project.root, ours=changed.keys(), reads=project.reads)
     records = [project.records[name] for name in names if name in project.records]
     state = {path: None for record in records for path in state_paths(record)}
     if write:

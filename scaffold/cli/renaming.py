@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from scaffold.cli.adding import listing
-from scaffold.cli.exports import exporting_path, exports_of
+from scaffold.cli.exports import exports_of
 from scaffold.cli.manifest_edits import renamed as renamed_table
 from scaffold.cli.places import from_here
-from scaffold.cli.project import Project, open_project
+from scaffold.cli.project import Project, exporting_path, open_project
 from scaffold.cli.rendering import Rendering, render_ops
 from scaffold.cli.settle import Settled
 from scaffold.cli.survey import Op, survey
@@ -79,7 +79,7 @@ def rename_op(op: str, new: str, *, write: bool) -> Outcome:
     texts |= {file.path: None for file in files.values()}
     texts |= {item.wanted.path: item.text for item in moved.values()}
     texts |= exports_of(later, [file.path for file in files.values()])
-    planned = plan(texts, project.root, ours=texts.keys())
+    planned = plan(texts, project.root, ours=texts.keys(), reads=project.reads)
     planned = _marked(planned, moved.values())
     if write:
         state = _state(later, survey(later, [name])[0], moved, rendering)
@@ -244,7 +244,7 @@ def _state(
 def _uses(project: Project, renaming: Renaming, own: list[str]) -> tuple[str, ...]:
     """Where else the op is imported: that is for the user to change."""
     names = project.configuration.exports
-    exporting = [exporting_path(project)] if names else []
+    exporting = [exporting_path(project.places)] if names else []
     found = uses_of(project.root, renaming.before.module, [*own, *exporting])
     return tuple(
         f"{place}: imports '{renaming.before.module}' still" for place in found

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 import typer
@@ -23,12 +24,13 @@ from scaffold.workspace import (
     Policy,
     apply,
     converse,
+    in_turn,
     plan,
     recover,
     resolve,
 )
 
-ATTEMPTS = 5  # to write while other runs do
+ATTEMPTS = 20  # to write while other runs do
 Run = TypeVar("Run")
 
 
@@ -59,6 +61,9 @@ class Known(NamedTuple):
 
     ours: Collection[str] = ()  # need no question
     kept: Collection[str] = ()  # stay as they are
+    reads: Mapping[str, bytes | None] = MappingProxyType(
+        {}
+    )  # what the texts were made from
 
 
 NOTHING = Known()
@@ -90,20 +95,26 @@ def write(
     files: Mapping[str, str], root: Path, policy: Policy, known: Known = NOTHING
 ) -> Settled:
     """Write the files, unless the policy or an answer forbids it; then none of them."""
-    return undisturbed(lambda: _write(files, root, policy, known))
+    return undisturbed(lambda: write_once(files, root, policy, known))
 
 
 def undisturbed(run: Callable[[], Run]) -> Run:
-    """What a run gives that plans and writes; again from its start where another run came in between."""
-    for _ in range(ATTEMPTS - 1):
-        with suppress(ChangedError):
-            return run()
-    return run()
+    """What a run gives that reads, plans and writes; again from its start where another run came in between."""
+    try:
+        return run()
+    except ChangedError as error:
+        root = error.root
+    with in_turn(root):
+        for _ in range(ATTEMPTS - 1):
+            with suppress(ChangedError):
+                return run()
+        return run()
 
 
-def _write(
-    files: Mapping[str, str], root: Path, policy: Policy, known: Known
+def write_once(
+    files: Mapping[str, str], root: Path, policy: Policy, known: Known = NOTHING
 ) -> Settled:
+    """The same; ChangedError where another run comes in between: whoever read the files reads them again."""
     undone = recover(root)
     planned = plan(files, root, **known._asdict())
     try:

@@ -54,14 +54,16 @@ class Start(NamedTuple):
     changed: tuple[str, ...]  # files of the user's that get an addition
     kept: tuple[str, ...]  # files that stay whatever they hold
     notes: tuple[str, ...]
+    reads: dict[str, bytes | None]  # the files that get an addition, as they were read
 
 
 def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> Start:
     """The files; `given` are keys of the configuration."""
-    before = _read(directory / PROJECT)
-    data = parse_toml(before.removeprefix(MARK), PROJECT)
-    there = "scaffold" in table_of(data, "tool")
-    name = table_of(data, "project").get("name")
+    data = _read(directory / PROJECT)
+    before = _text(data)
+    tables = parse_toml(before.removeprefix(MARK), PROJECT)
+    there = "scaffold" in table_of(tables, "tool")
+    name = table_of(tables, "project").get("name")
     said = guess_places(directory, name if isinstance(name, str) else None, given)
     _check(said, directory)
     notes = () if there else check_above(directory, own=(directory / PROJECT).exists())
@@ -80,17 +82,25 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
     if there:
         becomes = "stays as it is" if after == before else "gets what it lacks"
         notes = (f"'{PROJECT}' has a [tool.scaffold], which {becomes}",)
-    return Start(files, (PROJECT,), kept, notes)
+    return Start(files, (PROJECT,), kept, notes, {PROJECT: data})
 
 
-def _read(path: Path) -> str:
+def _read(path: Path) -> bytes | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes()
     except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise ScaffoldError(f"cannot be read: {reason}", Location(path.name)) from None
+        return None
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        raise ScaffoldError(message, Location(path.name)) from None
+
+
+def _text(data: bytes | None) -> str:
+    try:
+        return (data or b"").decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        message = "cannot be read: not UTF-8"
+        raise ScaffoldError(message, Location(PROJECT)) from None
 
 
 def _check(said: Mapping[str, str], directory: Path) -> None:

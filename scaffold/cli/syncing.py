@@ -193,7 +193,7 @@ def _planned(
                 files[moved] = None
                 ours.add(moved)
     files |= manifests
-    return plan(files, project.root, ours=ours, bases=bases)
+    return plan(files, project.root, ours=ours, bases=bases, reads=project.reads)
 
 
 def _base(project: Project, work: Work, item: Prospect) -> str | None:

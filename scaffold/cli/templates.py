@@ -15,6 +15,7 @@ from scaffold.cli.test_stub import DIFF, DRY_RUN, ON_CONFLICT
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 
 if TYPE_CHECKING:
+    from scaffold.cli.settle import Settled
     from scaffold.render.templates import Templates
 
 NAMES = {"op": "op.py.jinja", "test": "test.py.jinja"}
@@ -81,7 +82,8 @@ def eject(
     """
     from scaffold.cli.choices import check_policy
     from scaffold.cli.ejecting import ejected
-    from scaffold.cli.existing import put
+    from scaffold.cli.report import tell
+    from scaffold.cli.settle import Known, look, undisturbed, write_once
 
     known = NAMES.get(name, name)
     if known not in NAMES.values():
@@ -89,17 +91,16 @@ def eject(
         raise ScaffoldError(f"there is no template '{name}'", Location("NAME"), hint)
     policy = check_policy(on_conflict)
     directory = first_directory(template_dir)
-    found = ejected(known, tuple(block or ()), directory)
-    if found.added and policy == "ask":
-        policy = "overwrite"  # nothing of the file is lost
-    put(
-        {found.path: found.text},
-        found.root,
-        policy,
-        dry_run=dry_run,
-        diff=diff,
-        stdout=False,
-    )
+    settle = look if dry_run or diff else write_once
+
+    def attempt() -> "Settled":
+        found = ejected(known, tuple(block or ()), directory)
+        adds = found.added and policy == "ask"  # nothing of the file is lost
+        reads = Known(reads={found.path: found.before})
+        files = {found.path: found.text}
+        return settle(files, found.root, "overwrite" if adds else policy, reads)
+
+    tell(undisturbed(attempt), with_diff=diff)
 
 
 @templates.command("diff")

@@ -18,6 +18,7 @@ from scaffold.workspace.conflicts import (
 )
 from scaffold.workspace.difference import diff
 from scaffold.workspace.journal import interrupted, recover
+from scaffold.workspace.locks import in_turn
 from scaffold.workspace.store import store
 from scaffold.workspace.writing import ChangedError, apply
 
@@ -33,6 +34,7 @@ __all__ = [
     "apply",
     "converse",
     "diff",
+    "in_turn",
     "interrupted",
     "plan",
     "recover",

@@ -40,6 +40,7 @@ class Plan(NamedTuple):
 
     root: Path
     changes: tuple[Change, ...]
+    reads: tuple[tuple[Path, bytes | None], ...] = ()  # what the texts were made from
 
     @property
     def conflicts(self) -> tuple[Change, ...]:
@@ -74,12 +75,14 @@ def plan(
     ours: Collection[str] = (),
     bases: Mapping[str, str] | None = None,
     kept: Collection[str] = (),
+    reads: Mapping[str, bytes | None] | None = None,
 ) -> Plan:
     """Class each file against what the disk holds; one without a text shall go.
 
     Paths are relative to `root`, an existing directory that none of them may leave. The files of `ours` are known to be
     as we wrote them, if in another formatting, and need no question; those that are `kept` stay as they are. `bases` are
-    the texts as last written, which a merge starts from.
+    the texts as last written, which a merge starts from. `reads` are the files that the texts were made from, as they
+    were read: where one of them has changed, `apply` writes nothing.
     """
     base = Path(os.path.realpath(root))
     if not base.is_dir():
@@ -97,7 +100,8 @@ def plan(
         except ScaffoldError as error:
             problems.append(error)
     raise_all([*problems, *_clashes(changes)])
-    return Plan(base, tuple(changes))
+    read = ((base / path, data) for path, data in (reads or {}).items())
+    return Plan(base, tuple(changes), tuple(read))
 
 
 def _change(path: str, text: str | None, target: Path, known: _Known) -> Change:

@@ -51,6 +51,11 @@ def open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 
 
+def open_directory(path: Path) -> int:
+    """A descriptor of a directory."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
 def read_all(descriptor: int) -> bytes:
     """The content of an open file, from its start."""
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)

@@ -1,7 +1,7 @@
 """One run at a time writes below a root.
 
-In: a root. Out: its journal file, open and locked. Invariant: whoever has it is alone, or works on a file system without
-locks.
+In: a root. Out: its journal file, open and locked; or a turn among the runs that try again. Invariant: whoever has the
+journal is alone, or works on a file system without locks.
 """
 
 import os
@@ -31,6 +31,32 @@ def locked(root: Path) -> Iterator[int]:
     finally:
         with suppress(OSError):
             disk.close(descriptor)
+
+
+@contextmanager
+def in_turn(root: Path) -> Iterator[None]:
+    """Wait for the other runs below a root that begin anew, so that they do not come in between each other.
+
+    It is a courtesy: who has waited for long goes on without.
+    """
+    descriptor: int | None = None
+    with suppress(OSError):
+        descriptor = disk.open_directory(root)
+        _wait(descriptor)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            disk.close(descriptor)
+
+
+def _wait(descriptor: int) -> None:
+    patience = time.monotonic() + WAIT
+    while time.monotonic() < patience:
+        with suppress(BlockingIOError):
+            disk.lock(descriptor)
+            return
+        time.sleep(0.02)
 
 
 def _open_locked(path: Path) -> int | None:

@@ -82,33 +82,42 @@ def state_paths(record: Record) -> tuple[str, ...]:
     return (record_path(record.op), *bases)
 
 
-def read_records(root: Path) -> dict[str, Record]:
-    """Every record of a project, by op."""
-    directory = root / DIRECTORY
+def read_state(root: Path) -> dict[str, bytes]:
+    """The files of all records of a project, by path below the root, as they stand."""
     try:
-        names = sorted(os.listdir(directory))
+        names = sorted(os.listdir(root / DIRECTORY))
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    found: dict[str, Record] = {}
+    found: dict[str, bytes] = {}
     problems: list[ScaffoldError] = []
-    for name in names:
-        if name.endswith(".json"):
-            try:
-                record = _read(f"{directory}/{name}", f"{DIRECTORY}/{name}")
-                found[record.op] = record
-            except ScaffoldError as error:
-                problems.append(error)
+    for path in (f"{DIRECTORY}/{name}" for name in names if name.endswith(".json")):
+        try:
+            found[path] = read_bytes(f"{root}/{path}")
+        except OSError as error:
+            message = f"cannot be read: {error.strerror}"
+            problems.append(ScaffoldError(message, Location(path)))
     raise_all(problems)
     return found
 
 
-def _read(path: str, shown: str) -> Record:
-    op = os.path.basename(path).removesuffix(".json")
+def decode_records(state: Mapping[str, bytes]) -> dict[str, Record]:
+    """Every record of a project, by op."""
+    found: dict[str, Record] = {}
+    problems: list[ScaffoldError] = []
+    for path, data in state.items():
+        try:
+            record = _record(data, path)
+            found[record.op] = record
+        except ScaffoldError as error:
+            problems.append(error)
+    raise_all(problems)
+    return found
+
+
+def _record(data: bytes, shown: str) -> Record:
+    op = os.path.basename(shown).removesuffix(".json")
     try:
-        return _decoded(json.loads(read_bytes(path)), op)
-    except OSError as error:
-        message = f"cannot be read: {error.strerror}"
-        raise ScaffoldError(message, Location(shown)) from None
+        return _decoded(json.loads(data), op)
     except json.JSONDecodeError as error:
         place = Location(shown, error.lineno, error.colno)
     except (ValueError, KeyError, TypeError):

@@ -1,9 +1,11 @@
 """Carry out a plan: all of its files, or none.
 
 In: a `Plan` without conflicts. Out: the files on disk.
-Invariant: each file is whole at every moment, old or new; an error leaves the tree as it was.
+Invariant: each file is whole at every moment, old or new; an error leaves the tree as it was. What the plan was made from
+is, while it is carried out, as it was read: no other run's change is lost.
 """
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +21,11 @@ MANY = (
 
 
 class ChangedError(ScaffoldError):
-    """The disk is not as it was planned for: to plan anew may do."""
+    """The disk is not as it was read or planned for: to begin anew may do."""
+
+    def __init__(self, root: Path, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.root = root
 
 
 def apply(plan: Plan) -> None:
@@ -32,6 +38,7 @@ def apply(plan: Plan) -> None:
         with locked(plan.root) as descriptor:
             if disk.read_all(descriptor):
                 raise ChangedError(
+                    plan.root,
                     f"an earlier run in '{plan.root}' was interrupted",
                     hint="run the command again: it puts that right first",
                 )
@@ -46,8 +53,11 @@ def _write(plan: Plan, descriptor: int) -> None:
     journal = draw_up(plan)
     pairs = tuple(zip(plan.writes, journal.steps, strict=True))
     try:
+        for path, data in plan.reads:
+            if disk.read(path) != data:
+                raise _changed(plan.root, os.path.relpath(path, plan.root))
         for change in plan.changes:
-            _check_unchanged(change)
+            _check_unchanged(plan.root, change)
         begin(descriptor, journal)
         for directory in journal.made:
             disk.mkdir(directory)
@@ -56,7 +66,7 @@ def _write(plan: Plan, descriptor: int) -> None:
         if len(pairs) >= MANY:
             disk.sync_all()
         for change, step in pairs:
-            _replace(change, step)
+            _replace(plan.root, change, step)
         commit(descriptor)
     except BaseException as error:
         _undo(journal, error)
@@ -93,19 +103,23 @@ def _put(path: Path, data: bytes, mode: int | None, sync: bool) -> None:
         disk.close(descriptor)
 
 
-def _replace(change: Change, step: Step) -> None:
-    _check_unchanged(change)
+def _replace(root: Path, change: Change, step: Step) -> None:
+    _check_unchanged(root, change)
     if step.staged is not None:
         disk.replace(step.staged, step.target)
     elif step.backup is not None:
         disk.replace(step.target, step.backup)
 
 
-def _check_unchanged(change: Change) -> None:
+def _check_unchanged(root: Path, change: Change) -> None:
     if change.verb != "skip" and disk.read(change.target) != change.before:
-        raise ChangedError(
-            f"'{change.path}' changed while the run was under way; nothing was written"
-        )
+        raise _changed(root, change.path)
+
+
+def _changed(root: Path, path: str) -> ChangedError:
+    return ChangedError(
+        root, f"'{path}' changed while the run was under way; nothing was written"
+    )
 
 
 def _undo(journal: Journal, cause: BaseException) -> None:

@@ -176,6 +176,7 @@ def test_many_files_are_waited_for_once(
 def test_the_disk_is_changed_through_the_counted_steps_alone() -> None:
     """A function that changes the disk and that no failure is tried on would be missed."""
     reads = {"read", "read_all", "digest", "fingerprint", "mode", "writable", "held"}
+    reads.add("open_directory")
     functions = {
         name
         for name, value in vars(disk).items()
@@ -383,6 +384,20 @@ def test_a_run_waits_for_another_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("before", [b"as read", None])
+def test_what_was_read_must_still_be_so(tmp_path: Path, before: bytes | None) -> None:
+    """A plan follows from files that it need not change itself."""
+    planned = plan({"a.py": "a\n"}, tmp_path, reads={"ops.toml": before})
+    (tmp_path / "ops.toml").write_bytes(b"another's")
+    with pytest.raises(ChangedError, match="'ops.toml' changed while the run was"):
+        apply(planned)
+    assert [path.name for path in tmp_path.iterdir()] == ["ops.toml"]
+    if before is not None:
+        (tmp_path / "ops.toml").write_bytes(before)
+        apply(planned)
+        assert (tmp_path / "a.py").exists()
+
+
 def test_a_lock_on_a_journal_that_is_gone_is_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
