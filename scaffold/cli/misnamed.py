@@ -4,6 +4,7 @@ In: an `OpSpec` and what it raised. Out: where a formula says the name, and what
 proposed is an operator of the shipped table. The name is newer than that table, or else a formula with it is no formula.
 """
 
+import ast
 import re
 from typing import NamedTuple
 
@@ -30,5 +31,9 @@ def misnamed(spec: OpSpec, words: str) -> Misnamed | None:
         return None
     module, name = found.groups()
     stated = (spec.forward, spec.backward, *dict(spec.gradients).values())
-    places = (formula.locate(name) for formula in stated if formula)
+
+    def says(node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr == name
+
+    places = (formula.locate(says) for formula in stated if formula)
     return Misnamed(next(filter(None, places), None), meant(module, name))

@@ -17,9 +17,6 @@ Without --forward and --grad the bodies are left for you to write, and the tests
 
 Example: scaffold new-op linear --inputs 'input, weight, bias?'
 """
-UNPROVEN = (
-    "the gradients are as you state them: --verify holds them against the forward"
-)
 CHOICES = {
     "on-conflict": ON_CONFLICT,
     "format": FORMATS,
@@ -40,7 +37,7 @@ def _run(name: str, values: Values, settings: Values) -> None:
 
 
 def _proven(name: str, values: Values, settings: Values) -> "Generated":
-    """What was generated, verified if that is wished, or if gradients were derived and nobody forbids it."""
+    """What was generated, verified unless the user does without."""
     from scaffold.cli.generate import generate
 
     def again(conditions: tuple[str, ...]) -> "Generated":
@@ -48,22 +45,13 @@ def _proven(name: str, values: Values, settings: Values) -> "Generated":
         return generate(name, stated, settings, [])
 
     generated = generate(name, values, settings, _problems(settings))
-    if settings.get("verify", bool(generated.derived)):
+    begun = not generated.missing or bool(generated.derived)
+    if settings.get("verify", begun):
         from scaffold.cli.proof import prove
 
         alone = "inputs" in values and "spec" not in settings
         return prove(generated, again if alone and not generated.spec.require else None)
-    silent = "verify" in settings or "spec" in settings
-    if values and not silent and _could_be_wrong(generated):
-        return generated._replace(notes=(*generated.notes, UNPROVEN))
     return generated
-
-
-def _could_be_wrong(generated: "Generated") -> bool:
-    """Whether gradients are stated of a forward in PyTorch that they can be held against."""
-    spec = generated.spec
-    whole = spec.differentiable and spec.forward and not generated.missing
-    return bool(whole and not (spec.surrogate or spec.foreign))
 
 
 def _for_people(generated: "Generated", settings: Values) -> None:

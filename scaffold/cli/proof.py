@@ -4,9 +4,11 @@ In: what was generated. Out: the same with notes, or an error with the failing c
 Invariant: it comes before anything is written, and where there is no torch it says so.
 """
 
+import ast
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -15,13 +17,16 @@ from scaffold.cli.beside import beside
 from scaffold.cli.generate import Generated
 from scaffold.cli.misnamed import misnamed
 from scaffold.errors import Location, VerificationError
+from scaffold.formula import Formula
 from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
-from scaffold.verify import Verdict, has_torch, verify
+from scaffold.verify import Failure, Verdict, has_torch, verify
 
 HINT = "write it all the same with --no-verify"
+MEANT = "if it is not meant to be the derivative, say --surrogate"
+OURS = "a derived gradient is wrong: please report it; --grad states one of your own"
+SAID = ("outputs", "samples")  # what the specification says beside the formulas
 FITTED = "sizes of the tests as the forward wants them"
-UNTAKEN = "not verified, as the forward takes none of the inputs that were tried"
 
 Again = Callable[[tuple[str, ...]], Generated]  # with conditions on its sizes
 
@@ -42,14 +47,16 @@ def prove(generated: Generated, again: Again | None = None) -> Generated:
         generated = _noting(renewed, f"{FITTED}: {_as_options(verdict.wanted)}")
         verdict = _verdict(renewed)
     if verdict.failure is not None:
-        raise _error(generated.spec, verdict)
-    if not verdict.cases:
-        return _noting(generated, UNTAKEN)
+        raise _error(generated, verdict)
     return _noting(generated, *verdict.notes)
 
 
 def _noting(generated: Generated, *notes: str) -> Generated:
     return generated._replace(notes=(*generated.notes, *notes))
+
+
+def _as_key(conditions: Iterable[str]) -> str:
+    return f"require = [{', '.join(map(repr, conditions))}]"
 
 
 def _as_options(conditions: Iterable[str]) -> str:
@@ -69,24 +76,71 @@ def _path(generated: Generated) -> list[str]:
     return [str(Path.cwd()), str(source), *map(str, source.parents[:2])]
 
 
-def _error(spec: OpSpec, verdict: Verdict) -> VerificationError:
-    failure = verdict.failure
+def _error(generated: Generated, verdict: Verdict) -> VerificationError:
+    spec, failure = generated.spec, verdict.failure
     assert failure is not None
     words = f"{failure.subject}: {failure.words}; nothing was written"
     other = misnamed(spec, failure.words)
-    place = other.place if other else _place(spec, failure.subject)
+    place = other.place if other else _place(generated, failure)
     lines = (*failure.lines, *beside(spec, failure.subject))
-    hint = _as_options(verdict.wanted) or (other and other.hint) or failure.hint
-    return VerificationError(words, place, hint or HINT, details=lines)
+    hint = (other and other.hint) or _hint(generated, verdict, place)
+    return VerificationError(words, place, hint, details=lines)
 
 
-def _place(spec: OpSpec, subject: str) -> Location | None:
-    """Where the formula of the gradient stands that is wrong, if the user wrote it."""
-    stated = {f"grad_{name}": formula for name, formula in spec.gradients}
-    formula = stated.get(subject)
+def _hint(
+    generated: Generated, verdict: Verdict, place: Location | None
+) -> str | None:
+    """What to write instead."""
+    spec, failure = generated.spec, verdict.failure
+    assert failure is not None
+    wanted = verdict.wanted or failure.rule
+    if wanted:
+        in_file = place is not None and place.source.endswith(".toml")
+        rule = _as_key(wanted) if in_file else _as_options(wanted)
+        if failure.rule:
+            equal = f"if the sizes are equal in every call: {rule}"
+            return "; ".join(filter(None, (failure.hint, equal)))
+        return rule
+    if failure.subject.startswith(("grad_", "backward")):
+        if failure.subject.removeprefix("grad_") in generated.derived:
+            return failure.hint or OURS
+        return failure.hint or (MEANT if failure.actual and not spec.surrogate else None)
+    return failure.hint or (None if failure.subject in SAID else HINT)
+
+
+def _place(generated: Generated, failure: Failure) -> Location | None:
+    """Where what is wrong stands: the code that raised, a gradient's formula, the key of the outputs."""
+    spec = generated.spec
+    if failure.subject in SAID:
+        return generated.specified.locate((failure.subject,))
+    formula = _formula(spec, failure.subject)
+    if formula is None and failure.subject == "forward":
+        formula = spec.forward
+    if formula is None:
+        return None
+    said = (_normal(text) for text in (failure.expression, failure.statement))
+    places = (formula.locate(partial(_reads, text)) for text in said if text)
+    return next(filter(None, places), formula.location)
+
+
+def _formula(spec: OpSpec, subject: str) -> Formula | None:
+    """What the user wrote of a gradient."""
+    formula = {f"grad_{name}": one for name, one in spec.gradients}.get(subject)
     if formula is None and subject.startswith(("grad_", "backward")):
-        formula = spec.backward
-    return formula.location if formula else None
+        return spec.backward
+    return formula
+
+
+def _normal(code: str) -> str:
+    """A piece of Python as `ast` writes it; "" where it is none."""
+    try:
+        return ast.unparse(ast.parse(code.removeprefix("return ")))
+    except (SyntaxError, ValueError):
+        return ""
+
+
+def _reads(code: str, node: ast.AST) -> bool:
+    return ast.unparse(node) == code
 
 
 @contextmanager

@@ -4,6 +4,7 @@ In: nothing but what the parser asks for. Out: `Node`s, `Statement`s and a `Form
 Invariant: two equal expressions of one `Graph` are the same object, so `is` compares them.
 """
 
+import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -204,6 +205,6 @@ class Formula:
     comments: tuple[str, ...] = field(default=())  # those above the return
     graph: Graph = field(default_factory=Graph, compare=False, repr=False)
     kept: Kept | None = None
-    locate: Callable[[str], Location | None] = field(
-        default=lambda attribute: None, compare=False, repr=False
-    )  # where `.attribute` is written first
+    locate: Callable[[Callable[[ast.AST], bool]], Location | None] = field(
+        default=lambda wanted: None, compare=False, repr=False
+    )  # where the first syntax that is wanted stands

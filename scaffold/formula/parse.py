@@ -5,7 +5,7 @@ Invariant: the text is never evaluated; whatever is not straight-line maths is a
 """
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.checks import CheckedExpressions, raises, without_checks
@@ -101,13 +101,13 @@ class Body:
         """Where a node stands."""
         return place_in(self.program.text, node)
 
-    def locate(self, attribute: str) -> Location | None:
-        """Where an attribute of that name stands first."""
+    def locate(self, wanted: Callable[[ast.AST], bool]) -> Location | None:
+        """Where the first syntax that is wanted stands."""
         nodes = [node for item in self.program.body for node in ast.walk(item)]
         found = [
             self.place(node)
             for node in nodes
-            if isinstance(node, ast.Attribute) and node.attr == attribute
+            if isinstance(node, ast.expr | ast.stmt) and wanted(node)
         ]
         return min(found, key=lambda place: (place.line, place.column), default=None)
 

@@ -6,7 +6,7 @@ In: an `OpSpec`. Out: lines. Invariant: whatever the user's text holds, the docs
 import re
 
 from scaffold.derive import Derivation
-from scaffold.formula import Formula
+from scaffold.formula import Formula, emit
 from scaffold.render.formatting import format_source
 from scaffold.render.paragraphs import (
     INDENT,
@@ -71,6 +71,9 @@ def _formatted(formula: Formula) -> str:
 
 def _notes(spec: OpSpec, derivation: Derivation) -> list[str]:
     notes = []
+    conditions = [f"``{emit(one.result)}``" for one in spec.require if one.result]
+    if conditions:
+        notes.append(f"Requires {', '.join(conditions)}.")
     if spec.dirty:
         notes.append(
             f"Changes {' and '.join(f'``{name}``' for name in spec.dirty)} in place."

@@ -24,7 +24,8 @@ from scaffold.render.testgradients import contract_view
 from scaffold.render.testlimits import computes_in_single, takes_any_layout
 from scaffold.render.testvalues import literal
 from scaffold.render.whole import with_imports
-from scaffold.spec import OpSpec
+from scaffold.spec import Dim, OpSpec, Output
+from scaffold.spec.model import DType
 
 OP_MODULE = "verified_op"
 TRUE_FORWARD = "true_forward"
@@ -42,6 +43,8 @@ class ProofView(NamedTuple):
     true_forward: ReferenceView | None  # ... of a surrogate
     names: str  # of the values of a call, a variadic input's with a star
     outputs: str  # names of the outputs; () where there may be any number of them
+    input_shapes: str  # name -> declared dims, None where there are none
+    output_shapes: str  # of each output its name, its dims and, where it is said, its dtype
     broadcast: str  # position of an input -> how many of its dims are not leading ones
     tolerance: str
     bare: bool  # backward returns one gradient rather than a tuple
@@ -97,6 +100,8 @@ def _proof_view(
         true_forward=plain,
         names=str(tuple(starred(item) for item in spec.inputs)),
         outputs=str(_output_names(spec)),
+        input_shapes=str({starred(item): item.dims for item in spec.tensors}),
+        output_shapes=str(_output_shapes(spec)),
         broadcast=str(_leading(spec, derived)),
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
         bare=bool(spec.differentiable) and contract_view(spec, derivation).bare,
@@ -118,6 +123,18 @@ def _output_names(spec: OpSpec) -> tuple[str, ...]:
     if spec.outputs[-1].variadic:
         return ()
     return tuple(output.name for output in spec.outputs)
+
+
+def _output_shapes(
+    spec: OpSpec,
+) -> tuple[tuple[str, tuple[Dim, ...] | None, DType | None], ...]:
+    """What the specification says of each output; of the one that has nothing said of it, nothing."""
+    if spec.outputs == (Output("output"),) or spec.outputs[-1].variadic:
+        return ()
+    return tuple(
+        (item.name, item.dims, item.dtype if item.dtype != "float" else None)
+        for item in spec.outputs
+    )
 
 
 def _tolerances(spec: OpSpec) -> Iterator[str]:

@@ -40,6 +40,9 @@ class Failure(NamedTuple):
     actual: str = ""
     output: str = ""  # what the process said before it died
     hint: str = ""  # what to say of the inputs
+    expression: str = ""  # of a formula, that raised
+    statement: str = ""  # ... and the line that it stands in
+    rule: Sequence[str] = ()  # conditions that would mend it, for the user to decide
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ WRONG = (*PRODUCT, "--grad", "y=2 * grad_output * x", "--no-module")
 DERIVED = (*PRODUCT[:4], "--no-module")
 MESSAGE = [
     "--grad:1:3: grad_y: factor 2; nothing was written",
-    "hint: write it all the same with --no-verify",
+    "hint: if it is not meant to be the derivative, say --surrogate",
 ]
 
 
@@ -60,17 +60,17 @@ def test_a_right_formula_is_written(tmp_path: Path) -> None:
     assert list(listing(tmp_path)) == ["foo.py", "test_foo.py"]
 
 
-@pytest.mark.parametrize("switch", [(), ("--no-verify",)])
-def test_what_the_user_states_is_not_verified_unasked(
-    switch: tuple[str, ...], tmp_path: Path
+def test_what_the_user_states_is_held_against_the_forward_unasked(
+    tmp_path: Path,
 ) -> None:
-    with patch.object(proof, "verify", side_effect=AssertionError):
-        outcome = new_op(tmp_path, *WRONG, *switch)
-    note = (
-        "the gradients are as you state them: --verify holds them against the forward"
+    outcome = new_op(tmp_path, *WRONG)
+    assert outcome.code == 1 and not listing(tmp_path)
+    assert outcome.err.endswith(
+        "hint: if it is not meant to be the derivative, say --surrogate\n"
     )
-    assert outcome.code == 0
-    assert outcome.err == ("" if switch else f"note: {note}\n")
+    with patch.object(proof, "verify", side_effect=AssertionError):
+        outcome = new_op(tmp_path, *WRONG, "--no-verify")
+    assert (outcome.code, outcome.err) == (0, "")
 
 
 def test_what_is_derived_is_verified_unasked(tmp_path: Path) -> None:

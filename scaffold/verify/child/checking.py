@@ -22,8 +22,9 @@ from scaffold.verify.child.cases import (
     subsets,
     value_names,
 )
+from scaffold.verify.child.declared import undeclared_input, undeclared_output
 from scaffold.verify.child.diagnosis import Scene, diagnose, show
-from scaffold.verify.child.fitting import fitting
+from scaffold.verify.child.fitting import equalities, fitting, transposed
 from scaffold.verify.child.gradients import (
     as_tuple,
     expected_gradients,
@@ -33,13 +34,16 @@ from scaffold.verify.child.refusals import (
     BROKEN,
     INFINITE,
     Layout,
+    Refusal,
     is_bound,
     mend,
     raised,
+    raised_at,
     refusal,
 )
 from scaffold.verify.child.surrogate import notes_on
 
+SAMPLES, OUTPUTS = "samples", "outputs"  # what is said of them is wrong, not the op
 NUMERIC = {"atol": 1e-4, "rtol": 1e-3}  # as gradcheck compares
 
 
@@ -51,6 +55,8 @@ class Found(NamedTuple):
     expected: str = ""
     actual: str = ""
     raised: bool = False  # no gradient is wrong: there is none
+    expression: str = ""  # of the formula, that raised
+    statement: str = ""  # ... and the line that it stands in
 
 
 @dataclass
@@ -58,10 +64,11 @@ class Run:
     """What has been done so far."""
 
     cases: int = 0
-    failure: dict[str, str] | None = None
+    proven: bool = False  # a case ran whose gradients have elements to compare
+    failure: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    refusals: list[tuple[str, str]] = field(default_factory=list)
+    refusals: list[tuple[str, Refusal]] = field(default_factory=list)
     wanted: list[str] = field(default_factory=list)  # of the sizes, by the forward
 
 
@@ -83,7 +90,7 @@ def check(checks: Any) -> dict[str, Any]:
 def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -> None:
     title = f"{case.name}, {words}" if words else case.name
     refused = refusal(checks, case, layout)
-    if refused:
+    if refused.words:
         run.skipped.append(title)
         if not (case.further or words and checks.CONTIGUOUS):
             run.refusals.append((case.name, refused))
@@ -94,7 +101,9 @@ def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -
     if found is not None:
         run.failure = _failure(checks, found, title, inputs, ())
         return
-    for needs in subsets(checks):
+    several = subsets(checks)
+    run.proven = run.proven or not several
+    for needs in several:
         inputs = make_inputs(checks, case, layout, needs)
         if not _needed(inputs):
             continue  # the input that is needed is absent
@@ -106,6 +115,7 @@ def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -
         if found is not None:
             run.failure = _failure(checks, found, title, inputs, needs)
             return
+        run.proven = run.proven or _have_elements(inputs)
 
 
 SINGULAR = "raised _LinAlgError"
@@ -122,7 +132,7 @@ def _is_aside(checks: Any, case: Case, found: Found) -> bool:
 
 def _failure(
     checks: Any, found: Found, title: str, inputs: Sequence[Any], needs: Needs
-) -> dict[str, str]:
+) -> dict[str, Any]:
     names = value_names(checks, len(inputs))
     return {
         "subject": found.subject,
@@ -132,6 +142,8 @@ def _failure(
         "case": title,
         "inputs": describe(names, inputs),
         "needed": ", ".join(needs),
+        "expression": found.expression,
+        "statement": found.statement,
     }
 
 
@@ -147,36 +159,73 @@ def _attempt(call: Callable[[], Found | None], subject: str) -> Found | None:
     try:
         return call()
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
-        return Found(subject, raised(error), raised=True)
+        where = raised_at(error)
+        return Found(subject, raised(error), "", "", True, *where)
 
 
 def _conclude(checks: Any, run: Run) -> None:
-    """What the refusals mean: nothing ran, or the tests have cases that cannot pass."""
-    if run.failure is not None or not run.refusals:
+    """What the refusals mean: nothing ran, what is declared is not so, or the tests have cases that cannot pass."""
+    if run.failure is not None:
         return
-    name, words = run.refusals[0]
-    broken = words.startswith(BROKEN)
-    if not (broken or checks.LOOSE or words == INFINITE or name != "base"):
-        run.wanted = list(fitting(checks))
-    if run.cases:
-        known = broken or run.wanted or name != "base"
-        also = "" if known else mend(checks, words)
-        run.notes.append(
-            f"the forward refuses the tests' case '{name}': it {words}{also}"
-        )
-    elif broken or not checks.LOOSE and words != INFINITE:
-        run.failure = {"subject": "forward", "words": words, "case": name}
-        if not broken:
-            run.failure["hint"] = mend(checks, words).removeprefix("; ")
+    if not run.refusals:
+        if not run.proven:
+            run.failure = {"subject": "the op", "words": "; ".join([UNSEEN, *run.notes])}
+        return
+    name, refused = run.refusals[0]
+    if run.proven and (name != "base" or refused.words == INFINITE):
+        also = mend(checks, refused.words) if name == "base" else ""
+        words = f"it {refused.words}{also}"
+        run.notes.append(f"the forward refuses the tests' case '{name}': {words}")
+        return
+    run.failure = _refused(checks, name, refused)
+    if refused.words.startswith(BROKEN):
+        return
+    run.failure["hint"] = mend(checks, refused.words).removeprefix("; ")
+    if checks.LOOSE or name != "base" or refused.words == INFINITE:
+        return
+    conditions = fitting(checks)
+    if equalities(checks, conditions):
+        run.failure["hint"] = transposed(checks)
+        run.failure["rule"] = conditions
+    else:
+        run.wanted = list(conditions)
+
+
+UNSEEN = "no gradient with an element in it could be compared"
+
+
+def _refused(checks: Any, name: str, refused: Refusal) -> dict[str, Any]:
+    """That the forward does not take what is declared."""
+    found = refused._asdict() | {"subject": "forward", "case": name}
+    try:
+        inputs = make_inputs(checks, Case(name, dict(checks.CASES[name])), None)
+        found["inputs"] = describe(value_names(checks, len(inputs)), inputs)
+    except Exception:  # noqa: BLE001 (samples of the user's: that they raise is what is told)
+        pass
+    return found
+
+
+def _have_elements(inputs: Sequence[Any]) -> bool:
+    """Whether there is anything in the gradients of a call."""
+    return any(
+        isinstance(value, Tensor) and value.requires_grad and value.numel() > 0
+        for value in inputs
+    )
 
 
 def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
     """The op's outputs against those of its forward in plain PyTorch."""
-    if checks.FORWARD is None:
-        checks.OPERATOR(*inputs)
-        return None
-    expected = as_tuple(checks.FORWARD(*inputs))
+    names = value_names(checks, len(inputs))
+    contrary = undeclared_input(checks, inputs, names)
+    if contrary:
+        return Found(SAMPLES, contrary)
     actual = as_tuple(checks.OPERATOR(*inputs))
+    expected = actual
+    if checks.FORWARD is not None:
+        expected = as_tuple(checks.FORWARD(*inputs))
+    contrary = undeclared_output(checks, names, inputs, expected)
+    if contrary:
+        return Found(OUTPUTS, contrary)
     if len(actual) != len(expected):
         counts = f"{len(expected)} outputs", f"{len(actual)} outputs"
         return Found("forward", "another number of outputs", *counts)

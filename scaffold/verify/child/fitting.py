@@ -2,6 +2,7 @@
 
 In: the module of checks. Out: conditions as `--require` takes them, "G == 3 * H"; none where no few sizes mend it.
 Invariant: the forward takes sizes that satisfy the conditions, two different choices of them, and refuses one more of each.
+That two declared names are equal is no condition to assume: whoever gave them two names may have forgotten a transpose.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,27 @@ def fitting(checks: Any) -> tuple[str, ...]:
     return ()
 
 
+def equalities(checks: Any, conditions: Sequence[str]) -> list[str]:
+    """The conditions that two dims are the same, which were declared by two names."""
+    dims = {dim for shape in checks.INPUT_SHAPES.values() if shape for dim in shape}
+    sides = {condition: condition.split(" == ") for condition in conditions}
+    return [one for one, both in sides.items() if set(both) <= dims]
+
+
+def transposed(checks: Any) -> str:
+    """Which input, if its last two dims were exchanged, the forward would take as it is declared; "" for none."""
+    found = []
+    for position, name in enumerate(checks.NAMES):
+        dims = checks.INPUT_SHAPES.get(name)
+        if dims is None or len(dims) < 2 or "..." in dims[-2:]:
+            continue
+        if all(_takes(checks, sizes, position) for sizes in _choices(checks)):
+            method = "t()" if len(dims) == 2 else "mT"
+            swapped = ", ".join(map(str, (*dims[:-2], dims[-1], dims[-2])))
+            found.append(f"{name}.{method}, or a declared {name}[{swapped}], would fit")
+    return "; ".join(found)
+
+
 def _choices(checks: Any) -> tuple[Sizes, Sizes]:
     """The sizes of the tests, and others."""
     parameters = signature(checks.make).parameters.values()
@@ -50,10 +72,14 @@ def _choices(checks: Any) -> tuple[Sizes, Sizes]:
     return usual, usual | {name: other[name] for name in usual if name in other}
 
 
-def _takes(checks: Any, sizes: Sizes) -> bool:
+def _takes(checks: Any, sizes: Sizes, transposed: int | None = None) -> bool:
+    """Whether the forward takes inputs of these sizes, that at one position with its last two dims exchanged."""
     try:
         with torch.no_grad():
-            (checks.FORWARD or checks.OPERATOR)(*checks.make(**sizes))
+            inputs = list(checks.make(**sizes))
+            if transposed is not None:
+                inputs[transposed] = inputs[transposed].mT
+            (checks.FORWARD or checks.OPERATOR)(*inputs)
     except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return False
     return True

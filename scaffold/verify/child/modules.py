@@ -6,12 +6,12 @@ Invariant: nothing is written; a traceback shows the lines of the text.
 
 import linecache
 import sys
-from importlib.abc import InspectLoader
+from importlib.abc import ExecutionLoader
 from importlib.util import module_from_spec, spec_from_loader
 from types import ModuleType
 
 
-class TextLoader(InspectLoader):
+class TextLoader(ExecutionLoader):
     """Loads one module, whose source it holds."""
 
     def __init__(self, text: str, place: str) -> None:

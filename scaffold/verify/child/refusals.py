@@ -1,21 +1,25 @@
 """Why the forward refuses inputs, and what to say of that.
 
-In: the module of checks, a case. Out: words; "" where nothing is wrong. Invariant: the op itself is not asked, unless nothing else
-says what it computes.
+In: the module of checks, a case. Out: a `Refusal`, whose words are "" where nothing is wrong. Invariant: the op itself is not
+asked, unless nothing else says what it computes.
 """
 
+import linecache
+import traceback
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from scaffold.verify.child.cases import Case, make_inputs
 from scaffold.verify.child.gradients import as_tuple
+from scaffold.verify.child.shape_inference import inferred
 
 Layout = Callable[[Tensor], Tensor] | None
 INFINITE = "is not finite"
+NO_TENSOR = "gives no tensor"
 # Domains as the tests draw from them: the word, the least value and how many there are above it.
 RANGES = (("unit", 0.1, 0.8), ("positive", 0.5, 1.0))
 DRAWS = 3
@@ -29,24 +33,50 @@ BROKEN = (
 )
 
 
+MODULES = ("<verified_checks>", "<verified_op>")  # whose lines are a formula's
+
+
+class Refusal(NamedTuple):
+    """Why a forward takes no such inputs, and the code of the formula that raised."""
+
+    words: str = ""
+    expression: str = ""
+    statement: str = ""
+
+
 def raised(error: Exception) -> str:
     """An error in words."""
     first = (str(error).strip().splitlines() or [""])[0]
+    first = first.removesuffix(", but expected one of:")
     return f"raised {type(error).__name__}: {first}"
 
 
-def refusal(checks: Any, case: Case, layout: Layout) -> str:
-    """Why the forward does not take the case, or that its result is not finite; "" for a case to run."""
+def raised_at(error: Exception) -> tuple[str, str]:
+    """The expression of the formula that raised, where Python tells it, and its line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
+        if frame.filename in MODULES and frame.lineno is not None:
+            line = linecache.getline(frame.filename, frame.lineno)
+            ends = getattr(frame, "end_lineno", None), getattr(frame, "end_colno", None)
+            first = getattr(frame, "colno", None)
+            if ends[0] != frame.lineno or first is None:
+                return "", line.strip()
+            return line.encode()[first : ends[1]].decode(), line.strip()
+    return "", ""
+
+
+def refusal(checks: Any, case: Case, layout: Layout) -> Refusal:
+    """Why the forward does not take the case, or that its result is not finite; no words for a case to run."""
     function = checks.FORWARD or checks.OPERATOR
     try:
         with torch.no_grad():
             outputs = as_tuple(function(*make_inputs(checks, case, layout)))
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
-        return raised(error)
+        return Refusal(raised(error), *raised_at(error))
     other = next((item for item in outputs if not isinstance(item, Tensor)), None)
     if other is not None:
-        return f"gives no tensor but a value of type {type(other).__name__}"
-    return "" if _are_finite(outputs) else INFINITE
+        return Refusal(f"{NO_TENSOR} but a value of type {type(other).__name__}")
+    return Refusal("" if _are_finite(outputs) else INFINITE)
 
 
 def _are_finite(outputs: tuple[Tensor, ...]) -> bool:
@@ -56,10 +86,17 @@ def _are_finite(outputs: tuple[Tensor, ...]) -> bool:
 def mend(checks: Any, words: str) -> str:
     """What to say of the inputs, so that the forward takes them."""
     if words == INFINITE:
-        found = _finite_of(checks) or "x[..., D; unit]"
-        return f"; say in --inputs where the values lie: '{found}'"
+        found = _finite_of(checks)
+        if found:
+            return f"; say in --inputs where the values lie: '{found}'"
+    if words.startswith(NO_TENSOR):
+        return "; return tensors"
+    if words.startswith("raised TypeError"):
+        return ""  # no shape mends it
     if checks.LOOSE:
-        return "; declare in --inputs the shapes that it takes"
+        shapes = inferred(checks)
+        instance = f", for instance '{shapes}'" if shapes else ""
+        return f"; declare in --inputs the shapes that it takes{instance}"
     return "; give the tests inputs that it takes: --samples '@file.py:function'"
 
 
@@ -96,4 +133,4 @@ def is_bound(checks: Any, case: Case) -> bool:
         return False
     (name,) = case.arguments
     usual = signature(checks.make).parameters[name].default
-    return bool(refusal(checks, Case(name, {name: usual + 1}), None))
+    return bool(refusal(checks, Case(name, {name: usual + 1}), None).words)

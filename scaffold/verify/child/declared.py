@@ -1,0 +1,133 @@
+"""Whether a call has the shapes and kinds of numbers that the specification declares of its inputs and outputs.
+
+In: the module of checks, the values of a call. Out: what is declared, and what there is instead; "" where they agree.
+Invariant: a name has one size in a call, whichever tensors have it; `...` of an output broadcasts with that of the inputs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Dims = tuple[str | int, ...]
+Sizes = dict[str, int]
+KINDS = {
+    "int": "integers",
+    "index": "integers",
+    "bool": "bools",
+    "complex": "complex numbers",
+    "float": "floating-point numbers",  # no output is declared to be
+}
+
+
+def undeclared_input(checks: Any, inputs: Sequence[Any], names: Sequence[str]) -> str:
+    """What a sample of the user's has that its declaration does not say."""
+    sizes: Sizes = {}
+    for name, value in zip(names, inputs, strict=True):
+        dims = _declared(checks, name)
+        if isinstance(value, Tensor) and dims is not None:
+            before = dict(sizes)
+            if not _bound(dims, tuple(value.shape), sizes):
+                shape = _shown(tuple(value.shape), before)
+                return f"{name}{_text(dims)} is {shape} in the samples"
+    return ""
+
+
+def undeclared_output(
+    checks: Any, names: Sequence[str], inputs: Sequence[Any], outputs: Sequence[Tensor]
+) -> str:
+    """What the forward returns instead of an output that is declared."""
+    sizes: Sizes = {}
+    leading: list[tuple[int, ...]] = []
+    whole = True  # every input has a declared shape: it is known what `...` can be
+    for name, value in zip(names, inputs, strict=True):
+        dims = _declared(checks, name)
+        if isinstance(value, Tensor):
+            whole = whole and dims is not None
+            if dims is not None and _bound(dims, tuple(value.shape), sizes):
+                leading += _of_ellipsis(dims, tuple(value.shape))
+    for (name, dims, kind), output in zip(checks.OUTPUT_SHAPES, outputs, strict=False):
+        shape, before = tuple(output.shape), dict(sizes)
+        if kind and _kind(output) != KINDS[kind]:
+            return f"{name} is declared as {KINDS[kind]}, and the forward returns {_kind(output)}"
+        if dims is None:
+            continue
+        fits = not (whole and leading) or _fits(dims, shape, leading)
+        if not (_bound(dims, shape, sizes) and fits):
+            returned = f"the forward returns {name}{_shown(shape, before)}"
+            return f"{name}{_text(dims)} is declared, and {returned}"
+    return ""
+
+
+def _declared(checks: Any, name: str) -> Dims | None:
+    """The dims of an input, or of each tensor of a variadic one."""
+    shapes: Mapping[str, Dims | None] = checks.INPUT_SHAPES
+    variadic = f"*{name.partition('[')[0]}"
+    return shapes.get(name, shapes.get(variadic))
+
+
+def _bound(dims: Dims, shape: tuple[int, ...], sizes: Sizes) -> bool:
+    """Whether a shape has these dims; names without a size get theirs."""
+    pairs = [*_pairs(dims, shape)]
+    if len(shape) < len(dims) - ("..." in dims) or not _ranks_agree(dims, shape):
+        return False
+    return all(
+        size == (dim if isinstance(dim, int) else sizes.setdefault(dim, size))
+        for dim, size in pairs
+    )
+
+
+def _ranks_agree(dims: Dims, shape: tuple[int, ...]) -> bool:
+    return "..." in dims or len(dims) == len(shape)
+
+
+def _pairs(dims: Dims, shape: tuple[int, ...]) -> Iterator[tuple[str | int, int]]:
+    """Each dim with its size, without `...`."""
+    if "..." not in dims:
+        yield from zip(dims, shape, strict=False)
+        return
+    first = dims.index("...")
+    last = len(dims) - first - 1
+    yield from zip(dims[:first], shape[:first], strict=False)
+    if last:
+        yield from zip(dims[-last:], shape[-last:], strict=False)
+
+
+def _of_ellipsis(dims: Dims, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The sizes that `...` stands for; nothing without one."""
+    if "..." not in dims:
+        return []
+    first = dims.index("...")
+    return [shape[first : len(shape) - (len(dims) - first - 1)]]
+
+
+def _fits(dims: Dims, shape: tuple[int, ...], leading: list[tuple[int, ...]]) -> bool:
+    """Whether the leading dims of an output are among those that the inputs broadcast to."""
+    own = _of_ellipsis(dims, shape)
+    if not own:
+        return True
+    try:
+        whole = torch.broadcast_shapes(*leading)
+        return bool(torch.broadcast_shapes(own[0], whole) == whole)
+    except RuntimeError:
+        return False
+
+
+def _kind(value: Tensor) -> str:
+    if value.dtype == torch.bool:
+        return KINDS["bool"]
+    if value.is_complex():
+        return KINDS["complex"]
+    return KINDS["float" if value.is_floating_point() else "int"]
+
+
+def _text(dims: Dims) -> str:
+    return f"[{', '.join(map(str, dims))}]"
+
+
+def _shown(shape: tuple[int, ...], sizes: Sizes) -> str:
+    """A shape by the names that its sizes have, where no two names share one."""
+    named = {size: name for name, size in sizes.items()}
+    clear = len(named) == len(sizes) and all(size in named for size in shape)
+    return _text(tuple(named[size] for size in shape)) if clear else _text(shape)

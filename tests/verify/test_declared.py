@@ -1,0 +1,76 @@
+"""What is declared of outputs and samples is held against a call."""
+
+from typing import Any
+
+import pytest
+
+from tests.verify.ops import verdict
+
+FALSE: dict[str, dict[str, Any]] = {
+    "outputs: s[D] is declared, and the forward returns s[N]": {
+        "inputs": "x[N, D]",
+        "forward": "x.sum(1)",
+        "outputs": "s[D]",
+    },
+    "outputs: i[N] is declared, and the forward returns i[N, K]": {
+        "inputs": "x[N, D], n: int = 2",
+        "forward": "v, i = x.topk(n, dim=1)\nreturn v, i",
+        "outputs": "v[N, K], i[N; int]",
+    },
+    "outputs: y[N] is declared, and the forward returns y[N, D]": {
+        "inputs": "x[N, D]",
+        "forward": "x * 2",
+        "outputs": "y[N]",
+    },
+    "outputs: s[3] is declared, and the forward returns s[D]": {
+        "inputs": "x[N, D]",
+        "forward": "x.sum(0)",
+        "outputs": "s[3]",
+        "require": ["D >= 4"],
+    },
+    "outputs: y[..., D] is declared, and the forward returns y[5, 2, 3]": {
+        "inputs": "x[..., D]",
+        "forward": "torch.stack((x, x, x, x, x))",
+        "outputs": "y[..., D]",
+    },
+    "outputs: m is declared as bools, and the forward returns integers": {
+        "inputs": "x[N, D]",
+        "forward": "return x * 2, (x > 0).long()",
+        "outputs": "y[N, D], m[N, D; bool]",
+    },
+}
+
+
+@pytest.mark.parametrize("words", FALSE)
+def test_a_false_declaration_of_an_output_is_refused(words: str) -> None:
+    found = verdict(**FALSE[words], derive=True).failure
+    assert found is not None
+    assert f"{found.subject}: {found.words}" == words
+
+
+TRUE: tuple[dict[str, Any], ...] = (
+    {"inputs": "x[N, D]", "forward": "x.sum(0)", "outputs": "s[D]"},
+    {"inputs": "x[..., D]", "forward": "x.norm(dim=-1)", "outputs": "n[...]"},
+    {
+        "inputs": "x[..., D], y[..., D]",
+        "forward": "return x + y, x.sum(-1)",
+        "outputs": "s[..., D], t[...]",
+    },
+    {
+        "inputs": "x[N, D], n: int = 2",
+        "forward": "v, i = x.topk(n, dim=1)\nreturn v, i",
+        "outputs": "v[N, K], i[N, K; int]",
+    },
+    {
+        "inputs": "x[N], y",
+        "forward": "return x * 2, y * 3",
+        "outputs": "a[N], b[...]",
+    },
+    {"inputs": "*xs[N, D]", "forward": "sum(xs)", "outputs": "s[N, D]"},
+)
+
+
+@pytest.mark.parametrize("raw", TRUE, ids=lambda raw: str(raw["inputs"]))
+def test_a_true_declaration_is_none_of_the_findings(raw: dict[str, Any]) -> None:
+    found = verdict(**raw, derive=True)
+    assert found.failure is None and found.cases > 0
