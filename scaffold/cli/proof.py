@@ -87,9 +87,7 @@ def _error(generated: Generated, verdict: Verdict) -> VerificationError:
     return VerificationError(words, place, hint, details=lines)
 
 
-def _hint(
-    generated: Generated, verdict: Verdict, place: Location | None
-) -> str | None:
+def _hint(generated: Generated, verdict: Verdict, place: Location | None) -> str | None:
     """What to write instead."""
     spec, failure = generated.spec, verdict.failure
     assert failure is not None
@@ -104,7 +102,9 @@ def _hint(
     if failure.subject.startswith(("grad_", "backward")):
         if failure.subject.removeprefix("grad_") in generated.derived:
             return failure.hint or OURS
-        return failure.hint or (MEANT if failure.actual and not spec.surrogate else None)
+        return failure.hint or (
+            MEANT if failure.actual and not spec.surrogate else None
+        )
     return failure.hint or (None if failure.subject in SAID else HINT)
 
 

@@ -44,7 +44,9 @@ class ProofView(NamedTuple):
     names: str  # of the values of a call, a variadic input's with a star
     outputs: str  # names of the outputs; () where there may be any number of them
     input_shapes: str  # name -> declared dims, None where there are none
-    output_shapes: str  # of each output its name, its dims and, where it is said, its dtype
+    output_shapes: (
+        str  # of each output its name, its dims and, where it is said, its dtype
+    )
     broadcast: str  # position of an input -> how many of its dims are not leading ones
     tolerance: str
     bare: bool  # backward returns one gradient rather than a tuple

@@ -5,6 +5,7 @@ Invariant: a failure is a case that the forward takes, and in which the op or it
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -169,7 +170,10 @@ def _conclude(checks: Any, run: Run) -> None:
         return
     if not run.refusals:
         if not run.proven:
-            run.failure = {"subject": "the op", "words": "; ".join([UNSEEN, *run.notes])}
+            run.failure = {
+                "subject": "the op",
+                "words": "; ".join([UNSEEN, *run.notes]),
+            }
         return
     name, refused = run.refusals[0]
     if run.proven and (name != "base" or refused.words == INFINITE):
@@ -197,11 +201,9 @@ UNSEEN = "no gradient with an element in it could be compared"
 def _refused(checks: Any, name: str, refused: Refusal) -> dict[str, Any]:
     """That the forward does not take what is declared."""
     found = refused._asdict() | {"subject": "forward", "case": name}
-    try:
+    with suppress(Exception):  # samples of the user's: that they raise is what is told
         inputs = make_inputs(checks, Case(name, dict(checks.CASES[name])), None)
         found["inputs"] = describe(value_names(checks, len(inputs)), inputs)
-    except Exception:  # noqa: BLE001 (samples of the user's: that they raise is what is told)
-        pass
     return found
 
 

@@ -108,10 +108,15 @@ def _fits(dims: Dims, shape: tuple[int, ...], leading: list[tuple[int, ...]]) ->
     if not own:
         return True
     try:
-        whole = torch.broadcast_shapes(*leading)
-        return bool(torch.broadcast_shapes(own[0], whole) == whole)
+        whole = _broadcast(*leading)
+        return _broadcast(own[0], whole) == whole
     except RuntimeError:
         return False
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    found: torch.Size = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
+    return tuple(found)
 
 
 def _kind(value: Tensor) -> str:
