@@ -29,6 +29,7 @@ Kind = Literal[
     "boolean",  # label: "and" or "or"
     "conditional",  # args: the test, the value if true, the value if false
     "lambda",  # label: its parameters; args: the value. The user writes none
+    "comprehension",  # label: "-size for size in"; args: what it goes over. The user writes none
     "check",  # label: "assert" or "raise"; args: the test and the words, or the error
     "words",  # label: an f-string; args: the values in it
     "body",  # label: a whole forward as it stands; args: every expression in it
@@ -158,6 +159,14 @@ def renaming(graph: Graph, old: str, new: str) -> Callable[[Node], Node | None]:
     return lambda node: named if node.kind == "name" and node.label == old else None
 
 
+def changed_parts(target: Node) -> tuple[Node, ...]:
+    """The parts of tensors that are assigned: of `v[0], w` it is `v[0]`."""
+    if target.kind == "subscript":
+        return (target,)
+    inner = target.args if target.kind in ("tuple", "starred") else ()
+    return tuple(part for item in inner for part in changed_parts(item))
+
+
 def expressions(statement: Statement) -> Iterator[Node]:
     """Every expression that a statement reads, those of its branches included."""
     if isinstance(statement, If):
@@ -165,8 +174,10 @@ def expressions(statement: Statement) -> Iterator[Node]:
         for item in (*statement.body, *statement.orelse):
             yield from expressions(item)
         return
-    if statement.operator or statement.target.kind == "subscript":
+    if statement.operator:
         yield statement.target
+    else:
+        yield from changed_parts(statement.target)
     yield statement.value
 
 

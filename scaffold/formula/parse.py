@@ -27,7 +27,7 @@ from scaffold.formula.plain import plain
 from scaffold.formula.program import Program
 from scaffold.formula.refused import words_on
 from scaffold.formula.returns import with_one_return
-from scaffold.formula.scope import RESERVED, Scope
+from scaffold.formula.scope import RESERVED, TAKEN, Scope
 from scaffold.formula.shown import shown
 from scaffold.formula.text import Text, place_in
 from scaffold.formula.unassigned import unassigned
@@ -53,7 +53,7 @@ class Body:
         self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
-        body = plain(self.program.body)
+        body = plain(self.program.body, TAKEN.union(self.scope.names))
         if self.scope.wants_result:
             body = with_one_return(body, self.scope.names)
         whole = tuple(body)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
+from scaffold.errors import ScaffoldError
 from tests.derive.building import load, spec_of, text_of
 from tests.derive.checking import check_needs
 
@@ -33,9 +34,16 @@ return h.sum()
     "added to": "h = x * y\nh[:, 0] += y[:, 1] ** 2\nh[:, 1] *= 2\nreturn h * h",
     "in a branch": "h = x * y\nif p > 0:\n    h[:, 0] = 0\nreturn h * h",
     "twice": "h = x * y\nh[0] = 1\nh[:, 0] = h[:, 1]\nreturn h.exp()",
+    "several at once": "h = x * y\nh[0], h[-1] = y[-1], y[0] * 2\nreturn h * x",
+    "beside a name": "h = x * y\nh[0], k = y[-1], y[0] * 2\nreturn h * k",
+    "in a chain": "h = x * y\nh[0] = k = y[-1].exp()\nreturn h * k",
+    "at an index that changes": "h = x * y\ni = 0\nh[i], i = y[1], 2\nreturn h * i",
     "beside an expression": "h = torch.zeros_like(x)\nh = h.scatter_(1, index[:, None], 1.0) + p\nreturn h * x * y",
 }
 REFUSED = {
+    "what changes places": "h = x * y\nh[0], h[-1] = h[-1], h[0]\nreturn h * y",
+    "beside a star": "h = x * y\nh[0], *k = y * 2\nreturn h * k[1]",
+    "in a loop": "h = x * y\nfor k in range(7):\n    h[0], h[1] = y[k % 3], h[2] * 2\nreturn h",
     "what the gradient reads": "h = x.exp()\nh[0] = 0\nreturn h * y",
     "two dims at once": "h = x * y\nh[0, 1:] = 0\nreturn h",
     "from the end": "h = x * y\nh[:, 1:-1] = 0\nreturn h",
@@ -104,3 +112,15 @@ return h
     text = text_of(spec, derive(spec))
     backward = text[text.index("def backward") : text.index("def some_op")]
     assert ".sum()" not in backward and ".mean()" not in backward
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y[0], h = x[1], x[2]\nreturn h",
+        "for k in range(7):\n    y[0], h = x[1], x[k % 3]\nreturn h",
+    ],
+)
+def test_an_input_that_changes_beside_a_name_is_refused(forward: str) -> None:
+    with pytest.raises(ScaffoldError, match="changes its input 'y' in place"):
+        derive(spec_of(INPUTS, forward=forward))

@@ -33,7 +33,6 @@ def statement(source: str) -> Statement:
         ("h = x", {"h"}),
         ("a, (b, *c) = x", {"a", "b", "c"}),
         ("h[x] = y", {"h"}),
-        ("h[0], k = y", {"h", "k"}),
         ("h += x", {"h"}),
         ("h.mul_(x)", {"h"}),
         ("k = h.mul_(x)", {"h", "k"}),

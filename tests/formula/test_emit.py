@@ -118,7 +118,6 @@ def test_no_more_parentheses_than_needed(source: str, written: str) -> None:
         "if x:\n    h = y\nelse:\n    # why\n    if w:\n        h = x\n    k = w\nreturn y",
         "a, b = x, y\nreturn a",
         "h = (x, *y)\nreturn h",
-        "h = x * 1\nh[0], k = y\nreturn h",
         "h = x * 1\nh[..., 0] += y\nreturn h",
     ],
 )

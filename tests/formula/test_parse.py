@@ -153,8 +153,14 @@ def test_indentation_and_newlines_of_the_surroundings(
             [f"--forward:1:1: a class {NOT}\nhint: {IMPORT}"],
         ),
         (
+            "a.b: float = x\nreturn x",
+            [f"--forward:1:1: 'a.b: float = x' {NOT}\nhint: write: name = ..."],
+        ),
+        (
             "a.b = c = x\nreturn x",
-            [f"--forward:1:1: 'a.b = c = x' {NOT}\nhint: write: name = ..."],
+            [
+                "--forward:1:1: only names, tuples of names and name[...] can be assigned"
+            ],
         ),
         (
             "with x as k:\n    y = k\nreturn y",
