@@ -19,8 +19,10 @@ from scaffold.formula import (
     Kept,
     Node,
     Statement,
+    emit,
     expressions,
     is_check,
+    same_tensor,
     sharing,
     written,
 )
@@ -90,9 +92,13 @@ def _refuse_inputs(spec: OpSpec, kept: Kept) -> None:
     for value in kept.returned:
         parts = value.args if value.kind == "tuple" else (value,)
         for part in parts:
-            if part.kind == "name" and part.label in tensors:
-                message = f"the forward returns its input '{part.label}' itself"
-                hint = f"return a tensor of its own: {part.label}.clone()"
+            for name in sorted(same_tensor(part) & tensors):
+                how = "returns" if part.kind == "name" else "may return"
+                message = f"the forward {how} its input '{name}' itself"
+                text = emit(part)
+                if part.kind not in ("name", "call", "attribute", "subscript"):
+                    text = f"({text})"
+                hint = f"return a tensor of its own: {text}.clone()"
                 raise ScaffoldError(message, kept.location, hint)
 
 

@@ -7,7 +7,15 @@ Invariant: memory that the statements did not make goes by the name it had outsi
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from scaffold.formula import If, Node, Statement, bound, changed_in_place
+from scaffold.formula import (
+    If,
+    Node,
+    Statement,
+    bound,
+    changed_in_place,
+    changed_parts,
+    holds_several,
+)
 
 Memory = frozenset[str]  # names from outside, and `@1`, `@2` for what was made inside
 Sources = Callable[[Node], frozenset[str]]
@@ -28,6 +36,7 @@ class Trace:
     def __init__(self, statements: Iterable[Statement], sources: Sources) -> None:
         self.sources = sources
         self.held: dict[str, Memory] = {}
+        self.groups: set[str] = set()  # names of several tensors
         self.changes: list[Change] = []
         self._made = 0
         for position, item in enumerate(statements):
@@ -39,15 +48,19 @@ class Trace:
 
     def of_value(self, value: Node) -> Memory:
         """What an expression may hold of the memory so far."""
-        return frozenset().union(*(self.of(name) for name in self.sources(value)))
+        names = self.sources(value)
+        match value:
+            case Node("subscript", _, (Node("name", name), _)) if name in self.groups:
+                names |= {name}
+        return frozenset().union(*map(self.of, names))
 
     def _run(self, item: Statement, position: int) -> None:
         if isinstance(item, If):
             self._choose(item, position)
             return
         changed = list(changed_in_place(item.value))
-        if item.operator or item.target.kind == "subscript":
-            changed += bound(item.target)
+        parts = (item.target,) if item.operator else changed_parts(item.target)
+        changed += [name for part in parts for name in sorted(bound(part))]
         for name in changed:
             self._change(name, position)
         if not item.operator:
@@ -76,12 +89,19 @@ class Trace:
     def _assign(self, target: Node, value: Node) -> None:
         pairs = _pairs(target, value)
         memories = [self.of_value(part) for _, part in pairs]
-        for (part, _), memory in zip(pairs, memories, strict=True):
-            if part.kind == "subscript":
-                continue
-            for name in sorted(bound(part)):
+        for (part, one), memory in zip(pairs, memories, strict=True):
+            if part.kind == "name" and holds_several(one):
+                self.groups.add(part.label)
+            for name in sorted(_given(part)):
                 self._made += 1
                 self.held[name] = memory or frozenset({f"@{self._made}"})
+
+
+def _given(target: Node) -> frozenset[str]:
+    """The names that a target gives to values, and not to parts of what they hold."""
+    if target.kind in ("tuple", "starred"):
+        return frozenset().union(*map(_given, target.args))
+    return frozenset() if target.kind == "subscript" else bound(target)
 
 
 def _pairs(target: Node, value: Node) -> list[tuple[Node, Node]]:

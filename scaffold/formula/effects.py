@@ -12,7 +12,8 @@ from scaffold.formula.text import WELL_KNOWN
 
 VIEWS = frozenset(
     {"adjoint", "as_strided", "chunk", "detach", "diag", "diagonal", "dsplit"}
-    | {"flatten", "hsplit", "imag", "movedim", "moveaxis", "narrow", "permute"}
+    | {"flatten", "hsplit", "imag", "meshgrid", "movedim", "moveaxis", "narrow"}
+    | {"permute"}
     | {"ravel", "reshape", "reshape_as", "select", "split", "split_with_sizes"}
     | {"squeeze", "swapaxes", "swapdims", "t", "tensor_split", "transpose", "unbind"}
     | {"unflatten", "unfold", "unsafe_chunk", "unsafe_split", "unsqueeze", "view"}
@@ -21,11 +22,24 @@ VIEWS = frozenset(
 # Calls that may return the very tensor that they are given.
 SAME = frozenset(
     {"atleast_1d", "atleast_2d", "atleast_3d", "bfloat16", "bool", "broadcast_tensors"}
-    | {"broadcast_to", "conj", "conj_physical", "contiguous", "cpu", "cuda", "double"}
+    | {
+        "broadcast_to",
+        "cdouble",
+        "cfloat",
+        "conj",
+        "conj_physical",
+        "contiguous",
+        "cpu",
+    }
+    | {"cuda", "double", "flatten", "pin_memory", "to_dense"}
     | {"alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "expand"}
     | {"expand_as", "feature_alpha_dropout", "float", "half", "int", "long", "positive"}
     | {"real", "requires_grad_", "resolve_conj", "resolve_neg", "sum_to_size", "to"}
     | {"type", "type_as"}
+)
+# Those of them, and of the views, that take several tensors and return as many.
+SEVERAL = frozenset(
+    {"atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid"}
 )
 # Functions that draw random numbers.
 RANDOM = frozenset(
@@ -139,17 +153,30 @@ def _parts(value: Node, methods: frozenset[str], views: bool) -> tuple[Node, ...
             return tuple(inner)
         case Node("boolean" | "starred" | "tuple" | "list", _, args):
             return args
-        case Node("attribute", label, (inner,)) | Node(
-            "subscript", label, (inner, _)
-        ) if views and (not label or label in VIEW_ATTRIBUTES):
+        case Node("attribute", "real", (inner,)) | Node("unary", "+", (inner,)):
+            return (inner,)
+        case Node("attribute", label, (inner,)) if views and label in VIEW_ATTRIBUTES:
+            return (inner,)
+        case Node("subscript", _, (inner, _)) if views or holds_several(inner):
             return (inner,)
         case Node("call", _, (Node("name", name), *args)) if views and name in HOLDERS:
             return tuple(args)
         case Node("call", _, (Node("attribute", label) as callee, *args)):
             if label in methods:
-                return callee.args if _is_method(callee) else tuple(args[:1])
+                first = args if label in SEVERAL else args[:1]
+                return callee.args if _is_method(callee) else tuple(first)
             return tuple(written_to(value))
     return ()
+
+
+def holds_several(value: Node) -> bool:
+    """Whether a value is several tensors that are written out, or that one call returns as they are."""
+    match value:
+        case Node("tuple" | "list"):
+            return True
+        case Node("call", _, (Node("attribute", label) as callee, *_)):
+            return label in SEVERAL and not _is_method(callee)
+    return False
 
 
 def _is_method(callee: Node) -> bool:

@@ -186,6 +186,7 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "boolean": _boolean,
     "conditional": _conditional,
     "lambda": lambda node: f"lambda {node.label}: {emit(node.args[0])}",
+    "comprehension": lambda node: f"[{node.label} {_within(node.args[0], CONDITIONAL + 1)}]",
     "body": lambda node: node.label,
     "check": lambda node: f"{node.label} {_elements(node).removesuffix(',')}",
     "words": lambda node: with_words(node, emit),

@@ -102,6 +102,28 @@ def test_a_scalar_has_a_dim_for_a_reduction(inputs: str, forward: str) -> None:
         check_op(*op, [r(shape)])
 
 
+@pytest.mark.parametrize(
+    ("forward", "shapes"),
+    [
+        ("x.mean(dim=(0, 1)).std(-1, unbiased=False)", ((2, 3), (2, 3, 4))),
+        ("x.sum((0,)).mean(0)", ((3,), (2, 3))),
+        ("x.select(-1, 0).mean((0,))", ((3,), (2, 3))),
+        ("x.sum((0,)).prod(-1)", ((3,), (2, 3))),
+        ("x.sum((-1, -2)).logsumexp(-1)", ((2, 3), (2, 3, 4))),
+        ("x.sum(0, keepdim=True).mean(0)", ((), (3,), (2, 3))),
+        ("x.prod(-1)", ((), (3,), (2, 3))),
+    ],
+)
+def test_a_reduction_of_what_a_reduction_left(
+    forward: str, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    """It may be a scalar, which has a dim for a reduction."""
+    torch.manual_seed(3)
+    op = made("x", forward)
+    for shape in shapes:
+        check_op(*op, [r(shape)])
+
+
 @pytest.mark.parametrize("forward", ["x.sum(dim)", "x.logsumexp(dim)", "x.mean(dim)"])
 def test_a_scalar_has_any_dim(forward: str) -> None:
     op = made("x, dim: int = -1", forward)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.ir import Op, Program, is_number, number
+from scaffold.derive.vjp.precision import of_default_dtype
 from scaffold.derive.vjp.terms import Term, Terms, common
 from scaffold.formula import Node
 
@@ -242,6 +243,8 @@ class Algebra:
                 continue  # PyTorch does not subtract masks, and adds them as `or`
             if any(_is_fraction(item) for item in rest):
                 continue  # Python does not divide by a size of 0
+            if any(map(of_default_dtype, rest)):
+                continue  # a mask over its count is float32 without its cotangent
             inner = self.make(rule, *rest)
             found = self.times(terms, shared, inner)
             if found.shape == shapes.broadcast(a.shape, b.shape):

@@ -8,10 +8,10 @@ from scaffold.derive.vjp.indexing import sliced
 from scaffold.derive.vjp.infer import dims_of
 from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.make import Maker
-from scaffold.derive.vjp.ranks import length, restored
+from scaffold.derive.vjp.ranks import length, may_be_scalar, restored
 from scaffold.derive.vjp.shapes import SCALAR, Shape
 from scaffold.derive.vjp.sizes import size_at
-from scaffold.derive.vjp.statics import is_int
+from scaffold.derive.vjp.statics import is_int, is_sequence
 from scaffold.derive.vjp.written import UnsupportedError, static_node
 from scaffold.formula import Node
 
@@ -131,6 +131,20 @@ class Builders:
             ones.append(at - len(small.dims))
         return tuple(range(extra)), tuple(ones)
 
+    def fit_to(self, g: Op, x: Op) -> Op:
+        """Sum what was broadcast, and spread what was summed over a dim in which `g` has size 1."""
+        if not g.is_tensor or shapes.fits(x.shape, g.shape):
+            return self.sum_to(g, x)
+        if g.kind == "complex" and x.kind != "complex":
+            g = self.make("real", g)
+        if shapes.fits(g.shape, x.shape):
+            return self.make.expanded(g, x.shape)
+        if g.rule == "neg" and not self.make.opaque(g):
+            return self.make("neg", self.fit_to(g.args[0], x))
+        like = x if x.rule == "input" else None
+        data = (x.shape, like)
+        return self.program.op("fitted_to", (g,), data, kind=g.kind, shape=x.shape)
+
     def reshape_as(self, g: Op, x: Op) -> Op:
         for at, dim in enumerate(x.shape.dims or ()):
             behind = at - len(x.shape.dims or ())
@@ -192,20 +206,27 @@ class Builders:
         return length(self.program, self.size(x, dim), x, dim)
 
     def moved(self, x: Op, dim: Op, by: Op) -> Op:
-        at, forward = literal(dim), literal(by) == 1
+        at, ones = literal(dim), self.make("ones_like", x)
         if x.shape == SCALAR:
-            return self.make("ones_like", x)
+            return ones
         if not isinstance(at, int):
             raise UnsupportedError("a dim that is not written out")
-        one, none, make = self.make.const(1), self.make.const(None), self.make
-        minus, zero = make.const(-1), make.const(0)
+        found = self._stepped(x, at, literal(by) == 1)
+        if not may_be_scalar(x.shape, dim):
+            return found
+        rank = static_node(self.program, self.program.op("rank", (), x.shape))
+        return self.program.shaped(self.make.choose(rank, found, ones), x.shape)
+
+    def _stepped(self, x: Op, at: int, forward: bool) -> Op:
+        """A tensor one step along a dim, a 1 where nothing came."""
+        dim, one, none = map(self.make.const, (at, 1, None))
+        make, minus, zero = self.make, self.make.const(-1), self.make.const(0)
         if at < 0 or x.shape.rank is not None:
             ends = (one, zero) if forward else (zero, one)
             pad = self.padding(x, dim, *ends)
             wide = make("pad", x, pad, make.const("constant"), make.const(1.0))
-            return make(
-                "narrow", wide, dim, *(zero if forward else one, self.size(x, dim))
-            )
+            start = zero if forward else one
+            return make("narrow", wide, dim, start, self.size(x, dim))
         bounds = ((none, one, none), (none, minus, none))
         if not forward:
             bounds = ((minus, none, none), (one, none, none))
@@ -254,10 +275,13 @@ class Builders:
             return self.program.op(
                 "list", [self.make("neg", item) for item in numbers.args]
             )
-        value = literal(numbers)
-        if isinstance(value, int):
-            return self.make.const(-value)
-        return self.make("neg", numbers)
+        if is_int(self.program, numbers):
+            return self.make("neg", numbers)
+        if not is_sequence(self.program, numbers):
+            raise UnsupportedError("one number or several")
+        graph, several = self.program.graph, static_node(self.program, numbers)
+        each = graph.node("comprehension", "-size for size in", (several,))
+        return self.program.static(each)
 
     def sum_repeats(self, g: Op, x: Op, repeats: Op) -> Op:
         rank = x.shape.rank

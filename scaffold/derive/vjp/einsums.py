@@ -4,6 +4,7 @@ In: an op and the cotangent of its result. Out: pairs of an operand and its grad
 diagonal. Invariant: each gradient has its operand's dims, though one of size 1 may have been broadcast.
 """
 
+from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.equations import letters_of
 from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.make import Maker
@@ -38,13 +39,11 @@ def _of_operand(
 ) -> Op | None:
     if len(letters) > 1 and letters[-1] == letters[-2] and "." not in letters:
         return _of_diagonal(make, operand, letters, others, factors)
-    plain = letters.replace("...", "")
     known = set("".join(others))
-    if _is_spread(letters, operand, others[1:], factors[1:]):
-        return None
-    if len(set(plain)) != len(plain) or "..." in letters and "." not in known:
-        return None
     alone = [at for at, item in enumerate(letters) if item not in known]
+    plain = letters.replace("...", "")
+    if len(set(plain)) != len(plain) or not _dots_fit(letters, others):
+        return None
     if alone and "..." in letters:
         return None
     kept = "".join(item for item in letters if item in known)
@@ -59,17 +58,51 @@ def _of_operand(
         )
     for at in alone:
         found = make("unsqueeze", found, make.const(at))
+    if not _is_as_long(letters, operand, others, factors):
+        return Builders(make).fit_to(found, operand)
     return make.expanded(found, operand.shape) if alone else found
 
 
-def _is_spread(letters: str, operand: Op, others: list[str], factors: list[Op]) -> bool:
-    """Whether an operand meets a 1 of another, where it may be longer: its gradient is not as long."""
+def _dots_fit(letters: str, others: list[str]) -> bool:
+    """Whether the leading dims of an operand are those of the result as well: behind a letter they may be fewer."""
+    return "..." not in letters or letters[0] == "." and "..." in others[0]
+
+
+def _is_as_long(
+    letters: str, operand: Op, others: list[str], factors: list[Op]
+) -> bool:
+    """Whether the product of the others is sure to be as long as the operand in each letter that is summed over.
+
+    A size of 1 is broadcast: where the others have it, the operand may be longer.
+    """
     sizes = _sizes(letters, operand)
-    return any(
-        size == 1 and letter in letters and sizes.get(letter) != 1
-        for item, factor in zip(others, factors, strict=True)
-        for letter, size in _sizes(item, factor).items()
+    pairs = list(zip(others, factors, strict=True))
+    beside = [_sizes(item, factor) for item, factor in pairs[1:]]
+    summed = set("".join(others[1:])) - set(others[0])
+    return all(
+        letter in sizes and any(sizes[letter] == item.get(letter) for item in beside)
+        for letter in summed.intersection(letters)
+    ) and (
+        all(letter in "".join(others) for letter in letters)
+        or _is_no_longer(letters, sizes, pairs)
     )
+
+
+def _is_no_longer(
+    letters: str, sizes: dict[str, object], pairs: list[tuple[str, Op]]
+) -> bool:
+    """Whether the others are no longer than the operand in any of its letters."""
+    return all(
+        letter not in letters or size == sizes.get(letter)
+        for item, factor in pairs
+        for letter, size in _all_sizes(item, factor)
+    )
+
+
+def _all_sizes(letters: str, operand: Op) -> list[tuple[str, object]]:
+    """The size of each letter, None where it is not known."""
+    known = _sizes(letters, operand)
+    return [(letter, known.get(letter)) for letter in letters if letter != "."]
 
 
 def _sizes(letters: str, operand: Op) -> dict[str, object]:
@@ -98,7 +131,7 @@ def _of_diagonal(
     found = _of_operand(make, line, letters[:-1], others, factors)
     if found is None:
         return None
-    whole = make("diag_embed", found)
+    whole = make("diag_embed", Builders(make).fit_to(found, line))
     return make.program.shaped(whole, operand.shape)
 
 

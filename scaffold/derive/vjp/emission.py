@@ -52,8 +52,10 @@ class Emission(NamedTuple):
 
 def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...]:
     """The statements that assign all gradients."""
-    pulled = [op for root in roots.values() for op in root.walk() if op.rule == "vjp"]
+    ops = {op for root in roots.values() for op in root.walk()}
+    pulled = [op for op in ops if op.rule == "vjp"]
     below = {arg for op in pulled for arg in (op, *pulled_args(op))}
+    below |= {op.args[0] for op in ops if op.rule == "fitted_to"}  # read twice
     forced = {op for op in below if op.rule != "input"} | emission.own.keys()
     for _ in range(60):
         writer = _Writer(emission, roots, forced)

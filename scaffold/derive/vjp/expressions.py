@@ -49,11 +49,11 @@ class Expressions(PythonValues):
         self.program.ints |= {
             item.name for item in spec.attributes if item.annotation == "int"
         }
-        self.sequences = frozenset(
+        self.program.sequences |= {
             item.name
             for item in spec.attributes
             if item.annotation.startswith(("tuple", "list"))
-        )
+        }
         self.writes: dict[str, int] = {}
 
     def _input(self, item: TensorInput, wanted: bool) -> Op:
@@ -249,6 +249,10 @@ class Expressions(PythonValues):
                 ],
             )
         part = self.value(node)
-        if part.kind == "group" or node.kind == "name" and node.label in self.sequences:
+        if (
+            part.kind == "group"
+            or node.kind == "name"
+            and node.label in self.program.sequences
+        ):
             raise UnsupportedError("an index that is a tuple")
         return part

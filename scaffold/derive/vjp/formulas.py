@@ -11,6 +11,7 @@ from scaffold.derive.vjp.apply import constant
 from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.ir import UNKNOWN, Op, literal
 from scaffold.derive.vjp.make import Maker
+from scaffold.derive.vjp.parts import item_at
 from scaffold.derive.vjp.statics import may_be_none
 from scaffold.derive.vjp.vocabulary import BUILDERS
 from scaffold.derive.vjp.written import UnsupportedError, dotted, static_node
@@ -143,9 +144,10 @@ class Evaluator:
     def _subscript(self, node: Node) -> Op:
         value, index = node.args
         parts = index.args if index.kind == "tuple" else (index,)
-        return indexing.taken(
-            self.make.applier, self.value(value), [self._part(part) for part in parts]
-        )
+        whole, several = self.value(value), [self._part(part) for part in parts]
+        if whole.kind == "group":  # one of several results
+            return item_at(self.make, whole, int(str(literal(several[0]))))
+        return indexing.taken(self.make.applier, whole, several)
 
     def _part(self, node: Node) -> Op:
         if node.kind == "slice":

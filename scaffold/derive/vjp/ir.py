@@ -68,6 +68,7 @@ class Program:
         self.dtypes: dict[Op, Kind] = {}  # a dtype in Python -> the kind of its tensors
         self.never_none: set[str] = set()  # names of Python values that are not None
         self.ints: set[str] = set()  # attributes and locals that are one int
+        self.sequences: set[str] = set()  # those that are a tuple or a list
         self._known: dict[tuple[object, ...], Op] = {}
 
     def op(

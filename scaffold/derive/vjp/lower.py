@@ -22,7 +22,7 @@ from scaffold.derive.vjp.own_memory import (
 )
 from scaffold.derive.vjp.puts import CHANGES, put
 from scaffold.derive.vjp.retained import retained
-from scaffold.derive.vjp.statics import is_int, may_be_none
+from scaffold.derive.vjp.statics import is_int, is_sequence, may_be_none
 from scaffold.derive.vjp.written import UnsupportedError
 from scaffold.formula import (
     Assign,
@@ -188,6 +188,8 @@ class Lowering(Calls):
                     self.program.never_none.add(target.label)
                 if is_int(self.program, op):
                     self.program.ints.add(target.label)
+                if is_sequence(self.program, op):
+                    self.program.sequences.add(target.label)
                 if op in self.program.dtypes:
                     self.program.dtypes[named] = self.program.dtypes[op]
                 if op in self.program.fractions:

@@ -11,6 +11,7 @@ from scaffold.derive.vjp.algebra import Algebra
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.choices import choose, may_be_zero
 from scaffold.derive.vjp.ir import Op, is_number, tensors
+from scaffold.derive.vjp.precision import of_default_dtype
 from scaffold.derive.vjp.reunite import Reunion
 from scaffold.derive.vjp.rewrites import LINEAR, Rewrites, has_poles
 from scaffold.derive.vjp.shapes import Shape
@@ -251,7 +252,10 @@ class Maker(Rewrites):
             one, two = terms.of(body), terms.of(orelse)
             shared = common(one, two)
             rest = [terms.op(term.without(shared)) for term in (one, two)]
-            if any(shared[1:]) and {"real", "complex"} & {item.kind for item in rest}:
+            typed = [
+                item.kind for item in rest if not of_default_dtype(item)
+            ]  # `where` of two numbers is float32
+            if any(shared[1:]) and {"real", "complex"}.intersection(typed):
                 inner = self("where", condition, *rest)
                 found = self.algebra.times(terms, shared, inner)
                 if found.shape == whole:

@@ -27,7 +27,16 @@ PROMOTING = frozenset(
         "squeeze",
     }
     | {"mT", "expanded", "reshaped", "unless_vector", "unless_scalar", "same"}
-    | {"summed_to", "slice", "select", "softplus", "logsigmoid", "detach", "clamp"}
+    | {
+        "summed_to",
+        "fitted_to",
+        "slice",
+        "select",
+        "softplus",
+        "logsigmoid",
+        "detach",
+        "clamp",
+    }
     | {"vector_norm", "norm", "cat", "masked_fill", "gather", "zeros", "permute"}
     | {"movedim", "flip", "index", "index_select", "embedding", "take_along_dim"}
     | {"transpose", "relu", "silu", "var", "cond", "maximum", "minimum", "pow"}
@@ -40,6 +49,17 @@ UNIFORM = frozenset(
 )
 
 Sources = frozenset[Op]
+
+
+def of_default_dtype(op: Op) -> bool:
+    """Whether a real value is computed of masks and integers alone: it is float32 whatever the inputs are."""
+    given = list(tensors(op.args))
+    return (
+        op.kind == "real"
+        and op.rule in PROMOTING
+        and bool(given)
+        and all(arg.kind in ("int", "bool") or of_default_dtype(arg) for arg in given)
+    )
 
 
 class Precision:

@@ -59,6 +59,14 @@ class Printer(ChainPrinter):
             self.node(op.args[0]), "sum_to_size", self.shape(shape, like)
         )
 
+    def _fitted_to(self, op: Op) -> Node:
+        """`g.expand(torch.broadcast_shapes(g.shape, x.shape)).sum_to_size(x.shape)`."""
+        assert isinstance(op.data, tuple)
+        value, shape = self.node(op.args[0]), self.shape(*op.data)
+        own = self._attribute(value, "shape")
+        both = self.function("torch.broadcast_shapes", own, shape)
+        return self.method(self.method(value, "expand", both), "sum_to_size", shape)
+
     def _shaped_like(self, op: Op) -> Node:
         g, like = op.args
         shape = self._attribute(self._anew(like), "shape")

@@ -44,7 +44,7 @@ def restored(make: Make, g: Op, x: Op, dim: Op) -> Op:
     wide = make("unsqueeze", g, dim)
     if wide.rule == "neg" and g.rule == "neg":
         return make("neg", restored(make, g.args[0], x, dim))
-    if wide.rule != "unsqueeze" or not _may_be_scalar(x.shape, dim):
+    if wide.rule != "unsqueeze" or not may_be_scalar(x.shape, dim):
         return wide
     program = make.program
     args = (wide, g, program.op("rank", (), x.shape))
@@ -54,14 +54,14 @@ def restored(make: Make, g: Op, x: Op, dim: Op) -> Op:
 
 def length(program: Program, size: Op, x: Op, dim: Op) -> Op:
     """The size along a dim; a scalar is one element, whatever dim is named."""
-    if not _may_be_scalar(x.shape, dim):
+    if not may_be_scalar(x.shape, dim):
         return size
     ndim = program.op("rank", (), x.shape)
     parts = (static_node(program, op) for op in (ndim, size, program.const(1)))
     return program.static(program.graph.node("conditional", "", tuple(parts)))
 
 
-def _may_be_scalar(shape: Shape, dim: Op) -> bool:
+def may_be_scalar(shape: Shape, dim: Op) -> bool:
     """Whether an input as nobody declared it, or a value of its shape, may be without dims."""
     return literal(dim) in (0, -1, UNKNOWN) and shape != SCALAR and _is_open(shape)
 
@@ -74,6 +74,8 @@ def _is_open(shape: Shape) -> bool:
             return True
         case ("broadcast", tuple() as parts):
             return all(map(_is_open, parts))
-        case ("drop", Shape() as base, (int(),)):
-            return base.least < 2 and _is_open(base)
+        case ("drop", Shape() as base, tuple() as dims):
+            return base.least <= len(dims) and _is_open(base)
+        case ("keep", Shape() as base, tuple()):
+            return base.least < 1 and _is_open(base)
     return False

@@ -193,6 +193,12 @@ def _solved(program: Program, args: Args) -> Shape | None:
     return None
 
 
+def _selected(program: Program, args: Args) -> Shape | None:
+    """`select`: one dim is gone."""
+    dims = _ints(args, "dim")
+    return shapes.reduced(args["x"].shape, dims, False) if dims else None
+
+
 def _indexed(program: Program, args: Args) -> Shape | None:
     """`index_select`: one dim becomes as long as the index."""
     dims, x, index = _ints(args, "dim"), args["x"].shape, args["index"].shape
@@ -274,6 +280,7 @@ SHAPES: dict[str, Infer] = {
     "diagonal": joint_shapes.diagonal,
     "cat": joint_shapes.joined,
     "einsum": joint_shapes.einsum,
+    "select": _selected,
     "index_select": _indexed,
     "embedding": _embedded,
     **dict.fromkeys(AS_THEIR_FIRST, _of("x")),

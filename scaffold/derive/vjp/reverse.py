@@ -162,6 +162,9 @@ class Reverse:
         for arg, gradient in pairs:
             if arg.active and not is_number(gradient, 0):
                 known = sums.get(arg)
+                if known is not None and known.shape != gradient.shape:
+                    known = self.builders.sum_to(known, arg)  # else one is broadcast
+                    gradient = self.builders.sum_to(gradient, arg)
                 sums[arg] = (
                     gradient if known is None else self.make("add", known, gradient)
                 )

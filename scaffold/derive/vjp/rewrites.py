@@ -7,6 +7,7 @@ from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.facts import sums_to_zero
 from scaffold.derive.vjp.infer import dim_of, dims_of
 from scaffold.derive.vjp.ir import Op, is_number, literal
+from scaffold.derive.vjp.precision import of_default_dtype
 from scaffold.derive.vjp.rearrangements import Rearrangements
 from scaffold.derive.vjp.sizes import is_length
 
@@ -145,7 +146,7 @@ class Rewrites(Rearrangements):
         if not (outer.tensors or outer.below) or outer == term:
             return None
         rest = terms.op(term.without(outer))
-        if rest.shape != a.shape or rest.kind != a.kind:
+        if rest.shape != a.shape or rest.kind != a.kind or of_default_dtype(rest):
             return None
         reduced = self(rule, rest, dim, keepdim)
         tensors = (*outer.tensors, reduced)

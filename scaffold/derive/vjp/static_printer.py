@@ -19,7 +19,7 @@ from scaffold.formula import Graph, Node
 Owners = dict[Shape, list[tuple[Op, frozenset[Need]]]]
 OF_A_SHAPE = frozenset(
     {"zeros", "expanded", "reshaped", "summed_to", "same", "vjp", "unsliced"}
-    | {"shaped_like"}
+    | {"shaped_like", "fitted_to"}
 )
 
 

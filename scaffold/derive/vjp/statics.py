@@ -105,12 +105,51 @@ def _is_int(program: Program, node: Node) -> bool:
             return True
         case Node("call", _, (Node("attribute", "dim" | "numel"), *_)):
             return True
+        case Node("call", _, (Node("name", "int" | "len"), *_)):
+            return True
+        case Node("call", _, (Node("name", "round"), _)):
+            return True
+        case Node(
+            "call", _, (Node("attribute", "ceil" | "floor", (Node("name", "math"),)), _)
+        ):
+            return True
+        case Node("conditional", _, (_, *parts)):
+            return all(_is_whole(program, part) for part in parts)
         case Node("unary", "-", (inner,)):
             return _is_int(program, inner)
         case Node("binary", "+" | "-" | "*" | "//" | "%", (one, two)):
-            return all(
-                part.kind == "constant" or _is_int(program, part) for part in (one, two)
-            )
+            return all(_is_whole(program, part) for part in (one, two))
+    return False
+
+
+def _is_whole(program: Program, node: Node) -> bool:
+    """Whether a part of an int is one; a number beside one is taken for one."""
+    return node.kind == "constant" or _is_int(program, node)
+
+
+def is_sequence(program: Program, op: Op) -> bool:
+    """Whether a static value is sure to be a tuple or a list."""
+    return op.rule == "list" or (
+        op.rule == "static"
+        and isinstance(op.data, Node)
+        and _is_sequence(program, op.data)
+    )
+
+
+def _is_sequence(program: Program, node: Node) -> bool:
+    match node:
+        case Node("tuple" | "list" | "comprehension"):
+            return True
+        case Node("name", name):
+            return name in program.sequences
+        case Node("call", _, (Node("name", "tuple" | "list"), *_)):
+            return True
+        case Node("subscript", _, (whole, Node("slice"))):
+            return _is_sequence(program, whole)
+        case Node("binary", "+" | "*", parts):
+            return any(_is_sequence(program, part) for part in parts)
+        case Node("conditional", _, (_, *parts)):
+            return all(_is_sequence(program, part) for part in parts)
     return False
 
 

@@ -27,6 +27,7 @@ BUILDERS: dict[str, Builder] = {
     "expand_back": _tensor("g x dim keepdim", "a reduction's g over x's shape"),
     "restore": _tensor("g x dim keepdim", "the same with dimensions of size 1"),
     "sum_to": _tensor("g x", "g summed to x's shape, which broadcasts to g's"),
+    "fit_to": _tensor("g x", "the same where x may be longer too: g is spread"),
     "reshape_as": _tensor("g x", "g in x's shape"),
     "expand_as": _tensor("g x", "g broadcast to x's shape"),
     "zeros": _tensor("g x", "zeros of x's shape, of g's dtype and device"),

@@ -102,10 +102,16 @@ def sum_repeats(g: Tensor, x: Tensor, repeats: Any) -> Tensor:
     return whole.reshape(x.shape)
 
 
+def fit_to(g: Tensor, x: Tensor) -> Tensor:
+    """Spread where x is longer, summed where it is shorter."""
+    return g.expand_as(g.detach() + x.detach()).sum_to_size(x.shape)
+
+
 REFERENCE: dict[str, Callable[..., Any]] = {
     "expand_back": lambda g, x, dim, keep: restore(g, x, dim, keep).expand(x.shape),
     "restore": restore,
     "sum_to": lambda g, x: g.sum_to_size(x.shape),
+    "fit_to": fit_to,
     "reshape_as": lambda g, x: g.reshape(x.shape),
     "expand_as": lambda g, x: g.expand(x.shape),
     "zeros": lambda g, x: g.new_zeros(x.shape),

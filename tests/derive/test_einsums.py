@@ -1,0 +1,72 @@
+"""Contractions in which a size of 1 is broadcast: the gradient has its operand's shape, and is right."""
+
+import pytest
+
+from tests.derive.against_autograd import check_forward, tensor
+
+Shapes = tuple[tuple[int, ...], ...]
+CASES: tuple[tuple[str, str, tuple[Shapes, ...]], ...] = (
+    ("y", "torch.einsum('ij,jk->ik', y, y)", (((3, 1),), ((3, 3),))),
+    (
+        "x, y",
+        "torch.einsum('ij,jk->ik', x, y)",
+        (((3, 1), (4, 2)), ((3, 4), (1, 2)), ((3, 4), (4, 2)), ((0, 4), (1, 2))),
+    ),
+    ("x, y", "torch.einsum('ij,jk', [x, y])", (((3, 1), (4, 2)), ((3, 4), (1, 2)))),
+    ("x, y", "torch.einsum('ij,jk->k', x, y)", (((3, 1), (4, 2)), ((3, 4), (1, 2)))),
+    ("x, y", "torch.einsum('i,i->', x, y)", (((3,), (1,)), ((1,), (3,)))),
+    ("x, y", "torch.einsum('ij,ij->ij', x, y)", (((3, 1), (1, 4)),)),
+    ("x[N], y[1]", "torch.einsum('i,i->', x, y)", (((3,), (1,)),)),
+    ("x[N, 1]", "torch.einsum('ij,jk->ik', x, x)", (((3, 1),),)),
+    ("x[N, N], y[1, D]", "torch.einsum('ii,ij->j', x, y)", (((3, 3), (1, 2)),)),
+    (
+        "x, y",
+        "torch.einsum('bij,bjk->bik', x, y)",
+        (((1, 3, 1), (2, 4, 5)), ((2, 3, 4), (1, 4, 5))),
+    ),
+    (
+        "x, y, z",
+        "torch.einsum('ij,jk,k->i', x, y, z)",
+        (((3, 4), (4, 2), (1,)), ((3, 1), (4, 1), (2,)), ((3, 4), (4, 2), (2,))),
+    ),
+    # Dims that dots stand for, behind a letter: of one operand they may be fewer.
+    (
+        "x, y",
+        "torch.einsum('i...j,...jk->i...k', x, y)",
+        (((3, 4), (3, 4, 5)), ((3, 2, 4), (4, 5)), ((3, 2, 4), (2, 4, 5))),
+    ),
+    (
+        "x, y",
+        "torch.einsum('i...,...->i', x, y)",
+        (((3, 2, 4), (4,)), ((3, 1, 4), (2, 4))),
+    ),
+    (
+        "x, y",
+        "torch.linalg.vecdot(x, y)",
+        (((3, 4), (3, 1)), ((3, 1), (3, 4)), ((4,), (3, 4)), ((3, 4), (3, 4))),
+    ),
+    (
+        "x, y",
+        "torch.tensordot(x, y, dims=1)",
+        (((3, 1), (4, 2)), ((3, 4), (1, 2)), ((3, 4), (4, 2))),
+    ),
+    ("x, y", "F.cosine_similarity(x, y, dim=-1)", (((4, 3), (4, 1)), ((1, 3), (4, 3)))),
+    ("x, y", "torch.linalg.cross(x, y)", (((4, 3), (1, 3)),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "shapes"), CASES, ids=[case[1] for case in CASES]
+)
+def test_the_gradient_is_that_of_autograd(
+    inputs: str, forward: str, shapes: tuple[Shapes, ...]
+) -> None:
+    calls = [tuple(tensor(*shape) for shape in several) for several in shapes]
+    check_forward(inputs, forward, calls)
+
+
+def test_of_declared_sizes_nothing_is_broadcast() -> None:
+    forward = "torch.einsum('ij,jk->ik', x, y)"
+    calls = [(tensor(3, 4), tensor(4, 2))]
+    text = check_forward("x[N, D], y[D, K]", forward, calls)
+    assert "broadcast_shapes" not in text and "sum_to_size" not in text

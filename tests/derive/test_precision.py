@@ -1,0 +1,27 @@
+"""The dtype of what a backward makes is that of its inputs, whatever PyTorch's default is."""
+
+from itertools import combinations_with_replacement
+
+import pytest
+
+from tests.derive.against_autograd import check_forward, tensor
+
+# Reductions to one number, whose gradients are cotangents times masks over counts, or times numbers.
+REDUCED = (
+    "x.max()",
+    "x.amin(-1).sum()",
+    "x.mean()",
+    "x.norm()",
+    "torch.linalg.vector_norm(x, math.inf)",
+    "F.hardtanh(x).mean()",
+    "x.masked_fill(x > 0, 0.5).mean()",
+    "torch.where(x > 0, 1.0, 0.5).sum() * x.sum()",
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "two"), list(combinations_with_replacement(REDUCED, 2))
+)
+def test_a_sum_and_a_product_of_reductions(one: str, two: str) -> None:
+    for label in "+*":
+        check_forward("x", f"{one} {label} {two}", [(tensor(3, 4),)])
