@@ -6,15 +6,17 @@ out.
 """
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from scaffold.formula.scope import TAKEN
+from scaffold.formula.text import WELL_KNOWN
 from scaffold.inspect import bodies
+from scaffold.inspect.borrowed import module_names
 from scaffold.inspect.declared import declared_input, declared_outputs, output_names
 from scaffold.inspect.documented import Documented, read_documented
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.formulas import Unfit, forward_text
+from scaffold.inspect.formulas import Unfit, forward_text, words_of
 from scaffold.inspect.gradients import backward_text
 from scaffold.inspect.names import snake_case
 from scaffold.spec.names import camel_name
@@ -68,9 +70,11 @@ def adopt_bodies(facts: Facts, module: str) -> tuple[Adopted, str, str]:
     name, _ = _names(facts, documented)
     file = f"{name}_code"
     made = bodies.bodies(facts, name, module, outputs)
-    gradients = {"": f"@{file}.py:backward"}
-    table = _table(facts, documented, outputs, f"@{file}.py:forward", gradients)
-    imports = [f"{file}:{name}_forward", f"{file}:{name}_backward"]
+    called = made.called
+    gradients = {"": f"@{file}.py:{called.backward}"}
+    forward = f"@{file}.py:{called.forward}"
+    table = _table(facts, documented, outputs, forward, gradients)
+    imports = [f"{file}:{called.forward_body}", f"{file}:{called.backward_body}"]
     keys = {**table.keys, "import": imports}
     return Adopted(name, keys), f"{file}.py", made.text
 
@@ -167,7 +171,13 @@ def _behaviour(facts: Facts) -> Iterator[tuple[str, Value]]:
 
 def _imports(facts: Facts, texts: str) -> Iterator[str]:
     """What the formulas use and a specification does not know of itself."""
-    used, whole = set(re.findall(r"\b[A-Za-z_]\w*\b", texts)), _whole(facts)
+    used, whole = words_of([texts]), _whole(facts)
+    for name in sorted((used & TAKEN) - {item.name for item in facts.inputs}):
+        dotted = facts.names.imported.get(name, WELL_KNOWN.get(name, name))
+        if dotted != WELL_KNOWN.get(name, name) or name in module_names(
+            facts, own=True
+        ):
+            raise Unfit(facts.function.node, f"'{name}' is a name of its module's own")
     for name, dotted in facts.names.imported.items():
         if name not in used or dotted.split(".")[0] in ("torch", "math", "typing"):
             continue

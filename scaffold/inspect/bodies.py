@@ -7,16 +7,18 @@ results. What cannot be handed over is a reason.
 """
 
 import ast
+import copy
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from scaffold.inspect.borrowed import imports_of
+from scaffold.inspect.borrowed import imports_of, module_names
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.formulas import CONTEXT, Replaced, Unfit, text_of
+from scaffold.inspect.flow import Step
+from scaffold.inspect.formulas import CONTEXT, Replaced, Unfit, rebound, text_of
 from scaffold.inspect.gradients import gradients_by_input
+from scaffold.inspect.handed import Read, handed, is_steady
 from scaffold.inspect.model import Method
-from scaffold.inspect.values import is_shapely
 
 
 class Handed(NamedTuple):
@@ -28,14 +30,23 @@ class Handed(NamedTuple):
 
 
 class Bodies(NamedTuple):
-    """The file, and the outputs of forward by name."""
+    """The file, and how it calls what the specification names."""
 
     text: str
-    outputs: tuple[str, ...]
+    called: "Called"
+
+
+class Called(NamedTuple):
+    """The functions of the file: what the specification names, and the bodies that these call."""
+
+    forward: str
+    backward: str
+    forward_body: str
+    backward_body: str
 
 
 def bodies(facts: Facts, op: str, module: str, outputs: tuple[str, ...]) -> Bodies:
-    """The functions `forward` and `backward` of a file, and the bodies that these call."""
+    """The functions of a file that forward and backward become, and the bodies that these call."""
     function = facts.function
     forward, backward = function.forward, function.backward
     if forward is None or backward is None:
@@ -44,20 +55,36 @@ def bodies(facts: Facts, op: str, module: str, outputs: tuple[str, ...]) -> Bodi
         raise Unfit(forward.node, "it works in place")
     if any(item.passing != "positional" for item in facts.inputs):
         raise Unfit(forward.node, "its arguments are not all positional")
-    handed = tuple(_handed(facts, outputs))
-    made = [item.made for item in handed if item.made]
+    passed = tuple(_handed(facts, outputs))
+    made = [item.made for item in passed if item.made]
     inputs = [item.name for item in facts.inputs]
+    called = _called(facts, op)
+    first = _forward_body(facts, forward, made, len(outputs))
     parts = [
-        _function(f"{op}_forward", inputs, _forward_body(facts, forward, made)),
-        _function(*_backward(facts, backward, op, handed)),
-        *_callers(facts, op, handed, outputs),
+        _function(called.forward_body, inputs, first),
+        _function(called.backward_body, *_backward(facts, backward, passed)),
+        *_callers(facts, called, passed, outputs),
     ]
     body = "\n\n\n".join(parts)
-    head = f'"""The code of {op}, as it stood in {module}: its specification names forward and backward."""'
+    named = f"{called.forward} and {called.backward}"
+    head = f'"""The code of {op}, as it stood in {module}: its specification names {named}."""'
     imports = "\n".join(imports_of(facts, body, module))
-    return Bodies(
-        "\n\n".join(filter(None, (head, imports))) + f"\n\n\n{body}\n", outputs
-    )
+    above = "\n\n".join(filter(None, (head, imports)))
+    return Bodies(f"{above}\n\n\n{body}\n", called)
+
+
+def _called(facts: Facts, op: str) -> Called:
+    """Names for the functions; one that the bodies use themselves is somebody else's."""
+    used = {
+        getattr(node, "id", None) or getattr(node, "arg", None)
+        for node in ast.walk(facts.function.node)
+    }
+
+    def free(name: str) -> str:
+        return name if name not in used else free(f"{name}_body")
+
+    wanted = ("forward", "backward", f"{op}_forward", f"{op}_backward")
+    return Called(*map(free, wanted))
 
 
 def output_names(facts: Facts) -> tuple[str, ...]:
@@ -78,50 +105,60 @@ def output_names(facts: Facts) -> tuple[str, ...]:
 
 def _handed(facts: Facts, outputs: tuple[str, ...]) -> Iterator[Handed]:
     """What is saved, in its order, and what is kept on ctx."""
-    saver = facts.function.saver
-    assert saver is not None
-    calls = facts.context_calls(saver, "save_for_backward")
-    if len(calls) > 1 or any(c.starred or c.step.guards for c in calls):
-        raise Unfit(saver.node, "what is saved depends on the branch")
-    for node in calls[0].call.args if calls else ():
-        yield _passed(facts, saver, node, "", outputs)
-    for kept in facts.kept(saver):
-        if kept.step.guards:
-            raise Unfit(kept.target, f"ctx.{kept.name} is set in a branch")
-        yield _passed(facts, saver, kept.value, f"ctx.{kept.name}", outputs)
+    for item in handed(facts, outputs, steady=False):
+        yield _passed(facts, item, outputs)
 
 
-def _passed(
-    facts: Facts, saver: Method, node: ast.expr, read: str, outputs: tuple[str, ...]
-) -> Handed:
+def _passed(facts: Facts, item: Read, outputs: tuple[str, ...]) -> Handed:
     """How one value comes from forward to backward."""
-    inputs = {item.name for item in facts.inputs}
-    bound = saver.flow.bindings
-    combined = saver is facts.function.forward
-    used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    locals_ = used & set(bound) if combined else used - inputs - set(outputs)
-    if isinstance(node, ast.Name) and node.id in (inputs | set(outputs)) - locals_:
-        return Handed(read, node.id)
-    known = used <= inputs | set(facts.names.imported) and not locals_
-    if known and all(_is_steady(inner) for inner in ast.walk(node)):
-        return Handed(read, ast.unparse(node))
-    returned = _returned_names(facts)
-    if isinstance(node, ast.Name) and combined:
-        if node.id in returned:
-            return Handed(read, outputs[returned.index(node.id)])
-        values = facts.values(saver)
-        step = next(s for s in saver.flow.steps if node in s.expressions())
-        if not read or values.is_tensor(node, step):
-            free = node.id not in inputs | set(outputs)
-            return Handed(read, node.id if free else f"{node.id}_kept", node.id)
+    forward, saver = facts.function.forward, facts.function.saver
+    assert forward is not None and saver is not None
+    read = f"ctx.{item.name}" if item.name else ""
+    inputs = {given.name for given in facts.inputs}
+    combined = saver is forward
+    value = item.value
+    own = set(forward.flow.bindings) | {n for n in inputs if rebound(forward, n)}
+    if isinstance(value, ast.Name) and value.id in (inputs | set(outputs)) - own:
+        return Handed(read, value.id)
+    if isinstance(value, ast.Name) and value.id in outputs and not combined:
+        return Handed(read, value.id)
+    shown = _without_locals(facts, value, item.step) if combined else value
+    used = {n.id for n in ast.walk(shown) if isinstance(n, ast.Name)}
+    known = not used & own and used <= inputs | module_names(facts)
+    if known and is_steady(facts, shown):
+        return Handed(read, ast.unparse(shown))
+    if isinstance(value, ast.Name):
+        returned = _returned_names(facts)
+        if value.id in returned and returned.index(value.id) < len(outputs):
+            return Handed(read, outputs[returned.index(value.id)])
+        step = forward.flow.returns[0] if forward.flow.returns else item.step
+        if not read or facts.values(forward).is_tensor(value, step):
+            free = value.id not in inputs | set(outputs)
+            return Handed(read, value.id if free else f"{value.id}_kept", value.id)
     what = f"what {read} holds" if read else "what is saved"
-    raise Unfit(node, f"{what} is neither an input nor a tensor with a name")
+    raise Unfit(item.node, f"{what} is neither an input nor a tensor with a name")
 
 
-def _is_steady(node: ast.AST) -> bool:
-    """Whether an expression has the same value when it is worked out again: a call is one of a size or the like."""
-    steady = not isinstance(node, ast.Lambda | ast.Await | ast.NamedExpr)
-    return is_shapely(node) if isinstance(node, ast.Call) else steady
+def _without_locals(facts: Facts, value: ast.expr, step: Step) -> ast.expr:
+    """An expression with what locals of forward are, where they are sizes and the like rather than tensors."""
+    forward = facts.function.forward
+    assert forward is not None
+    values, flow = facts.values(forward), forward.flow
+    several = {name for name in flow.bindings if rebound(forward, name)}
+
+    class Inlined(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            bound = flow.definite(node.id, step)
+            plain = bound is not None and bound.element is None
+            if not plain or bound is None or bound.value is None:
+                return node
+            if node.id in several or values.is_tensor(node, step):
+                return node
+            return _without_locals(facts, bound.value, flow.steps[bound.order])
+
+    found = Inlined().visit(copy.deepcopy(value))
+    assert isinstance(found, ast.expr)
+    return found
 
 
 def _returned_names(facts: Facts) -> list[str]:
@@ -131,7 +168,9 @@ def _returned_names(facts: Facts) -> list[str]:
     return [v.id if isinstance(v, ast.Name) else "" for v in values]
 
 
-def _forward_body(facts: Facts, forward: Method, made: list[str]) -> list[str]:
+def _forward_body(
+    facts: Facts, forward: Method, made: list[str], outputs: int
+) -> list[str]:
     """The statements of forward; its one return also gives what backward reads."""
     returns = forward.flow.returns
     if made and (len(returns) != 1 or returns[0].guards):
@@ -146,13 +185,23 @@ def _forward_body(facts: Facts, forward: Method, made: list[str]) -> list[str]:
         if _is_context(statement, forward.ctx):
             continue
         if isinstance(statement, ast.Return) and made and statement.value is not None:
-            value = text_of(facts, statement.value, known)
-            plain = isinstance(statement.value, ast.Tuple)
-            first = value.strip("()") if plain else value
-            texts.append(f"return {', '.join([first.strip().rstrip(','), *made])}")
+            values = list(_elements(facts, statement.value, known, outputs))
+            texts.append(f"return {', '.join([*values, *made])}")
         elif not _is_doc(statement):
             texts.append(text_of(facts, statement, known))
     return texts
+
+
+def _elements(
+    facts: Facts, value: ast.expr, known: Replaced, outputs: int
+) -> Iterator[str]:
+    """What is returned, one by one; where it is a tuple that has a name, its elements."""
+    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    for part in parts:
+        spread = isinstance(part, ast.Starred)
+        text = text_of(facts, part.value if spread else part, known)  # type: ignore[attr-defined]
+        whole = not isinstance(value, ast.Tuple) and outputs > 1
+        yield f"*{text}" if spread or whole else text
 
 
 def _own_class(facts: Facts, method: Method) -> Replaced:
@@ -177,9 +226,9 @@ def _is_context(statement: ast.stmt, ctx: str | None) -> bool:
 
 
 def _backward(
-    facts: Facts, backward: Method, op: str, handed: tuple[Handed, ...]
-) -> tuple[str, list[str], list[str]]:
-    """The name, the parameters and the statements of the body of backward."""
+    facts: Facts, backward: Method, handed: tuple[Handed, ...]
+) -> tuple[list[str], list[str]]:
+    """The parameters and the statements of the body of backward."""
     saved = [f"saved_{n}" for n, _ in enumerate(h for h in handed if not h.read)]
     unpacked, texts = _unpacked(facts, backward, len(saved)), []
     names = unpacked[1] if unpacked else saved
@@ -210,7 +259,7 @@ def _backward(
             texts.append(text_of(facts, statement, known))
     given = [item.name for item in backward.positional]
     asked = [re.sub(r"\(True(, True)*,?\)\[-?\d+\]", "True", text) for text in texts]
-    return f"{op}_backward", [*given, *names, *attributes], asked
+    return [*given, *names, *attributes], asked
 
 
 def _unpacked(
@@ -238,15 +287,15 @@ def _function(name: str, parameters: list[str], body: list[str]) -> str:
 
 
 def _callers(
-    facts: Facts, op: str, handed: tuple[Handed, ...], outputs: tuple[str, ...]
+    facts: Facts, called: Called, handed: tuple[Handed, ...], outputs: tuple[str, ...]
 ) -> Iterator[str]:
     """The functions that the specification names."""
     inputs = [item.name for item in facts.inputs]
     made = [item.given for item in handed if item.made]
-    call = f"{op}_forward({', '.join(inputs)})"
+    call = f"{called.forward_body}({', '.join(inputs)})"
     results = ", ".join([*outputs, *made])
     body = [f"{results} = {call}", f"return {', '.join(outputs)}"]
-    yield _function("forward", inputs, body)
+    yield _function(called.forward, inputs, body)
     marked = facts.marked("mark_non_differentiable") or frozenset()
     backward = facts.function.backward
     assert backward is not None
@@ -258,8 +307,8 @@ def _callers(
     words = {word for text in given for word in re.findall(r"[A-Za-z_]\w*", text)}
     known = [*grads, *inputs, *outputs, *made]
     parameters = [name for name in dict.fromkeys(known) if name in words]
-    body = [f"{targets} = {op}_backward({', '.join(given)})"]
-    yield _function("backward", parameters, body)
+    body = [f"{targets} = {called.backward_body}({', '.join(given)})"]
+    yield _function(called.backward, parameters, body)
 
 
 def _saved(handed: tuple[Handed, ...]) -> tuple[Handed, ...]:

@@ -7,6 +7,7 @@ the file's top level does not have is a reason.
 
 import ast
 import builtins
+import symtable
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
@@ -15,15 +16,8 @@ from scaffold.inspect.formulas import Unfit
 
 def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
     """What the bodies use of other modules, and of the file that they stood in."""
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:  # what is said to ctx stood where only ctx can
-        raise Unfit(facts.function.node, "backward sets what ctx keeps") from None
-    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
-    bound = {n.id for n in nodes if isinstance(n.ctx, ast.Store)}
-    bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-    bound |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
-    free = {n.id for n in nodes} - bound - set(dir(builtins))
+    own = module_names(facts, own=True)
+    free = _free(facts, text) - (set(dir(builtins)) - own)
     whole = {
         alias.asname or alias.name.split(".")[0]: alias
         for node in ast.walk(facts.module.tree)
@@ -33,7 +27,9 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
     lines, theirs = [], []
     for name in sorted(free):
         dotted = facts.names.imported.get(name, "")
-        if name in whole:
+        if name in own:
+            theirs.append(name)
+        elif name in whole:
             alias = whole[name]
             lines.append(
                 f"import {alias.name}" + (f" as {name}" if alias.asname else "")
@@ -45,7 +41,7 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
             )
         else:
             theirs.append(name)
-    unknown = set(theirs) - _module_names(facts)
+    unknown = set(theirs) - module_names(facts)
     if unknown:
         raise Unfit(facts.function.node, f"'{min(unknown)}' is no name of its module")
     if theirs and not all(part.isidentifier() for part in module.split(".")):
@@ -55,14 +51,32 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
     yield from sorted(lines, key=lambda line: (line.startswith("from"), line))
 
 
-def _module_names(facts: Facts) -> set[str]:
-    """The names that the top level of a file binds."""
-    found = set(facts.names.imported)
+def _free(facts: Facts, text: str) -> set[str]:
+    """The names that functions of a text read and nothing in it binds, each by the scope that it stands in."""
+    try:
+        pending = [symtable.symtable(text, "bodies", "exec")]
+    except SyntaxError:  # what is said to ctx stood where only ctx can
+        raise Unfit(facts.function.node, "backward sets what ctx keeps") from None
+    bound = {symbol.get_name() for symbol in pending[0].get_symbols()}
+    found: set[str] = set()
+    while pending:
+        table = pending.pop()
+        pending += table.get_children()
+        if table.get_type() != "module":
+            found |= {s.get_name() for s in table.get_symbols() if s.is_global()}
+    return found - bound
+
+
+def module_names(facts: Facts, own: bool = False) -> set[str]:
+    """The names that the top level of a file binds; with `own`, those that are no imports alone."""
+    found = set() if own else set(facts.names.imported)
     pending: list[ast.AST] = list(facts.module.tree.body)
     while pending:
         node = pending.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
+            continue
+        if isinstance(node, ast.Lambda | ast.expr_context):
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)

@@ -16,7 +16,9 @@ from scaffold.inspect.formulas import (
     is_inferred,
     statements,
     text_of,
+    words_of,
 )
+from scaffold.inspect.handed import Read, handed
 from scaffold.inspect.model import Method
 
 
@@ -127,8 +129,9 @@ def _replaced(
     gradients: dict[str, ast.expr],
 ) -> Replaced:
     """What the names of backward are called in a formula."""
-    replaced = dict(_attributes(facts))
-    replaced |= _saved(facts, backward)
+    reads = handed(facts, outputs)
+    saved = dict(_saved(facts, backward, reads))
+    replaced = dict(_kept(reads)) | {k: v for k, v in saved.items() if k != v}
     wanted = (
         ["grad_output"] if len(outputs) == 1 else [f"grad_{name}" for name in outputs]
     )
@@ -137,6 +140,7 @@ def _replaced(
     for name, value in gradients.items():
         if isinstance(value, ast.Name) and value.id not in replaced:
             replaced[value.id] = f"grad_{name}"
+    _check_caught(facts, backward, replaced, saved)
     return replaced
 
 
@@ -151,43 +155,47 @@ def gradients_by_input(facts: Facts) -> dict[str, ast.expr]:
         return {}
     if len(given) != 1 or given[0].values is None:
         raise Unfit(facts.function.node, "backward returns in several places")
+    backward = facts.function.backward
+    last = given[0].step.order
+    values = [_needed(value) for value in given[0].values]
+    for value in values:
+        for node in ast.walk(value):
+            bounds = (
+                backward.flow.bindings.get(getattr(node, "id", "")) if backward else ()
+            )
+            if any(bound.order > last for bound in bounds or ()):
+                raise Unfit(value, "a gradient has another value where it is returned")
+    if any(item.passing != "positional" for item in facts.inputs):
+        raise Unfit(facts.function.node, "its arguments are not all positional")
     names = [item.name for item in facts.inputs]
-    pairs = zip(names, map(_needed, given[0].values), strict=False)
+    pairs = zip(names, values, strict=False)
     return {name: value for name, value in pairs if not is_none(value)}
 
 
 def _needed(value: ast.expr) -> ast.expr:
     """`grad if ctx.needs_input_grad[0] else None` is the gradient."""
-    if isinstance(value, ast.IfExp) and is_none(value.orelse) and asks_need(value.test):
-        return value.body
+    if isinstance(value, ast.IfExp) and is_none(value.orelse):
+        asked = isinstance(value.test, ast.Subscript) and asks_need(value.test)
+        return value.body if asked else value
     return value
 
 
-def _attributes(facts: Facts) -> Iterator[tuple[str, str]]:
+def _kept(handed: tuple[Read, ...]) -> Iterator[tuple[str, str]]:
     """What the attributes of ctx stand for."""
-    saver = facts.function.saver
-    for item in facts.kept(saver) if saver else ():
-        value = item.value
-        if isinstance(value, ast.IfExp) and is_none(value.orelse):
-            value = value.body  # `x.shape if x is not None else None`
-        text = ast.unparse(value)
-        for node in ast.walk(value):
-            if isinstance(node, ast.Name):
-                _check_one_value(facts, node.id)
-        simple = isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
-        yield f"ctx.{item.name}", text if simple else f"({text})"
+    for item in handed:
+        if item.name:
+            simple = isinstance(
+                item.value, ast.Name | ast.Attribute | ast.Call | ast.Subscript
+            )
+            text = ast.unparse(item.value)
+            yield f"ctx.{item.name}", text if simple else f"({text})"
 
 
-def _saved(facts: Facts, backward: Method) -> Replaced:
+def _saved(
+    facts: Facts, backward: Method, handed: tuple[Read, ...]
+) -> Iterator[tuple[str, str]]:
     """The names that saved tensors are unpacked to, and what was saved for them."""
-    saver = facts.function.saver
-    calls = facts.context_calls(saver, "save_for_backward") if saver else ()
-    if len(calls) > 1 or any(call.starred for call in calls):
-        raise Unfit(facts.function.node, "what is saved depends on the branch")
-    saved = [_saved_name(node) for node in calls[0].call.args] if calls else []
-    for name in saved:
-        _check_one_value(facts, name)
-    found: Replaced = {}
+    saved = [_saved_name(item) for item in handed if not item.name]
     values = facts.values(backward)
     for name, bounds in backward.flow.bindings.items():
         for bound in bounds:
@@ -196,24 +204,32 @@ def _saved(facts: Facts, backward: Method) -> Replaced:
                 continue
             if bound.element is None or bound.element >= len(saved) or bound.starred:
                 raise Unfit(step.statement, "saved tensors are not unpacked by name")
-            if saved[bound.element] != name:
-                found[name] = saved[bound.element]
-    return found
+            yield name, saved[bound.element]
 
 
-def _check_one_value(facts: Facts, name: str) -> None:
-    """Refuse a name that means one thing where it is kept and another in a formula."""
-    forward = facts.function.forward
-    if forward is None or forward is not facts.function.saver:
-        return
-    bounds = forward.flow.bindings.get(name, ())
-    if len(bounds) + (name in forward.flow.parameters) > 1:
-        raise Unfit(forward.node, f"'{name}' has several values in forward")
+def _saved_name(item: Read) -> str:
+    if not isinstance(item.value, ast.Name):
+        raise Unfit(item.node, "something without a name is saved")
+    return item.value.id
 
 
-def _saved_name(node: ast.expr) -> str:
-    if isinstance(node, ast.IfExp) and is_none(node.orelse):
-        node = node.body
-    if not isinstance(node, ast.Name):
-        raise Unfit(node, "something without a name is saved")
-    return node.id
+def _check_caught(
+    facts: Facts, backward: Method, replaced: Replaced, saved: Replaced
+) -> None:
+    """Refuse a name of forward that is another thing in backward."""
+    values = facts.values(backward)
+    own = {
+        name
+        for name, bounds in backward.flow.bindings.items()
+        for bound in bounds
+        if bound.value is None
+        or not values.is_saved(bound.value, backward.flow.steps[bound.order])
+    }
+    own |= {name for name, meant in saved.items() if name != meant}
+    read = words_of(new for old, new in replaced.items() if old != new)
+    given = {item.name for item in backward.positional}
+    meant = {new for old, new in replaced.items() if old in own | given}
+    for name in sorted(read & (own | given) - meant):
+        raise Unfit(
+            backward.node, f"'{name}' is one thing in forward, and another here"
+        )

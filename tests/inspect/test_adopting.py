@@ -52,8 +52,9 @@ module = false
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_leads_back_to_its_file(name: str, tmp_path: Path) -> None:
-    source = ROOT / "generated_examples" / name / f"{name}.py"
-    shutil.copy(source, tmp_path)
+    for source in (ROOT / "generated_examples" / name).glob("*.py"):
+        if not source.name.startswith("test_"):
+            shutil.copy(source, tmp_path)
     adopted = scaffold(tmp_path, "adopt", f"{name}.py")
     assert (adopted.code, adopted.err) == (0, "")
     arguments = ("--spec", f"{name}.toml", "--no-test", "--on-conflict", "overwrite")
@@ -76,7 +77,7 @@ def test_what_is_saved_and_kept_becomes_names(tmp_path: Path) -> None:
     ("before", "after", "place", "reason"),
     [
         ("save_for_backward(x, weight)", "save_for_backward(torch.rand_like(x), weight)", 11, "without a name"),
-        ("ctx.factor = factor", "ctx.factor = Holder(x)", 4, "unknown name 'Holder'"),
+        ("ctx.factor = factor", "ctx.factor = Holder(x)", 4, "ctx.factor may have another value"),
         ("factor=2.0", "*, factor", 5, "no positional parameter"),
         ("g * inp * ctx.factor", "g * inp * ctx.other", 23, "ctx.other is not set in sight"),
         ("return grad_in, grad_w, None", "return compute(grad_in)", 5, "cannot be told"),
