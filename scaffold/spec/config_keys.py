@@ -24,7 +24,7 @@ from scaffold.spec.kinds import (
 )
 from scaffold.spec.lint import LINT, read_lint
 from scaffold.spec.patterns import DEFAULT, NAMES
-from scaffold.spec.requirements import FEATURES
+from scaffold.spec.requirements import WANTED
 from scaffold.spec.rule_files import read_rule_files
 from scaffold.spec.surroundings import LINE_LENGTH, SHORTEST
 
@@ -74,7 +74,7 @@ KEYS: dict[str, Key] = {
         "defaults = { module = false }",
     ),
     "require": Key(
-        choices("a list of features", tuple(FEATURES)),
+        choices("a list of features", WANTED),
         [],
         values.read_strings,
         "What every op must have.",

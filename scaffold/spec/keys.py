@@ -25,10 +25,11 @@ from scaffold.spec.problems import KeyPath, Problems
 
 
 class Key(NamedTuple):
-    """A key of an op's table: the kind of its value, what it says."""
+    """A key of an op's table: the kind of its value, what it says, whether a proof of the op depends on it."""
 
     kind: Kind
     help: str
+    proven: bool = True  # or it is about names, documentation, the Module or the tests
 
 
 _NOT_NEGATIVE = {"type": "number", "minimum": 0}
@@ -60,9 +61,13 @@ KEYS: dict[str, Key] = {
         TEXT, "A PyTorch schema instead: 'scale(Tensor x, float a) -> Tensor'."
     ),
     "class-name": Key(
-        TEXT, "How classes call the op: RMSNorm. Without it, the name in CamelCase."
+        TEXT,
+        "How classes call the op: RMSNorm. Without it, the name in CamelCase.",
+        proven=False,
     ),
-    "doc": Key(TEXT, "What the op computes; the first lines of the docstring."),
+    "doc": Key(
+        TEXT, "What the op computes; the first lines of the docstring.", proven=False
+    ),
     "forward": Key(
         TEXT, "An expression, statements with a return, or '@file.py[:function]'."
     ),
@@ -84,7 +89,7 @@ KEYS: dict[str, Key] = {
     "once-differentiable": Key(
         SWITCH, "Forbid a second derivative (where the backward demands it)."
     ),
-    "reason": Key(TEXT, "Why the op can be differentiated only once."),
+    "reason": Key(TEXT, "Why the op can be differentiated only once.", proven=False),
     "transforms": Key(
         SWITCH, "A vmap rule and tests of torch.func (true, unless it leaves torch)."
     ),
@@ -94,12 +99,16 @@ KEYS: dict[str, Key] = {
     "style": Key(STYLE, "How the Function is written."),
     "save-policy": Key(SAVE_POLICY, "What of the forward is saved for the backward."),
     "tolerance": Key(TOLERANCE, "For gradcheck."),
-    "module": Key(SWITCH, "Write an nn.Module (true)."),
-    "params": Key(TEXTS, "Inputs that the module owns as parameters."),
-    "buffers": Key(TEXTS, "Inputs that the module owns as buffers."),
-    "update": Key(TABLE, "New values of buffers in training."),
-    "init": Key(TABLE, "Start of parameters: weight = 'kaiming_uniform(a=5**0.5)'."),
-    "test": Key(SWITCH, "Write the test file (true)."),
+    "module": Key(SWITCH, "Write an nn.Module (true).", proven=False),
+    "params": Key(TEXTS, "Inputs that the module owns as parameters.", proven=False),
+    "buffers": Key(TEXTS, "Inputs that the module owns as buffers.", proven=False),
+    "update": Key(TABLE, "New values of buffers in training.", proven=False),
+    "init": Key(
+        TABLE,
+        "Start of parameters: weight = 'kaiming_uniform(a=5**0.5)'.",
+        proven=False,
+    ),
+    "test": Key(SWITCH, "Write the test file (true).", proven=False),
 }
 # What a project may say of all its ops. The style and the policy stand one level above.
 DEFAULTS = (

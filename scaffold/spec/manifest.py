@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.spec.config import Configuration
+from scaffold.spec.keys import KEYS
 from scaffold.spec.names import op_names
 from scaffold.spec.patterns import DEFAULT, Patterns
 from scaffold.spec.toml import Entry, read_ops
@@ -24,6 +25,7 @@ WITHOUT_A_SAY = (
 )
 
 NOWHERE = Location("")
+Reads = tuple[tuple[str, str], ...]  # files, and digests of them
 
 
 class Listed(NamedTuple):
@@ -91,6 +93,19 @@ def spec_digest(entry: Entry) -> str:
     """The fingerprint of what a table says, however it is written."""
     raw = json.dumps(entry.raw, sort_keys=True, default=str)
     return text_digest(f"{entry.name}\n{raw}")
+
+
+def proof_digest(entry: Entry, configuration: Configuration, reads: Reads) -> str:
+    """The fingerprint of what a proof of the op is about: its maths, its inputs, the files that its formulas name.
+
+    Of the configuration it is what stands for keys that the table leaves out. The op's name is no part of it.
+    """
+    said = {**dict(configuration.defaults), **entry.raw}
+    raw = {
+        key: said[key] for key in sorted(said) if key not in KEYS or KEYS[key].proven
+    }
+    text = json.dumps([raw, reads], sort_keys=True, default=str)
+    return text_digest(f"{text}\n{configuration.conventions!r}")
 
 
 def configuration_digest(

@@ -10,14 +10,16 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.workspace.proofs import By, Proof
 
 DIRECTORY = ".scaffold"
 VERSION = 1
 CHUNK = 1 << 20  # bytes that are read at a time
 _ORIGIN = ("tool", "spec", "configuration", "templates")
+_PROOF = Proof._fields
 
 
 class Origin(NamedTuple):
@@ -55,6 +57,7 @@ class Record(NamedTuple):
     manifest: str
     origin: Origin
     files: tuple[Kept, ...]
+    proof: Proof | None = None
 
     def kept(self, role: str) -> Kept | None:
         """The file with that part in the op."""
@@ -140,7 +143,17 @@ def _decoded(raw: Any, op: str) -> Record:
     )
     tool, spec, configuration, templates = (_text(raw[key]) for key in _ORIGIN)
     origin = Origin(tool, spec, configuration, templates, reads)
-    return Record(op, _text(raw["manifest"]), origin, files)
+    return Record(op, _text(raw["manifest"]), origin, files, _proof(raw.get("proof")))
+
+
+def _proof(raw: Any) -> Proof | None:
+    """The proof of a record; those of earlier versions have none."""
+    if raw is None:
+        return None
+    by = raw["by"]
+    if by not in get_args(By):
+        raise ValueError
+    return Proof(**{key: _text(raw[key]) for key in _PROOF if key != "by"}, by=by)
 
 
 def _text(value: Any) -> str:
@@ -162,6 +175,8 @@ def encode(record: Record) -> str:
         item.role: {"path": item.path, "draft": item.draft, "text": item.text}
         for item in record.files
     }
+    if record.proof is not None:
+        told["proof"] = record.proof._asdict()
     return json.dumps(told, indent=2) + "\n"
 
 

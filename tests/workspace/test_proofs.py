@@ -1,0 +1,111 @@
+"""What a proof is of: the code of the Function and its wrapper, whatever its formatting, and what it names."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import black
+import pytest
+
+from scaffold.workspace.proofs import function_digest
+
+NAMES = ("LinearFunction", "linear")
+LINEAR = (Path(__file__).parents[2] / "generated_examples/linear/linear.py").read_text()
+
+
+def digest(text: str) -> str:
+    return function_digest(text, NAMES)
+
+
+def changed(old: str, new: str) -> str:
+    assert old in LINEAR
+    return LINEAR.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(changed("\n", "\r\n"), id="line ends"),
+        pytest.param(changed("-0.1, 0.1", "-0.2, 0.2"), id="the Module"),
+        pytest.param(changed("import Tensor, nn", "import Tensor"), id="its import"),
+        pytest.param(
+            changed("from torch import Tensor, nn", "from torch import nn, Tensor"),
+            id="sorted imports",
+        ),
+        pytest.param(changed("``input @ weight", "``input  @ weight"), id="docstring"),
+        pytest.param(changed("# one row", "# a row"), id="comment"),
+        pytest.param("import os\nSEED = 3\n" + LINEAR, id="what it does not name"),
+        pytest.param(
+            black.format_str(LINEAR, mode=black.Mode(line_length=40)), id="formatting"
+        ),
+        pytest.param(
+            changed(
+                "return grad_input, grad_weight, grad_bias",
+                "return (grad_input, grad_weight, grad_bias,)",
+            ),
+            id="parentheses",
+        ),
+    ],
+)
+def test_what_is_no_part_of_a_proof(text: str) -> None:
+    assert text != LINEAR
+    assert digest(text) == digest(LINEAR)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(changed("grad_output @ weight", "weight"), id="a gradient"),
+        pytest.param(changed("input @ weight.t()", "input @ weight"), id="the forward"),
+        pytest.param(changed("return apply(", "return 2 * apply("), id="the wrapper"),
+        pytest.param(
+            changed("    generate_vmap_rule = True\n", ""), id="a switch of the class"
+        ),
+        pytest.param(
+            changed("import torch\n", "import fake as torch\n"), id="what a name means"
+        ),
+        pytest.param(
+            changed("\n\nclass Lin", "\ntorch.addmm = None\n\nclass Lin"),
+            id="a change of what it names",
+        ),
+        pytest.param(
+            changed("\n\nclass Lin", "\nif True:\n    torch = 3\n\nclass Lin"),
+            id="another meaning under a test",
+        ),
+    ],
+)
+def test_what_voids_a_proof(text: str) -> None:
+    assert digest(text) != digest(LINEAR)
+
+
+def test_what_the_function_calls_is_a_part_of_it_however_far() -> None:
+    helped = changed("grad_output @ weight", "_helped(grad_output, weight)")
+    helped += "\n\ndef _helped(one, two):\n    return one @ _same(two)\n"
+    helped += "\n\n_same = lambda value: value\n"
+    assert digest(helped) != digest(helped.replace("one @ ", "two @ "))
+    assert digest(helped) != digest(helped.replace("value: value", "value: -value"))
+
+
+def test_a_file_without_the_function_counts_as_a_whole() -> None:
+    assert function_digest("x = 1\n", NAMES) != function_digest("x = 2\n", NAMES)
+    assert function_digest("x = (1)\n", NAMES) == function_digest("x = 1\n", NAMES)
+
+
+@pytest.mark.parametrize("text", ["def (", "<<<<<<< ours\n", "\0"])
+def test_what_is_no_python_has_no_digest(text: str) -> None:
+    assert digest(text) == ""
+
+
+def test_the_digest_is_the_same_in_every_process() -> None:
+    program = (
+        "from scaffold.workspace.proofs import function_digest\nimport sys\n"
+        f"print(function_digest(sys.stdin.read(), {NAMES!r}))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program],
+        input=LINEAR,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == digest(LINEAR)
