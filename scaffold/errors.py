@@ -57,6 +57,7 @@ class ScaffoldErrors(ScaffoldError):
     def __init__(self, problems: Iterable[ScaffoldError]) -> None:
         flat = [inner for problem in problems for inner in problem.problems]
         self._problems = tuple(flat)
+        self.details = tuple(line for problem in flat for line in problem.details)
         super().__init__(flat[0].message, flat[0].location, flat[0].hint)
         self.exit_code = max(problem.exit_code for problem in flat)
 

@@ -7,29 +7,38 @@ without being asked.
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from scaffold.cli.generate import Specified, from_manifest
+from scaffold.cli.generate import Generated, Specified, from_manifest
 from scaffold.cli.manifest_edits import replaced
 from scaffold.cli.places import from_here
 from scaffold.cli.project import WILD, Project, open_project
+from scaffold.cli.proofs import Proving
 from scaffold.cli.raw import FORMULAS
 from scaffold.cli.settle import Settled, undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import carry_out
 from scaffold.errors import ConflictError, ScaffoldError
-from scaffold.spec.manifest import list_ops
+from scaffold.spec.manifest import list_ops, proof_digest, text_digest
 from scaffold.spec.toml_text import op_table, toml_text
 from scaffold.workspace import Policy, recover
+from scaffold.workspace.proofs import Proof
 
 
-def add_op(specified: Specified, policy: Policy, *, write: bool) -> Settled:
-    """Write the op's table and files, or see what that would do."""
-    return undisturbed(lambda: _add_op(specified, policy, write=write))
+def add_op(
+    generated: Generated, policy: Policy, *, write: bool, proving: bool
+) -> Settled:
+    """Write the op's table and files, or see what that would do; what was proven of it goes on record, unless it need not be."""
+    run = partial(_add_op, generated, policy, write=write, proving=proving)
+    return undisturbed(run)
 
 
-def _add_op(specified: Specified, policy: Policy, *, write: bool) -> Settled:
+def _add_op(
+    generated: Generated, policy: Policy, *, write: bool, proving: bool
+) -> Settled:
+    specified = generated.specified
     undone = recover(specified.places.root) if write else ()
     project = open_project(may_lack=True)
     path = _manifest(project, specified.spec.name)
@@ -40,9 +49,34 @@ def _add_op(specified: Specified, policy: Policy, *, write: bool) -> Settled:
     project = listing(project, path, changed)
     ops = survey(project, [specified.spec.name])
     outcome = carry_out(
-        project, ops, policy, write=write, prune=True, manifests=manifests
+        project,
+        ops,
+        policy,
+        write=write,
+        prune=True,
+        proving=Proving(done=_proven(generated, project)) if proving else None,
+        manifests=manifests,
     )
     return outcome.settled._replace(undone=undone)
+
+
+def _proven(generated: Generated, project: Project) -> dict[str, Proof]:
+    """The proof of the op as its table says it."""
+    if generated.proof is None:
+        return {}
+    name, read = generated.spec.name, generated.specified.reads
+    reads = tuple(
+        sorted(
+            (
+                Path(os.path.relpath(path, project.root)).as_posix(),
+                text_digest(Path(path).read_text(encoding="utf-8")),
+            )
+            for path in read
+        )
+    )
+    entry = project.listed[name].entry
+    spec = proof_digest(entry, project.configuration, reads)
+    return {name: generated.proof._replace(spec=spec)}
 
 
 def _manifest(project: Project, op: str) -> str:

@@ -12,7 +12,7 @@ from scaffold.cli.templates import TEMPLATE_DIR
 from scaffold.errors import ConflictError
 
 if TYPE_CHECKING:
-    from scaffold.cli.checking import Checked
+    from scaffold.cli.checking import Checked, Status
     from scaffold.cli.project import Project
 
 STRICT = Annotated[bool, typer.Option("--strict", help="Edited files fail too.")]
@@ -39,21 +39,33 @@ def check(
     """See that the files are what the manifest says.
 
     Templates and configuration have their say too. Each file is ok, edited, stale, missing, orphaned, interrupted, or
-    holds conflict markers; what it was written as, in .scaffold/, may be lost. Exit code 1: something is neither ok nor
-    edited; with --strict, nor edited. Nothing is written.
+    holds conflict markers; what it was written as, in .scaffold/, may be lost. Of one that is ok or edited the Function may be
+    unproven: no valid record of a proof, which is advice, or a failure where the configuration says require = ["proof"];
+    so is unprovable, which lacks something. Exit code 1: something is neither ok nor edited; with --strict, nor edited.
+    Nothing is written.
 
     Example: scaffold check --diff
     """
-    from scaffold.cli.checking import PASSING, check_project
+    from scaffold.cli.checking import check_project
     from scaffold.cli.project import open_project
 
     check_format(format_, FORMATS)
     project = open_project(settled=True, template_dirs=template_dir or ())
     found = check_project(project, ops or (), formatted=diff)
     {"text": _text, "json": _json, "github": _github}[format_](project, found, diff)
-    passing = PASSING - {"edited"} if strict else PASSING
+    passing = _passing(project, strict)
     if any(item.status not in passing for item in found):
         sys.exit(ConflictError.exit_code)
+
+
+def _passing(project: "Project", strict: bool = False) -> "frozenset[Status]":
+    """What is no failure in this project."""
+    from scaffold.cli.checking import PASSING, PROOF
+    from scaffold.spec import requirements
+
+    asked = requirements.PROOF in project.configuration.require
+    passing = PASSING - PROOF if asked else PASSING
+    return passing - {"edited"} if strict else passing
 
 
 def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
@@ -107,9 +119,10 @@ def _json(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
 def _github(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
     from scaffold.annotations import Level, annotation
 
+    passing = _passing(project)
     for item in found:
         if item.status != "ok":
-            level: Level = "warning" if item.status == "edited" else "error"
+            level: Level = "warning" if item.status in passing else "error"
             said = f"{item.status}: {item.reason}" if item.reason else item.status
             said = f"{said} ({item.hint})" if item.hint else said
             typer.echo(annotation(level, _shown(project, item), 1, 1, said))

@@ -17,6 +17,8 @@ from scaffold.workspace.state import Kept, Record, base_path, record_path
 Status = Literal[
     "ok",
     "edited",
+    "unproven",
+    "unprovable",
     "stale",
     "missing",
     "orphaned",
@@ -25,7 +27,8 @@ Status = Literal[
     "lost",
 ]
 STATUSES: tuple[Status, ...] = get_args(Status)
-PASSING = frozenset({"ok", "edited"})
+PROOF: frozenset[Status] = frozenset({"unproven", "unprovable"})
+PASSING: frozenset[Status] = PROOF.union({"ok", "edited"})
 
 
 class Checked(NamedTuple):
@@ -49,7 +52,10 @@ class Checked(NamedTuple):
 def check_project(
     project: Project, names: Sequence[str] = (), *, formatted: bool = False
 ) -> tuple[Checked, ...]:
-    """Class each file; `formatted` asks for the texts that stale files would have."""
+    """Class each file; `formatted` asks for the texts that stale files would have.
+
+    Of an edited file there is a second line where what stands in it was not proven.
+    """
     left = interrupted(project.root)
     found = [
         Checked(path, "", "interrupted", "by a run that was killed", "scaffold sync")
@@ -107,7 +113,7 @@ def _op(
         new = by_role.pop(kept.role, None)
         gone = kept.draft == "" or wanted is not None and new is None
         told = _file(op, kept, new, op.standings[kept.path], gone)
-        yield told
+        yield from _with_proof(project, op, told) if kept.role == "op" else (told,)
         if op.standings[kept.path].lost and not gone:
             yield _lost(project, told)
     for item in by_role.values():
@@ -139,6 +145,24 @@ def _file(
         hint = upgrade if known.edited else "scaffold sync"
         return told._replace(status="stale", reason=reason, hint=hint)
     return told._replace(status="edited") if known.edited else told
+
+
+def _with_proof(project: Project, op: Op, told: Checked) -> Iterator[Checked]:
+    """The file of the Function, and whether that was proven; of one that is not as it should be that is no matter yet."""
+    if told.status not in ("ok", "edited"):
+        yield told
+        return
+    proven, name = op.proven(project.root), op.listed.name
+    if proven.status == "proven" or told.status == "edited":
+        yield told
+    if proven.status == "proven":
+        return
+    hint = f"scaffold verify {name}"
+    if proven.status == "unproven" and told.status == "ok":
+        hint = "scaffold sync --prove"
+    elif op.record is not None and op.record.kept("test") is None:
+        hint = f"leave 'test' out of the table of '{name}', then scaffold sync and scaffold verify {name}"
+    yield told._replace(status=proven.status, reason=proven.reason, hint=hint)
 
 
 def _lost(project: Project, told: Checked) -> Checked:

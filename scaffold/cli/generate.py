@@ -24,6 +24,7 @@ from scaffold.spec.names import op_names
 from scaffold.spec.problems import Locate, Problems
 from scaffold.spec.requirements import check_reason
 from scaffold.workspace import store
+from scaffold.workspace.proofs import Proof
 
 if TYPE_CHECKING:
     from scaffold.spec.manifest import Listed
@@ -55,6 +56,7 @@ class Generated(NamedTuple):
     source: str  # the op's directory below `root`
     specified: Specified
     house: House
+    proof: Proof | None = None  # of the code, where it was run; of what, is said later
 
 
 def generate(
@@ -105,7 +107,7 @@ def _generated(specified: Specified) -> Generated:
     check_reason(wanted, spec, once, specified.locate)
     files = render(spec, derivation, where.directories, where.house, where.formatter)
     refuse_sources(where.root, files, specified.reads)
-    missing = _missing(spec, derivation)
+    missing = missing_of(spec, derivation)
     return Generated(
         files=files,
         root=where.root,
@@ -188,7 +190,8 @@ def _entry(path: str, name: str) -> "Entry":
     return entries[name]
 
 
-def _missing(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
+def missing_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
+    """What is left for the user to write."""
     forward = ("forward",) if derivation.forward is None else ()
     named = (
         item.name for item in spec.differentiable if item.name in derivation.missing
@@ -216,7 +219,7 @@ def _names(formula: Formula) -> frozenset[str]:
 
 def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     """What was taken for granted, what was decided, what is left to write."""
-    missing = _missing(spec, derivation)
+    missing = missing_of(spec, derivation)
     notes = []
     if spec.conventional:
         shapes = (

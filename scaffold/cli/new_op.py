@@ -88,7 +88,8 @@ def _settle(generated: "Generated", settings: Values) -> "Settled":
     if _joins(generated, settings):
         from scaffold.cli.adding import add_op
 
-        return add_op(generated.specified, policy, write=not looking)
+        proving = bool(settings.get("verify", True))
+        return add_op(generated, policy, write=not looking, proving=proving)
     return (look if looking else write)(generated.files, generated.root, policy)
 
 

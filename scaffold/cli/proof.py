@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import typer
 
+from scaffold import __version__
 from scaffold.cli.beside import beside
 from scaffold.cli.generate import Generated
 from scaffold.cli.misnamed import misnamed
@@ -20,15 +22,25 @@ from scaffold.errors import Location, VerificationError
 from scaffold.formula import Formula
 from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
+from scaffold.spec.problems import Locate
 from scaffold.verify import Failure, Verdict, has_torch, verify
+from scaffold.workspace.proofs import Proof, function_digest
 
 HINT = "write it all the same with --no-verify"
-MEANT = "if it is not meant to be the derivative, say --surrogate"
-OURS = "a derived gradient is wrong: please report it; --grad states one of your own"
+MEANT = "if it is not meant to be the derivative, say {}"
+OURS = "a derived gradient is wrong: please report it; {} states one of your own"
 SAID = ("outputs", "samples")  # what the specification says beside the formulas
 FITTED = "sizes of the tests as the forward wants them"
 
 Again = Callable[[tuple[str, ...]], Generated]  # with conditions on its sizes
+
+
+class Subject(NamedTuple):
+    """The op that a verdict is about."""
+
+    spec: OpSpec
+    derived: frozenset[str]  # inputs whose gradients follow from the forward
+    locate: Locate  # of the keys that the user gave
 
 
 def prove(generated: Generated, again: Again | None = None) -> Generated:
@@ -41,14 +53,15 @@ def prove(generated: Generated, again: Again | None = None) -> Generated:
     if generated.missing:
         lacks = f"not verified, as it lacks {', '.join(generated.missing)}"
         return _noting(generated, lacks)
-    verdict = _verdict(generated)
+    verdict, ran = _verdict(generated)
     if verdict.wanted and again is not None:
         renewed = again(verdict.wanted)
         generated = _noting(renewed, f"{FITTED}: {_as_options(verdict.wanted)}")
-        verdict = _verdict(renewed)
+        verdict, ran = _verdict(renewed)
     if verdict.failure is not None:
-        raise _error(generated, verdict)
-    return _noting(generated, *verdict.notes)
+        raise error_of(_subject(generated), verdict)
+    proof = Proof("", ran, tool=__version__, torch=verdict.torch)
+    return _noting(generated._replace(proof=proof), *verdict.notes)
 
 
 def _noting(generated: Generated, *notes: str) -> Generated:
@@ -63,11 +76,13 @@ def _as_options(conditions: Iterable[str]) -> str:
     return " ".join(f"--require '{condition}'" for condition in conditions)
 
 
-def _verdict(generated: Generated) -> Verdict:
+def _verdict(generated: Generated) -> tuple[Verdict, str]:
+    """What the run found, and the digest of the code that ran."""
     spec = generated.spec
     texts = verification(spec, generated.derivation, generated.derived, generated.house)
+    ran = function_digest(texts.op, (spec.name, spec.function_name))
     with _progress(spec.name):
-        return verify(texts.op, texts.checks, _path(generated))
+        return verify(texts.op, texts.checks, _path(generated)), ran
 
 
 def _path(generated: Generated) -> list[str]:
@@ -76,43 +91,49 @@ def _path(generated: Generated) -> list[str]:
     return [str(Path.cwd()), str(source), *map(str, source.parents[:2])]
 
 
-def _error(generated: Generated, verdict: Verdict) -> VerificationError:
-    spec, failure = generated.spec, verdict.failure
+def _subject(generated: Generated) -> Subject:
+    return Subject(generated.spec, generated.derived, generated.specified.locate)
+
+
+def error_of(subject: Subject, verdict: Verdict) -> VerificationError:
+    """What failed, at its place."""
+    spec, failure = subject.spec, verdict.failure
     assert failure is not None
     words = f"{failure.subject}: {failure.words}; nothing was written"
     other = misnamed(spec, failure.words)
-    place = other.place if other else _place(generated, failure)
+    place = other.place if other else _place(subject, failure)
     lines = (*failure.lines, *beside(spec, failure.subject))
-    hint = (other and other.hint) or _hint(generated, verdict, place)
+    hint = (other and other.hint) or _hint(subject, verdict)
     return VerificationError(words, place, hint, details=lines)
 
 
-def _hint(generated: Generated, verdict: Verdict, place: Location | None) -> str | None:
+def _hint(subject: Subject, verdict: Verdict) -> str | None:
     """What to write instead."""
-    spec, failure = generated.spec, verdict.failure
+    failure = verdict.failure
     assert failure is not None
+    in_file = subject.locate(("inputs",)).source.endswith(".toml")
     wanted = verdict.wanted or failure.rule
     if wanted:
-        in_file = place is not None and place.source.endswith(".toml")
         rule = _as_key(wanted) if in_file else _as_options(wanted)
         if failure.rule:
             equal = f"if the sizes are equal in every call: {rule}"
             return "; ".join(filter(None, (failure.hint, equal)))
         return rule
     if failure.subject.startswith(("grad_", "backward")):
-        if failure.subject.removeprefix("grad_") in generated.derived:
-            return failure.hint or OURS
-        return failure.hint or (
-            MEANT if failure.actual and not spec.surrogate else None
-        )
+        option, key = ("--grad", "--surrogate"), ("grad", "surrogate = true")
+        grad, surrogate = key if in_file else option
+        if failure.subject.removeprefix("grad_") in subject.derived:
+            return failure.hint or OURS.format(grad)
+        meant = failure.actual and not subject.spec.surrogate
+        return failure.hint or (MEANT.format(surrogate) if meant else None)
     return failure.hint or (None if failure.subject in SAID else HINT)
 
 
-def _place(generated: Generated, failure: Failure) -> Location | None:
+def _place(subject: Subject, failure: Failure) -> Location | None:
     """Where what is wrong stands: the code that raised, a gradient's formula, the key of the outputs."""
-    spec = generated.spec
+    spec = subject.spec
     if failure.subject in SAID:
-        return generated.specified.locate((failure.subject,))
+        return subject.locate((failure.subject,))
     formula = _formula(spec, failure.subject)
     if formula is None and failure.subject == "forward":
         formula = spec.forward

@@ -25,6 +25,7 @@ from scaffold.spec.manifest import Listed, defined_names
 from scaffold.spec.names import op_names
 from scaffold.workspace import Plan, apply, plan, recover
 from scaffold.workspace.merging import merge
+from scaffold.workspace.proofs import Proof, function_digest
 from scaffold.workspace.reconcile import Wanted
 from scaffold.workspace.standing import decoded, present, standing
 from scaffold.workspace.state import (
@@ -82,9 +83,11 @@ def rename_op(op: str, new: str, *, write: bool) -> Outcome:
     planned = plan(texts, project.root, ours=texts.keys(), reads=project.reads)
     planned = _marked(planned, moved.values())
     if write:
-        state = _state(later, survey(later, [name])[0], moved, rendering)
-        if op in project.records:
-            state |= dict.fromkeys(state_paths(project.records[op]))
+        record = project.records.get(op)
+        proof = record and record.proof and _proof(record.proof, files, renaming)
+        state = _state(later, survey(later, [name])[0], moved, rendering, proof)
+        if record is not None:
+            state |= dict.fromkeys(state_paths(record))
         apply(with_state(planned, plan(state, project.root, ours=state.keys())))
     notes = _uses(project, renaming, [file.path for file in files.values()])
     verb = "conflict" if any(item.conflicts for item in moved.values()) else "rename"
@@ -224,7 +227,11 @@ def _marked(planned: Plan, moved: Iterable[_Moved]) -> Plan:
 
 
 def _state(
-    project: Project, op: Op, moved: Mapping[str, _Moved], rendering: Rendering
+    project: Project,
+    op: Op,
+    moved: Mapping[str, _Moved],
+    rendering: Rendering,
+    proof: Proof | None,
 ) -> dict[str, str | None]:
     """The record under the new name; that under the old one goes."""
     if not project.configuration.project:
@@ -237,8 +244,23 @@ def _state(
         kept.append(Kept(role, wanted.path, wanted.draft, digest(wanted.text.encode())))
         texts[base_path(name, role)] = wanted.text
     origin = op.origin._replace(reads=rendering.reads)
-    record = Record(name, op.listed.manifest, origin, tuple(kept))
+    record = Record(name, op.listed.manifest, origin, tuple(kept), proof)
     return {record_path(name): encode(record), **texts} if kept else {}
+
+
+def _proof(
+    proof: Proof, files: Mapping[str, _File], renaming: Renaming
+) -> Proof | None:
+    """The proof of the same code under the new name; of code that nobody has any more there is none to keep."""
+    before, after = (
+        (names.op, names.classes[0]) for names in (renaming.before, renaming.after)
+    )
+    file = files.get("op")
+    for text in (file.base, file.mine) if file else ():
+        if function_digest(text, before) == proof.function:
+            code = function_digest(renamed(text, renaming), after)
+            return proof._replace(function=code, text="")
+    return None
 
 
 def _uses(project: Project, renaming: Renaming, own: list[str]) -> tuple[str, ...]:

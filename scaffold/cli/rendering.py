@@ -1,14 +1,14 @@
-"""The files of many ops: each from its table, spread over processes.
+"""The files of many ops: each from its table, spread over processes; and what is to be run to prove them.
 
-In: a `Project` and the ops whose files are wanted. Out: a `Rendering` an op, in the order asked for.
+In: a `Project`, the ops whose files are wanted, the proofs that are known. Out: a `Rendering` an op, in the order asked for.
 Invariant: the texts do not depend on how many processes there are; a problem of one op hides none of another's.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.cli.house import headed
 from scaffold.cli.places import Places, from_here, refuse_sources
@@ -17,12 +17,25 @@ from scaffold.cli.raw import Given, Merged
 from scaffold.cli.scanning import Progress
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.spec import Configuration, OpSpec, build
-from scaffold.spec.manifest import Listed, text_digest
+from scaffold.spec.manifest import Listed, proof_digest, text_digest
 from scaffold.spec.requirements import check_reason
 from scaffold.verify.pool import over, processes_for
+from scaffold.workspace.proofs import Proof, function_digest
 from scaffold.workspace.reconcile import Wanted
 
+if TYPE_CHECKING:
+    from scaffold.derive import Derivation
+
 ROLES = ("op", "test")
+Known = Mapping[str, tuple[Proof, ...]]  # of each op
+
+
+class Provable(NamedTuple):
+    """What a proof of an op needs: the texts that are run, and what it would be a proof of."""
+
+    proof: Proof  # as it is recorded if the run succeeds, without the version of torch
+    op: str = ""
+    checks: str = ""
 
 
 class Rendering(NamedTuple):
@@ -33,6 +46,9 @@ class Rendering(NamedTuple):
     reads: tuple[tuple[str, str], ...] = ()  # files that its formulas name
     notes: tuple[str, ...] = ()
     problems: tuple[ScaffoldError, ...] = ()
+    code: str = ""  # digest of the Function as it is rendered, where proofs matter
+    proof: Proof | None = None  # that is known, of this specification and code
+    provable: Provable | None = None  # where there is none
 
 
 class Setting(NamedTuple):
@@ -41,19 +57,29 @@ class Setting(NamedTuple):
     configuration: Configuration
     places: Places
     formatted: bool
+    proving: bool
 
 
 def render_ops(
-    project: Project, ops: Sequence[Listed], *, formatted: bool = True
+    project: Project,
+    ops: Sequence[Listed],
+    *,
+    formatted: bool = True,
+    known: Known | None = None,
 ) -> dict[str, Rendering]:
-    """Render the ops; all of their problems are raised together, one that several have once."""
+    """Render the ops; all of their problems are raised together, one that several have once.
+
+    With the proofs that are `known` comes what proves those that have none.
+    """
     if not ops:
         return {}
-    setting = Setting(project.configuration, project.places, formatted)
+    proving = known is not None
+    setting = Setting(project.configuration, project.places, formatted, proving)
     work = partial(_rendered, setting)
     results: dict[str, Rendering] = {}
+    items = [(listed, (known or {}).get(listed.name, ())) for listed in ops]
     with Progress(len(ops), "ops") as progress:
-        for result in over(work, ops, processes_for(len(ops))):
+        for result in over(work, items, processes_for(len(ops))):
             results[result.op] = result
             progress.update(len(results))
     problems = [problem for item in results.values() for problem in item.problems]
@@ -62,26 +88,54 @@ def render_ops(
     return results
 
 
-def _rendered(setting: Setting, listed: Listed) -> Rendering:
+def _rendered(setting: Setting, item: tuple[Listed, tuple[Proof, ...]]) -> Rendering:
     """One op; runs in any process."""
-    reads: dict[str, str] = {}
+    listed, known = item
+    digests: dict[str, str] = {}
     opened: list[str] = []
 
     def read(path: str) -> str:
         text = Path(path).read_text(encoding="utf-8")
         opened.append(path)
         below = os.path.relpath(path, setting.places.root)
-        reads[Path(below).as_posix()] = text_digest(text)
+        digests[Path(below).as_posix()] = text_digest(text)
         return text
 
     try:
         spec = specification(setting, listed, read)
-        files, notes = _files(setting, listed, spec)
+        derivation, files, notes = _files(setting, listed, spec)
         paths = [item.path for item in files]
         refuse_sources(setting.places.root, paths, opened)
     except ScaffoldError as error:
         return Rendering(listed.name, problems=error.problems)
-    return Rendering(listed.name, files, tuple(sorted(reads.items())), notes)
+    reads = tuple(sorted(digests.items()))
+    found = Rendering(listed.name, files, reads, notes)
+    if not setting.proving:
+        return found
+    maths = proof_digest(listed.entry, setting.configuration, reads)
+    names = (spec.name, spec.function_name)
+    code = function_digest(files[0].text, names)
+    held = (proof for proof in known if (proof.spec, proof.function) == (maths, code))
+    proof = next(held, None)
+    if proof is not None:
+        return found._replace(code=code, proof=proof)
+    provable = _provable(setting, spec, derivation, Proof(maths, code))
+    return found._replace(code=code, provable=provable)
+
+
+def _provable(
+    setting: Setting, spec: OpSpec, derivation: "Derivation", proof: Proof
+) -> Provable:
+    """What is to be run; nothing where parts of the op are left to write."""
+    from scaffold.cli.generate import missing_of
+    from scaffold.render.verification import verification
+
+    missing = missing_of(spec, derivation)
+    if missing:
+        return Provable(proof._replace(lacks=f"it lacks {', '.join(missing)}"))
+    texts = verification(spec, derivation, derivation.derived, setting.places.house)
+    ran = function_digest(texts.op, (spec.name, spec.function_name))
+    return Provable(proof._replace(function=ran), texts.op, texts.checks)
 
 
 def specification(
@@ -102,7 +156,7 @@ def specification(
 
 def _files(
     setting: Setting, listed: Listed, spec: OpSpec
-) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
+) -> tuple["Derivation", tuple[Wanted, ...], tuple[str, ...]]:
     from scaffold.cli.generate import notes_of, start_rendering
     from scaffold.derive import derive
     from scaffold.render.files import drafts
@@ -122,4 +176,4 @@ def _files(
         Wanted(role, path, text_digest(one_style(draft)), shown[path])
         for role, (path, draft) in zip(ROLES, texts.items(), strict=False)
     )
-    return files, notes_of(spec, derivation)
+    return derivation, files, notes_of(spec, derivation)

@@ -1,6 +1,6 @@
-"""How the ops of a project stand to their records: what moved since, and what became of the files.
+"""How the ops of a project stand to their records: what moved since, what became of the files, whether a proof still holds.
 
-In: a `Project` and the names that are meant. Out: an `Op` each; nothing is rendered.
+In: a `Project` and the names that are meant. Out: an `Op` each; nothing is rendered, no code of an op runs.
 Invariant: where nothing moved, rendering would give what was written last, so it need not be done.
 """
 
@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from scaffold import __version__
 from scaffold.cli.project import Project
@@ -16,12 +16,26 @@ from scaffold.render.templates import digest
 from scaffold.spec.manifest import (
     Listed,
     configuration_digest,
+    defined_names,
+    proof_digest,
     spec_digest,
     text_digest,
 )
 from scaffold.workspace.alike import Alike
-from scaffold.workspace.standing import Standing, standing
+from scaffold.workspace.proofs import function_digest
+from scaffold.workspace.standing import Standing, decoded, present, standing
 from scaffold.workspace.state import Origin, Record
+
+NONE_ON_RECORD = "no proof is on record"
+OTHER_SPEC = "its specification moved since it was proven"
+OTHER_CODE = "its Function is not the one that was proven"
+
+
+class Proven(NamedTuple):
+    """Whether what stands in the op's file was proven; if not, why."""
+
+    status: Literal["proven", "unproven", "unprovable"]
+    reason: str = ""
 
 
 class Op(NamedTuple):
@@ -32,6 +46,8 @@ class Op(NamedTuple):
     origin: Origin  # what its files would follow from now
     standings: dict[str, Standing]  # of the files of the record, by path
     moved: tuple[str, ...]  # what is not what it was; nothing where there is no record
+    maths: str  # digest of what a proof of it is about
+    names: tuple[str, ...]  # of its wrapper and its Function
 
     @property
     def settled(self) -> bool:
@@ -43,6 +59,29 @@ class Op(NamedTuple):
             for item in self.standings.values()
         )
         return there and all(kept.draft for kept in self.record.files)
+
+    def proven(self, root: Path) -> Proven:
+        """Whether the proof on record is of this specification, and of the code that stands in the file."""
+        proof = self.record.proof if self.record else None
+        if proof is None:
+            return Proven("unproven", NONE_ON_RECORD)
+        if proof.spec != self.maths:
+            return Proven("unproven", OTHER_SPEC)
+        if not self._stands(root):
+            return Proven("unproven", OTHER_CODE)
+        return Proven("unprovable", proof.lacks) if proof.lacks else Proven("proven")
+
+    def _stands(self, root: Path) -> bool:
+        """Whether the code that was proven is that of the file, which is parsed only where its text is another."""
+        kept = self.record.kept("op") if self.record else None
+        if self.record is None or self.record.proof is None or kept is None:
+            return False
+        proof, known = self.record.proof, self.standings[kept.path]
+        if known.condition in ("untouched", "reformatted") and proof.text == kept.text:
+            return True
+        data = present(root, kept.path)
+        text = "" if data is None else decoded(data, kept.path)
+        return function_digest(text, self.names) == proof.function
 
 
 def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
@@ -71,7 +110,9 @@ def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
             for kept in files
         }
         moved = origin.moved(record.origin) if record else ()
-        found.append(Op(listed, record, origin, standings, moved))
+        maths = proof_digest(listed.entry, project.configuration, origin.reads)
+        names = defined_names(listed.entry, project.configuration)[:2]
+        found.append(Op(listed, record, origin, standings, moved, maths, names))
     alike.keep()
     return tuple(found)
 

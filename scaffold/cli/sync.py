@@ -8,7 +8,7 @@ from scaffold.cli.choices import FORMAT, OPS, completing
 from scaffold.cli.choices import ON_CONFLICT as POLICIES
 from scaffold.cli.templates import TEMPLATE_DIR
 from scaffold.cli.test_stub import DIFF, DRY_RUN
-from scaffold.errors import ScaffoldError
+from scaffold.errors import Location, ScaffoldError
 
 MANIFESTS = Annotated[
     list[str] | None,
@@ -27,6 +27,16 @@ ON_CONFLICT = Annotated[
     ),
 ]
 ALL = Annotated[bool, typer.Option("--all", help="Every op of the manifest.")]
+VERIFY = Annotated[
+    bool,
+    typer.Option(
+        "--verify/--no-verify",
+        help="Prove the ops whose Function changes before anything is written.",
+    ),
+]
+PROVE = Annotated[
+    bool, typer.Option("--prove", help="Prove also what has no valid proof on record.")
+]
 
 
 def sync(
@@ -34,20 +44,28 @@ def sync(
     on_conflict: ON_CONFLICT = "ask",
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
+    verify: VERIFY = True,
+    prove: PROVE = False,
     template_dir: TEMPLATE_DIR = None,
     format_: FORMAT = "text",
 ) -> None:
     """Write the files of every op of a manifest, or update them.
 
-    A file that was edited and is out of date is a conflict: scaffold upgrade merges the two.
+    A file that was edited and is out of date is a conflict: scaffold upgrade merges the two. Ops whose Function changes are proven
+    before anything is written, in processes with PyTorch: if one fails, exit code 1.
 
     Example: scaffold sync
     """
+    from scaffold.cli.proofs import Proving
     from scaffold.cli.updating import Asked, bring_up_to_date
 
+    if prove and not verify:
+        message = "--prove proves, --no-verify does without"
+        raise ScaffoldError(message, Location("--prove"), "keep one of them")
     look = dry_run or diff
     dirs = tuple(template_dir or ())
-    asked = Asked(on_conflict, look, diff, format_, prune=False, template_dirs=dirs)
+    proving = Proving(every=prove) if verify else None
+    asked = Asked(on_conflict, look, diff, format_, False, dirs, proving)
     bring_up_to_date(asked, manifests=tuple(manifests or ()))
 
 
@@ -57,6 +75,7 @@ def upgrade(
     on_conflict: ON_CONFLICT = "merge",
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
+    verify: VERIFY = True,
     template_dir: TEMPLATE_DIR = None,
     format_: FORMAT = "text",
 ) -> None:
@@ -66,6 +85,7 @@ def upgrade(
 
     Example: scaffold upgrade linear
     """
+    from scaffold.cli.proofs import Proving
     from scaffold.cli.updating import Asked, bring_up_to_date
 
     if not ops and not every:
@@ -73,5 +93,6 @@ def upgrade(
         raise ScaffoldError(message, hint="name them, or say --all")
     look = dry_run or diff
     dirs = tuple(template_dir or ())
-    asked = Asked(on_conflict, look, diff, format_, template_dirs=dirs)
+    proving = Proving() if verify else None
+    asked = Asked(on_conflict, look, diff, format_, True, dirs, proving)
     bring_up_to_date(asked, ops=() if every else tuple(ops or ()))

@@ -7,10 +7,11 @@ Invariant: files, records and bases are one plan; a look and a write of the same
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.cli.places import from_here
 from scaffold.cli.project import Project
+from scaffold.cli.proofs import Proofs, Proving, prove_works
 from scaffold.cli.settle import Settled, without_conflicts
 from scaffold.cli.survey import Op
 from scaffold.errors import (
@@ -22,9 +23,13 @@ from scaffold.errors import (
 )
 from scaffold.workspace import Plan, Policy, apply, plan
 from scaffold.workspace.merging import merge
+from scaffold.workspace.proofs import Proof
 from scaffold.workspace.reconcile import Prospect, reconcile
 from scaffold.workspace.recording import record_files
 from scaffold.workspace.state import Record, base_path, read_base
+
+if TYPE_CHECKING:
+    from scaffold.cli.rendering import Provable
 
 WEIGHT = ("identical", "skip", "create", "remove", "update", "conflict")
 
@@ -47,6 +52,9 @@ class Work(NamedTuple):
     prospects: tuple[Prospect, ...]
     reads: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
+    code: str = ""  # digest of the Function as it is rendered, where proofs matter
+    proof: Proof | None = None  # of that, where it is known
+    provable: "Provable | None" = None  # what proves it, where it is not
 
 
 class Outcome(NamedTuple):
@@ -66,20 +74,32 @@ class Outcome(NamedTuple):
         )
 
 
-def weigh(project: Project, ops: tuple[Op, ...]) -> tuple[Work, ...]:
-    """Render what is not settled, and see what that calls for."""
-    open_ = [op for op in ops if not op.settled]
+def weigh(
+    project: Project, ops: tuple[Op, ...], proving: Proving | None = None
+) -> tuple[Work, ...]:
+    """Render what is not settled, and see what that calls for; to prove every op is to render those without a proof."""
+    open_ = [op for op in ops if not op.settled or _is_wanted(project, op, proving)]
     if not open_:
         return ()
     from scaffold.cli.rendering import render_ops  # where nothing moved, not needed
 
-    rendered = render_ops(project, [op.listed for op in open_])
+    known = (
+        None if proving is None else {op.listed.name: proving.known(op) for op in open_}
+    )
+    rendered = render_ops(project, [op.listed for op in open_], known=known)
     works = []
     for op in open_:
         name, result = op.listed.name, rendered[op.listed.name]
         prospects = reconcile(project.root, name, op.record, result.files)
-        works.append(Work(op, prospects, result.reads, result.notes))
+        proven = (result.code, result.proof, result.provable)
+        works.append(Work(op, prospects, result.reads, result.notes, *proven))
     return tuple(works)
+
+
+def _is_wanted(project: Project, op: Op, proving: Proving | None) -> bool:
+    """Whether an op that is settled is to be proven all the same."""
+    every = proving is not None and proving.every
+    return every and op.proven(project.root).status == "unproven"
 
 
 def carry_out(
@@ -89,25 +109,26 @@ def carry_out(
     *,
     write: bool,
     prune: bool,
+    proving: Proving | None,
     manifests: Mapping[str, str] = NOTHING,
 ) -> Outcome:
     """Bring the files of the ops up to date; `prune` removes those that an op has no more.
 
-    `manifests` are written too, in the same step.
+    What changes a Function is proven first, unless there is no `proving`. `manifests` are written too, in the same step.
     """
-    works = weigh(project, ops)
+    works = weigh(project, ops, proving)
     left = () if policy == "skip" and not prune else ops
     _check_markers(project.root, works, left)
     others = {**manifests, **_exports(project, works)}
     planned = _planned(project, works, policy, prune, others)
     verbs = _verbs(ops, works, planned)
     notes = tuple(_notes(works, prune, planned))
-    files = sum(len(op.standings) for op in ops if op.settled)
+    rendered = {work.op.listed.name for work in works}
+    files = sum(len(op.standings) for op in ops if op.listed.name not in rendered)
     files += sum(len(work.prospects) for work in works)
     settled = Settled(planned, written=False)
-    if not write and policy in ("ask", "abort"):
-        obstacle = _refusal(project.root, works) if planned.conflicts else None
-        settled = settled._replace(obstacle=obstacle)
+    if not write and planned.conflicts and policy in ("ask", "abort"):
+        settled = settled._replace(obstacle=_refusal(project.root, works))
         return Outcome(settled, verbs, files, notes)
     try:
         resolved = without_conflicts(planned, policy)
@@ -115,10 +136,11 @@ def carry_out(
         cannot = policy == "merge"  # says itself why
         refusal = error if cannot else _refusal(project.root, works)
         return Outcome(settled._replace(refusal=refusal), verbs, files, notes)
+    proofs = prove_works(project, works, resolved, proving)
     if write:
-        apply(_with_records(project, works, resolved))
+        apply(_with_records(project, works, resolved, proofs))
     verbs = _verbs(ops, works, resolved)
-    return Outcome(Settled(resolved, write), verbs, files, notes)
+    return Outcome(Settled(resolved, write), verbs, files, (*notes, *proofs.notes))
 
 
 def _exports(project: Project, works: tuple[Work, ...]) -> dict[str, str]:
@@ -267,7 +289,9 @@ def _verbs(
     return found
 
 
-def _with_records(project: Project, works: tuple[Work, ...], resolved: Plan) -> Plan:
+def _with_records(
+    project: Project, works: tuple[Work, ...], resolved: Plan, proofs: Proofs
+) -> Plan:
     """The same plan, and the records of what it does."""
     if not project.configuration.project:
         return resolved
@@ -280,8 +304,10 @@ def _with_records(project: Project, works: tuple[Work, ...], resolved: Plan) -> 
     for work in works:
         origin = work.op.origin._replace(reads=work.reads)
         listed = work.op.listed
-        record = Record(listed.name, listed.manifest, origin, ())
-        files |= record_files(record, work.prospects, done)
+        before = work.op.record.proof if work.op.record else None
+        proof = proofs.found.get(listed.name) or work.proof or before
+        record = Record(listed.name, listed.manifest, origin, (), proof)
+        files |= record_files(record, work.prospects, done, work.code)
     return with_state(resolved, plan(files, project.root, ours=files.keys()))
 
 

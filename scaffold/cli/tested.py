@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from scaffold.cli.project import Project
 
 APART = frozenset({"orphaned", "lost"})  # no test runs them
-QUIET = frozenset({"ok", "missing"})  # of the test file, what is missing is said anyway
+PLAIN = frozenset(
+    {"ok", "unproven", "unprovable"}
+)  # as written: proofs are what tests are for
+QUIET = PLAIN | {"missing"}  # of the test file, what is missing is said anyway
 
 
 class Tested(NamedTuple):
@@ -81,7 +84,7 @@ def _of_project(names: tuple[str, ...]) -> "Iterable[Tested]":
     by_op: dict[str, dict[str, Checked]] = {op: {} for op in project.chosen(names)}
     for item in check_project(project, tuple(by_op)):
         if item.op in by_op and item.status not in APART:
-            by_op[item.op][item.role] = item
+            by_op[item.op].setdefault(item.role, item)  # after it may stand: unproven
     for op, roles in by_op.items():
         yield _tested(project, op, roles)
 
@@ -110,6 +113,6 @@ def _tested(project: "Project", op: str, roles: "dict[str, Checked]") -> Tested:
         standing=tuple(
             (from_here(project.root, item.path), item.status)
             for item in roles.values()
-            if item.status not in QUIET or (item is file and item.status != "ok")
+            if item.status not in QUIET or (item is file and item.status not in PLAIN)
         ),
     )

@@ -14,10 +14,12 @@ from scaffold.cli.failing import leave
 from scaffold.cli.places import from_here
 from scaffold.cli.programs import as_problem, show_object
 from scaffold.cli.project import Project, open_project
+from scaffold.cli.proofs import Proving
 from scaffold.cli.report import exit_on_conflict, show_diff, show_notes
 from scaffold.cli.settle import undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, carry_out
+from scaffold.errors import ScaffoldError
 from scaffold.workspace import Plan, recover
 from scaffold.workspace.difference import diff_change
 
@@ -33,6 +35,7 @@ class Asked(NamedTuple):
     format: str
     prune: bool = True  # remove files that an op has no more
     template_dirs: tuple[str, ...] = ()
+    proving: Proving | None = None  # None: without
 
 
 def bring_up_to_date(
@@ -45,7 +48,11 @@ def bring_up_to_date(
 def say_outcome(asked: Asked, run: Callable[[], Outcome]) -> None:
     """Say what became of a run that writes, and exit with 1 where a conflict is left."""
     check_format(asked.format)
-    outcome = undisturbed(run)
+    try:
+        outcome = undisturbed(run)
+    except ScaffoldError as error:
+        show_notes(error.details)
+        raise
     (_for_programs if asked.format == "json" else _for_people)(outcome, asked)
     exit_on_conflict(outcome.settled.plan)
 
@@ -62,7 +69,14 @@ def _outcome(asked: Asked, manifests: tuple[str, ...], ops: tuple[str, ...]) -> 
     if undone:
         project = _project(asked, manifests)
     found = survey(project, ops)
-    outcome = carry_out(project, found, policy, write=not asked.look, prune=asked.prune)
+    outcome = carry_out(
+        project,
+        found,
+        policy,
+        write=not asked.look,
+        prune=asked.prune,
+        proving=asked.proving,
+    )
     notes = list(outcome.notes)
     if not ops:
         notes += [

@@ -67,7 +67,7 @@ def _name(entry: Entry, packaged: bool, patterns: Patterns) -> str:
 
 def defined_names(entry: Entry, configuration: Configuration) -> tuple[str, ...]:
     """What the op's file defines: the op, its Function, and its Module unless that is off."""
-    op, klass = op_names(entry.name, entry.locate((), key=True), packaged=True)
+    op, klass = op_names(entry.name, NOWHERE, packaged=True)
     said = {**dict(configuration.defaults), **entry.raw}
     klass = str(said.get("class-name", klass))
     patterns = configuration.names

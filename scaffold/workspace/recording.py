@@ -7,6 +7,7 @@ Invariant: a record never says more than what is on disk: of a file that was lef
 
 from collections.abc import Collection
 
+from scaffold.workspace.proofs import Proof
 from scaffold.workspace.reconcile import Prospect
 from scaffold.workspace.state import (
     Kept,
@@ -20,9 +21,15 @@ from scaffold.workspace.state import (
 
 
 def record_files(
-    record: Record, prospects: tuple[Prospect, ...], written: Collection[str]
+    record: Record,
+    prospects: tuple[Prospect, ...],
+    written: Collection[str],
+    code: str = "",
 ) -> dict[str, str]:
-    """The texts of `record` brought up to date; `record` already says what the files now follow from."""
+    """The texts of `record` brought up to date; `record` already says what the files now follow from, and what was proven.
+
+    `code` is the digest of the Function as it is wanted, where proofs matter.
+    """
     files, texts, current = [], {}, True
     for prospect in prospects:
         kept = _kept(prospect, prospect.path in written)
@@ -38,7 +45,20 @@ def record_files(
         return {}
     origin = record.origin if current else Origin("", "", "", "")
     whole = record._replace(files=tuple(files), origin=origin)
+    if record.proof is not None and record.proof.function == code:
+        whole = whole._replace(proof=_of_written(record.proof, whole, prospects))
     return {record_path(record.op): encode(whole), **texts}
+
+
+def _of_written(proof: Proof, record: Record, prospects: tuple[Prospect, ...]) -> Proof:
+    """The proof, which is of the text on record too where that is the one that was wanted: then nobody need parse the file."""
+    kept = record.kept("op")
+    wanted = (
+        next((_draft(item) for item in prospects if item.path == kept.path), "")
+        if kept
+        else ""
+    )
+    return proof._replace(text=kept.text) if kept and kept.draft == wanted else proof
 
 
 def _draft(prospect: Prospect) -> str:

@@ -12,6 +12,8 @@ from scaffold.workspace import state
 from tests.cli.projects import SCALE, SHIFT, contents, project
 from tests.cli.running import environment, scaffold
 
+pytestmark = pytest.mark.usefixtures("proven_at_once")
+
 OK = "4 ok\n"
 
 
@@ -44,7 +46,11 @@ def test_an_edit_is_told_and_fails_only_when_strict(synced: Path) -> None:
     outcome = scaffold(synced, "check")
     assert (outcome.code, lines(outcome.out)) == (
         0,
-        ["edited  ops/scale.py", "3 ok, 1 edited"],
+        [
+            "edited    ops/scale.py",
+            "unproven  ops/scale.py: its Function is not the one that was proven",
+            "3 ok, 1 edited, 1 unproven",
+        ],
     )
     assert scaffold(synced, "check", "--strict").code == 1
 
@@ -201,7 +207,7 @@ def test_a_base_that_is_lost_or_wrong_makes_no_file_ok(synced: Path) -> None:
     """What cannot be compared counts as edited: nothing of the user's is written over."""
     edit(synced / "ops/scale.py", "x * factor", "factor * x")
     (synced / state.base_path("scale", "op")).unlink()
-    assert "edited  ops/scale.py" in scaffold(synced, "check").out
+    assert "edited    ops/scale.py" in scaffold(synced, "check").out
 
 
 def lose(path: Path, gone: bool) -> str:
@@ -231,7 +237,10 @@ def test_a_base_that_is_lost_is_told_and_written_again(
     told = f"{how}; a merge of 'ops/scale.py' starts from it"
     assert f".scaffold/scale.op.base: {told}" in outcome.out
     assert ", 1 lost" in outcome.out
-    assert (outcome.code, outcome.err) == (1, "hint: scaffold sync\n")
+    hints = ["hint: scaffold sync"]
+    if file == "edited":
+        hints.insert(0, "hint: scaffold verify scale")
+    assert (outcome.code, lines(outcome.err)) == (1, hints)
     before = contents(synced)
     note = "note: '.scaffold/scale.op.base' was lost: written again\n"
     assert scaffold(synced, "sync", "--dry-run").err == note
@@ -241,7 +250,8 @@ def test_a_base_that_is_lost_is_told_and_written_again(
     assert base.read_bytes() == written
     assert op.read_bytes() == (mine or written)
     checked = scaffold(synced, "check").out
-    assert checked.endswith("3 ok, 1 edited\n" if file == "edited" else OK)
+    edited = "3 ok, 1 edited, 1 unproven\n"
+    assert checked.endswith(edited if file == "edited" else OK)
     assert scaffold(synced, "sync").err == ""
 
 

@@ -14,6 +14,8 @@ from scaffold.cli.failing import telling
 from tests.cli.projects import SCALE, project
 from tests.cli.running import scaffold
 
+pytestmark = pytest.mark.usefixtures("proven_at_once")
+
 # What is wrong in a project whose manifest holds `scale`, for each command that has the option.
 BAD = {
     "new-op": ("foo", "--inputs", "x["),

@@ -13,6 +13,8 @@ from scaffold.spec.schema import ops_schema
 from scaffold.spec.toml import parse_toml, read_ops
 from tests.cli.running import listing, new_op, scaffold
 
+pytestmark = pytest.mark.usefixtures("proven_at_once")
+
 FILES = {"pyproject.toml", "ops.toml", "scaffold.schema.json"}
 
 

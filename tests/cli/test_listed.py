@@ -8,6 +8,8 @@ import pytest
 from tests.cli.projects import SCALE, SHIFT, contents, project
 from tests.cli.running import scaffold
 
+pytestmark = pytest.mark.usefixtures("proven_at_once")
+
 NORM = """[ops.RMSNorm]
 inputs = 'x[..., D]'
 forward = '@./maths.py:forward'

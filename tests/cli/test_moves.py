@@ -8,6 +8,8 @@ import pytest
 from tests.cli.projects import SCALE, SHIFT, contents, interrupted, project
 from tests.cli.running import Outcome, scaffold
 
+pytestmark = pytest.mark.usefixtures("proven_at_once")
+
 COMMENTED = f"""# all of our ops
 
 # how much
@@ -178,7 +180,7 @@ def test_what_was_edited_comes_along_with_the_names_in_it(synced: Path) -> None:
         )
     )
     told = scaffold(synced, "check")
-    assert told.out.splitlines()[-1] == "2 ok, 2 edited"
+    assert told.out.splitlines()[-1] == "2 ok, 2 edited, 1 unproven"
 
 
 def test_what_is_out_of_date_is_brought_up_to_date(synced: Path) -> None:

@@ -8,6 +8,8 @@ from scaffold.workspace import alike
 from tests.cli.projects import SCALE, project
 from tests.cli.running import scaffold
 
+pytestmark = pytest.mark.usefixtures("proven_at_once")
+
 
 def test_a_reformatted_file_is_parsed_once(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,6 +8,8 @@ import pytest
 from tests.cli.projects import SCALE, SHIFT, contents, project
 from tests.cli.running import scaffold
 
+pytestmark = pytest.mark.usefixtures("proven_at_once")
+
 FILES = [
     *("ops/scale.py", "ops/shift.py", "tests/test_scale.py", "tests/test_shift.py"),
 ]

@@ -8,6 +8,8 @@ import pytest
 from scaffold.render.templates import built_in
 from tests.cli.running import listing, new_op, scaffold
 
+pytestmark = pytest.mark.usefixtures("proven_at_once")
+
 OWN = '{% extends "builtin/op.py.jinja" %}\n'
 DOC = f"{OWN}{{% block docstring %}}\n# ours\n{{{{ super() }}}}{{% endblock %}}\n"
 

@@ -16,6 +16,8 @@ from scaffold.workspace.normal_form import normal_form
 from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
 from tests.cli.running import scaffold
 
+pytestmark = pytest.mark.usefixtures("proven_at_once")
+
 OP, TEST = "ops/scale.py", "tests/test_scale.py"
 DEFAULT = ("factor: float = 2.0", "factor: float = 3.0")
 HELPER = "\n\ndef by_hand() -> int:\n    return 1\n"

@@ -13,6 +13,8 @@ from scaffold.cli.proving import _Line
 from tests.cli.projects import SCALE, project
 from tests.cli.running import scaffold
 
+pytestmark = pytest.mark.usefixtures("proven_at_once")
+
 TODO = "[ops.todo]\ninputs = 'x'\n"
 PLAIN = "[ops.plain]\ninputs = 'x'\nforward = 'x + 1'\ngrad.x = 'grad_output'\ntest = false\n"
 
