@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 
 from scaffold.cli.places import from_here
 from scaffold.cli.project import Project, exporting_path
-from scaffold.errors import Location, ScaffoldError
 from scaffold.render.exports import Exported, with_exports
 from scaffold.spec.manifest import defined_names
 from scaffold.workspace.standing import decoded
@@ -30,10 +29,6 @@ def exports_of(
     """
     if not project.configuration.exports:
         return {}
-    if project.places.directories.package is None:
-        message = f"'exports' is on, but '{project.configuration.source}' is no package"
-        place = Location(from_here(project.root, "pyproject.toml"))
-        raise ScaffoldError(message, place, "give ops a directory: source = 'ops'")
     path = exporting_path(project.places)
     data = project.reads[path]
     text = "" if data is None else decoded(data, path)

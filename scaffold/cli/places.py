@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from scaffold.cli.here import working_directory
 from scaffold.cli.house import find_formatter, find_house
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.render.formatting import Formatter, format_files
 from scaffold.render.house import PLAIN, House
 from scaffold.render.layout import Directories
 from scaffold.spec import Configuration
+from scaffold.spec.config import find_sources
 from scaffold.spec.names import is_identifier
 
 
@@ -39,16 +41,21 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
     source = out_dir or _absolute(base / configuration.source)
     configured = None if out_dir or configuration.tests is None else configuration.tests
     tests = test_dir or (_absolute(base / configured) if configured else source)
-    root = _root(base, source, tests)
+    joins = configuration.project and out_dir is None and test_dir is None
+    root = _root(base, source, tests, moves=not joins)
     will_be = configuration.exports and out_dir is None and source != base
     package = _configured_package(configuration, base, source)
-    package = package or _package(source, will_be)
+    top = base if configuration.project else None
+    package = package or _package(source, will_be, top)
+    if configuration.exports and joins:
+        _check_exports(configuration, source, package)
     directories = Directories(
         source=_below(source, root),
         tests=_below(tests, root),
         package=package,
         importable=_is_importable(configuration, base, source, package),
-        beside=configuration.prepends,
+        beside=configuration.prepends
+        and _start(source, package) == _start(source, _package(source, will_be)),
         line_length=configuration.line_length,
         patterns=configuration.names,
     )
@@ -103,10 +110,25 @@ def _absolute(path: str | Path) -> Path:
     return Path(os.path.abspath(path))
 
 
-def _root(base: Path, source: Path, tests: Path) -> Path:
-    """Where paths count from, and where a run keeps its journal: the project, or else what holds both directories."""
+def _check_exports(
+    configuration: Configuration, source: Path, package: str | None
+) -> None:
+    """Refuse to export from a directory that is no package: no import there could name an op of its own."""
+    if package is not None or (source / "__init__.py").exists():
+        return
+    message = f"'exports' is on, but '{configuration.source}' is no package"
+    said = find_sources(working_directory(), os.environ).said["exports"]
+    place = said.locate(("exports",), key=True)
+    raise ScaffoldError(message, place, "give ops a directory: source = 'ops'")
+
+
+def _root(base: Path, source: Path, tests: Path, *, moves: bool) -> Path:
+    """Where paths count from, and where a run keeps its journal: the project, or else what holds both directories.
+
+    Outside of a project it `moves` to a directory that can be written to; a project has its manifest and records there.
+    """
     inside = source.is_relative_to(base) and tests.is_relative_to(base)
-    if inside and os.access(base, os.W_OK):
+    if inside and (not moves or os.access(base, os.W_OK)):
         return base
     root = Path(os.path.commonpath([source, tests]))
     while not root.is_dir():
@@ -131,11 +153,14 @@ def _configured_package(
     return ".".join([configuration.package, *parts])
 
 
-def _package(directory: Path, will_be: bool) -> str | None:
-    """The dotted name of a directory that is a Python package, or that will be one."""
+def _package(directory: Path, will_be: bool, top: Path | None = None) -> str | None:
+    """The dotted name of a directory that is a Python package, or that will be one.
+
+    It begins below `top`, the project: what a checkout is called is no part of what is written.
+    """
     names: list[str] = []
     will_be = will_be and is_identifier(directory.name)
-    while directory.parent != directory:
+    while directory.parent != directory and directory != top:
         if not (directory / "__init__.py").is_file() and not (will_be and not names):
             break
         names.insert(0, directory.name)
@@ -149,7 +174,11 @@ def _is_importable(
     """Whether tests find the op by what the project itself does for them."""
     if configuration.installed and package and source.is_relative_to(base):
         return True
-    start = source
+    return str(_start(source, package)) in configuration.pythonpath
+
+
+def _start(source: Path, package: str | None) -> Path:
+    """The directory that imports of a package start from."""
     for _ in package.split(".") if package else ():
-        start = start.parent
-    return str(start) in configuration.pythonpath
+        source = source.parent
+    return source

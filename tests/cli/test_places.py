@@ -11,7 +11,8 @@ import pytest
 
 from scaffold.cli.places import find_places
 from scaffold.spec import Configuration
-from tests.cli.running import listing, new_op
+from tests.cli.projects import SCALE, edit, project
+from tests.cli.running import listing, new_op, scaffold
 
 FORWARD_ONLY = ("--inputs", "x", "--outputs", "y[...; int]", "--forward", "x.long()")
 
@@ -158,6 +159,31 @@ ARRANGEMENTS = {
         "myops.norm.foo",
         True,
         {"pyproject.toml": table("source = 'src/myops'", "package = 'myops'")},
+    ),
+    "a package that is not there yet, tests beside": Arrangement(
+        (),
+        ("src/myops/foo.py", "src/myops/test_foo.py"),
+        "myops.foo",
+        True,
+        {"pyproject.toml": table("source = 'src/myops'", "package = 'myops'")},
+    ),
+    "the project is a package": Arrangement(
+        (),
+        ("foo.py", "test_foo.py"),
+        "foo",
+        True,
+        {"pyproject.toml": table(), "__init__.py": ""},
+    ),
+    "a package of a project that is one": Arrangement(
+        (),
+        ("ops/foo.py", "ops/test_foo.py"),
+        "ops.foo",
+        True,
+        {
+            "pyproject.toml": table("source = 'ops'"),
+            "__init__.py": "",
+            "ops/__init__.py": "",
+        },
     ),
     "pytest has the path": Arrangement(
         (),
@@ -348,3 +374,57 @@ def test_a_root_that_cannot_be_written_is_left_alone(
     assert find_places(Configuration(), settings).root == tmp_path
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert find_places(Configuration(), settings).root == tmp_path / "mine"
+
+
+def test_the_root_of_a_project_does_not_move_with_what_may_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its manifest and its records are there: `check` in a read-only checkout finds them."""
+    project(tmp_path, SCALE)
+    assert scaffold(tmp_path, "sync").code == 0
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    outcome = scaffold(tmp_path, "check")
+    assert (outcome.code, outcome.out) == (0, "2 ok\n"), outcome.err
+
+
+@pytest.mark.parametrize("inside", ["", "ops/"])
+def test_what_a_checkout_is_called_is_no_part_of_what_is_written(
+    tmp_path: Path, inside: str
+) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    (one / "__init__.py").touch()
+    project(one, SCALE, configuration=table(f"source = '{inside or '.'}'"))
+    (one / inside).mkdir(exist_ok=True)
+    (one / inside / "__init__.py").touch()
+    assert scaffold(one, "sync").code == 0
+    one.rename(other)
+    outcome = scaffold(other, "check", "--strict")
+    assert (outcome.code, outcome.out) == (0, "2 ok\n")
+
+
+def test_the_exports_of_a_project_that_is_a_package(tmp_path: Path) -> None:
+    project(tmp_path, SCALE, configuration=table("exports = true"))
+    (tmp_path / "__init__.py").touch()
+    assert scaffold(tmp_path, "sync").code == 0
+    assert "from .scale import" in (tmp_path / "__init__.py").read_text()
+    assert scaffold(tmp_path, "check").code == 0
+
+
+@pytest.mark.parametrize(
+    "command", [("check",), ("list",), ("sync",), ("new-op", "foo", "--inputs", "x")]
+)
+def test_exports_of_what_is_no_package_are_refused_by_every_command(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Before anything is proven, at the line that asks for them; the hint is one that helps."""
+    project(tmp_path, SCALE, configuration=table("", "exports = true"))
+    outcome = scaffold(tmp_path, *command)
+    assert outcome.code == 2
+    assert outcome.err.splitlines() == [
+        "pyproject.toml:3:1: 'exports' is on, but '.' is no package",
+        "hint: give ops a directory: source = 'ops'",
+    ]
+    edit(tmp_path / "pyproject.toml", "exports", "source = 'ops'\nexports")
+    assert scaffold(tmp_path, "sync").code == 0
+    assert scaffold(tmp_path, "check").code == 0
