@@ -1,4 +1,4 @@
-"""Whether the tests of ops pass: `scaffold verify`.
+"""Whether the tests of ops pass: `scaffold verify`; what they prove goes on record.
 
 In: test files, the interpreter that runs them. Out: a table on stdout, one line a file, then the failures; an exit code.
 Invariant: what could not be run, failed or is not written yet is never said to have passed; exit 0 means that all passed.
@@ -6,12 +6,13 @@ Invariant: what could not be run, failed or is not written yet is never said to 
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
 from scaffold.cli.programs import show_object
+from scaffold.cli.report import show_notes
 from scaffold.errors import ConflictError
 
 if TYPE_CHECKING:
@@ -56,20 +57,30 @@ class Proof(NamedTuple):
 
 
 def show_proofs(found: "Sequence[Tested]", asked: Asked) -> None:
-    """Run the tests and say what became of them; exit with 1 unless all passed."""
+    """Run the tests, say what became of them and record what they prove; exit with 1 unless all passed."""
+    from scaffold.cli.passed import begin, record_passed
+
+    begun = begin(found)
     width = max((len(item.name) for item in found), default=0)
     proofs = []
     for proof in _proofs(found, asked):
         proofs.append(proof)
         if not asked.for_programs:
             _show(proof, width)
+    passed = {
+        proof.tested.name: proof.report.torch
+        for proof in proofs
+        if proof.report is not None and proof.status == "passed"
+    }
+    unproven = record_passed(passed, begun)
     if asked.for_programs:
-        _show_json(proofs)
+        _show_json(proofs, unproven)
     else:
         _show_failures(proofs)
         counted = Counter(proof.status for proof in proofs)
         counts = [f"{counted[name]} {name}" for name in STATUSES if counted[name]]
         typer.echo(", ".join(counts) or "no ops")
+        show_notes(f"{name} passed, unproven: {why}" for name, why in unproven.items())
     if any(proof.status not in PASSING for proof in proofs):
         sys.exit(ConflictError.exit_code)
 
@@ -143,7 +154,7 @@ def _show_failures(proofs: Sequence[Proof]) -> None:
         typer.echo()
 
 
-def _show_json(proofs: Sequence[Proof]) -> None:
+def _show_json(proofs: Sequence[Proof], unproven: Mapping[str, str]) -> None:
     rows = []
     for proof in proofs:
         report, tested = proof.report, proof.tested
@@ -159,6 +170,7 @@ def _show_json(proofs: Sequence[Proof]) -> None:
                     [item._asdict() for item in report.failures] if report else []
                 ),
                 "files": dict(tested.standing),
+                "unproven": unproven.get(tested.name, ""),
             }
         )
     show_object({"tests": rows})

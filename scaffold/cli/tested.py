@@ -30,6 +30,7 @@ class Tested(NamedTuple):
     there: bool = True
     op: Path | None = None  # its file
     place: Location | None = None  # of the op's table
+    project: "Project | None" = None  # that the op is of
     standing: tuple[
         tuple[str, str], ...
     ] = ()  # paths of files that are not ok, and why
@@ -110,6 +111,7 @@ def _tested(project: "Project", op: str, roles: "dict[str, Checked]") -> Tested:
         there=test is None or test.status != "missing",
         op=Path(from_here(project.root, file.path)) if file else None,
         place=project.listed[op].entry.locate((), key=True),
+        project=project,
         standing=tuple(
             (from_here(project.root, item.path), item.status)
             for item in roles.values()

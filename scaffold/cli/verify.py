@@ -62,7 +62,7 @@ def verify(
 ) -> None:
     """Run the tests of ops; see how many planted mistakes they find.
 
-    They run in a process of their own; the files stay as they are. Exit code 1: some test failed, or some part of a skeleton is not written. With --mutants the tests run on the op
+    They run in a process of their own; the files stay as they are. What passes is on record as proven, in .scaffold/. Exit code 1: some test failed, or some part of a skeleton is not written. With --mutants the tests run on the op
     with a mistake planted, one after the other: a missing sum, a wrong transpose, a factor, a sign, a tensor on ctx.
     Exit code 1 then: some mutant survived.
 

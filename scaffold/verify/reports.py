@@ -32,6 +32,7 @@ class Report(NamedTuple):
     unwritten: tuple[str, ...] = ()  # parts of a skeleton that are left to write
     trouble: str = ""  # why the run did not come to its end
     said: tuple[str, ...] = ()  # by the process, before that
+    torch: str = ""  # its version
 
     @property
     def status(self) -> Status:

@@ -97,6 +97,7 @@ class _Runner:
         self._process: subprocess.Popen[bytes] | None = None
         self._stack = ExitStack()
         self._ready = False
+        self._torch = ""
         self._line = self._said = b""
 
     def start(self, number: int, suite: Suite) -> None:
@@ -153,6 +154,7 @@ class _Runner:
             self.telling.hear(answer)
             return
         self._ready = True
+        self._torch = str(answer.get("torch", ""))
         if answer["lacks"]:
             message = f"'{self.python}' cannot import {answer['lacks']}"
             hint = "name the project's interpreter: --python .venv/bin/python"
@@ -187,7 +189,8 @@ class _Runner:
         self._note()
         number, self.number = self.number, None
         assert number is not None
-        return number, self.telling.report(self._said.decode(errors="replace"))
+        report = self.telling.report(self._said.decode(errors="replace"))
+        return number, report._replace(torch=self._torch)
 
     def stop(self) -> None:
         """End the process, if there is one, and whatever it has started."""

@@ -10,12 +10,15 @@ the versions of the tool and of PyTorch, which are kept for information.
 import ast
 import hashlib
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterator
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 By = Literal["proof", "tests"]
 _UNSAID = frozenset({"ctx", "kind", "type_comment"})  # of a syntax tree
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_DEFINITIONS = (*_DOCUMENTED, ast.alias, ast.Assign, ast.AnnAssign)
 
 
 class Proof(NamedTuple):
@@ -37,16 +40,42 @@ def function_digest(text: str, names: Collection[str]) -> str:
 
     It is the same in every version of Python. A file that defines none of them counts as a whole.
     """
+    parts = _cut(text)
+    if parts is None:
+        return ""
+    reached = {id(part) for part in _reached(parts, set(names))}
+    meant = [part for part in parts if id(part) in reached] or parts
+    said: list[str] = []
+    for imports, run in groupby(meant, lambda part: isinstance(part.node, ast.alias)):
+        texts = (part.said for part in run)
+        said += sorted(texts) if imports else texts
+    return hashlib.sha256("\n".join(said).encode("utf-8", "replace")).hexdigest()
+
+
+def adds_only(base: str, text: str) -> bool:
+    """Whether a file still holds every statement of its base, and beside them definitions of names that are new to it."""
+    before, after = _cut(base), _cut(text)
+    if before is None or after is None:
+        return False
+    waiting = Counter(part.said for part in before)
+    taken = {name for part in before for name in (*part.binds, *part.reads)}
+    for part in after:
+        if waiting[part.said]:
+            waiting[part.said] -= 1
+        elif part.binds & taken or not isinstance(part.node, _DEFINITIONS):
+            return False
+    return not waiting.total()
+
+
+def _cut(text: str) -> list["_Part"] | None:
+    """The parts of a file, docstrings left out; None where it is not Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Python thinks of the code's escapes
-            statements = ast.parse(text).body
+            statements = _without_docstring(ast.parse(text).body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
-    parts = [part for statement in statements for part in _parts(statement)]
-    meant = list(_reached(parts, set(names))) or parts
-    said = "\n".join(sorted(_said(part.node, part.origin) for part in meant))
-    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
+        return None
+    return [part for statement in statements for part in _parts(statement)]
 
 
 class _Part(NamedTuple):
@@ -56,6 +85,10 @@ class _Part(NamedTuple):
     binds: set[str]  # the names that have a meaning by it
     reads: set[str]
     origin: str = ""  # of an imported name
+
+    @property
+    def said(self) -> str:
+        return f"{self.origin}{_said(self.node)}"
 
 
 def _parts(statement: ast.stmt) -> Iterator[_Part]:
@@ -108,7 +141,7 @@ def _reached(parts: list[_Part], wanted: set[str]) -> Iterator[_Part]:
             wanted = wanted | part.reads
 
 
-def _said(value: object, origin: str = "") -> str:
+def _said(value: object) -> str:
     """A syntax tree as text: without what is empty, which is what versions of Python differ in."""
     match value:
         case ast.Delete(targets):
@@ -121,7 +154,7 @@ def _said(value: object, origin: str = "") -> str:
                     item = _without_docstring(value.body)
                 if name not in _UNSAID and item is not None and item != []:
                     fields.append(f"{name}={_said(item)}")
-            return f"{origin}{type(value).__name__}({', '.join(fields)})"
+            return f"{type(value).__name__}({', '.join(fields)})"
         case list():
             return f"[{', '.join(map(_said, value))}]"
     return repr(value)

@@ -7,7 +7,7 @@ from pathlib import Path
 import black
 import pytest
 
-from scaffold.workspace.proofs import function_digest
+from scaffold.workspace.proofs import adds_only, function_digest
 
 NAMES = ("LinearFunction", "linear")
 LINEAR = (Path(__file__).parents[2] / "generated_examples/linear/linear.py").read_text()
@@ -109,3 +109,31 @@ def test_the_digest_is_the_same_in_every_process() -> None:
         check=True,
     )
     assert said.stdout.strip() == digest(LINEAR)
+
+
+def test_of_two_definitions_the_order_matters() -> None:
+    one, two = "def linear():\n    pass\n", "def linear():\n    return 2\n"
+    assert digest(one + two) != digest(two + one)
+
+
+TESTS = "import torch\n\n@mark\ndef test_one():\n    assert f(1)\n\nf = str\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        (TESTS, True),
+        (f"# ours\n{TESTS}\nimport os\n\nN = 3\ndef test_two():\n    pass\n", True),
+        (TESTS.replace("f(1)", "f(2)"), False),
+        (TESTS.replace("@mark", "@skip\n@mark"), False),
+        (TESTS.replace("f = str", ""), False),
+        (f"{TESTS}\ndef test_one():\n    pass\n", False),
+        (f"{TESTS}\ndef mark(test):\n    pass\n", False),
+        (f"{TESTS}\nfrom ours import f\n", False),
+        (f"{TESTS}\ndel test_one\n", False),
+        (f"{TESTS}\nif True:\n    pass\n", False),
+        ("<<<<<<< ours\n", False),
+    ],
+)
+def test_tests_that_somebody_only_added_to(text: str, holds: bool) -> None:
+    assert adds_only(TESTS, text) is holds

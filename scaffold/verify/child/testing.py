@@ -95,7 +95,7 @@ def _lacking() -> dict[str, str]:
         except Exception as error:  # noqa: BLE001 (whatever the installation does)
             return {"lacks": name, "words": f"{type(error).__name__}: {error}"}
     sys.modules["torch"].set_num_threads(1)
-    return {"lacks": ""}
+    return {"lacks": "", "torch": str(sys.modules["torch"].__version__)}
 
 
 def _prepare(file: str) -> None:
