@@ -22,13 +22,14 @@ ALLOWED = {
     "errors": set[str](),
     "annotations": set[str](),
     "formula": {"errors"},
-    "spec": {"errors", "formula"},
+    "files": set[str](),
+    "spec": {"errors", "files", "formula"},
     "derive": {"errors", "formula", "spec"},
-    "render": {"errors", "formula", "spec", "derive"},
+    "render": {"errors", "files", "formula", "spec", "derive"},
     "inspect": {"errors", "formula", "spec"},
     "lint": {"errors", "annotations", "formula", "spec", "inspect"},
-    "workspace": {"errors"},
-    "verify": {"errors"},
+    "workspace": {"errors", "files"},
+    "verify": {"errors", "files"},
     CHILD: {"verify", "derive", "spec", "formula"},
     "__main__": {"cli"},
     "__init__": set[str](),
@@ -140,6 +141,22 @@ def only_workspace_writes(package: str, tree: ast.Module) -> Iterator[Finding]:
             yield call.lineno, f"{package} opens a file to write"
 
 
+OWN_FILES = ("__file__", "template_root()", "_path(bucket)")  # of the package itself
+
+
+def files_are_read_in_one_place(package: str, tree: ast.Module) -> Iterator[Finding]:
+    """A pipe or a device in the place of a file is an error there; the package's own files are what they are."""
+    if package in ("files", CHILD):
+        return
+    for call, owner, name in called(tree):
+        own = any(word in owner for word in OWN_FILES)
+        values = owner == "values"  # a module that reads keys
+        if owner and name in ("read_text", "read_bytes") and not (own or values):
+            yield call.lineno, f"{package} calls {owner}.{name}"
+        if name == "open" and owner != "os" and _reads(call, 0 if owner else 1):
+            yield call.lineno, f"{package} opens a file to read"
+
+
 def _reads(call: ast.Call, position: int) -> bool:
     """Whether an `open` has no mode, or one that can be seen to only read."""
     modes = call.args[position : position + 1]
@@ -207,6 +224,7 @@ LAWS: list[Law] = [
     libraries_stay_in_place,
     generation_is_pure,
     only_workspace_writes,
+    files_are_read_in_one_place,
     only_verify_starts_processes,
     only_cli_prints_and_exits,
     nothing_is_evaluated,
@@ -244,6 +262,9 @@ def test_the_law_is_kept(law: Law) -> None:
         (only_workspace_writes, "spec", "open(path, mode=mode)"),
         (only_workspace_writes, "spec", "path.open('r+')"),
         (only_workspace_writes, "spec", "import tempfile"),
+        (files_are_read_in_one_place, "cli", "path.read_text()"),
+        (files_are_read_in_one_place, "workspace", "path.read_bytes()"),
+        (files_are_read_in_one_place, "spec", "open(path)"),
         (only_verify_starts_processes, "workspace", "import subprocess"),
         (only_verify_starts_processes, "cli", "os.system('ls')"),
         (only_verify_starts_processes, "cli", "os.execvp('ls', [])"),
@@ -270,6 +291,7 @@ def test_the_law_notices(law: Law, package: str, code: str) -> None:
         (imports_run_one_way, "cli", "from scaffold.render import render"),
         (libraries_stay_in_place, "spec", "import tomllib, scaffold.errors"),
         (only_workspace_writes, "spec", "open(path)\nopen(p, 'rb')\npath.open('r')"),
+        (files_are_read_in_one_place, "spec", "Path(__file__).read_text()"),
         (only_workspace_writes, "spec", "text.replace('a', 'b')\nos.path.join(a)"),
         (nothing_is_evaluated, "spec", "re.compile('a')\nast.literal_eval(x)"),
         (libraries_stay_in_place, CHILD, "import torch"),

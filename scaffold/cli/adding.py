@@ -21,6 +21,7 @@ from scaffold.cli.settle import Settled, undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import carry_out
 from scaffold.errors import ConflictError, ScaffoldError
+from scaffold.files import read_text
 from scaffold.spec.manifest import list_ops, proof_digest, text_digest
 from scaffold.spec.toml_text import op_table, toml_text
 from scaffold.workspace import Policy, recover
@@ -69,7 +70,7 @@ def _proven(generated: Generated, project: Project) -> dict[str, Proof]:
         sorted(
             (
                 Path(os.path.relpath(path, project.root)).as_posix(),
-                text_digest(Path(path).read_text(encoding="utf-8")),
+                text_digest(read_text(path)),
             )
             for path in read
         )

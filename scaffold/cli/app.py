@@ -158,6 +158,10 @@ def main() -> None:
     except ScaffoldError as error:
         typer.echo(str(error), err=True)
         sys.exit(error.exit_code)
+    except (RecursionError, MemoryError):
+        message = "something that was read is nested too deeply, or too large"
+        typer.echo(str(ScaffoldError(message)), err=True)
+        sys.exit(ScaffoldError.exit_code)
     except OSError as error:
         typer.echo(str(as_ours(error)), err=True)
         _give_up_output()

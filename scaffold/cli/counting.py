@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from scaffold.cli.scanning import each, look_through
 from scaffold.cli.sources import read_source
-from scaffold.errors import ScaffoldError
-from scaffold.inspect import inspect_text
+from scaffold.errors import Location, ScaffoldError
+from scaffold.inspect import TOO_DEEP, NotReadable, inspect_text
 from scaffold.inspect.statistics import (
     ROWS,
     Counted,
@@ -53,6 +53,8 @@ def _count_file(known: frozenset[str], path: str) -> Counted | ScaffoldError:
         return describe(inspect_text(read_source(path), path, known))
     except ScaffoldError as error:
         return error
+    except RecursionError:
+        return NotReadable(TOO_DEEP, Location(path))
 
 
 def as_text(tally: Tally) -> str:

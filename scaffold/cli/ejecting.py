@@ -11,6 +11,7 @@ from typing import NamedTuple
 from scaffold.cli.here import configuration_here
 from scaffold.cli.house import template_directories
 from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.files import read_bytes
 from scaffold.render.blocks import Outline, outline, parent_of
 from scaffold.render.templates import (
     BUILT_IN_NAME,
@@ -63,7 +64,7 @@ def _row(source: Source, templates: Templates) -> Row:
 def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
     """The template of that name to start from, in a directory that need not be there yet."""
     target = directory / name
-    before = target.read_bytes() if target.is_file() else None
+    before = read_bytes(target) if target.is_file() else None
     own = read_templates([(directory, Location("--template-dir"))] * directory.is_dir())
     there = own.source(name) if own.find(name) is not None else None
     lower = _below(directory)

@@ -14,6 +14,7 @@ from scaffold.cli.places import Places, find_places, refuse_sources
 from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.files import read_text
 from scaffold.formula import Formula, expressions
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
@@ -83,7 +84,7 @@ def specified(
 
     def read(path: str) -> str:
         reads.append(path)
-        return Path(path).read_text(encoding="utf-8")
+        return read_text(path)
 
     spec = said and problems.attempt(
         lambda: build(said.name, said.raw, said.locate, known, read, packaged=packaged)
@@ -175,7 +176,7 @@ def _entry(path: str, name: str) -> "Entry":
     from scaffold.spec.toml import read_ops  # most runs read no file
 
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        text = read_text(path, "utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         message = f"cannot read '{path}': {reason}"

@@ -16,6 +16,7 @@ from scaffold.cli.here import configuration_here
 from scaffold.cli.scanning import each, look_through
 from scaffold.cli.sources import is_plain_utf8, read_source
 from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.files import read_text
 from scaffold.lint import Finding, Rule, Unreadable, lint_text
 from scaffold.lint.baseline import read_baseline, without_known, write_baseline
 from scaffold.lint.model import UNREAD
@@ -134,7 +135,7 @@ def keep_baseline(run: Run, path: str) -> None:
 def without_baseline(run: Run, path: str) -> Run:
     """The findings that a baseline does not hold."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise ScaffoldError(

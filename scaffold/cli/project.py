@@ -12,6 +12,7 @@ from typing import NamedTuple
 from scaffold.cli.here import configuration_here
 from scaffold.cli.places import Places, find_places, from_here
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.files import read_bytes
 from scaffold.spec import Configuration
 from scaffold.spec.manifest import Listed, list_ops
 from scaffold.workspace.normal_form import unix
@@ -151,7 +152,7 @@ def _below(root: Path, path: Path) -> str:
 
 def _read(root: Path, path: str) -> bytes:
     try:
-        return (root / path).read_bytes()
+        return read_bytes(root / path)
     except OSError as error:
         raise _unread(root, path, error.strerror or str(error)) from None
 

@@ -8,13 +8,13 @@ Invariant: where nothing is to be proven no process is started; what is on recor
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import typer
 
 from scaffold import __version__
 from scaffold.errors import ScaffoldError, VerificationError, raise_all
+from scaffold.files import read_text
 from scaffold.workspace.proofs import Proof, function_digest
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _error(project: "Project", name: str, verdict: "Verdict") -> VerificationErr
 
 
 def _read(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")
+    return read_text(path)
 
 
 class _Progress:

@@ -16,6 +16,7 @@ from scaffold.cli.project import Project
 from scaffold.cli.raw import Given, Merged
 from scaffold.cli.scanning import Progress
 from scaffold.errors import ScaffoldError, raise_all
+from scaffold.files import read_text
 from scaffold.spec import Configuration, OpSpec, build
 from scaffold.spec.manifest import Listed, proof_digest, text_digest
 from scaffold.spec.requirements import check_reason
@@ -95,7 +96,7 @@ def _rendered(setting: Setting, item: tuple[Listed, tuple[Proof, ...]]) -> Rende
     opened: list[str] = []
 
     def read(path: str) -> str:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_text(path)
         opened.append(path)
         below = os.path.relpath(path, setting.places.root)
         digests[Path(below).as_posix()] = text_digest(text)

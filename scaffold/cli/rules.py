@@ -7,7 +7,6 @@ what autograd gives on every sample; no file is changed.
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +14,7 @@ import typer
 from scaffold.cli.choices import check_format
 from scaffold.cli.programs import show_object
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.files import read_text
 
 if TYPE_CHECKING:
     from scaffold.derive.vjp.rules import Rule, Table
@@ -126,7 +126,7 @@ def _files(file: str | None) -> "tuple[tuple[RuleFile, ...], tuple[RuleFile, ...
             raise ScaffoldError(message, Location("FILE"), hint)
         return (), configured
     try:
-        text = Path(file).read_text(encoding="utf-8-sig")
+        text = read_text(file, "utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         message = f"cannot read '{file}': {reason}"

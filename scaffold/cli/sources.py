@@ -8,9 +8,9 @@ import io
 import os
 import tokenize
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.files import read_bytes
 
 SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 
@@ -49,7 +49,7 @@ def _below(directory: str) -> Iterator[str]:
 def read_source(path: str) -> str:
     """The text of a file in the encoding that it declares, with plain line ends."""
     try:
-        data = Path(path).read_bytes()
+        data = read_bytes(path)
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
     except OSError as error:
@@ -64,7 +64,7 @@ def read_source(path: str) -> str:
 def is_plain_utf8(path: str) -> bool:
     """Whether a file can be written again as it is: UTF-8 without a mark, and of whole lines."""
     try:
-        data = Path(path).read_bytes()
+        data = read_bytes(path)
         data.decode("utf-8")
     except (OSError, UnicodeDecodeError):
         return False

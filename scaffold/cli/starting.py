@@ -14,6 +14,7 @@ from scaffold.cli.around import check_above, with_keys
 from scaffold.cli.guessing import guess_places
 from scaffold.cli.schema import schema_text
 from scaffold.errors import Location, ScaffoldError
+from scaffold.files import read_bytes
 from scaffold.spec import Configuration
 from scaffold.spec.config import Said, Sources, read_configuration, read_sources
 from scaffold.spec.problems import KeyPath, Locate
@@ -87,7 +88,7 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except FileNotFoundError:
         return None
     except OSError as error:

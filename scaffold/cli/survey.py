@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from scaffold import __version__
 from scaffold.cli.project import Project
+from scaffold.files import read_text
 from scaffold.render.templates import digest
 from scaffold.spec.manifest import (
     Listed,
@@ -137,7 +138,7 @@ class _Digests:
     def _digest(self, path: str) -> str:
         if path not in self._known:
             try:
-                text = (self._root / path).read_text(encoding="utf-8")
+                text = read_text(self._root / path)
                 self._known[path] = text_digest(text)
             except (OSError, ValueError):
                 self._known[path] = ""  # it is gone: that is a change

@@ -24,7 +24,7 @@ def uses_of(root: Path, module: str, own: Collection[str]) -> Iterator[str]:
             if module not in text:
                 continue
             tree = ast.parse(text)
-        except (ScaffoldError, SyntaxError, ValueError):
+        except (ScaffoldError, SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         for node in ast.walk(tree):
             if _imports(node, module):

@@ -38,6 +38,9 @@ NAME = re.compile(r"\w+")
 CLASS = re.compile(r"^[ \t]*class\s+(\w+)\s*\(([^()]*)\)", re.MULTILINE)
 
 
+TOO_DEEP = "cannot be parsed: it is nested too deeply"
+
+
 class NotReadable(ScaffoldError):
     """A file that this interpreter cannot parse; it is reported, and no failure."""
 
@@ -88,5 +91,7 @@ def _parsed(text: str, path: str) -> ast.Module:
     except SyntaxError as error:
         place = Location(path, error.lineno or 1, error.offset or 1)
         raise NotReadable(f"cannot be parsed: {error.msg}", place) from None
-    except (ValueError, RecursionError, MemoryError) as error:
+    except (RecursionError, MemoryError):
+        raise NotReadable(TOO_DEEP, Location(path)) from None
+    except ValueError as error:
         raise NotReadable(f"cannot be parsed: {error}", Location(path)) from None

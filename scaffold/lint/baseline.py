@@ -35,7 +35,7 @@ def read_baseline(text: str, path: str) -> Counter[Key]:
                 for p, r, f, m, n in data["findings"]
             }
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         hint = "write it with --write-baseline"
         raise ScaffoldError("is no baseline", Location(path), hint) from None
 

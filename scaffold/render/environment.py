@@ -73,6 +73,7 @@ def _rendered(name: str, block: str | None, view: Any, templates: Templates) -> 
 
     with blamed(templates, name):
         environment = layered(templates)
+        environment.begin()
         template = environment.get_template(environment.place(name))
         return _text(template, block, view)
 

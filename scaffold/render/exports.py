@@ -46,6 +46,9 @@ def with_exports(text: str, path: str, wanted: Exported) -> str:
 def _parsed(text: str, path: str) -> ast.Module:
     try:
         return ast.parse(text)
+    except (RecursionError, MemoryError):
+        message = "is not Python that can be read: it is nested too deeply"
+        raise ScaffoldError(message, Location(path)) from None
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         message = f"is not Python: {getattr(error, 'msg', error)}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.files import read_text
 
 OP, TESTS = "op.py.jinja", "test.py.jinja"
 WRITTEN = (OP, TESTS)  # what they render is written
@@ -97,7 +98,7 @@ def _layer(directory: Path, place: Location) -> tuple[Source, ...]:
     for path in sorted(directory.rglob(f"*{SUFFIX}")):
         name = path.relative_to(directory).as_posix()
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            text = read_text(path, "utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8"
             message = f"cannot be read: {reason}"

@@ -6,9 +6,9 @@ Invariant: all problems are raised together, each at its place; a spec that come
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+from scaffold.files import read_text
 from scaffold.formula import Formula, expressions
 from scaffold.spec.arguments import Arguments, read_arguments
 from scaffold.spec.config import Configuration
@@ -70,7 +70,7 @@ def _unreadable(raw: Mapping[str, Any], sound: Mapping[str, Any]) -> bool:
 
 
 def _read(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")
+    return read_text(path)
 
 
 def _spec(

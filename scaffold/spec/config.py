@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.files import read_text
 from scaffold.spec.checking import check_value
 from scaffold.spec.config_keys import KEYS, Docstrings, Formatter
 from scaffold.spec.config_values import Convention, Stated
@@ -118,7 +119,7 @@ def find_sources(start: Path, environment: Mapping[str, str] = NOBODY) -> Source
 
 def _read(path: Path, shown: str) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_text(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise ScaffoldError(f"cannot be read: {reason}", Location(shown)) from None

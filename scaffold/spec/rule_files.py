@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from scaffold.errors import ScaffoldError
+from scaffold.files import read_text
 from scaffold.spec.config_values import Stated
 from scaffold.spec.model import RuleFile
 
@@ -29,6 +30,6 @@ def read_rule_files(stated: Stated) -> tuple[RuleFile, ...]:
 
 def _text(path: Path) -> str | Exception:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_text(path, "utf-8-sig")
     except (OSError, ValueError) as error:
         return error

@@ -31,6 +31,8 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         line, column = (int(found[1]), int(found[2])) if found else _end(text)
         message = str(error).split(" (at ")[0]
+        if isinstance(error, RecursionError):
+            message = "it is nested too deeply"
         message = f"not valid TOML: {message[:1].lower() + message[1:]}"
         raise ScaffoldError(message, Location(path, line, column)) from None
 

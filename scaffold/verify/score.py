@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scaffold.errors import ScaffoldError
+from scaffold.files import read_text
 from scaffold.verify.mutants import Mutant, mutants
 from scaffold.verify.process import CHILD, child_command, ended_with
 from scaffold.verify.subjects import read_module
@@ -37,7 +38,7 @@ class Outcome(NamedTuple):
 def planted(op: Path) -> tuple[Mutant, ...]:
     """The mutants of a file."""
     read_module(op)
-    found = mutants(op.read_text(encoding="utf-8-sig"))
+    found = mutants(read_text(op, "utf-8-sig"))
     if not found:
         hint = "a Function needs a forward and a backward with something to get wrong"
         raise ScaffoldError(f"no mistake can be planted in '{op}'", hint=hint)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scaffold.errors import Location, ScaffoldError
+from scaffold.files import read_text
 from scaffold.verify.op_tree import function_classes
 
 DEPTH = 3  # modules that re-export from another, one after the other
@@ -21,9 +22,12 @@ def read_module(path: Path) -> ast.Module:
     """A Python file as a tree."""
     place = str(path)
     try:
-        return ast.parse(path.read_text(encoding="utf-8-sig"))
+        return ast.parse(read_text(path, "utf-8-sig"))
     except OSError as error:
         raise ScaffoldError(f"cannot read '{place}': {error.strerror}") from None
+    except (RecursionError, MemoryError):
+        message = f"'{place}' is not Python that can be read: it is nested too deeply"
+        raise ScaffoldError(message, Location(place)) from None
     except (SyntaxError, ValueError) as error:
         message = f"'{place}' is not Python: {getattr(error, 'msg', error)}"
         line = getattr(error, "lineno", None) or 1

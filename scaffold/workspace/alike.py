@@ -9,6 +9,7 @@ A team whose formatter is not ours asks it of every file in every run, and to pa
 import hashlib
 from pathlib import Path
 
+from scaffold.files import read_text
 from scaffold.workspace.normal_form import normal_form
 from scaffold.workspace.store import store
 
@@ -45,7 +46,7 @@ class Alike:
     def _read(self) -> set[str]:
         if self._known is None:
             try:
-                self._known = set(self._path.read_text("ascii").split())
+                self._known = set(read_text(self._path, "ascii").split())
             except (OSError, ValueError):
                 self._known = set()
         return self._known

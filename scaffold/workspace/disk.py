@@ -12,11 +12,13 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from scaffold.files import read_bytes
+
 
 def read(path: Path) -> bytes | None:
     """The content of a file, None where there is none."""
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except FileNotFoundError:
         return None
 

@@ -219,7 +219,7 @@ def _decode(data: bytes, root: Path) -> Journal:
             tuple(_inside(root / name, root) for name in raw[key])
             for key in ("made", "emptied")
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise _foreign(root) from None
     return Journal(root, steps, made, emptied)
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError
+from scaffold.files import read_bytes
 from scaffold.workspace.merging import has_markers
 from scaffold.workspace.normal_form import normal_form
-from scaffold.workspace.state import Kept, digest, holds_base, read_base, read_bytes
+from scaffold.workspace.state import Kept, digest, holds_base, read_base
 
 Condition = Literal["untouched", "reformatted", "edited", "missing", "conflict-markers"]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.files import read_bytes
 from scaffold.workspace.proofs import By, Proof
 
 DIRECTORY = ".scaffold"
 VERSION = 1
-CHUNK = 1 << 20  # bytes that are read at a time
 _ORIGIN = ("tool", "spec", "configuration", "templates")
 _PROOF = Proof._fields
 
@@ -123,7 +123,7 @@ def _record(data: bytes, shown: str) -> Record:
         return _decoded(json.loads(data), op)
     except json.JSONDecodeError as error:
         place = Location(shown, error.lineno, error.colno)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         place = Location(shown)
     hint = "take the file from version control; or remove it, and 'scaffold sync' asks"
     raise ScaffoldError("is no record of an op", place, hint)
@@ -199,13 +199,3 @@ def _stored(root: Path, op: str, kept: Kept) -> bytes | None:
         return read_bytes(f"{root}/{base_path(op, kept.role)}")
     except OSError:
         return None
-
-
-def read_bytes(path: str) -> bytes:
-    """The content of a file, without what `open` sets up for each: a run reads thousands."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-    try:
-        parts = list(iter(lambda: os.read(descriptor, CHUNK), b""))
-    finally:
-        os.close(descriptor)
-    return b"".join(parts)
