@@ -59,8 +59,8 @@ WITHOUT_GRADIENT = frozenset(
 )
 NUMPY = frozenset({"numpy", "from_numpy", "as_tensor"})
 READ_OUT = frozenset(
-    {"item", "tolist"}
-)  # numbers of a tensor, through which none flows
+    {"allclose", "equal", "is_nonzero", "item", "tolist"}
+)  # Python values of a tensor's data, through which none flows
 
 
 def callee(node: Node) -> str | None:

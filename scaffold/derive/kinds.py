@@ -31,7 +31,9 @@ SCALAR_CALLS = frozenset(
 )
 SCALAR_METHODS = frozenset(METHODS) | frozenset(
     {"data_ptr", "element_size", "finfo", "get_device", "iinfo", "is_complex"}
-    | {"is_contiguous", "is_floating_point", "is_tensor", "item", "promote_types"}
+    | {"is_conj", "is_contiguous", "is_floating_point", "is_neg", "is_pinned"}
+    | {"is_same_size", "is_set_to", "is_signed", "is_tensor", "item", "promote_types"}
+    | {"allclose", "equal", "is_nonzero"}
     | {"result_type", "Size", "storage_offset", "stride", "tolist", "broadcast_shapes"}
     | {"get_default_dtype", "device", "can_cast", "is_grad_enabled"}
 )
@@ -118,8 +120,8 @@ class Kinds:
             return "array"
         if callee.kind == "attribute" and self._gives_several(node):
             return "group"
-        if callee.label in SCALAR_METHODS:
-            return "scalar"
+        if callee.label in SCALAR_METHODS or callee.label == "type" and not args:
+            return "scalar"  # `x.type()` is the name of a type
         kind = self.of(callee.args[0]) if callee.kind == "attribute" else "tensor"
         return kind if kind in ("scalar", "array") else "tensor"
 

@@ -25,3 +25,20 @@ REDUCED = (
 def test_a_sum_and_a_product_of_reductions(one: str, two: str) -> None:
     for label in "+*":
         check_forward("x", f"{one} {label} {two}", [(tensor(3, 4),)])
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y.type(x.type()) * x",
+        "h = x * 2\nreturn y.type(h.type()) * h",
+        "x.type('torch.DoubleTensor') * y",
+        "x.type(torch.DoubleTensor) * y",
+        "x.type(torch.float64) * y",
+        "x * y.type('torch.LongTensor')",
+        "x * torch.equal(x, y)",
+        "x * torch.allclose(x, y)",
+    ],
+)
+def test_types_by_name_and_other_python_values(forward: str) -> None:
+    check_forward("x, y", forward, [(tensor(2, 3), tensor(3))])

@@ -115,9 +115,10 @@ class Applier:
 
     def takes_none(self, op: Op, arg: Op) -> bool:
         """Whether an op takes None for an argument: `F.linear` for its bias."""
-        if arg.rule not in ("input", "static") or op.rule not in self.table:
+        rule = self.table.of_op(op.rule)
+        if arg.rule not in ("input", "static") or rule is None:
             return False
-        parameters = self.table.rule(op.rule).parameters
+        parameters = rule.parameters
         return any(
             value is arg and item.default is not None and item.default.label == "None"
             for value, item in zip(op.args, parameters, strict=False)
@@ -136,7 +137,7 @@ class Applier:
         given = (op for name, op in args.items() if name in rule.formulas or rule.code)
         active = active and any(op.active for op in tensors(given))
         return self.program.op(
-            rule.name,
+            rule.op,
             args.values(),
             kind=inferred.kind,
             shape=inferred.shape,
@@ -144,8 +145,10 @@ class Applier:
         )
 
     def named(self, name: str, *positional: Op) -> Op:
-        """The op of a rule by its name, as formulas call it."""
-        rule = self.table.rule(name)
+        """The op of a primitive by its name in the graph."""
+        rule = self.table.of_op(name)
+        if rule is None:
+            raise UnsupportedError(f"{name} is no primitive")
         count = next(
             (at for at, item in enumerate(rule.parameters) if item.keyword), None
         )

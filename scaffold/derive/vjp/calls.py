@@ -7,6 +7,7 @@ the tensors in it; one that changes a tensor under other eyes is refused.
 from scaffold.derive.activity import READ_OUT, carries_gradient
 from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.builtin_calls import broadcast_together, of_builtin
+from scaffold.derive.vjp.dtypes import kind_of_type
 from scaffold.derive.vjp.expressions import Expressions
 from scaffold.derive.vjp.ir import Op, literal
 from scaffold.derive.vjp.own_memory import made_anew
@@ -46,7 +47,7 @@ class Calls(Expressions):
         if changed is None or node in self.own or not sharing(changed):
             plain = made_anew(self.program.graph, node)
         op = None if plain is None else self._plain_call(plain)
-        if op is None or op.rule not in self.applier.table:
+        if op is None or self.applier.table.of_op(op.rule) is None:
             return self._plain_call(node)
         before = None if changed is None else self.value(changed)
         if before and before.active and before in retained(self.applier.table, before):
@@ -65,6 +66,8 @@ class Calls(Expressions):
         path = dotted(callee)
         if path == "torch.broadcast_tensors" and values:
             return broadcast_together(self.applier, values)
+        if callee.kind == "attribute" and callee.label in READ_OUT:
+            raise UnsupportedError("it reads numbers out of a tensor")
         if path is not None and path.partition(".")[0] in WELL_KNOWN:
             self._cast_first(path, values, named)
             return self._applied(
@@ -78,10 +81,12 @@ class Calls(Expressions):
             return plain or self._unknown(node)
         if callee.kind != "attribute":
             raise UnsupportedError("a call of what is no name")
-        if callee.label in READ_OUT:
-            raise UnsupportedError("it reads numbers out of a tensor")
         values = [self.value(callee.args[0]), *values]
         _refuse_in_place(callee.label, [*values, *named.values()])
+        if callee.label == "type" and not self._is_known_type(
+            [*values, *named.values()]
+        ):
+            return self._unknown(node)
         self._cast_first(callee.label, values, named)
         return self._applied(
             self.applier.found("method", callee.label, values, named), node
@@ -113,6 +118,17 @@ class Calls(Expressions):
         return self.program.op(
             "call", args, template, kind=kind, shape=None, active=active
         )
+
+    def _is_known_type(self, values: list[Op]) -> bool:
+        """Whether the type that `x.type(...)` is given is known: a dtype, one by name, that of a tensor."""
+        if len(values) < 2:
+            return False
+        wanted = values[1]
+        if wanted not in self.program.dtypes:
+            kind = kind_of_type(literal(wanted), wanted.data)
+            if kind is not None:
+                self.program.dtypes[wanted] = kind
+        return wanted in self.program.dtypes
 
     def _argument(self, node: Node) -> Op | None:
         """The tensor that an argument is, or that it takes the dtype of; None for a Python value."""

@@ -77,8 +77,9 @@ class Costs:
         return max(given, default=UNKNOWN)
 
     def _reduced(self, op: Op, whole: int) -> int:
-        names = [item.name for item in self.table.rule(op.rule).parameters]
-        dims = dims_of(dict(zip(names, op.args, strict=True)).get("dim"))
+        rule = self.table.of_op(op.rule)
+        names = [item.name for item in rule.parameters] if rule else []
+        dims = dims_of(dict(zip(names, op.args, strict=False)).get("dim"))
         return max(1, whole // SIZE ** len(dims)) if dims else 1
 
     def compute(self, op: Op) -> int:
@@ -92,14 +93,15 @@ class Costs:
         """Time for each number of the largest tensor."""
         if op.rule in PASSES:
             return PASSES[op.rule]
-        if op.rule not in self.table:
+        rule = self.table.of_op(op.rule)
+        if rule is None:
             return 8 if op.rule in ("call", "einsum", "contracted", "vjp") else 1
-        return CATEGORIES[self.table.rule(op.rule).category]
+        return CATEGORIES[rule.category]
 
     def is_reduction(self, op: Op) -> bool:
         """Whether it reads a tensor for fewer numbers."""
-        known = op.rule in self.table
-        return known and self.table.rule(op.rule).category == "reduction"
+        rule = self.table.of_op(op.rule)
+        return rule is not None and rule.category == "reduction"
 
     def keep(self, op: Op, leaf: bool) -> int:
         """What it costs that it waits for the backward."""
@@ -108,6 +110,7 @@ class Costs:
 
     def is_view(self, op: Op) -> bool:
         """Whether it costs no memory of its own."""
-        if op.rule not in self.table:
+        rule = self.table.of_op(op.rule)
+        if rule is None:
             return op.rule in ("slice", "select", "expanded", "item", "detach")
-        return self.table.rule(op.rule).category == "view" or op.rule == "detach"
+        return rule.category == "view" or op.rule == "detach"

@@ -39,9 +39,9 @@ def domains(table: Table, results: Iterable[Op]) -> tuple[tuple[str, Domain], ..
     asked: Asked = {}
     seen = set[tuple[Op, Domain]]()
     for op in {op: None for result in results for op in result.walk()}:
-        if op.rule not in table:
+        rule = table.of_op(op.rule)
+        if rule is None:
             continue
-        rule = table.rule(op.rule)
         for item, arg in zip(rule.parameters, op.args, strict=False):
             word = _word(rule.domain.get(item.name, "any"))
             if word and not _is_whole_power(op):

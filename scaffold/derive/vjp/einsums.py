@@ -137,7 +137,8 @@ def _of_diagonal(
 
 def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
     """The product; its shape is the operand's where no size is 1."""
-    rule = make.applier.table.rule("einsum")
+    rule = make.applier.table.of_op("einsum")
+    assert rule is not None
     plain = make.applier.apply(
         rule, {"equation": make.const(equation), "operands": factors}
     )

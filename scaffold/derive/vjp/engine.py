@@ -183,7 +183,10 @@ def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
 
 def _notes(found: Reversed) -> tuple[str, ...]:
     names = sorted(
-        {op.rule if op.rule != "call" else _called(op) for op in found.calls}
+        {
+            _called(op) if op.rule == "call" else op.rule.rstrip("_")
+            for op in found.calls
+        }
     )
     return tuple(
         f"{name} has no rule: autograd differentiates that call" for name in names

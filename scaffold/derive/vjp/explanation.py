@@ -132,9 +132,7 @@ class _Explainer:
                     yield Used(rule.name, item.name, " ".join(formula.split()))
 
     def _rule(self, op: Op) -> Rule | None:
-        return (
-            self.applier.table.rule(op.rule) if op.rule in self.applier.table else None
-        )
+        return self.applier.table.of_op(op.rule)
 
     def _code(self, op: Op) -> str:
         args = ", ".join(self._argument(arg) for arg in op.args)
@@ -145,7 +143,8 @@ class _Explainer:
         if op.rule == "cond":
             body, orelse = map(self._argument, op.args)
             return f"{body} if {emit(op.data)} else {orelse}"  # type: ignore[arg-type]
-        return f"{op.rule}({args})"
+        rule = self._rule(op)
+        return f"{rule.name if rule else op.rule}({args})"
 
     def _argument(self, op: Op) -> str:
         if op in self.names:

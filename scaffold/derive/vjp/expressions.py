@@ -199,8 +199,8 @@ class Expressions(PythonValues):
         )
 
     def _field(self, value: Op, name: str) -> Op:
-        rule = self.applier.table.rule(value.rule)
-        if name not in rule.results:
+        rule = self.applier.table.of_op(value.rule)
+        if rule is None or name not in rule.results:
             raise UnsupportedError(f".{name}")
         return self.item(value, rule.results.index(name))
 

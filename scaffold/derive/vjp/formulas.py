@@ -12,6 +12,7 @@ from scaffold.derive.vjp.builders import Builders
 from scaffold.derive.vjp.ir import UNKNOWN, Op, literal
 from scaffold.derive.vjp.make import Maker
 from scaffold.derive.vjp.parts import item_at
+from scaffold.derive.vjp.rules import Rule, Table
 from scaffold.derive.vjp.statics import may_be_none
 from scaffold.derive.vjp.vocabulary import BUILDERS
 from scaffold.derive.vjp.written import UnsupportedError, dotted, static_node
@@ -23,8 +24,9 @@ ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul"}
 class Evaluator:
     """Evaluates the formulas of one rule application."""
 
-    def __init__(self, make: Maker, env: Mapping[str, Op]) -> None:
+    def __init__(self, make: Maker, env: Mapping[str, Op], table: Table) -> None:
         self.make, self.env, self.program = make, env, make.program
+        self.table = table  # in which the rule stands
         self.builders = Builders(make)
 
     def value(self, node: Node) -> Op:
@@ -178,15 +180,16 @@ class Evaluator:
             return self.program.static(
                 graph.node("call", "", (graph.name(callee.label), *nodes))
             )
-        if callee.label not in self.make.applier.table:
+        if callee.label not in self.table:
             raise UnsupportedError(f"{callee.label} in a formula")
-        return self.make(callee.label, *self._in_order(callee.label, values, named))
+        rule = self.table.rule(callee.label)
+        return self.make(rule.op, *self._in_order(rule, values, named))
 
-    def _in_order(self, name: str, values: list[Op], named: dict[str, Op]) -> list[Op]:
+    def _in_order(self, rule: Rule, values: list[Op], named: dict[str, Op]) -> list[Op]:
         """Keyword arguments in their places, defaults between them filled in."""
         if not named:
             return values
-        rest = self.make.applier.table.rule(name).parameters[len(values) :]
+        rest = rule.parameters[len(values) :]
         last = max(at for at, item in enumerate(rest) if item.name in named)
         for item in rest[: last + 1]:
             default = item.default
@@ -213,4 +216,4 @@ class Evaluator:
         bound = self.make.applier.found("operator", label, values)
         if bound is None:
             raise UnsupportedError(f"{label} in a formula")
-        return self.make(bound.rule.name, *values)
+        return self.make(bound.rule.op, *values)

@@ -11,6 +11,7 @@ from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.counted_shapes import slice_size
 from scaffold.derive.vjp.infer import INDICES, reduced_shape
 from scaffold.derive.vjp.ir import Kind, Op, Program, literal
+from scaffold.derive.vjp.rules import Rule
 from scaffold.derive.vjp.shapes import Dim, Shape
 from scaffold.derive.vjp.statics import fold
 from scaffold.derive.vjp.written import static_node
@@ -199,15 +200,16 @@ def item_of(
     program: Program, applier: Applier, op: Op, position: int
 ) -> tuple[Shape | None, Kind, bool]:
     """Shape, kind and activity of one of several results."""
-    rule = applier.table.rule(op.rule)
+    rule = applier.table.of_op(op.rule)
+    assert rule is not None
     x = op.args[0]
     kind: Kind = "complex" if x.kind == "complex" else x.kind
     names = rule.results
     if names[0].startswith("*") or len(names) <= position:
-        return _part_shape(rule.name, x, op, position), kind, op.active
+        return _part_shape(rule.op, x, op, position), kind, op.active
     if names[position] in INDICES:
-        return _field_shape(op, rule.name, applier), "int", False
-    return _field_shape(op, rule.name, applier), kind, op.active
+        return _field_shape(op, rule), "int", False
+    return _field_shape(op, rule), kind, op.active
 
 
 def _part_shape(name: str, x: Op, op: Op, position: int) -> Shape | None:
@@ -239,10 +241,9 @@ def _part_size(name: str, whole: Dim, parts: Op, position: int) -> int | None:
     return whole // said if whole % said == 0 else None
 
 
-def _field_shape(op: Op, name: str, applier: Applier) -> Shape | None:
+def _field_shape(op: Op, rule: Rule) -> Shape | None:
     """Values and indices of a reduction, or of what keeps the shape."""
-    rule = applier.table.rule(name)
     args = dict(zip((item.name for item in rule.parameters), op.args, strict=True))
     if "keepdim" in args:
         return reduced_shape(op.args[0], args)
-    return op.args[0].shape if name in ("sort", "cummax", "cummin") else None
+    return op.args[0].shape if rule.op in ("sort", "cummax", "cummin") else None

@@ -70,12 +70,12 @@ class Inferred(NamedTuple):
 
 def infer(program: Program, rule: Rule, args: Args) -> Inferred:
     """The shape and kind of what a rule gives for arguments."""
-    if rule.results != ("result",) or rule.name in GROUPS:
+    if rule.results != ("result",) or rule.op in GROUPS:
         return Inferred(SCALAR, "group")
     kind = _kind(program, rule, args)
-    if rule.name.endswith("_like") and literal(args["dtype"]) is not None:
+    if rule.op.endswith("_like") and literal(args["dtype"]) is not None:
         kind = program.dtypes.get(args["dtype"], "real")
-    if rule.name == "to":
+    if rule.op in ("to", "type"):
         kind = program.dtypes.get(args["dtype"], args["x"].kind)
         if args["dtype"] not in program.dtypes and kind in ("int", "bool"):
             kind = "real"  # it may be, and no more is known
@@ -84,22 +84,22 @@ def infer(program: Program, rule: Rule, args: Args) -> Inferred:
 
 def _kind(program: Program, rule: Rule, args: Args) -> Kind:
     kinds = {item.kind for item in tensors(args.values())}
-    if rule.name in TO_BOOL:
+    if rule.op in TO_BOOL:
         return "bool"
-    if rule.name in TO_INT:
+    if rule.op in TO_INT:
         return "int"
-    if rule.name in TO_REAL:
+    if rule.op in TO_REAL:
         return "real"
-    if rule.name in TO_COMPLEX or "complex" in kinds or _complex_number(args):
+    if rule.op in TO_COMPLEX or "complex" in kinds or _complex_number(args):
         return "complex"
-    if rule.name in ("where", "gather", "index_select", "embedding", "take_along_dim"):
-        first = {"where": "c"}.get(rule.name)
+    if rule.op in ("where", "gather", "index_select", "embedding", "take_along_dim"):
+        first = {"where": "c"}.get(rule.op)
         names = [name for name in args if name not in (first, "index", "condition")]
         kinds = {item.kind for item in tensors(args[name] for name in names)}
     if "real" in kinds or not kinds:
         return "real"
-    keeps = rule.name in KEEPS_INT or rule.category in VIEWS
-    if kinds == {"bool"} and (rule.name in BITWISE or rule.category in VIEWS):
+    keeps = rule.op in KEEPS_INT or rule.category in VIEWS
+    if kinds == {"bool"} and (rule.op in BITWISE or rule.category in VIEWS):
         return "bool"
     return "int" if keeps and not _real_number(program, args) else "real"
 
@@ -121,8 +121,8 @@ def _complex_number(args: Args) -> bool:
 
 
 def _shape(program: Program, rule: Rule, args: Args) -> Shape | None:
-    if rule.name in SHAPES:
-        return SHAPES[rule.name](program, args)
+    if rule.op in SHAPES:
+        return SHAPES[rule.op](program, args)
     x = args.get("x") or args.get("input") or next(tensors(args.values()), None)
     if x is None:
         return None
@@ -138,11 +138,11 @@ def _shape(program: Program, rule: Rule, args: Args) -> Shape | None:
     if (
         rule.category == "constant"
         and len(list(tensors(args.values()))) == 1
-        and rule.name not in BITWISE
+        and rule.op not in BITWISE
     ):
-        same = rule.name in SAME or "dim" not in args and rule.name in TO_BOOL
+        same = rule.op in SAME or "dim" not in args and rule.op in TO_BOOL
         return x.shape if same else None
-    if rule.category == "constant" and rule.name in TO_BOOL | BITWISE:
+    if rule.category == "constant" and rule.op in TO_BOOL | BITWISE:
         return shapes.broadcast(*(item.shape for item in tensors(args.values())))
     return None
 

@@ -36,6 +36,17 @@ class Maker(Rewrites):
         self.saves = False
         self.reunion: Reunion | None = None
         self.count: Callable[[Op, Op], Op | None] = lambda x, dim: None
+        own = self.algebra
+        self.simpler: dict[str, Callable[..., Op | None]] = {
+            "add": own.add,
+            "sub": own.sub,
+            "neg": own.neg,
+            "mul": own.mul,
+            "div": own.div,
+            "where": self._where,
+            **self.rewrites(),
+            **self.rearrangements(),
+        }
 
     def meet_again(self, forward: Iterable[Op], apart: Collection[Op]) -> None:
         """Look out for the products of the forward, but those that are kept apart."""
@@ -51,7 +62,7 @@ class Maker(Rewrites):
             if folded is None:
                 raise UnsupportedError(f"{name} of Python values")
             return folded
-        simpler = getattr(self.algebra, name, None) or getattr(self, f"_{name}", None)
+        simpler = self.simpler.get(name)
         found = self._divided_apart(*args) if name == "div" else None
         if found is None and simpler:
             found = simpler(*args)

@@ -120,14 +120,17 @@ class Namer:
                 return ["inner", *GRADIENT[op.rule]]
             masked = op.rule == "where" and any(is_number(arg, 0) for arg in op.args)
             found = ("masked_grad",) if masked else ()
-            return [*found, *GRADIENT.get(op.rule, (f"{op.rule.lower()}_grad",))]
+            return [
+                *found,
+                *GRADIENT.get(op.rule, (f"{op.rule.lower().rstrip('_')}_grad",)),
+            ]
         if self._is_normalized(op):
             return ["normalized"]
         if op.rule == "sub" and is_number(op.args[0], 1):
             return ["complement"]
         if op.rule == "pow_exponent" and is_number(op.args[1], 2):
             return ["square"]
-        plain = op.rule.lower().removesuffix("_unbiased")
+        plain = op.rule.lower().rstrip("_").removesuffix("_unbiased")
         return list(VALUE.get(op.rule, (plain,)))
 
     def _is_gradient(self, op: Op) -> bool:

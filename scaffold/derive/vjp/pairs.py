@@ -33,8 +33,9 @@ def tables_of_pairs(
 
 
 def _is_product(table: Table, op: Op) -> bool:
-    if op.rule in table:
-        return table.rule(op.rule).category == "contraction"
+    rule = table.of_op(op.rule)
+    if rule is not None:
+        return rule.category == "contraction"
     return op.rule in ("einsum", "contracted")
 
 

@@ -100,7 +100,8 @@ def _below(backward: Backward) -> Collection[Op]:
 
 
 def _is_once(table: Table, op: Op) -> bool:
-    return op.rule in table and table.rule(op.rule).once
+    rule = table.of_op(op.rule)
+    return rule is not None and rule.once
 
 
 class _Names:

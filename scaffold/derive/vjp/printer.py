@@ -30,14 +30,15 @@ class Printer(ChainPrinter):
         """The expression, name or not."""
         if self.in_place is not None and (over := self.in_place(op)) is not None:
             return over
-        own: Callable[[Op], Node] | None = getattr(self, f"_{op.rule}", None)
-        if own is not None:
-            return own(op)
-        return self.by_rule(op)
+        own = WRITERS.get(op.rule)
+        return self.by_rule(op) if own is None else own(self, op)
 
     def by_rule(self, op: Op) -> Node:
         """The expression as the op's rule spells it."""
-        return self.spelled(self.applier.table.rule(op.rule).spelled, op.args)
+        rule = self.applier.table.of_op(op.rule)
+        if rule is None:
+            raise UnsupportedError(f"{op.rule} cannot be written down")
+        return self.spelled(rule.spelled, op.args)
 
     def _expanded(self, op: Op) -> Node:
         assert isinstance(op.data, Shape)
@@ -297,3 +298,44 @@ class Printer(ChainPrinter):
         value = literal(self.applier.default(default))
         own = literal(op)
         return type(value) is type(own) and value == own
+
+
+# How each op is written that no rule of a table spells, or that is written otherwise.
+WRITERS: dict[str, Callable[[Printer, Op], Node]] = {
+    "expanded": Printer._expanded,
+    "reshaped": Printer._reshaped,
+    "summed_to": Printer._summed_to,
+    "fitted_to": Printer._fitted_to,
+    "shaped_like": Printer._shaped_like,
+    "indices": Printer._indices,
+    "zeros": Printer._zeros,
+    "starred": Printer._starred,
+    "same": Printer._same,
+    "cast": Printer._cast,
+    "item": Printer._item,
+    "cond": Printer._cond,
+    "lead_dims": Printer._lead_dims,
+    "unless_vector": Printer._unless_vector,
+    "unless_scalar": Printer._unless_scalar,
+    "contracted": Printer._contracted,
+    "where": Printer._where,
+    "einsum": Printer._einsum,
+    "slice": Printer._slice,
+    "select": Printer._select,
+    "index": Printer._index,
+    "unsliced": Printer._unsliced,
+    "call": Printer._call,
+    "mul": Printer._mul,
+    "unsqueeze": Printer._unsqueeze,
+    "input": Printer._input,
+    "const": Printer._const,
+    "static": Printer._static,
+    "list": Printer._list,
+    "shape": Printer._shape,
+    "size": Printer._size,
+    "rank": Printer._rank,
+    "dtype": Printer._dtype,
+    "count": Printer._count,
+    "ratio": Printer._ratio,
+    "cotangent": Printer._cotangent,
+}

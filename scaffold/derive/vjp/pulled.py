@@ -48,9 +48,9 @@ def _without_gradient(applier: Applier, op: Op) -> set[Op]:
         assert isinstance(op.data, Node)
         classes = any(arg.kind == "int" for arg in op.args)
         return {op.args[at] for at in _refused(op.data, classes)}
-    if op.rule not in applier.table:
+    rule = applier.table.of_op(op.rule)
+    if rule is None:
         return set()
-    rule = applier.table.rule(op.rule)
     pairs = zip(rule.parameters, op.args, strict=True)
     return {arg for item, arg in pairs if item.name in rule.nondiff}
 

@@ -45,8 +45,8 @@ def _unpicked(applier: Applier, new: Op, mask: Op) -> Op | None:
         return new
     if new.rule == "index" and new.args[1:] == (mask,):
         return new.args[0] if new.args[0].shape == mask.shape else None
-    table = applier.table
-    if new.rule not in table or table.rule(new.rule).category != "elementwise":
+    rule = applier.table.of_op(new.rule)
+    if rule is None or rule.category != "elementwise":
         return None
     args = [_unpicked(applier, arg, mask) for arg in new.args]
     if any(arg is None for arg in args):

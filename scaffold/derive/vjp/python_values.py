@@ -6,6 +6,7 @@ the backward runs.
 
 from collections.abc import Iterable
 
+from scaffold.derive.activity import READ_OUT
 from scaffold.derive.kinds import Kinds
 from scaffold.derive.vjp.apply import constant
 from scaffold.derive.vjp.ir import Op, Program, literal, tensors
@@ -36,9 +37,7 @@ class PythonValues:
     def is_static(self, node: Node) -> bool:
         """Whether an expression has one value throughout a call, whatever the data."""
         scalar = self.kinds.of(node) == "scalar"
-        return scalar and not any(
-            item.label in ("item", "tolist") for item in node.walk()
-        )
+        return scalar and not any(item.label in READ_OUT for item in node.walk())
 
     def several(self, nodes: Iterable[Node]) -> list[Op]:
         """The values of arguments, those of `*sizes` one by one."""
@@ -69,6 +68,10 @@ class PythonValues:
                     return self.program.op("shape", (), self.value(inner).shape)
             case Node("attribute", "dtype", (inner,)) if not self.is_static(inner):
                 return self._dtype(node, self.value(inner))
+            case Node("call", _, (Node("attribute", "type", (inner,)),)):
+                op = self.program.static(self.fixed(node))
+                self.program.dtypes[op] = self.value(inner).kind
+                return op
         op = self.program.static(self.fixed(node))
         self._note_fraction(node, op)
         match node:

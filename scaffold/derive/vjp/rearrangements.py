@@ -26,6 +26,20 @@ class Rearrangements:
     def __call__(self, name: str, *args: Op) -> Op:
         raise NotImplementedError
 
+    def rearrangements(self) -> dict[str, Callable[..., Op | None]]:
+        """What simplifies a primitive, by its name."""
+        return {
+            "mT": self._mT,
+            "t": self._t,
+            "T": self._T,
+            "mH": self._mH,
+            "H": self._H,
+            "transpose": self._transpose,
+            "flip": self._flip,
+            "squeeze": self._squeeze,
+            "unsqueeze": self._unsqueeze,
+        }
+
     def const(self, value: object) -> Op:
         """A Python literal."""
         return self.program.const(value)

@@ -20,8 +20,8 @@ def retained(table: Table, op: Op) -> Iterator[Op]:
     """The tensors that autograd keeps for the gradient of one primitive."""
     if op.rule == "call":
         yield from tensors(op.args)
-    elif op.rule in table:
-        yield from _of_rule(table, table.rule(op.rule), op)
+    elif rule := table.of_op(op.rule):
+        yield from _of_rule(table, rule, op)
 
 
 def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
@@ -65,6 +65,6 @@ def _reads(node: Node) -> frozenset[str]:
 
 def storage(table: Table, op: Op) -> Op:
     """The tensor whose memory a tensor shares."""
-    while op.rule in table and table.rule(op.rule).category == "view":
+    while (rule := table.of_op(op.rule)) and rule.category == "view":
         op = next(tensors(op.args))
     return op

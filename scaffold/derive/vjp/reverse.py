@@ -203,12 +203,18 @@ class Reverse:
         return self.program.op("same", (g,), op.shape, kind=g.kind, shape=op.shape)
 
     def _of_rule(self, op: Op, env: dict[str, Op]) -> Pairs:
-        rule = self.make.applier.table.rule(op.rule)
+        rule = self._rule(op)
         names = [item.name for item in rule.parameters]
         return self._of_formulas(op, rule, env | dict(zip(names, op.args, strict=True)))
 
+    def _rule(self, op: Op) -> Rule:
+        """The rule of a primitive."""
+        rule = self.make.applier.table.of_op(op.rule)
+        assert rule is not None, op.rule
+        return rule
+
     def _of_formulas(self, op: Op, rule: Rule, env: dict[str, Op]) -> Pairs:
-        pairs = []
+        pairs, home = [], self.make.applier.table.home(rule)
         for name in (item.name for item in rule.parameters if item.name in env):
             arg = env[name]
             if not any(item.active for item in tensors((arg,))):
@@ -225,7 +231,7 @@ class Reverse:
                 raise UnsupportedError(f"the gradient of a list in {op.rule}")
             formula = self._formula(op, rule, name)
             try:
-                gradient = Evaluator(self.make, env).value(formula)
+                gradient = Evaluator(self.make, env, home).value(formula)
             except UnsupportedError:
                 if "grad" not in env:
                     raise
@@ -251,7 +257,7 @@ class Reverse:
         return fused or table.gradients(rule, name)[0]
 
     def _refuse(self, op: Op) -> Pairs:
-        raise UnsupportedError(f"{op.rule} has no gradient here")
+        raise UnsupportedError(f"{self._rule(op).name} has no gradient here")
 
     def _pass_on_parts(self, op: Op) -> None:
         self._arrive(op, self._of_parts(op, self.parts.get(op, {})))
@@ -264,7 +270,7 @@ class Reverse:
                 return self._chosen(
                     g, [self._of_parts(op, s) if s else None for s in sides]
                 )
-        rule = self.make.applier.table.rule(op.rule)
+        rule = self._rule(op)
         if rule.results[0].startswith("*"):
             if not all_taken(self.program, op, arrived):
                 return [of_few_parts(self.make, op, arrived)]

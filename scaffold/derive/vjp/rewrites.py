@@ -3,6 +3,8 @@
 In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape; what a forward local holds stays whole.
 """
 
+from collections.abc import Callable
+
 from scaffold.derive.vjp import shapes
 from scaffold.derive.vjp.facts import sums_to_zero
 from scaffold.derive.vjp.infer import dim_of, dims_of
@@ -18,6 +20,20 @@ POLES = frozenset({"reciprocal", "rsqrt"})
 
 class Rewrites(Rearrangements):
     """One method for each primitive that has something to simplify."""
+
+    def rewrites(self) -> dict[str, Callable[..., Op | None]]:
+        """What simplifies a primitive, by its name."""
+        return {
+            "mean": self._mean,
+            "sum": self._sum,
+            "matmul": self._matmul,
+            "real": self._real,
+            "conj": self._conj,
+            "exp": self._exp,
+            "pow": self._pow,
+            "pow_exponent": self._pow_exponent,
+            "scatter_add": self._scatter_add,
+        }
 
     def div_by_count(self, a: Op, b: Op) -> Op | None:
         """`sum(x, dim) / n` as `mean(x, dim)`, where n is how many it takes."""

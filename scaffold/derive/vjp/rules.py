@@ -55,6 +55,7 @@ class Rule(NamedTuple):
     once: bool = False  # autograd does not differentiate it
     fused: Mapping[str, str] = {}  # parameter -> its gradient in one call of ATen's
     module: str | None = None  # of a function that is not PyTorch's
+    op: str = ""  # what its ops are called: no word of the engine's for a team's rule
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -97,6 +98,7 @@ class Table:
         self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
         self._compositions: tuple[tuple[Rule, Node], ...] | None = None
         self._names: dict[Key, list[tuple[str, str]]] = {}
+        self._ops = {self._op_of(name): name for name in heads}
         for name, spelled in heads.items():
             for head in spelled:
                 if key := key_of(head, spelled[0]):
@@ -134,8 +136,40 @@ class Table:
         if name not in self.heads and self.base:
             return self.base.rule(name)
         if name not in self._rules:
-            self._rules[name] = read_rule(name, self.raw(name), self.graph)
+            read = read_rule(name, self.raw(name), self.graph)
+            self._rules[name] = read._replace(op=self._op_of(name))
         return self._rules[name]
+
+    def of_op(self, op: str) -> Rule | None:
+        """The rule whose ops are called so; None of what is no primitive of a table."""
+        if op in self._ops:
+            return self.rule(self._ops[op])
+        return self.base.of_op(op) if self.base else None
+
+    def home(self, rule: Rule) -> "Table":
+        """The table that a rule stands in: what its formulas call is looked up there."""
+        if self._rules.get(rule.name) is rule or self.base is None:
+            return self
+        return self.base.home(rule)
+
+    def _op_of(self, name: str) -> str:
+        """What the ops of a rule of this table are called.
+
+        A team's rule for the call that the built-in one of that name is for takes its place. Any other is a primitive that the
+        engine knows nothing of, whatever its name.
+        """
+        if self.base is None:
+            return name
+        if name not in self.base:
+            return f"{name}_"
+        same = self.base.head(name) == self.heads[name][0]
+        return self.base.rule(name).op + "_" * (not same)
+
+    def head(self, name: str) -> str:
+        """How a rule is printed."""
+        if name not in self.heads and self.base:
+            return self.base.head(name)
+        return self.heads[name][0]
 
     def gradients(self, rule: Rule, parameter: str) -> tuple[Node, ...]:
         """The formulas of a parameter's gradient, each of the same value."""

@@ -1,0 +1,131 @@
+"""A team's rule may be called anything: no name of the engine's, and no built-in rule's, is taken for it."""
+
+import ast
+import inspect
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaffold.derive import derive
+from scaffold.derive.vjp import algebra, builders, formulas, make, printer
+from scaffold.derive.vjp.rules import built_in
+from scaffold.spec import RuleFile
+from tests.derive.building import importable, load, spec_of, text_of
+from tests.derive.checking import check_op
+
+TABLE = """\
+[{name}]
+call = "triple(x, y)"
+from = "kernels"
+category = "elementwise"
+grad.x = "grad * 3 * cos(x) * exp(y)"
+grad.y = "grad * 3 * sin(x) * exp(y)"
+samples = ["x[3, 4], y[4]"]
+"""
+OWN = """\
+[{name}]
+call = "{name}_of_mine(x)"
+from = "kernels"
+category = "elementwise"
+grad.x = "-7 * grad"
+samples = ["x[3, 4]"]
+"""
+
+
+def triple(x: Tensor, y: Tensor) -> Tensor:
+    return 3 * x.sin() * y.exp()
+
+
+def words_of_the_engine() -> set[str]:
+    """The names of methods, and of ops that are no primitives."""
+    classes = (algebra.Algebra, make.Maker, printer.Printer, formulas.Evaluator)
+    members = {
+        name.strip("_")
+        for owner in (*classes, builders.Builders)
+        for name, _ in inspect.getmembers(owner)
+    }
+    for path in Path(make.__file__).parent.glob("*.py"):
+        members |= set(re.findall(r'\.op\(\s*"(\w+)"', path.read_text()))
+    return {name for name in members if name.isidentifier()}
+
+
+READ = {"exp", "sin", "cos"}  # which the formulas above mean
+NAMES = sorted(
+    (words_of_the_engine() | {*built_in().names()} | {"is", "foo_like"}) - READ
+)
+
+
+def check(name: str, tables: tuple[str, ...], forward: str) -> None:
+    spec = spec_of("x, y", forward=forward, import_=["kernels:triple"])
+    files = (RuleFile(f"{at}.toml", text) for at, text in enumerate(tables))
+    spec = replace(spec, rules=tuple(files))
+    derivation = derive(spec)
+    assert not derivation.missing, derivation.notes
+    text = text_of(spec, derivation)
+    backward = ast.unparse(ast.parse(text)).partition("def backward")[2]
+    assert "torch.func.vjp" not in backward
+    module = load(text, kernels={"triple": triple})
+
+    def plain(x: Tensor, y: Tensor) -> Tensor:
+        return eval(  # noqa: S307
+            forward, {"triple": triple, "torch": torch, "x": x, "y": y}
+        )
+
+    torch.manual_seed(2)
+    values = [torch.randn(shape, dtype=torch.double) for shape in ((3, 4), (4,))]
+    with importable(kernels={"triple": triple}):
+        check_op(
+            module.SomeOpFunction,
+            module.some_op,
+            plain,
+            values,
+            once=derivation.once_differentiable,
+            subset_limit=2,
+        )
+
+
+def test_the_names_that_were_tracebacks_are_among_them() -> None:
+    assert {"product", "signed", "call", "static", "cond", "input", "list"} <= {*NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES[::9] + ["product", "signed", "call", "static"])
+def test_a_rule_of_any_name(name: str) -> None:
+    check(name, (TABLE.format(name=name),), "triple(x, y) * x + triple(x, y).sum()")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rule_of_every_name(name: str) -> None:
+    check(name, (TABLE.format(name=name),), "triple(x, y) * x + triple(x, y).sum()")
+
+
+@pytest.mark.parametrize("name", ["exp", "sum", "mul", "cos", "softmax"])
+def test_a_name_of_the_team_s_means_nothing_to_built_in_formulas(name: str) -> None:
+    """`exp` of another function than PyTorch's: the gradient of a built-in softmax does not call it."""
+    forward = "(x * y).log_softmax(-1) * x.exp().cos()"
+    check(name, (OWN.format(name=name),), forward)
+
+
+def test_a_rule_for_the_same_call_takes_the_place_of_the_built_in_one() -> None:
+    text = """\
+[exp]
+call = "torch.exp(x)"
+category = "elementwise"
+grad.x = "grad * exp(x) * 2"
+samples = ["x[3, 4]"]
+"""
+    spec = replace(
+        spec_of("x", forward="x.exp().sum()"), rules=(RuleFile("a.toml", text),)
+    )
+    assert "2 * " in text_of(spec)
+
+
+def test_the_last_of_several_tables_goes_first() -> None:
+    wrong = TABLE.replace("grad * 3", "grad * 5")
+    for names in (("call", "call"), ("call", "other"), ("tan", "tan")):
+        tables = (wrong.format(name=names[0]), TABLE.format(name=names[1]))
+        check(names[1], tables, "triple(x, y) * x")
