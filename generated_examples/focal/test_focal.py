@@ -23,6 +23,7 @@ CASES: dict[str, dict[str, Any]] = {
     "no-batch": {"batch": ()},
 }
 EMPTY_CASES: dict[str, dict[str, Any]] = {
+    "closed-target": {"closed": ["target"]},
     "empty-batch": {"batch": (0,)},
     "N=0": {"N": 0},
 }
@@ -34,10 +35,19 @@ def permuted(tensor: Tensor) -> Tensor:
     return torch.stack([tensor.permute(order)] * 2, dim=-1)[..., 0].permute(order)
 
 
+def mask(*sizes: int) -> Tensor:
+    """A mask that has both values along every dim of two or more."""
+    place = torch.zeros(sizes, dtype=torch.long)
+    for dim, size in enumerate(sizes, start=1):
+        place += torch.randperm(size).reshape(size, *[1] * (len(sizes) - dim))
+    return place % 2 == 0
+
+
 def make(
     *,
     batch: tuple[int, ...] = (2,),
     N: int = 3,
+    closed: Collection[str] = (),
     needs: Collection[str] = DIFFERENTIABLE,
     layout: Callable[[Tensor], Tensor] = torch.clone,
     seed: int = 0,
@@ -46,7 +56,7 @@ def make(
     torch.manual_seed(seed)
     inputs: dict[str, Any] = {
         "logits": torch.randn(*batch, N, dtype=torch.double),
-        "target": torch.randint(2, (*batch, N), dtype=torch.bool),
+        "target": mask(*batch, N) & ("target" not in closed),
         "gamma": 2.0,
     }
     for name, value in inputs.items():
@@ -73,7 +83,7 @@ def gradients(output: Tensor, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 @pytest.fixture(params=[*CASES, *EMPTY_CASES])
 def case(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Arguments of `make`; an empty tensor only where PyTorch allows it."""
+    """Arguments of `make`; an empty tensor or mask only where PyTorch allows it."""
     if request.param in CASES:
         return CASES[request.param]
     arguments = EMPTY_CASES[request.param]

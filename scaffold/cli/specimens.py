@@ -74,6 +74,10 @@ return x * keep / (1 - p)
 '''
 transforms = true
 
+[ops.masked]
+inputs = 'x[N], mask[N; bool], frozen: bool = False'
+forward = 'x.detach() * mask if frozen else x * mask'
+
 [ops.centre]
 inputs = 'x[N, D], running_mean[D; const], momentum: float = 0.1'
 forward = 'x - running_mean'

@@ -1,5 +1,6 @@
 """OpSpec -> Derivation: what forward and backward of an op are. Pure, without torch."""
 
+from scaffold.derive.detached import perhaps_detached, without_gradient
 from scaffold.derive.explicit import derive
 from scaffold.derive.forward import grad_name
 from scaffold.derive.model import (
@@ -29,5 +30,7 @@ __all__ = [
     "fresh",
     "grad_name",
     "live_forward",
+    "perhaps_detached",
     "variadic_names",
+    "without_gradient",
 ]

@@ -63,6 +63,10 @@ READ_OUT = frozenset(
 )  # Python values of a tensor's data, through which none flows
 
 
+# ... but PyTorch's result requires grad, which is 0 all over.
+FLAT = frozenset({"ceil", "floor", "round", "sgn", "sign", "trunc"})
+
+
 def callee(node: Node) -> str | None:
     """The last word of what a call calls."""
     if node.kind != "call":
@@ -70,12 +74,13 @@ def callee(node: Node) -> str | None:
     return node.args[0].label or None
 
 
-def carries_gradient(node: Node, active: frozenset[str]) -> bool:
-    """Whether the value depends on one of the `active` names in a differentiable way."""
+def carries_gradient(node: Node, active: frozenset[str], flat: bool = False) -> bool:
+    """Whether the value depends on one of the `active` names in a differentiable way; `flat`: or by steps."""
     seen, waiting = set[int](), [node]
     while waiting:
         item = waiting.pop()
-        if id(item) in seen or _is_constant(item):
+        steps = flat and callee(item) in FLAT
+        if id(item) in seen or _is_constant(item) and not steps:
             continue
         seen.add(id(item))
         if item.kind == "name" and item.label in active:

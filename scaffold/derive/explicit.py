@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive.activity import is_random, leaves_torch
 from scaffold.derive.context import ContextNames
+from scaffold.derive.detached import detached_outputs, without_gradient
 from scaffold.derive.elements import element_lines
 from scaffold.derive.filling import fills_a_constant
 from scaffold.derive.forward import grad_name
@@ -33,6 +34,12 @@ LEFT_OUT = "something to save where no branch assigns it"
 
 def derive(spec: OpSpec) -> Derivation:
     """What forward and backward of the op are."""
+    detached = detached_outputs(spec)
+    found = _in_its_style(without_gradient(spec, detached))
+    return replace(found, detached=detached) if detached else found
+
+
+def _in_its_style(spec: OpSpec) -> Derivation:
     if spec.style_is_free and spec.derive and spec.kept is None:
         found = _derived(replace(spec, style="combined"))
         if found.once_differentiable and not found.missing:

@@ -110,6 +110,7 @@ class Derivation:
     random: bool = False  # the forward draws random numbers
     transforms: bool = True  # works under torch.func
     compiles: bool = True  # works under torch.compile(fullgraph=True)
+    detached: frozenset[str] = frozenset()  # outputs that the forward detaches
     notes: tuple[str, ...] = ()  # what the user should know, for stderr
 
     @property

@@ -173,23 +173,25 @@ def unsure(statements: Lines, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in sure)
 
 
-def active_locals(statements: Lines, inputs: frozenset[str]) -> frozenset[str]:
-    """The locals that carry a gradient of one of the inputs."""
+def active_locals(
+    statements: Lines, inputs: frozenset[str], flat: bool = False
+) -> frozenset[str]:
+    """The locals that carry a gradient of one of the inputs; `flat`: even one that is 0 all over."""
     changes = Trace(statements, sharing).changes
     active = set(inputs)
     for position, item in enumerate(statements):
         before = frozenset(active)
-        _activate(item, active)
+        _activate(item, active, flat)
         for change in changes:
             if change.position == position and change.name in active - before:
                 active |= change.holders
     return frozenset(active - inputs)
 
 
-def _activate(item: Statement, active: set[str]) -> None:
+def _activate(item: Statement, active: set[str], flat: bool) -> None:
     """Add what a statement makes active; the test of an `if` carries no gradient."""
     if isinstance(item, If):
         for inner in (*item.body, *item.orelse):
-            _activate(inner, active)
-    elif carries_gradient(item.value, frozenset(active)):
+            _activate(inner, active, flat)
+    elif carries_gradient(item.value, frozenset(active), flat):
         active |= written(item)

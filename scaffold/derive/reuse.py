@@ -123,9 +123,13 @@ class _Repeatable:
         return not leaves_torch(node, self.unknown & self.spec.foreign)
 
 
-def live_forward(spec: OpSpec, formula: Formula) -> Forward:
-    """The forward without the lines that its results do not need."""
+def live_forward(spec: OpSpec, formula: Formula, ends: bool = False) -> Forward:
+    """The forward without the lines that its results do not need; `ends`: those results that have a gradient."""
     forward = write_forward(spec, formula)
+    if ends and not formula.kept:
+        pairs = zip(spec.outputs, forward.results, strict=True)
+        results = tuple(value for output, value in pairs if output.differentiable)
+        forward = forward._replace(results=results)
     live = frozenset().union(*(value.names() for value in forward.results))
     lines = without_dead(formula.graph, forward.statements, live, effects(spec))
     return forward._replace(statements=lines)

@@ -5,7 +5,7 @@ In: an `OpSpec` and its `Derivation`. Out: the spec with the domains that deriva
 
 from dataclasses import replace
 
-from scaffold.derive import Derivation
+from scaffold.derive import Derivation, without_gradient
 from scaffold.derive.activity import calls
 from scaffold.formula import expressions
 from scaffold.spec import Dim, Domain, OpSpec, TensorInput
@@ -20,6 +20,7 @@ def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
     `x, weight[...; const]`: both have the one shape of what is not declared; indices and masks may be of another. A matrix
     that is inverted is square.
     """
+    spec = without_gradient(spec, derivation.detached)
     found = dict(derivation.domains)
     several = [spec.dims(item.name) for item in spec.tensors]
     loose = None in several and {*several} <= {None, ("...",)}

@@ -6,7 +6,7 @@ In: an `OpSpec` and its `Derivation`. Out: the text of `NAME.py`, formatted. Inv
 from textwrap import indent
 from typing import NamedTuple
 
-from scaffold.derive import Derivation, fresh
+from scaffold.derive import Derivation, fresh, without_gradient
 from scaffold.render.docstring import wrapper_docstring
 from scaffold.render.environment import render_block
 from scaffold.render.formatting import format_source
@@ -73,6 +73,7 @@ def function_text(
 
 def op_view(spec: OpSpec, derivation: Derivation, house: House = PLAIN) -> OpView:
     """The view, but for the imports, which follow from the code that it makes."""
+    spec = without_gradient(spec, derivation.detached)
     return OpView(
         licence_lines=house.licence,
         header=house.header,

@@ -6,6 +6,7 @@ Invariant: every expression stands as it is in the file, where `inputs` are thos
 
 from typing import NamedTuple
 
+from scaffold.derive import perhaps_detached
 from scaffold.render.signature import (
     annotation,
     arguments,
@@ -24,6 +25,7 @@ class CallView(NamedTuple):
     positional: "PositionalView | None"  # where the op takes some by keyword only
     random: bool  # each call is to draw the same numbers
     function: str  # the op, given a copy where it changes its input
+    checked: str  # the same with the outputs alone that have a gradient
     compiled: str  # the same, compiled
     module: str  # a call of `module`
     single: bool  # one output, rather than a tuple
@@ -57,6 +59,7 @@ class ReferenceView(NamedTuple):
     type: str
     lines: tuple[str, ...]
     forward: bool  # it states the forward, not the gradient alone
+    detached: bool  # an output of it may require no grad
 
 
 def call_view(spec: OpSpec, wrapper: str, random: bool) -> CallView:
@@ -71,6 +74,7 @@ def call_view(spec: OpSpec, wrapper: str, random: bool) -> CallView:
         positional=positional,
         random=random,
         function=seeded(function, random),
+        checked=picking(spec, seeded(function, random)),
         compiled=seeded(compiled, random),
         module=seeded("module", random),
         single=single,
@@ -120,6 +124,13 @@ def pick(spec: OpSpec, outputs: str) -> str:
     return f"tuple({outputs}[index] for index in {tuple(ends)})"
 
 
+def picking(spec: OpSpec, function: str) -> str:
+    """A function of the inputs to the outputs that have a gradient."""
+    if is_single(spec) or len(ends_of(spec)) == len(spec.outputs):
+        return function
+    return f"lambda *inputs: {pick(spec, f'{function}(*inputs)')}"
+
+
 def ends_of(spec: OpSpec) -> list[int]:
     """The positions of the outputs that have a gradient."""
     return [index for index, output in enumerate(spec.outputs) if output.differentiable]
@@ -149,6 +160,7 @@ def reference_view(spec: OpSpec, lines: tuple[str, ...], random: bool) -> Refere
         type=wrapper_type(spec),
         lines=lines,
         forward=not surrogate,
+        detached=not surrogate and perhaps_detached(spec),
     )
 
 

@@ -27,8 +27,8 @@ BATCH = 2  # the leading dim
 SHAPE = "(2, 3)"  # where no dims are declared, if any dims are not
 CROSSED = 3  # optionals up to which every combination is a case
 RESERVED = frozenset(  # names that `make` has a use for
-    {"F", "absent", "batch", "count", "index", "inputs", "layout"}
-    | {"name", "needs", "sample", "seed", "shape", "value"}
+    {"F", "absent", "batch", "closed", "count", "index", "inputs", "layout"}
+    | {"mask", "name", "needs", "sample", "seed", "shape", "value"}
 )
 
 
@@ -170,7 +170,17 @@ def _items(spec: OpSpec) -> Iterator[str]:
             key = f'f"{item.name}[{{index}}]"'
             yield f"**{{{key}: {_tensor(spec, item)} for index in range(count)}}"
         else:
-            yield f'"{item.name}": {_tensor(spec, item)}'
+            closed = f' & ("{item.name}" not in closed)' if item in masks(spec) else ""
+            yield f'"{item.name}": {_tensor(spec, item)}{closed}'
+
+
+def masks(spec: OpSpec) -> tuple[TensorInput, ...]:
+    """The masks that a case has False all over."""
+    if spec.samples is not None:
+        return ()
+    return tuple(
+        item for item in spec.tensors if item.dtype == "bool" and not item.variadic
+    )
 
 
 def _attribute(spec: OpSpec, item: Attribute) -> str:
@@ -220,6 +230,9 @@ def absences(spec: OpSpec) -> tuple[tuple[str, ...], ...]:
 
 
 def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str]]:
+    """Tensors without elements, and masks without a True."""
+    for item in masks(spec):
+        yield f"closed-{item.name}", f'"closed": ["{item.name}"]'
     if any("..." in input_dims(spec, item.name) for item in spec.tensors):
         yield "empty-batch", '"batch": (0,)'
     if _shared_shape(spec) and _shape(spec) == SHAPE:

@@ -30,9 +30,9 @@ from scaffold.render.testgradients import (
 )
 from scaffold.render.testinputs import InputsView, inputs_view
 from scaffold.render.testlimits import (
-    computes_in_single,
     is_its_derivative,
     maps,
+    precision,
     takes_any_layout,
 )
 from scaffold.render.testmodule import ModuleTests, module_tests
@@ -63,6 +63,9 @@ class TestView(NamedTuple):
     once_differentiable: bool
     compiles: bool
     close: str  # what compares tensors
+    rounded: (
+        str  # the precision that the forward computes in: "double", "single", "half"
+    )
     first_options: str  # of gradcheck
     second_options: str  # of gradgradcheck
     proof: "ProofView | None" = None  # what verification has beside that
@@ -105,7 +108,7 @@ def view(
     """The view, but for the imports, which follow from the code that it makes."""
     names = {item.name: item.binding for item in op_imports(spec, layout.module)}
     making = plan_making(spec)
-    gradients = bool(spec.differentiable)
+    gradients, rounded = bool(spec.differentiable), precision(spec)
     transforms = (
         gradients and derivation.transforms and derivation.style == "setup-context"
     )
@@ -113,7 +116,7 @@ def view(
     call = call_view(spec, names[spec.name], random)
     stated = reference_view(spec, reference, random) if reference is not None else None
     # Autograd of such a forward is what its gradient is compared with, nothing else.
-    detached = bool(derivation.derived and stated) and not is_its_derivative(spec)
+    detached = stated is not None and not is_its_derivative(spec)
     return TestView(
         licence_lines=house.licence,
         header=house.header,
@@ -128,7 +131,8 @@ def view(
         skeleton=not derivation.complete,
         gradchecks=gradients and spec.surrogate is None and not detached,
         layouts="torch.clone, permuted" if takes_any_layout(spec) else "torch.clone",
-        close="assert_near" if computes_in_single(spec) else "assert_close",
+        close="assert_close" if rounded == "double" else "assert_near",
+        rounded=rounded,
         once_differentiable=derivation.once_differentiable,
         compiles=gradients and derivation.compiles,
         first_options=first_options(spec, derivation, making),

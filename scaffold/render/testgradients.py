@@ -7,7 +7,7 @@ Invariant: every expression stands as it is in the file, where `inputs` are thos
 from typing import NamedTuple
 
 from scaffold.derive import Derivation
-from scaffold.render.testcall import CallView, ends_of, is_single, pick, seeded
+from scaffold.render.testcall import CallView, ends_of, is_single, pick, picking, seeded
 from scaffold.render.testcases import (
     differentiable_names,
     element_count,
@@ -129,8 +129,8 @@ def transforms_view(spec: OpSpec, call: CallView, mapped: bool) -> TransformsVie
         argnums=str(argnums),
         in_dims=_in_dims(spec, [name for _, name in values]),
         loss_lines=tuple(_loss_lines(spec, call)),
-        op=_picking(spec, call.wrapper),
-        reference=_picking(
+        op=picking(spec, call.wrapper),
+        reference=picking(
             spec, seeded("surrogate" if spec.surrogate else "reference", call.random)
         ),
         randomness=', randomness="same"' if call.random else "",
@@ -170,13 +170,6 @@ def _loss_lines(spec: OpSpec, call: CallView) -> list[str]:
         f"outputs = {op}(*inputs)",
         f"return torch.stack([output{real}.square().sum() for output in {ends}]).sum()",
     ]
-
-
-def _picking(spec: OpSpec, function: str) -> str:
-    """A function of the inputs to the outputs that have a gradient."""
-    if is_single(spec) or len(ends_of(spec)) == len(spec.outputs):
-        return function
-    return f"lambda *inputs: {pick(spec, f'{function}(*inputs)')}"
 
 
 def _flat(spec: OpSpec, op: str) -> str:

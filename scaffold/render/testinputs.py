@@ -6,8 +6,8 @@ Invariant: `make` takes no argument that nothing calls it with.
 
 from typing import NamedTuple
 
-from scaffold.render.testcases import Making
-from scaffold.render.testvalues import makers_used
+from scaffold.render.testcases import Making, masks
+from scaffold.render.testvalues import MASK, makers_used
 from scaffold.spec import OpSpec, TensorInput
 
 ALL_SUBSETS = 4  # inputs up to which every subset of them is tried
@@ -22,9 +22,11 @@ class InputsView(NamedTuple):
     needs: str  # subsets of them; "" where there are no others
     cases: str
     empty_cases: str
+    empty_words: str  # what these have
     nonzero: bool
     spd: bool
     distinct: bool
+    mask: bool
     parameters: tuple[str, ...]
     title: str
     seed: str
@@ -43,15 +45,24 @@ def inputs_view(
         needs=_needs(making.names) if gradients else "",
         cases=", ".join(making.cases),
         empty_cases=", ".join(making.empty),
+        empty_words=_empty_words(making, len(masks(spec))),
         nonzero="nonzero" in makers,
         spd="spd" in makers,
         distinct="distinct" in makers,
+        mask=MASK in makers,
         parameters=_parameters(spec, making, gradients, seeded),
         title="Make the inputs in call order"
         + ("; those in `needs` require grad." if needs else "."),
         seed="seed" if seeded else "0",
         lines=tuple(_make_lines(spec, making, samples, gradients)),
     )
+
+
+def _empty_words(making: Making, closed: int) -> str:
+    if not closed:
+        return "an empty tensor"
+    both = closed < len(making.empty)
+    return "an empty tensor or mask" if both else "an empty mask"
 
 
 def _samples_lines(spec: OpSpec, name: str) -> tuple[str, ...]:
@@ -90,6 +101,8 @@ def _parameters(
     listed = list(making.parameters)
     if spec.samples is None and any(item.optional for item in spec.tensors):
         listed.append("absent: Collection[str] = ()")
+    if masks(spec):
+        listed.append("closed: Collection[str] = ()")
     if making.names:
         listed.append("needs: Collection[str] = DIFFERENTIABLE")
     if gradients:

@@ -4,6 +4,7 @@ In: an `OpSpec`. Out: yes or no. Invariant: asked of the text of the forward; wh
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 from scaffold.derive import live_forward
 from scaffold.derive.activity import callee, calls, carries_gradient
@@ -62,9 +63,9 @@ def is_its_derivative(spec: OpSpec) -> bool:
     """Whether the gradient of autograd is that of finite differences: nothing is detached on the way."""
     if spec.forward is None:
         return True
-    forward = live_forward(spec, spec.forward)
-    if computes_in_single(spec):
+    if precision(spec) != "double":
         return False
+    forward = live_forward(spec, spec.forward, ends=True)
     inputs = frozenset(item.name for item in spec.differentiable)
     active = inputs | active_locals(forward.statements, inputs)
     if spec.kept is not None:  # whose locals may all carry a gradient
@@ -75,39 +76,49 @@ def is_its_derivative(spec: OpSpec) -> bool:
             return False
     return not any(
         _detached(item).names() & active
-        for node in _nodes(spec)
+        for node in _nodes(spec, ends=True)
         for item in node.walk()
         if callee(item) in CONSTANTS or _is_data(item) or _is_float(item)
     )
 
 
-def computes_in_single(spec: OpSpec) -> bool:
-    """Whether what carries a gradient is rounded to single precision: `x.float()`, `softmax(x, -1, dtype=torch.float32)`."""
+Precision = Literal["double", "single", "half"]
+ROUNDED: tuple[tuple[Precision, frozenset[str]], ...] = (
+    ("half", frozenset({"bfloat16", "float16", "half"})),
+    ("single", frozenset({"float", "float32"})),
+)
+
+
+def precision(spec: OpSpec) -> Precision:
+    """To what is rounded that carries a gradient: `x.float()`, `softmax(x, -1, dtype=torch.float32)`, `x.half()`."""
+    nodes = list(_nodes(spec))
     if spec.forward is None or spec.forward.kept is not None:
-        nodes = list(_nodes(spec))
         active = frozenset(name for node in nodes for name in node.names())
     else:
         inputs = frozenset(item.name for item in spec.differentiable)
         forward = live_forward(spec, spec.forward)
         active = inputs | active_locals(forward.statements, inputs)
-        nodes = list(_nodes(spec))
-    return any(
-        _rounds(item) and carries_gradient(item, active)
+    calls_of = [
+        item
         for node in nodes
         for item in node.walk()
-        if item.kind == "call"
+        if item.kind == "call" and carries_gradient(item, active)
+    ]
+    found = (
+        word
+        for word, names in ROUNDED
+        if any(_rounds(item, names) for item in calls_of)
     )
+    return next(found, "double")
 
 
-def _rounds(call: Node) -> bool:
-    """Whether a call is told to compute in single precision."""
+def _rounds(call: Node, names: frozenset[str]) -> bool:
+    """Whether a call is told to compute in a type of these names."""
     method = call.args[0].kind == "attribute"
-    if method and callee(call) == "float" and len(call.args) == 1:
+    if method and callee(call) in names and len(call.args) == 1:
         return True
     return any(
-        arg.kind == "attribute"
-        and arg.label in ("float", "float32")
-        and arg.args[0].label == "torch"
+        arg.kind == "attribute" and arg.label in names and arg.args[0].label == "torch"
         for arg in call.args[1:]
     )
 
@@ -149,11 +160,11 @@ def _detached(node: Node) -> Node:
     return node.args[0].args[0] if method else node
 
 
-def _nodes(spec: OpSpec) -> Iterator[Node]:
+def _nodes(spec: OpSpec, ends: bool = False) -> Iterator[Node]:
     formula: Formula | None = spec.forward
     if formula is None:
         return
-    forward = live_forward(spec, formula)
+    forward = live_forward(spec, formula, ends)
     for item in forward.statements:
         yield from expressions(item)
     yield from forward.results

@@ -10,6 +10,7 @@ from scaffold.formula import Formula, expressions
 from scaffold.spec import Attribute, OpSpec, TensorInput
 
 MAKERS = ("nonzero", "spd", "distinct")  # domains that take a function of the test file
+MASK = "mask"  # ... as masks do
 PLAIN = {
     "normal": "torch.randn({}, dtype=torch.double)",
     "positive": "torch.rand({}, dtype=torch.double) + 0.5",
@@ -32,9 +33,10 @@ AXES = ("dim", "axis")
 
 def tensor_expression(item: TensorInput, sizes: tuple[str, ...], bound: str) -> str:
     """An expression for a tensor; `sizes` are the arguments of its shape, one of them maybe starred."""
-    if item.dtype in ("int", "index", "bool"):
-        dtype = ", dtype=torch.bool" if item.dtype == "bool" else ""
-        return f"torch.randint({bound}, {_tuple(sizes)}{dtype})"
+    if item.dtype in ("int", "index"):
+        return f"torch.randint({bound}, {_tuple(sizes)})"
+    if item.dtype == "bool":
+        return f"{MASK}({', '.join(sizes)})"
     if item.dtype == "complex":
         return f"torch.randn({_spread(sizes)}, dtype=torch.cdouble)"
     if item.domain in MAKERS:
@@ -45,7 +47,8 @@ def tensor_expression(item: TensorInput, sizes: tuple[str, ...], bound: str) -> 
 def makers_used(spec: OpSpec) -> frozenset[str]:
     """The makers that the expressions of an op read."""
     floats = (item for item in spec.tensors if item.dtype == "float")
-    return frozenset(item.domain for item in floats) & frozenset(MAKERS)
+    masks = {MASK} if any(item.dtype == "bool" for item in spec.tensors) else set()
+    return frozenset(item.domain for item in floats) & frozenset(MAKERS) | masks
 
 
 def attribute_value(spec: OpSpec, item: Attribute) -> str:

@@ -21,7 +21,7 @@ from scaffold.render.testcall import ReferenceView, reference_view
 from scaffold.render.testcases import size_name
 from scaffold.render.testfile import TestView, imports_of, view
 from scaffold.render.testgradients import contract_view
-from scaffold.render.testlimits import computes_in_single, takes_any_layout
+from scaffold.render.testlimits import precision, takes_any_layout
 from scaffold.render.testvalues import literal
 from scaffold.render.whole import with_imports
 from scaffold.spec import Dim, OpSpec, Output
@@ -30,6 +30,10 @@ from scaffold.spec.model import DType
 OP_MODULE = "verified_op"
 TRUE_FORWARD = "true_forward"
 GUESSES = ("(3, 3)", "(3,)", "(3, 3, 3)")
+TOLERANCE = {  # of a forward that computes less precisely than its inputs are
+    "single": {"atol": "1e-5", "rtol": "1e-4"},
+    "half": {"atol": "1e-2", "rtol": "2e-2"},
+}
 OTHER_SIZES = 7  # the least of the second choice of sizes; the first one begins at 2
 
 
@@ -140,8 +144,8 @@ def _output_shapes(
 
 
 def _tolerances(spec: OpSpec) -> Iterator[str]:
-    single = {"atol": "1e-5", "rtol": "1e-4"} if computes_in_single(spec) else {}
-    for name, value in (single | dict(spec.tolerance)).items():
+    usual = TOLERANCE.get(precision(spec), {})
+    for name, value in (usual | dict(spec.tolerance)).items():
         if name in ("atol", "rtol"):
             yield f"{name!r}: {value}"
 

@@ -5,16 +5,17 @@ from typing import Any
 import pytest
 
 from scaffold.derive import derive
+from scaffold.render.domains import with_domains
 from scaffold.render.layout import Layout
 from scaffold.render.reference import reference_lines
 from scaffold.render.sizes import choose_sizes
 from scaffold.render.testfile import suite_file
 from scaffold.render.testlimits import (
-    computes_in_single,
     full_rank,
     is_its_derivative,
     maps,
     never_empty,
+    precision,
     takes_any_layout,
 )
 from tests.derive.building import spec_of
@@ -23,6 +24,7 @@ from tests.derive.building import spec_of
 def suite_of(inputs: str, forward: str, **raw: Any) -> str:
     spec = spec_of(inputs, forward=forward, derive=True, **raw)
     derivation = derive(spec)
+    spec = with_domains(spec, derivation)
     layout = Layout(spec.name, f"{spec.name}.py", f"test_{spec.name}.py")
     return suite_file(spec, derivation, layout, reference_lines(spec, derivation))
 
@@ -48,9 +50,18 @@ def test_what_is_detached_is_no_function_of_the_inputs(
     assert "def test_gradients_match_reference" in text
 
 
-def test_a_stated_gradient_is_checked_whatever_is_detached() -> None:
-    text = suite_of("x[N, D]", "x * x.detach()", grad={"x": "2 * grad_output * x"})
-    assert "gradgradcheck(" in text
+def test_a_stated_gradient_too_is_that_of_autograd_where_something_is_detached() -> (
+    None
+):
+    """Finite differences know of no `detach`: no gradient would pass both tests."""
+    text = suite_of("x[N, D]", "x * x.detach()", grad={"x": "grad_output * x"})
+    assert "gradgradcheck(" not in text
+    assert "def test_gradients_match_reference" in text
+
+
+def test_what_is_detached_in_another_output_hides_nothing() -> None:
+    text = suite_of("x, y", "return x * y, (x - y).detach()", outputs="a, b")
+    assert "gradgradcheck(lambda *inputs: some_op(*inputs)[:1], inputs)" in text
 
 
 def test_views_are_of_contiguous_memory() -> None:
@@ -83,6 +94,8 @@ def test_vmap_is_left_out_where_the_forward_has_none(
         ("x.float().exp().to(x.dtype)", True),
         ("y = x.to(torch.float32)\nreturn x * y.sum()", True),
         ("torch.softmax(x, -1, dtype=torch.float32)", True),
+        ("x.half() * 2", True),
+        ("torch.softmax(x, -1, dtype=torch.bfloat16).float()", True),
         ("x * (x > 0).float()", False),
         ("x * mask.float()", False),
         ("x.double() * mask.to(torch.float32)", False),
@@ -92,10 +105,13 @@ def test_vmap_is_left_out_where_the_forward_has_none(
 def test_single_precision_has_no_finite_differences(forward: str, single: bool) -> None:
     inputs = "x[N, 4], mask[N, 4; bool]"
     spec = spec_of(inputs, forward=forward)
-    assert computes_in_single(spec) is single
+    half = "half" in forward or "float16" in forward
+    rounded = "half" if half else "single"
+    assert precision(spec) == (rounded if single else "double")
     assert is_its_derivative(spec) is not single
     suite = suite_of(inputs, forward)
     assert ("assert_near(" in suite) is single
+    assert ("rtol=2e-2" in suite) is half
     assert ("def test_gradcheck" in suite) is not single
 
 

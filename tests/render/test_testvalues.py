@@ -25,7 +25,6 @@ def made(limit: str = "2", **traits: object) -> torch.Tensor:
         ("complex", torch.cdouble),
         ("int", torch.long),
         ("index", torch.long),
-        ("bool", torch.bool),
     ],
 )
 def test_a_value_has_its_dtype(dtype: DType, expected: torch.dtype) -> None:
@@ -45,6 +44,10 @@ def test_other_domains_have_a_maker(domain: Domain) -> None:
         tensor_expression(tensor("x", domain=domain), ("*batch", "D"), "2")
         == f"{domain}(*batch, D)"
     )
+
+
+def test_masks_have_a_maker() -> None:
+    assert tensor_expression(tensor("x", dtype="bool"), ("N",), "2") == "mask(N)"
 
 
 @pytest.mark.parametrize(
