@@ -173,7 +173,7 @@ class Table:
 
     def gradients(self, rule: Rule, parameter: str) -> tuple[Node, ...]:
         """The formulas of a parameter's gradient, each of the same value."""
-        key = (rule.name, parameter)
+        key = (rule.op, parameter)
         if key not in self._gradients:
             scope = Scope(self.scope(rule))
             self._gradients[key] = tuple(
@@ -183,7 +183,7 @@ class Table:
 
     def fused(self, rule: Rule, parameter: str) -> Node | None:
         """The formula of a parameter's gradient in one call, if there is one."""
-        key = (rule.name, f"{parameter} fused")
+        key = (rule.op, f"{parameter} fused")
         if parameter not in rule.fused:
             return None
         if key not in self._gradients:
