@@ -1,20 +1,118 @@
-"""What the interpreter has that runs the tool: some commands run code that needs torch.
+"""Which interpreter runs the code that needs PyTorch: the tool's own often has none.
 
-In: the option that needs it. Out: problems, which are none where torch is.
-Invariant: torch is looked for, not imported.
+In: `--python`, `[tool.scaffold] python`, the environment and the working directory. Out: an `Interpreter`, or None.
+Invariant: torch is looked for, not imported; one that the user names is used or refused, never passed over in silence.
 """
 
+import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
+from scaffold.cli.here import configuration_here, working_directory
 from scaffold.errors import Location, ScaffoldError
 
+NONE_FOUND = "no PyTorch found"
+ANOTHER = "name an interpreter that has it: --python PATH"
+OPTION = "--python"
 
-def without_torch(option: str) -> list[ScaffoldError]:
-    """What stands in the way of an option that runs code."""
-    from scaffold.verify import has_torch  # most runs start no process
+
+class Interpreter(NamedTuple):
+    """An interpreter that has torch."""
+
+    path: str
+    origin: str = ""  # what led to it; nothing where it runs the tool too
+
+    def note(self, done: str = "proven") -> tuple[str, ...]:
+        """What a run says of it: nothing where it is the tool's own."""
+        if not self.origin:
+            return ()
+        return (f"{done} with {self.shown} (from {self.origin})",)
+
+    @property
+    def shown(self) -> str:
+        """The path as it is best read from here."""
+        near = os.path.relpath(self.path)
+        return self.path if near.startswith(os.pardir) else near
+
+
+def find_interpreter(given: str | None = None) -> Interpreter | None:
+    """The first that has torch: the one given, the configured, our own, then those around; None where none has.
+
+    One that is given or configured and has none is an error.
+    """
+    if given is not None:
+        return _named(given, working_directory(), OPTION, Location(OPTION))
+    configuration = configuration_here()
+    if configuration.python is not None:
+        root = working_directory() / configuration.root
+        place = _place_of_key()
+        return _named(configuration.python, root, "the configuration", place)
+    from scaffold.verify import has_torch, lacks_torch  # most runs start no process
 
     if has_torch():
-        return []
-    message = f"'{sys.executable}' has no torch"
-    hint = "install it there: pip install 'torch-scaffold[torch]'"
-    return [ScaffoldError(message, Location(option), hint)]
+        return Interpreter(sys.executable)
+    for path, origin in _around():
+        if path != sys.executable and not lacks_torch(path):
+            return Interpreter(path, origin)
+    return None
+
+
+def need_interpreter(given: str | None, option: str) -> Interpreter:
+    """The same for what cannot be done without."""
+    found = find_interpreter(given)
+    if found is None:
+        raise ScaffoldError(NONE_FOUND, Location(option), ANOTHER)
+    return found
+
+
+def _named(text: str, root: Path, origin: str, place: Location) -> Interpreter:
+    """An interpreter that the user names: a path as seen from the root, or a command."""
+    from scaffold.verify import lacks_torch
+
+    if os.sep in text or text in (os.curdir, os.pardir):
+        path = os.path.normpath(root / Path(text).expanduser())
+    else:
+        path = next(_commands(text), text)
+    lacks = lacks_torch(path)
+    if lacks:
+        hint = None if origin == OPTION else "name another with --python PATH"
+        raise ScaffoldError(f"'{text}' {lacks}", place, hint)
+    return Interpreter(path, origin)
+
+
+def _place_of_key() -> Location:
+    """Where the configuration names an interpreter: its file, or a variable."""
+    from scaffold.spec.config import find_sources
+
+    said = find_sources(working_directory(), os.environ).said["python"]
+    return said.locate(("python",))
+
+
+def _around() -> Iterator[tuple[str, str]]:
+    """The interpreters that a shell here would use, and what leads to each."""
+    active = os.environ.get("VIRTUAL_ENV")
+    if active:
+        yield from ((path, "VIRTUAL_ENV") for path in _of_environment(Path(active)))
+    here = working_directory()
+    for directory in (here, *here.parents):
+        yield from ((path, ".venv") for path in _of_environment(directory / ".venv"))
+        if (directory / ".git").exists():
+            break  # what lies above a checkout is no part of it
+    yield from ((path, "PATH") for path in _commands("python"))
+
+
+def _of_environment(directory: Path) -> Iterator[str]:
+    path = directory / "bin" / "python"
+    if path.is_file():
+        yield str(path)
+
+
+def _commands(name: str) -> Iterator[str]:
+    """What a shell would start by that name; never what lies in the working directory by chance."""
+    for directory in os.environ.get("PATH", "").split(os.pathsep):
+        path = Path(directory, name)
+        if path.is_absolute() and path.is_file() and os.access(path, os.X_OK):
+            yield str(path)
+            return

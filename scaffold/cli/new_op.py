@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from scaffold.cli.choices import FORMATS, ON_CONFLICT, check_choice
-from scaffold.cli.interpreter import without_torch
 from scaffold.cli.options import Values, command
 from scaffold.errors import Location, ScaffoldError
 
 if TYPE_CHECKING:
     from scaffold.cli.generate import Generated
+    from scaffold.cli.prover import Proving
     from scaffold.cli.settle import Settled
 
 HELP = """Write an op: its Function, wrapper, Module and tests.
@@ -17,6 +17,7 @@ Without --forward and --grad the bodies are left for you to write, and the tests
 
 Example: scaffold new-op linear --inputs 'input, weight, bias?'
 """
+LOOKING = ("dry-run", "diff", "stdout")
 CHOICES = {
     "on-conflict": ON_CONFLICT,
     "format": FORMATS,
@@ -28,33 +29,81 @@ def _run(name: str, values: Values, settings: Values) -> None:
 
     for_programs = settings.get("format") == "json"
     try:
-        generated = _proven(name, values, settings)
+        generated, refused = _proven(name, values, settings)
         show = _for_programs if for_programs else _for_people
-        show(generated, settings)
+        show(generated, settings, refused)
     except ScaffoldError as error:
         show_notes(error.details)
         raise
 
 
-def _proven(name: str, values: Values, settings: Values) -> "Generated":
-    """What was generated, verified unless the user does without."""
+def _proven(
+    name: str, values: Values, settings: Values
+) -> "tuple[Generated, Settled | None]":
+    """What was generated, verified if that is wished, or if gradients were derived and nobody forbids it.
+
+    Where it cannot be written it need not be proven: then why is told.
+    """
+    from scaffold.cli.prover import proving
+
+    with proving(settings) as process:
+        problems = _problems(settings)
+        if not problems and will_be_proven(values, settings):
+            problems = process.start()
+        return _generated(name, values, settings, problems, process)
+
+
+def will_be_proven(values: Values, settings: Values) -> bool:
+    """Whether the options alone tell that a proof is to be made, before anything is read or derived."""
+    if "verify" in settings:
+        return bool(settings["verify"])
+    return "forward" in values and values.get("derive", True)
+
+
+def _generated(
+    name: str,
+    values: Values,
+    settings: Values,
+    problems: list[ScaffoldError],
+    process: "Proving",
+) -> "tuple[Generated, Settled | None]":
     from scaffold.cli.generate import generate
 
     def again(conditions: tuple[str, ...]) -> "Generated":
         stated = {**values, "require": list(conditions)}
         return generate(name, stated, settings, [])
 
-    generated = generate(name, values, settings, _problems(settings))
+    generated = generate(name, values, settings, problems)
     begun = not generated.missing or bool(generated.derived)
-    if settings.get("verify", begun):
-        from scaffold.cli.proof import prove
+    if not settings.get("verify", begun):
+        return generated, None
+    refused = _foreseen(generated, settings)
+    if refused is not None:
+        return generated, refused
+    from scaffold.cli.proof import prove
 
-        alone = "inputs" in values and "spec" not in settings
-        return prove(generated, again if alone and not generated.spec.require else None)
-    return generated
+    alone = "inputs" in values and "spec" not in settings
+    open_ = alone and not generated.spec.require
+    return prove(generated, process, again if open_ else None), None
 
 
-def _for_people(generated: "Generated", settings: Values) -> None:
+def _foreseen(generated: "Generated", settings: Values) -> "Settled | None":
+    """What keeps the files from being written, where that can be known before the proof."""
+    from scaffold.cli.settle import has_terminal
+    from scaffold.workspace import interrupted
+
+    looking = any(settings.get(key) for key in LOOKING)
+    asks = settings.get("on-conflict", "ask") == "ask" and has_terminal()
+    if looking or asks or interrupted(generated.root):
+        return None
+    settled = _settle(generated, {**settings, "dry-run": True, "verify": False})
+    refusal = settled.refusal or settled.obstacle
+    return settled._replace(refusal=refusal) if refusal else None
+
+
+def _for_people(
+    generated: "Generated", settings: Values, refused: "Settled | None"
+) -> None:
     """Write and say so; with --dry-run, --diff or --stdout only say."""
     from scaffold.cli.report import show_notes, show_texts, tell
 
@@ -62,10 +111,13 @@ def _for_people(generated: "Generated", settings: Values) -> None:
     if settings.get("stdout"):
         show_texts(generated)
         return
-    tell(_settle(generated, settings), with_diff=bool(settings.get("diff")))
+    settled = refused or _settle(generated, settings)
+    tell(settled, with_diff=bool(settings.get("diff")))
 
 
-def _for_programs(generated: "Generated", settings: Values) -> None:
+def _for_programs(
+    generated: "Generated", settings: Values, refused: "Settled | None"
+) -> None:
     """The same, in one JSON object."""
     from scaffold.cli.failing import leave
     from scaffold.cli.report import exit_on_conflict, show_files, show_settled
@@ -73,7 +125,7 @@ def _for_programs(generated: "Generated", settings: Values) -> None:
     if settings.get("stdout"):
         show_files(generated)
         return
-    settled = _settle(generated, settings)
+    settled = refused or _settle(generated, settings)
     show_settled(generated, settled, with_diff=bool(settings.get("diff")))
     if settled.refusal:
         leave(settled.refusal)
@@ -104,8 +156,6 @@ def _problems(settings: Values) -> list[ScaffoldError]:
     found = []
     for key, choices in CHOICES.items():
         found += check_choice(f"--{key}", settings.get(key, choices[0]), choices)
-    if settings.get("verify"):
-        found += without_torch("--verify")
     for key in ("diff", "dry-run"):
         if settings.get("stdout") and settings.get(key):
             message = f"--{key} says what a run would do, --stdout prints the files"

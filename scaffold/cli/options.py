@@ -115,6 +115,14 @@ SPECIFICATION = (
     Option("--init", "Start of a parameter: 'weight=kaiming_uniform(a=5**0.5)'.", list),
     Option("--test/--no-test", "Write the test file.", bool),
 )
+PYTHON = Option(
+    "--python",
+    "The interpreter that has PyTorch (default: one that has it, from here up).",
+    metavar="PATH",
+)
+LIMIT = Option(
+    "--limit", "Seconds for the proof (default: 30).", int, metavar="SECONDS"
+)
 TEMPLATE_DIR = Option(
     "--template-dir",
     "Templates of yours, before those of the configuration.",
@@ -141,6 +149,8 @@ SETTINGS = (
         "Run it against PyTorch's autograd before it is written (default: if derived).",
         bool,
     ),
+    PYTHON,
+    LIMIT,
     Option("--dry-run", "Say what would be written, and write nothing.", bool),
     Option("--diff", "Show the difference to what is there, and write nothing.", bool),
     Option("--stdout", "Print the files, and write nothing.", bool),

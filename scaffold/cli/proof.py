@@ -5,25 +5,23 @@ Invariant: it comes before anything is written, and where there is no torch it s
 """
 
 import ast
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
-
 from scaffold import __version__
 from scaffold.cli.beside import beside
 from scaffold.cli.generate import Generated
+from scaffold.cli.interpreter import ANOTHER, NONE_FOUND
 from scaffold.cli.misnamed import misnamed
+from scaffold.cli.prover import Proving
 from scaffold.errors import Location, VerificationError
 from scaffold.formula import Formula
 from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
 from scaffold.spec.problems import Locate
-from scaffold.verify import Failure, Verdict, has_torch, verify
+from scaffold.verify import Failure, Request, Verdict
 from scaffold.workspace.proofs import Proof, function_digest
 
 HINT = "write it all the same with --no-verify"
@@ -31,6 +29,7 @@ MEANT = "if it is not meant to be the derivative, say {}"
 OURS = "a derived gradient is wrong: please report it; {} states one of your own"
 SAID = ("outputs", "samples")  # what the specification says beside the formulas
 FITTED = "sizes of the tests as the forward wants them"
+UNPROVEN = f"not proven: {NONE_FOUND} ({ANOTHER})"
 
 Again = Callable[[tuple[str, ...]], Generated]  # with conditions on its sizes
 
@@ -43,25 +42,28 @@ class Subject(NamedTuple):
     locate: Locate  # of the keys that the user gave
 
 
-def prove(generated: Generated, again: Again | None = None) -> Generated:
+def prove(
+    generated: Generated, proving: Proving, again: Again | None = None
+) -> Generated:
     """Verify the op, and note what is to be said of it.
 
     Where its forward wants sizes that nobody stated, it is generated `again` with these conditions.
     """
-    if not has_torch():
-        return _noting(generated, "not verified, as there is no torch")
+    if proving.interpreter is None:
+        return _noting(generated, UNPROVEN)
     if generated.missing:
         lacks = f"not verified, as it lacks {', '.join(generated.missing)}"
         return _noting(generated, lacks)
-    verdict, ran = _verdict(generated)
+    verdict, ran = _verdict(generated, proving)
     if verdict.wanted and again is not None:
         renewed = again(verdict.wanted)
         generated = _noting(renewed, f"{FITTED}: {_as_options(verdict.wanted)}")
-        verdict, ran = _verdict(renewed)
+        verdict, ran = _verdict(renewed, proving)
     if verdict.failure is not None:
-        raise error_of(_subject(generated), verdict)
+        raise error_of(_subject(generated), verdict, proving.interpreter.note())
     proof = Proof("", ran, tool=__version__, torch=verdict.torch)
-    return _noting(generated._replace(proof=proof), *verdict.notes)
+    generated = generated._replace(proof=proof)
+    return _noting(generated, *proving.interpreter.note(), *verdict.notes)
 
 
 def _noting(generated: Generated, *notes: str) -> Generated:
@@ -76,33 +78,35 @@ def _as_options(conditions: Iterable[str]) -> str:
     return " ".join(f"--require '{condition}'" for condition in conditions)
 
 
-def _verdict(generated: Generated) -> tuple[Verdict, str]:
+def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
     """What the run found, and the digest of the code that ran."""
     spec = generated.spec
     texts = verification(spec, generated.derivation, generated.derived, generated.house)
     ran = function_digest(texts.op, (spec.name, spec.function_name))
-    with _progress(spec.name):
-        return verify(texts.op, texts.checks, _path(generated)), ran
+    request = Request(texts.op, texts.checks, _path(generated))
+    return proving.prove(spec.name, request), ran
 
 
-def _path(generated: Generated) -> list[str]:
+def _path(generated: Generated) -> tuple[str, ...]:
     """Where the op's own imports are looked for: here, beside the op, and where its package begins."""
     source = (generated.root / generated.source).resolve()
-    return [str(Path.cwd()), str(source), *map(str, source.parents[:2])]
+    return (str(Path.cwd()), str(source), *map(str, source.parents[:2]))
 
 
 def _subject(generated: Generated) -> Subject:
     return Subject(generated.spec, generated.derived, generated.specified.locate)
 
 
-def error_of(subject: Subject, verdict: Verdict) -> VerificationError:
+def error_of(
+    subject: Subject, verdict: Verdict, notes: tuple[str, ...] = ()
+) -> VerificationError:
     """What failed, at its place."""
     spec, failure = subject.spec, verdict.failure
     assert failure is not None
     words = f"{failure.subject}: {failure.words}; nothing was written"
     other = misnamed(spec, failure.words)
     place = other.place if other else _place(subject, failure)
-    lines = (*failure.lines, *beside(spec, failure.subject))
+    lines = (*notes, *failure.lines, *beside(spec, failure.subject))
     hint = (other and other.hint) or _hint(subject, verdict)
     return VerificationError(words, place, hint, details=lines)
 
@@ -162,16 +166,3 @@ def _normal(code: str) -> str:
 
 def _reads(code: str, node: ast.AST) -> bool:
     return ast.unparse(node) == code
-
-
-@contextmanager
-def _progress(name: str) -> Iterator[None]:
-    """Say on a terminal what takes so long, for as long as it does."""
-    shown = bool(sys.stderr and sys.stderr.isatty())
-    if shown:
-        typer.echo(f"verifying {name} ...", nl=False, err=True)
-    try:
-        yield
-    finally:
-        if shown:
-            typer.echo("\r\x1b[K", nl=False, err=True)

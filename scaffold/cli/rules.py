@@ -13,7 +13,7 @@ import typer
 
 from scaffold.cli.choices import check_format
 from scaffold.cli.programs import show_object
-from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
 
 if TYPE_CHECKING:
@@ -33,6 +33,14 @@ FILE = Annotated[
     str | None,
     typer.Argument(
         metavar="[FILE]", help="A table (default: those of the configuration)."
+    ),
+]
+PYTHON = Annotated[
+    str | None,
+    typer.Option(
+        "--python",
+        help="The interpreter that has PyTorch (default: one that has it, from here up).",
+        metavar="PATH",
     ),
 ]
 FORMAT = Annotated[str, typer.Option("--format", help="text or json.")]
@@ -73,26 +81,29 @@ def show_rule(name: NAME, format: FORMAT = "text") -> None:
 
 
 @rules.command("check")
-def check(file: FILE = None, format: FORMAT = "text") -> None:
+def check(file: FILE = None, python: PYTHON = None, format: FORMAT = "text") -> None:
     """Check a table: its form, and each formula against PyTorch's autograd on each sample."""
-    from scaffold.cli.interpreter import without_torch
+    from scaffold.cli.interpreter import need_interpreter
+    from scaffold.cli.report import show_notes
     from scaffold.verify.rules import check_rules
 
     check_format(format)
     before, files = _files(file)
-    raise_all(without_torch("check"))
+    interpreter = need_interpreter(python, "check")
+    if format != "json":
+        show_notes(interpreter.note("checked"))
     wrong = False
     results = []
     for position, one in enumerate(files):
         below = (*before, *files[:position], one)
         _table_with(below)
-        found = check_rules(below)
+        found = check_rules(below, python=interpreter.path)
         wrong |= bool(found.problems or found.died)
         results.append({"file": one.path, **_verdict(found)})
         if format != "json":
             _show_verdict(one, found)
     if format == "json":
-        show_object({"files": results})
+        show_object({"python": interpreter.path, "files": results})
     if wrong:
         sys.exit(WRONG)
 

@@ -128,7 +128,7 @@ def write_once(
 def without_conflicts(planned: Plan, policy: Policy) -> Plan:
     """The plan as policy or answers settle it; ConflictError where they do not."""
     resolved = resolve(
-        _as_seen_from_here(planned), policy, _ask if _terminal() else None
+        _as_seen_from_here(planned), policy, _ask if has_terminal() else None
     )
     both = zip(planned.changes, resolved.changes, strict=True)
     changes = tuple(done._replace(path=known.path) for known, done in both)
@@ -144,7 +144,7 @@ def _as_seen_from_here(planned: Plan) -> Plan:
     return planned._replace(changes=tuple(changes))
 
 
-def _terminal() -> bool:
+def has_terminal() -> bool:
     """Whether there is someone to ask; a stream that was closed is None."""
     return all(stream and stream.isatty() for stream in (sys.stdin, sys.stderr))
 

@@ -1,13 +1,15 @@
 """`scaffold verify`: whether the generated tests pass, or with --mutants how many planted mistakes they find."""
 
-import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scaffold.cli.choices import FORMAT, FORMATS, check_choice, offer_ops
 from scaffold.errors import Location, ScaffoldError, raise_all
+
+if TYPE_CHECKING:
+    from scaffold.cli.interpreter import Interpreter
 
 OPS = Annotated[
     list[str] | None,
@@ -35,7 +37,7 @@ PYTHON = Annotated[
     str | None,
     typer.Option(
         "--python",
-        help="The interpreter that has the project's torch (default: this one).",
+        help="The interpreter that has PyTorch (default: one that has it, from here up).",
         metavar="PATH",
     ),
 ]
@@ -69,17 +71,20 @@ def verify(
     Example: scaffold verify linear
     """
     from scaffold.cli import mutating, proving
+    from scaffold.cli.report import show_notes
     from scaffold.cli.tested import find_tests, for_mutants
 
     problems = check_choice("--format", format_, FORMATS)
     problems += _numbers(limit, jobs)
-    problems += _without_torch(python, mutants)
     if op is not None and not mutants:
         message = "names the file that mistakes are planted in"
         problems.append(ScaffoldError(message, Location("--op"), "add --mutants"))
     raise_all(problems)
     for_programs = format_ == "json"
-    used = python or sys.executable
+    interpreter = _interpreter(python, mutants)
+    if not for_programs and python is None:
+        show_notes(interpreter.note("run"))
+    used = interpreter.path
     found = find_tests(tuple(ops or ()))
     if mutants:
         tests = for_mutants(found, Path(op) if op else None)
@@ -99,10 +104,10 @@ def _numbers(limit: int, jobs: int | None) -> list[ScaffoldError]:
     return found
 
 
-def _without_torch(python: str | None, mutants: bool) -> list[ScaffoldError]:
-    """What another interpreter lacks it says itself, once it is started."""
-    from scaffold.cli.interpreter import without_torch
+def _interpreter(python: str | None, mutants: bool) -> "Interpreter":
+    """The one that runs the tests; what one that is given lacks it says itself, once it is started."""
+    from scaffold.cli.interpreter import OPTION, Interpreter, need_interpreter
 
     if python is not None:
-        return []
-    return without_torch("--mutants" if mutants else "verify")
+        return Interpreter(python, OPTION)
+    return need_interpreter(None, "--mutants" if mutants else "verify")

@@ -66,6 +66,7 @@ class Configuration(NamedTuple):
     exports: bool = False
     formatter: Formatter = "black"
     line_length: int = LINE_LENGTH
+    python: str | None = None  # that has torch
     lint: LintConfiguration = NOTHING_SAID
 
 

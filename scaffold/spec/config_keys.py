@@ -153,6 +153,13 @@ KEYS: dict[str, Key] = {
         values.read_length,
         "The length of lines; else that of [tool.black] or [tool.ruff].",
     ),
+    "python": Key(
+        TEXT,
+        None,
+        values.read_interpreter,
+        "The interpreter that has PyTorch, for proofs and tests; a path counts from here.",
+        "python = '.venv/bin/python'",
+    ),
     "lint": Key(
         LINT,
         {},

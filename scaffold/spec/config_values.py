@@ -101,6 +101,14 @@ def read_package(stated: Stated) -> str | None:
     return str(stated.value)
 
 
+def read_interpreter(stated: Stated) -> str | None:
+    """A path or a command; whether it is there matters only where it is used."""
+    if not stated.value or "\0" in stated.value:
+        stated.refuse(f"'{stated.key}' must name an interpreter")
+        return None
+    return str(stated.value)
+
+
 def read_length(stated: Stated) -> int:
     """A length of lines."""
     if stated.value < SHORTEST:

@@ -76,9 +76,42 @@ class Request(NamedTuple):
 def has_torch() -> bool:
     """Whether the interpreter has torch, which is not imported to know it."""
     try:
-        return find_spec("torch") is not None
+        found = find_spec("torch")
+        return found is not None and found.origin is not None
     except (ImportError, ValueError):  # something stands in its way
         return False
+
+
+PROBE = """
+import sys
+sys.path[:] = [path for path in sys.path if path]
+from importlib.util import find_spec
+found = find_spec("torch")
+print(*sys.version_info[:2], bool(found and found.origin))
+"""
+OLDEST = (3, 10)  # of the interpreters that can prove
+
+
+def lacks_torch(python: str) -> str:
+    """What keeps an interpreter from proving, in words; nothing where it has torch, which is not imported to know it."""
+    try:
+        done = subprocess.run(
+            [python, "-c", PROBE],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=START_LIMIT,
+            check=False,
+        )
+    except OSError as error:
+        return f"cannot be started: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return f"still runs after {START_LIMIT:g} seconds"
+    match done.stdout.decode(errors="replace").split():
+        case [major, minor, "True" | "False" as found]:
+            if (int(major), int(minor)) < OLDEST:
+                return f"is Python {major}.{minor}, which is too old"
+            return "" if found == "True" else "has no torch"
+    return "is no Python"
 
 
 def verify(

@@ -9,7 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
-from scaffold.cli import proof
+from scaffold.cli import prover
+from scaffold.cli.prover import Proving
 from scaffold.verify import Failure, Verdict
 from tests.cli.projects import contents, project
 from tests.cli.running import Outcome, environment, listing, new_op, run, scaffold
@@ -68,22 +69,25 @@ def test_what_the_user_states_is_held_against_the_forward_unasked(
     assert outcome.err.endswith(
         "hint: if it is not meant to be the derivative, say --surrogate\n"
     )
-    with patch.object(proof, "verify", side_effect=AssertionError):
+    with patch.object(Proving, "prove", side_effect=AssertionError):
         outcome = new_op(tmp_path, *WRONG, "--no-verify")
     assert (outcome.code, outcome.err) == (0, "")
 
 
 def test_what_is_derived_is_verified_unasked(tmp_path: Path) -> None:
     wrong = Failure("grad_y", "sign", case="base")
-    with patch.object(proof, "verify", return_value=Verdict(1, wrong)):
+    with patch.object(Proving, "prove", return_value=Verdict(1, wrong)):
         outcome = new_op(tmp_path, *DERIVED)
         assert outcome.code == 1
         assert "grad_y: sign; nothing was written" in outcome.err
         assert new_op(tmp_path, *DERIVED, "--no-verify").code == 0
-    with patch.object(proof, "has_torch", return_value=False):
+    with patch.object(prover, "find_interpreter", return_value=None):
         unverified = new_op(tmp_path, *DERIVED)
     assert unverified.code == 0
-    assert unverified.err == "note: not verified, as there is no torch\n"
+    assert unverified.err == (
+        "note: not proven: no PyTorch found "
+        "(name an interpreter that has it: --python PATH)\n"
+    )
 
 
 PAIR = ("--inputs", "h[N, D], a[W]", "--forward", "torch.cat((h, h.exp()), 1) @ a")
@@ -97,7 +101,7 @@ def test_sizes_that_the_forward_turns_out_to_want(
     """They are those of the tests, and of the table where there is a manifest."""
     if settled:
         project(tmp_path)
-    with patch.object(proof, "verify", side_effect=[REFUSED, Verdict(5)]):
+    with patch.object(Proving, "prove", side_effect=[REFUSED, Verdict(5)]):
         outcome = new_op(tmp_path, *PAIR)
     assert outcome.code == 0
     note = "sizes of the tests as the forward wants them: --require 'W == 2 * D'"
@@ -109,7 +113,7 @@ def test_sizes_that_the_forward_turns_out_to_want(
 
 
 def test_what_the_user_says_of_sizes_is_not_replaced(tmp_path: Path) -> None:
-    with patch.object(proof, "verify", return_value=REFUSED):
+    with patch.object(Proving, "prove", return_value=REFUSED):
         outcome = new_op(tmp_path, *PAIR, "--require", "D > 2")
     assert outcome.code == 1 and not listing(tmp_path)
     assert outcome.err.endswith("hint: --require 'W == 2 * D'\n")
@@ -117,7 +121,7 @@ def test_what_the_user_says_of_sizes_is_not_replaced(tmp_path: Path) -> None:
 
 def test_what_is_known_of_the_inputs_is_the_hint(tmp_path: Path) -> None:
     failure = Failure("forward", "raised", hint="give the tests inputs")
-    with patch.object(proof, "verify", return_value=Verdict(0, failure)):
+    with patch.object(Proving, "prove", return_value=Verdict(0, failure)):
         outcome = new_op(tmp_path, *PAIR)
     assert outcome.code == 1 and not listing(tmp_path)
     assert outcome.err.endswith("hint: give the tests inputs\n")
@@ -125,7 +129,7 @@ def test_what_is_known_of_the_inputs_is_the_hint(tmp_path: Path) -> None:
 
 def test_a_wrong_gradient_is_told_whatever_the_sizes(tmp_path: Path) -> None:
     wrong = Verdict(5, Failure("grad_a", "sign"))
-    with patch.object(proof, "verify", side_effect=[REFUSED, wrong]):
+    with patch.object(Proving, "prove", side_effect=[REFUSED, wrong]):
         outcome = new_op(tmp_path, *PAIR)
     assert outcome.code == 1 and not listing(tmp_path)
     assert "grad_a: sign; nothing was written" in outcome.err
@@ -172,7 +176,7 @@ def without_torch(directory: Path, *arguments: str) -> Outcome:
         "import sys\nsys.modules['torch'] = None\n"
     )
     path = os.pathsep.join([str(blocked), environment()["PYTHONPATH"]])
-    return run(directory, *arguments, PYTHONPATH=path)
+    return run(directory, *arguments, PYTHONPATH=path, VIRTUAL_ENV="", PATH="")
 
 
 @pytest.mark.parametrize(
@@ -188,15 +192,15 @@ def test_without_torch_it_cannot_be_asked_for(
     outcome = without_torch(tmp_path, *arguments)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
-        f"{option}:1:1: '{sys.executable}' has no torch\n"
-        "hint: install it there: pip install 'torch-scaffold[torch]'\n"
+        f"{option}:1:1: no PyTorch found\n"
+        "hint: name an interpreter that has it: --python PATH\n"
     )
 
 
 def test_a_terminal_sees_that_it_is_verified(tmp_path: Path) -> None:
     leader, follower = pty.openpty()
     with os.fdopen(leader, "rb", 0) as seen, os.fdopen(follower, "w") as terminal:
-        with patch.object(sys, "stderr", terminal), proof._progress("foo"):
+        with patch.object(sys, "stderr", terminal), prover._progress("foo"):
             assert seen.read(100) == b"verifying foo ..."
         terminal.flush()
 

@@ -19,6 +19,8 @@ from scaffold.verify import (
     verify,
     verify_many,
 )
+from scaffold.verify.rules import check_rules
+from tests.cli.environments import with_torch_alone
 from tests.cli.running import environment
 from tests.verify.ops import LINEAR, LINEAR_GRAD, texts
 
@@ -214,6 +216,27 @@ def test_a_request_is_made_when_it_can_be_answered() -> None:
 def test_as_many_processes_as_they_are_worth() -> None:
     assert processes_for(1) == processes_for(4) == 1
     assert processes_for(1000) == len(os.sched_getaffinity(0))
+
+
+def test_a_proof_needs_nothing_of_the_tools_own_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    python = with_torch_alone(tmp_path)
+    absent = ("jinja2", "black", "typer", "click", "tomlkit", "pytest")
+    own = (
+        "import importlib.util as util, sys\nassert sys.prefix == PREFIX, sys.prefix\n"
+    )
+    assertion = f"assert not any(map(util.find_spec, {absent}))\n"
+    op, checks = texts(**LINEAR, grad=LINEAR_GRAD)
+    own = own.replace("PREFIX", repr(str(tmp_path)))
+    found = verify(own + assertion + op, checks, python=str(python))
+    assert found.failure is None and found.cases
+    table = "[square]\ncall = 'torch.square(x)'\ncategory = 'elementwise'\n"
+    table += "grad.x = '2 * grad * x'\nsamples = ['x[3, 4]']\ncomplex = false\n"
+    checked = check_rules([("rules.toml", table)], python=str(python))
+    assert (checked.died, checked.problems) == ("", ())
+    assert checked.runs
 
 
 def test_an_interpreter_without_torch_is_a_failure(tmp_path: Path) -> None:
