@@ -3,12 +3,15 @@
 import json
 import os
 import pty
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
+from scaffold.cli import generate as generating
 from scaffold.cli import prover
 from scaffold.cli.prover import Proving
 from scaffold.verify import Failure, Verdict
@@ -238,3 +241,102 @@ def test_programs_get_the_score(scored: Path) -> None:
     assert (answer["version"], outcome.code) == (1, 1)
     assert (file["test"], file["op"], file["killed"]) == ("test_relu.py", "relu.py", 3)
     assert {item["mistake"]: item["killed"] for item in file["mutants"]} == KILLED
+
+
+def test_a_proof_that_takes_too_long_ends(tmp_path: Path) -> None:
+    """The hint is what makes it longer."""
+    (tmp_path / "slow.py").write_text(
+        "import time\ndef f(x):\n    time.sleep(100)\n    return x\n"
+    )
+    kernel = ("--inputs", "x", "--forward", "f(x)", "--import", "slow:f", "--verify")
+    options = (*kernel, "--grad", "x=grad_output", "--no-module", "--limit", "2")
+    before = listing(tmp_path)
+    outcome = new_op(tmp_path, *options)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.splitlines()[-2:] == [
+        "error: process: still running after 2 seconds; nothing was written",
+        "hint: give it longer: --limit 4",
+    ]
+    assert listing(tmp_path) == before
+
+
+@pytest.fixture
+def no_proof() -> Iterator[None]:
+    """No proof is made, whatever it would find."""
+    with patch.object(Proving, "prove", side_effect=AssertionError):
+        yield
+
+
+@pytest.mark.parametrize("policy", [(), ("--on-conflict", "abort")])
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_file_that_exists_is_told_of_before_the_proof(
+    settled: bool, policy: tuple[str, ...], tmp_path: Path, no_proof: None
+) -> None:
+    if settled:
+        project(tmp_path)
+    outcome = new_op(tmp_path, *DERIVED, "--no-verify")
+    assert outcome.code == 0
+    (file,) = tmp_path.rglob("foo.py")
+    file.write_text("mine = 1\n")
+    if settled:
+        shutil.rmtree(tmp_path / ".scaffold")
+    outcome = new_op(tmp_path, *DERIVED, *policy)
+    assert outcome.code == 1
+    assert "exists and differs; nothing was written" in outcome.err
+    assert file.read_text() == "mine = 1\n"
+
+
+def test_a_conflict_in_json_is_told_of_before_the_proof(
+    tmp_path: Path, no_proof: None
+) -> None:
+    (tmp_path / "foo.py").write_text("mine = 1\n")
+    outcome = new_op(tmp_path, *DERIVED, "--format", "json")
+    answer = json.loads(outcome.out)
+    assert outcome.code == 1 and not answer["written"]
+    assert {item["path"]: item["verb"] for item in answer["files"]}["foo.py"] == (
+        "conflict"
+    )
+
+
+def test_what_cannot_be_written_is_told_of_before_the_proof(
+    tmp_path: Path, no_proof: None
+) -> None:
+    (tmp_path / "taken").write_text("")
+    outcome = new_op(tmp_path, *DERIVED, "--out-dir", "taken/ops")
+    assert outcome.code == 2 and "taken" in outcome.err
+    outcome = new_op(tmp_path, *DERIVED, name="x" * 250)
+    assert outcome.code == 2 and "File name too long" in outcome.err
+    with patch("scaffold.workspace.disk.writable", return_value=False):
+        outcome = new_op(tmp_path, *DERIVED)
+    assert outcome.code == 2 and "is read-only" in outcome.err
+    assert list(listing(tmp_path)) == ["taken"]
+
+
+def test_what_is_skipped_or_overwritten_is_proven(tmp_path: Path) -> None:
+    (tmp_path / "foo.py").write_text("mine = 1\n")
+    for policy in ("skip", "overwrite"):
+        with patch.object(Proving, "prove", return_value=Verdict(3)) as proven:
+            assert new_op(tmp_path, *DERIVED, "--on-conflict", policy).code == 0
+        assert proven.called
+
+
+def test_the_child_is_started_before_anything_is_read(tmp_path: Path) -> None:
+    """It imports torch while the op is being made; where options are wrong it is not started at all."""
+    order: list[str] = []
+    start, generate = Proving.start, generating.generate
+    with (
+        patch.object(Proving, "start", lambda one: order.append("start") or start(one)),
+        patch.object(
+            generating,
+            "generate",
+            lambda *all_: order.append("make") or generate(*all_),
+        ),
+        patch.object(Proving, "prove", return_value=Verdict(3)),
+    ):
+        assert new_op(tmp_path, *DERIVED).code == 0
+        assert order == ["start", "make"]
+        order.clear()
+        assert new_op(tmp_path, *DERIVED, "--no-verify", name="bar").code == 0
+        assert new_op(tmp_path, "--inputs", "x", name="baz").code == 0
+        assert new_op(tmp_path, *DERIVED, "--format", "yaml").code == 2
+        assert order == ["make", "make", "make"]
