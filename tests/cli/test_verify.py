@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -323,20 +324,25 @@ def test_what_is_skipped_or_overwritten_is_proven(tmp_path: Path) -> None:
 def test_the_child_is_started_before_anything_is_read(tmp_path: Path) -> None:
     """It imports torch while the op is being made; where options are wrong it is not started at all."""
     order: list[str] = []
-    start, generate = Proving.start, generating.generate
+
+    def noted(owner: Any, name: str) -> Any:
+        original = getattr(owner, name)
+
+        def call(*arguments: Any) -> Any:
+            order.append(name)
+            return original(*arguments)
+
+        return patch.object(owner, name, call)
+
     with (
-        patch.object(Proving, "start", lambda one: order.append("start") or start(one)),
-        patch.object(
-            generating,
-            "generate",
-            lambda *all_: order.append("make") or generate(*all_),
-        ),
+        noted(Proving, "start"),
+        noted(generating, "generate"),
         patch.object(Proving, "prove", return_value=Verdict(3)),
     ):
         assert new_op(tmp_path, *DERIVED).code == 0
-        assert order == ["start", "make"]
+        assert order == ["start", "generate"]
         order.clear()
         assert new_op(tmp_path, *DERIVED, "--no-verify", name="bar").code == 0
         assert new_op(tmp_path, "--inputs", "x", name="baz").code == 0
         assert new_op(tmp_path, *DERIVED, "--format", "yaml").code == 2
-        assert order == ["make", "make", "make"]
+        assert order == ["generate"] * 3
