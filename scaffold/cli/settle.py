@@ -27,6 +27,7 @@ from scaffold.workspace import (
     in_turn,
     plan,
     recover,
+    rehearse,
     resolve,
 )
 
@@ -75,9 +76,12 @@ def look(
     """What a run would do; where it would ask or stop, the conflicts stay."""
     planned = plan(files, root, **known._asdict())
     if policy in ("ask", "abort"):
+        rehearse(planned)
         return Settled(planned, written=False, obstacle=_obstacle(planned))
     try:
-        return Settled(without_conflicts(planned, policy), written=False)
+        resolved = without_conflicts(planned, policy)
+        rehearse(resolved)
+        return Settled(resolved, written=False)
     except ConflictError as refusal:
         return Settled(planned, False, refusal)
 

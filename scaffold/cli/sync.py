@@ -26,7 +26,18 @@ ON_CONFLICT = Annotated[
         autocompletion=completing(POLICIES),
     ),
 ]
-ALL = Annotated[bool, typer.Option("--all", help="Every op of the manifest.")]
+POLICY = Annotated[
+    str | None,
+    typer.Option(
+        "--on-conflict",
+        help="If a file differs: ask, abort, skip, overwrite or merge (default: leave edited ops, ask of others).",
+        metavar="POLICY",
+        autocompletion=completing(POLICIES),
+    ),
+]
+ALL = Annotated[
+    bool, typer.Option("--all", help="Every op of the manifest, as without names.")
+]
 VERIFY = Annotated[
     bool,
     typer.Option(
@@ -41,7 +52,7 @@ PROVE = Annotated[
 
 def sync(
     manifests: MANIFESTS = None,
-    on_conflict: ON_CONFLICT = "ask",
+    on_conflict: POLICY = None,
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
     verify: VERIFY = True,
@@ -51,8 +62,8 @@ def sync(
 ) -> None:
     """Write the files of every op of a manifest, or update them.
 
-    A file that was edited and is out of date is a conflict: scaffold upgrade merges the two. Ops whose Function changes are proven
-    before anything is written, in processes with PyTorch: if one fails, exit code 1.
+    An op that was edited and is out of date is left as it is: scaffold upgrade merges the two; exit code 1. Ops whose Function
+    changes are proven before anything is written, in processes with PyTorch: if one fails, nothing is, and the exit code is 1.
 
     Example: scaffold sync
     """
@@ -65,7 +76,8 @@ def sync(
     look = dry_run or diff
     dirs = tuple(template_dir or ())
     proving = Proving(every=prove) if verify else None
-    asked = Asked(on_conflict, look, diff, format_, False, dirs, proving)
+    leave, policy = on_conflict is None, on_conflict or "ask"
+    asked = Asked(policy, look, diff, format_, False, dirs, proving, leave)
     bring_up_to_date(asked, manifests=tuple(manifests or ()))
 
 
@@ -88,9 +100,6 @@ def upgrade(
     from scaffold.cli.proofs import Proving
     from scaffold.cli.updating import Asked, bring_up_to_date
 
-    if not ops and not every:
-        message = "which ops to upgrade is not said"
-        raise ScaffoldError(message, hint="name them, or say --all")
     look = dry_run or diff
     dirs = tuple(template_dir or ())
     proving = Proving() if verify else None

@@ -5,7 +5,7 @@ Invariant: files, records and bases are one plan; a look and a write of the same
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +21,7 @@ from scaffold.errors import (
     ScaffoldErrors,
     raise_all,
 )
-from scaffold.workspace import Plan, Policy, apply, plan
+from scaffold.workspace import Plan, Policy, apply, plan, rehearse
 from scaffold.workspace.merging import merge
 from scaffold.workspace.proofs import Proof
 from scaffold.workspace.reconcile import Prospect, reconcile
@@ -31,7 +31,7 @@ from scaffold.workspace.state import Record, base_path, read_base
 if TYPE_CHECKING:
     from scaffold.cli.rendering import Provable
 
-WEIGHT = ("identical", "skip", "create", "remove", "update", "conflict")
+WEIGHT = ("identical", "skip", "create", "remove", "update", "conflict", "left")
 
 TOLD = {
     "create": "created",
@@ -39,6 +39,7 @@ TOLD = {
     "remove": "removed",
     "rename": "renamed",
     "conflict": "in conflict",
+    "left": "left as they are",
     "skip": "edited",
     "identical": "identical",
 }
@@ -64,6 +65,7 @@ class Outcome(NamedTuple):
     verbs: dict[str, str]  # of each op, the weightiest of its files
     files: int
     notes: tuple[str, ...] = ()
+    left: tuple[ScaffoldError, ...] = ()  # why ops were left as they are
 
     @property
     def counts(self) -> str:
@@ -110,45 +112,91 @@ def carry_out(
     write: bool,
     prune: bool,
     proving: Proving | None,
+    leave: bool = False,
     manifests: Mapping[str, str] = NOTHING,
 ) -> Outcome:
     """Bring the files of the ops up to date; `prune` removes those that an op has no more.
 
-    What changes a Function is proven first, unless there is no `proving`. `manifests` are written too, in the same step.
+    What changes a Function is proven first, unless there is no `proving`. With `leave` an op that was edited and is out of
+    date stays as it is, all of its files. `manifests` are written too, in the same step.
     """
     works = weigh(project, ops, proving)
-    left = () if policy == "skip" and not prune else ops
-    _check_markers(project.root, works, left)
-    others = {**manifests, **_exports(project, works)}
+    left = _left(project.root, works, ops) if leave else {}
+    if left:
+        works = tuple(work for work in works if work.op.listed.name not in left)
+    if not leave:
+        _check_markers(project.root, works, ops if prune or policy != "skip" else ())
+    others = {**manifests, **_exports(project, works, left)}
     planned = _planned(project, works, policy, prune, others)
-    verbs = _verbs(ops, works, planned)
-    notes = tuple(_notes(works, prune, planned))
-    rendered = {work.op.listed.name for work in works}
-    files = sum(len(op.standings) for op in ops if op.listed.name not in rendered)
-    files += sum(len(work.prospects) for work in works)
+    settled, proofs = _settled(project.root, works, planned, policy, write), Proofs({})
+    if not settled.problems:
+        proofs = prove_works(project, works, settled.plan, proving)
+        whole = _with_records(project, works, settled.plan, proofs)
+        (apply if write else rehearse)(whole)
+    verbs = {**_verbs(ops, works, settled.plan), **dict.fromkeys(left, "left")}
+    notes = (*_notes(works, prune, planned), *proofs.notes)
+    reasons = tuple(reason for reasons in left.values() for reason in reasons)
+    return Outcome(settled, verbs, _count(ops, works), notes, reasons)
+
+
+def _left(
+    root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]
+) -> dict[str, list[ScaffoldError]]:
+    """The ops that a run does not touch, since somebody edited them and they are out of date, and why."""
+    left: dict[str, list[ScaffoldError]] = {}
+
+    def leave(op: Op, path: str, what: str, hint: str) -> None:
+        place = Location(from_here(root, path))
+        problem = ConflictError(f"{what}; left as it is", place, hint)
+        left.setdefault(op.listed.name, []).append(problem)
+
+    marked = set()
+    for op in ops:
+        for path, known in op.standings.items():
+            if known.condition == "conflict-markers":
+                marked.add(path)
+                leave(op, path, "holds conflict markers", "resolve them")
+    for work in works:
+        for item in work.prospects:
+            edited = item.need == "collide" and item.standing and item.standing.edited
+            if edited and item.kept and item.kept.path not in marked:
+                path, name = item.moved_from or item.path, work.op.listed.name
+                what = "was edited and is out of date"
+                leave(work.op, path, what, f"scaffold upgrade {name}")
+    return left
+
+
+def _settled(
+    root: Path, works: tuple[Work, ...], planned: Plan, policy: Policy, write: bool
+) -> Settled:
+    """What becomes of the plan; where nobody is to be asked, why it stops."""
     settled = Settled(planned, written=False)
     if not write and planned.conflicts and policy in ("ask", "abort"):
-        settled = settled._replace(obstacle=_refusal(project.root, works))
-        return Outcome(settled, verbs, files, notes)
+        return settled._replace(obstacle=_refusal(root, works))
     try:
-        resolved = without_conflicts(planned, policy)
+        return Settled(without_conflicts(planned, policy), write)
     except ConflictError as error:
         cannot = policy == "merge"  # says itself why
-        refusal = error if cannot else _refusal(project.root, works)
-        return Outcome(settled._replace(refusal=refusal), verbs, files, notes)
-    proofs = prove_works(project, works, resolved, proving)
-    if write:
-        apply(_with_records(project, works, resolved, proofs))
-    verbs = _verbs(ops, works, resolved)
-    return Outcome(Settled(resolved, write), verbs, files, (*notes, *proofs.notes))
+        return settled._replace(refusal=error if cannot else _refusal(root, works))
 
 
-def _exports(project: Project, works: tuple[Work, ...]) -> dict[str, str]:
-    """What exports the ops, if that is asked for and is not as it should be."""
+def _count(ops: tuple[Op, ...], works: tuple[Work, ...]) -> int:
+    """How many files the ops have."""
+    rendered = {work.op.listed.name for work in works}
+    files = sum(len(op.standings) for op in ops if op.listed.name not in rendered)
+    return files + sum(len(work.prospects) for work in works)
+
+
+def _exports(
+    project: Project, works: tuple[Work, ...], left: Collection[str]
+) -> dict[str, str]:
+    """What exports the ops, if that is asked for and is not as it should be; of those that are `left` it says what it says."""
     if not project.configuration.exports:
         return {}
     from scaffold.cli.exports import exports_of, names_lost
 
+    listed = {op: item for op, item in project.listed.items() if op not in left}
+    project = project._replace(listed=listed)
     moved: list[str] = []
     lost = {}
     for work in works:
@@ -242,11 +290,11 @@ def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
     for work in works:
         for item in work.prospects:
             if item.need == "collide":
-                known = item.kept is not None
+                known = item.kept is not None and item.moved_from is None
                 hint = (
                     f"scaffold upgrade {work.op.listed.name} merges the two"
                     if known
-                    else "see it with --diff, settle it with --on-conflict"
+                    else "see it with --diff, settle it with --on-conflict skip or overwrite"
                 )
                 what = (
                     "was edited and is out of date" if known else "exists and differs"

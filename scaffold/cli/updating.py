@@ -19,7 +19,7 @@ from scaffold.cli.report import exit_on_conflict, show_diff, show_notes
 from scaffold.cli.settle import undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import Outcome, carry_out
-from scaffold.errors import ScaffoldError
+from scaffold.errors import ScaffoldError, ScaffoldErrors
 from scaffold.workspace import Plan, recover
 from scaffold.workspace.difference import diff_change
 
@@ -36,6 +36,7 @@ class Asked(NamedTuple):
     prune: bool = True  # remove files that an op has no more
     template_dirs: tuple[str, ...] = ()
     proving: Proving | None = None  # None: without
+    leave: bool = False  # ops that were edited and are out of date
 
 
 def bring_up_to_date(
@@ -54,6 +55,8 @@ def say_outcome(asked: Asked, run: Callable[[], Outcome]) -> None:
         show_notes(error.details)
         raise
     (_for_programs if asked.format == "json" else _for_people)(outcome, asked)
+    if outcome.left:
+        leave(ScaffoldErrors(outcome.left))
     exit_on_conflict(outcome.settled.plan)
 
 
@@ -76,6 +79,7 @@ def _outcome(asked: Asked, manifests: tuple[str, ...], ops: tuple[str, ...]) -> 
         write=not asked.look,
         prune=asked.prune,
         proving=asked.proving,
+        leave=asked.leave,
     )
     notes = list(outcome.notes)
     if not ops:
@@ -99,9 +103,11 @@ def _for_people(outcome: Outcome, asked: Asked) -> None:
     plan = outcome.settled.plan
     if asked.diff:
         show_diff(plan)
-        return
-    _show_changes(plan)
-    typer.echo(f"{outcome.counts or 'no ops'} ({_files(outcome.files)})")
+    else:
+        _show_changes(plan)
+        typer.echo(f"{outcome.counts or 'no ops'} ({_files(outcome.files)})")
+    if outcome.settled.obstacle:
+        typer.echo(str(outcome.settled.obstacle), err=True)
 
 
 def _files(count: int) -> str:
@@ -129,7 +135,7 @@ def _for_programs(outcome: Outcome, asked: Asked) -> None:
         "ops": outcome.verbs,
         "files": files,
         "notes": [*settled.notes, *outcome.notes],
-        "problems": [as_problem(item) for item in settled.problems],
+        "problems": [as_problem(item) for item in (*settled.problems, *outcome.left)],
     }
     show_object(told)
     if settled.refusal:

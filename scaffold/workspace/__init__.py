@@ -3,8 +3,8 @@
 In: {path: text} and a directory. Out: files; a `Plan` says what happens to each.
 Invariant: what a plan says is what `apply` does, and nothing is written before.
 
-A command calls `recover`, `plan`, `resolve` and `apply`, in this order; a dry run only
-`plan` and `resolve`.
+A command calls `recover`, `plan`, `resolve` and `apply`, in this order; a dry run `plan`,
+`resolve` and `rehearse`.
 """
 
 from scaffold.workspace.changes import Change, Plan, Verb, plan
@@ -20,7 +20,7 @@ from scaffold.workspace.difference import diff
 from scaffold.workspace.journal import interrupted, recover
 from scaffold.workspace.locks import in_turn
 from scaffold.workspace.store import store
-from scaffold.workspace.writing import ChangedError, apply
+from scaffold.workspace.writing import ChangedError, apply, rehearse
 
 __all__ = [
     "POLICIES",
@@ -38,6 +38,7 @@ __all__ = [
     "interrupted",
     "plan",
     "recover",
+    "rehearse",
     "resolve",
     "store",
 ]

@@ -49,6 +49,14 @@ def apply(plan: Plan) -> None:
         ) from error
 
 
+def rehearse(plan: Plan) -> None:
+    """Raise what `apply` would, as far as that can be known without writing: a root that no journal can be kept in."""
+    if plan.writes and not os.access(plan.root, os.W_OK):
+        raise ScaffoldError(
+            f"cannot write in '{plan.root}': Permission denied; nothing was written"
+        )
+
+
 def _write(plan: Plan, descriptor: int) -> None:
     journal = draw_up(plan)
     pairs = tuple(zip(plan.writes, journal.steps, strict=True))

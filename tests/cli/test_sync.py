@@ -1,11 +1,12 @@
 """`scaffold sync`: files follow the manifest, what somebody edited is safe, all of it or nothing."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.cli.projects import SCALE, SHIFT, contents, project
+from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, project
 from tests.cli.running import scaffold
 
 pytestmark = pytest.mark.usefixtures("proven_at_once")
@@ -91,18 +92,115 @@ def test_an_edited_file_is_left_alone(synced: Path) -> None:
     assert contents(synced) == before
 
 
-def test_an_edited_file_that_is_out_of_date_stops_the_run(synced: Path) -> None:
-    edit(synced / "ops/scale.py", "x * factor", "factor * x")
+@pytest.fixture
+def stale(synced: Path) -> Path:
+    """Of two ops whose tables moved one was edited."""
+    with (synced / "ops/scale.py").open("a") as file:
+        file.write("# mine\n")
     edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
     edit(synced / "ops.toml", "x + bias", "bias + x")
-    before = contents(synced)
-    outcome = scaffold(synced, "sync")
-    assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err == (
-        "ops/scale.py:1:1: was edited and is out of date; nothing was written\n"
-        "hint: scaffold upgrade scale merges the two\n"
+    return synced
+
+
+LEFT = (
+    "ops/scale.py:1:1: was edited and is out of date; left as it is\n"
+    "hint: scaffold upgrade scale\n"
+)
+
+
+def test_an_op_that_was_edited_and_is_out_of_date_is_left(stale: Path) -> None:
+    """What nobody edited is written; of the op that is left its tests too stay as they are."""
+    before = contents(stale)
+    outcome = scaffold(stale, "sync")
+    assert (outcome.code, outcome.err) == (1, LEFT)
+    assert outcome.out.splitlines() == [
+        "update  ops/shift.py",
+        "update  tests/test_shift.py",
+        "1 updated, 1 left as they are (4 files)",
+    ]
+    after = contents(stale)
+    assert {path for path in after if after[path] != before[path]} == {
+        *("ops/shift.py", "tests/test_shift.py", ".scaffold/shift.json"),
+        *(".scaffold/shift.op.base", ".scaffold/shift.test.base"),
+    }
+    again = scaffold(stale, "sync")
+    assert (again.code, again.err) == (1, LEFT)
+    assert again.out == "1 left as they are, 1 identical (4 files)\n"
+    assert contents(stale) == after
+    assert scaffold(stale, "upgrade", "scale").code == 0
+    assert scaffold(stale, "sync").code == scaffold(stale, "check").code == 0
+
+
+@pytest.mark.parametrize("flags", [(), ("--format", "json")])
+def test_a_look_at_what_is_left_ends_as_the_run_does(
+    stale: Path, flags: tuple[str, ...]
+) -> None:
+    before = contents(stale)
+    looked = scaffold(stale, "sync", "--dry-run", *flags)
+    assert contents(stale) == before
+    done = scaffold(stale, "sync", *flags)
+    assert (looked.code, looked.err) == (done.code, done.err) == (1, LEFT)
+    assert looked.out.replace("false", "true") == done.out
+    if flags:
+        told = json.loads(done.out)
+        assert told["written"] is True
+        assert told["ops"] == {"scale": "left", "shift": "update"}
+        assert [item["source"] for item in told["problems"]] == ["ops/scale.py"]
+
+
+def test_the_difference_that_is_shown_is_that_of_the_run(stale: Path) -> None:
+    looked = scaffold(stale, "sync", "--diff")
+    assert (looked.code, looked.err) == (1, LEFT)
+    assert "+++ b/ops/shift.py" in looked.out
+    assert "scale.py" not in looked.out
+
+
+def test_that_a_run_would_stop_is_said_by_a_look(tmp_path: Path) -> None:
+    project(tmp_path, SCALE, SHIFT)
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops/shift.py").write_text("mine = 1\n")
+    looked, done = scaffold(tmp_path, "sync", "--dry-run"), scaffold(tmp_path, "sync")
+    assert (looked.code, looked.err) == (done.code, done.err)
+    assert "conflict  ops/shift.py\n" in looked.out
+
+
+@pytest.mark.parametrize("place", [".", ".scaffold"])
+def test_a_look_knows_what_cannot_be_written(
+    synced: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    edit(synced / "ops.toml", "x + bias", "bias + x")
+    access, closed = os.access, str(synced / place)
+    monkeypatch.setattr(
+        os,
+        "access",
+        lambda path, mode: os.fspath(path) != closed and access(path, mode),
     )
-    assert contents(synced) == before
+    before = contents(synced)
+    looked, done = scaffold(synced, "sync", "--dry-run"), scaffold(synced, "sync")
+    assert looked.code == 2
+    if place == ".scaffold":  # who is root may write all the same
+        assert (done.code, done.err) == (looked.code, looked.err)
+        assert contents(synced) == before
+
+
+def test_exports_of_an_op_that_is_left_stay_as_they_are(tmp_path: Path) -> None:
+    """It defines what it defined: an import of its new class would break the package."""
+    configuration = CONFIGURATION + "exports = true\n"
+    project(tmp_path, SCALE, SHIFT, configuration=configuration)
+    assert scaffold(tmp_path, "sync").code == 0
+    edit(tmp_path / "ops/scale.py", "x * factor", "factor * x")
+    for op, name in (("scale", "Stretch"), ("shift", "Move")):
+        table = f"[ops.{op}]\n"
+        edit(tmp_path / "ops.toml", table, f"{table}class-name = '{name}'\n")
+    assert scaffold(tmp_path, "sync").code == 1
+    exported = (tmp_path / "ops/__init__.py").read_text()
+    assert "from .scale import Scale, ScaleFunction, scale" in exported
+    assert "from .shift import Move, MoveFunction, shift" in exported
+    for _ in range(2):
+        checked = scaffold(tmp_path, "check")
+        for hint in checked.err.splitlines():
+            scaffold(tmp_path, *hint.removeprefix("hint: scaffold ").split())
+    assert scaffold(tmp_path, "check").code == 0
 
 
 def test_the_others_are_written_where_it_is_skipped(synced: Path) -> None:
@@ -222,9 +320,13 @@ def test_without_tests_the_file_is_left_and_told(synced: Path) -> None:
 def test_a_directory_that_moves_takes_its_files_along(synced: Path) -> None:
     edit(synced / "ops/shift.py", "x + bias", "bias + x")
     edit(synced / "pyproject.toml", '"ops"', '"kernels"')
-    assert scaffold(synced, "sync").code == 1
-    assert not (synced / "kernels").exists()
-    assert scaffold(synced, "upgrade", "--all").code == 0
+    outcome = scaffold(synced, "sync")
+    assert (outcome.code, outcome.err.splitlines()[-1]) == (
+        1,
+        "hint: scaffold upgrade shift",
+    )
+    assert {"kernels/scale.py", "ops/shift.py"} < contents(synced).keys()
+    assert scaffold(synced, "upgrade").code == 0
     held = set(contents(synced))
     assert {"kernels/scale.py", "kernels/shift.py"} < held
     assert not {"ops/scale.py", "ops/shift.py"} & held

@@ -57,12 +57,14 @@ def resolved(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_which_ops_is_to_be_said(synced: Path) -> None:
-    outcome = scaffold(synced, "upgrade")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err == (
-        "error: which ops to upgrade is not said\nhint: name them, or say --all\n"
-    )
+@pytest.mark.parametrize("names", [(), ("--all",)])
+def test_without_names_all_are_meant(synced: Path, names: tuple[str, ...]) -> None:
+    append(synced / OP)
+    edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
+    edit(synced / "ops.toml", "x + bias", "bias + x")
+    outcome = scaffold(synced, "upgrade", *names)
+    assert (outcome.code, outcome.out.splitlines()[-1]) == (0, "2 updated (4 files)")
+    assert scaffold(synced, "check").code == 0
 
 
 def test_where_nothing_moved_nothing_is_written(synced: Path) -> None:
@@ -148,14 +150,28 @@ def test_while_markers_are_left_nothing_says_that_all_is_well(synced: Path) -> N
     assert scaffold(synced, "upgrade", "scale").code == 1
     edit(synced / "ops.toml", "x + bias", "bias + x")  # nothing of that is written
     before = contents(synced)
-    runs = (["upgrade", "scale"], ["sync"], ["sync", "--dry-run"])
-    for run in (*runs, ["sync", "--on-conflict", "overwrite"]):
+    for run in (["upgrade", "scale"], ["sync", "--on-conflict", "overwrite"]):
         again = scaffold(synced, *run)
         assert (again.code, again.out) == (1, ""), run
         assert f"{OP}:1:1: holds conflict markers; nothing was written" in again.err
         assert contents(synced) == before
-    answer = json.loads(scaffold(synced, "sync", "--format", "json").out)
-    assert [item["source"] for item in answer["problems"]] == [OP]
+
+
+def test_sync_writes_the_others_while_markers_are_left(synced: Path) -> None:
+    collide(synced)
+    assert scaffold(synced, "upgrade", "scale").code == 1
+    edit(synced / "ops.toml", "x + bias", "bias + x")
+    marked = (synced / OP).read_bytes()
+    looked = scaffold(synced, "sync", "--dry-run", "--format", "json")
+    assert [item["source"] for item in json.loads(looked.out)["problems"]] == [OP]
+    for code, verb in ((1, "updated"), (1, "identical")):
+        outcome = scaffold(synced, "sync")
+        assert outcome.code == looked.code == code
+        assert f"1 {verb}" in outcome.out
+        assert outcome.err == (
+            f"{OP}:1:1: holds conflict markers; left as it is\nhint: resolve them\n"
+        )
+    assert (synced / OP).read_bytes() == marked
 
 
 def test_other_ops_can_be_synced_where_that_is_said(synced: Path) -> None:
