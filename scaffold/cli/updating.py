@@ -17,7 +17,7 @@ from scaffold.cli.project import Project, open_project
 from scaffold.cli.proofs import Proving
 from scaffold.cli.report import exit_on_conflict, show_diff, show_notes
 from scaffold.cli.settle import undisturbed
-from scaffold.cli.survey import survey
+from scaffold.cli.survey import Op, survey
 from scaffold.cli.syncing import Outcome, carry_out
 from scaffold.errors import ScaffoldError, ScaffoldErrors
 from scaffold.workspace import Plan, recover
@@ -72,6 +72,7 @@ def _outcome(asked: Asked, manifests: tuple[str, ...], ops: tuple[str, ...]) -> 
     if undone:
         project = _project(asked, manifests)
     found = survey(project, ops)
+    unsafe = _uncommitted(project, found) if asked.prune else ()
     outcome = carry_out(
         project,
         found,
@@ -81,7 +82,7 @@ def _outcome(asked: Asked, manifests: tuple[str, ...], ops: tuple[str, ...]) -> 
         proving=asked.proving,
         leave=asked.leave,
     )
-    notes = list(outcome.notes)
+    notes = [*unsafe, *outcome.notes]
     if not ops:
         notes += [
             f"op '{record.op}' is in no manifest any more: scaffold remove {record.op}"
@@ -91,6 +92,24 @@ def _outcome(asked: Asked, manifests: tuple[str, ...], ops: tuple[str, ...]) -> 
         notes.append("no [tool.scaffold] here: nothing is remembered; scaffold init")
     settled = outcome.settled._replace(undone=undone)
     return outcome._replace(settled=settled, notes=tuple(notes))
+
+
+def _uncommitted(project: Project, ops: tuple[Op, ...]) -> tuple[str, ...]:
+    """A note on edited files that a merge may change and that git could not bring back."""
+    paths = [
+        path
+        for op in ops
+        if not op.settled
+        for path, known in op.standings.items()
+        if known.edited
+    ]
+    if not paths:
+        return ()
+    from scaffold.verify.git import uncommitted  # most runs merge nothing
+
+    found = uncommitted(project.root, paths)
+    shown = ", ".join(f"'{from_here(project.root, path)}'" for path in found)
+    return (f"not committed: {shown}; git could not undo this",) if found else ()
 
 
 def _for_people(outcome: Outcome, asked: Asked) -> None:

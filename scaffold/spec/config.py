@@ -25,7 +25,7 @@ from scaffold.spec.surroundings import (
     read_surroundings,
     table_of,
 )
-from scaffold.spec.variables import variables_of
+from scaffold.spec.variables import misspelt, variables_of
 
 LINEAR: Convention = (
     ("input", ("N", "in_features")),
@@ -102,6 +102,11 @@ def load_configuration(
 
 def find_sources(start: Path, environment: Mapping[str, str] = NOBODY) -> Sources:
     """What the files from `start` upward and the variables say."""
+    found = _find_sources(start, environment)
+    return found._replace(problems=(*found.problems, *misspelt(environment)))
+
+
+def _find_sources(start: Path, environment: Mapping[str, str]) -> Sources:
     variables = {key: Said(*said) for key, said in variables_of(environment).items()}
     nearest: Sources | None = None
     for directory in (start, *start.parents):

@@ -1,11 +1,13 @@
 """Environment variables that state keys of the configuration: SCAFFOLD_LINE_LENGTH is `line-length`.
 
 In: the variables. Out: the values of keys, as TOML would hold them. Invariant: a variable says of a key what the file
-would; text that is no value of the key's kind stays text, and is refused where values are read.
+would; text that is no value of the key's kind stays text, and is refused where values are read. A variable that is misspelt
+is an error, never ignored.
 """
 
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from scaffold.errors import Location, ScaffoldError
@@ -14,6 +16,7 @@ from scaffold.spec.kinds import Kind
 from scaffold.spec.problems import KeyPath, Locate
 
 PREFIX = "SCAFFOLD_"
+CLOSE = 0.75  # of the names' letters are the same, in the same order
 SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 PATHS = ("manifest", "rules", "template-dirs")  # separated as PATH is
 
@@ -31,6 +34,22 @@ def variables_of(environment: Mapping[str, str]) -> dict[str, tuple[Any, Locate]
         if environment.get(name):
             found[key] = _value(environment[name], key, row.kind), _locate(name)
     return found
+
+
+def misspelt(environment: Mapping[str, str]) -> tuple[ScaffoldError, ...]:
+    """Variables that are called much like one of ours; others may be another tool's."""
+    known = {variable_of(key).removeprefix(PREFIX) for key in KEYS}
+    found = []
+    for name in environment:
+        own = name.removeprefix(PREFIX)
+        if own == name or own in known or not environment[name]:
+            continue
+        close = get_close_matches(own.upper(), sorted(known), n=1, cutoff=CLOSE)
+        if close:
+            message = f"no key of the configuration is called so: {name}"
+            hint = f"did you mean {PREFIX}{close[0]}?"
+            found.append(ScaffoldError(message, Location(name), hint))
+    return tuple(found)
 
 
 def _locate(variable: str) -> Locate:

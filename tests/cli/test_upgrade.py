@@ -15,6 +15,7 @@ from scaffold.workspace import state
 from scaffold.workspace.normal_form import normal_form
 from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
 from tests.cli.running import scaffold
+from tests.verify.test_git import git
 
 pytestmark = pytest.mark.usefixtures("proven_at_once")
 
@@ -400,3 +401,19 @@ def test_another_version_of_black_is_no_drift(
     merged, old = (synced / OP).read_text(), before[OP].decode()
     assert normal_form(merged) == normal_form(old.replace(*DEFAULT) + HELPER)
     assert scaffold(synced, "check").out == f"edited  {OP}\n3 ok, 1 edited\n"
+
+
+def test_edits_that_are_not_committed_are_worth_a_note(synced: Path) -> None:
+    """What is merged into them could not be undone."""
+    git(synced, "init", "-q")
+    git(synced, "add", ".")
+    git(synced, "commit", "-q", "-m", "all")
+    append(synced / OP)
+    edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
+    note = f"note: not committed: '{OP}'; git could not undo this\n"
+    assert scaffold(synced, "upgrade", "--dry-run").err == note
+    assert scaffold(synced, "upgrade", "shift").err == ""
+    git(synced, "commit", "-q", "-a", "-m", "mine")
+    assert scaffold(synced, "upgrade", "--dry-run").err == ""
+    append(synced / OP)
+    assert scaffold(synced, "upgrade").err == note

@@ -273,6 +273,32 @@ def test_an_empty_variable_says_nothing(tmp_path: Path) -> None:
     assert load_configuration(tmp_path, variables) == Configuration()
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("SCAFFOLD_STYL", "SCAFFOLD_STYLE"),
+        ("SCAFFOLD_SAVEPOLICY", "SCAFFOLD_SAVE_POLICY"),
+        ("SCAFFOLD_LINELENGTH", "SCAFFOLD_LINE_LENGTH"),
+        ("SCAFFOLD_EXPORT", "SCAFFOLD_EXPORTS"),
+        ("SCAFFOLD_template_dirs", "SCAFFOLD_TEMPLATE_DIRS"),
+    ],
+)
+def test_a_variable_that_is_misspelt_is_an_error(
+    tmp_path: Path, name: str, meant: str
+) -> None:
+    with pytest.raises(ScaffoldError) as caught:
+        load_configuration(tmp_path, {name: "x", "PATH": "/bin"})
+    assert str(caught.value).splitlines() == [
+        f"{name}:1:1: no key of the configuration is called so: {name}",
+        f"hint: did you mean {meant}?",
+    ]
+
+
+@pytest.mark.parametrize("name", ["SCAFFOLD_REGENERATE", "SCAFFOLD_HOME", "STYL"])
+def test_a_variable_of_another_tool_says_nothing(tmp_path: Path, name: str) -> None:
+    assert load_configuration(tmp_path, {name: "x"}) == Configuration()
+
+
 def test_problems_of_file_and_variables_come_together(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\nstyle = 1\nsource = 2\n")
     variables = {
