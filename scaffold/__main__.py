@@ -1,5 +1,11 @@
 """`python -m scaffold` is the command `scaffold`."""
 
+import os
+import sys
+
+if not sys.flags.safe_path and sys.path and sys.path[0] == os.getcwd():
+    del sys.path[0]  # a torch.py or jinja2.py of the directory is none of ours
+
 from scaffold.cli import main
 
 if __name__ == "__main__":

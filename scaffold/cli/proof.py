@@ -20,6 +20,7 @@ from scaffold.errors import Location, VerificationError
 from scaffold.formula import Formula
 from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
+from scaffold.spec.imports import runs_code_of
 from scaffold.spec.problems import Locate
 from scaffold.verify import Failure, Request, Verdict
 from scaffold.workspace.proofs import Proof, function_digest
@@ -28,6 +29,10 @@ HINT = "write it all the same with --no-verify"
 MEANT = "if it is not meant to be the derivative, say {}"
 OURS = "a derived gradient is wrong: please report it; {} states one of your own"
 SAID = ("outputs", "samples")  # what the specification says beside the formulas
+NOT_OURS = (
+    "not proven as it stands: a template changes its Function; scaffold verify runs "
+    "its tests"
+)
 FITTED = "sizes of the tests as the forward wants them"
 UNPROVEN = f"not proven: {NONE_FOUND} ({ANOTHER})"
 
@@ -63,7 +68,17 @@ def prove(
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
     proof = Proof("", ran, tool=__version__, torch=verdict.torch)
     generated = generated._replace(proof=proof)
-    return _noting(generated, *proving.interpreter.note(), *verdict.notes)
+    found = [*proving.interpreter.note(), *verdict.notes]
+    found += [] if _is_written(generated, ran) else [NOT_OURS]
+    found += filter(None, [runs_code_of(generated.spec)])
+    return _noting(generated, *found)
+
+
+def _is_written(generated: Generated, ran: str) -> bool:
+    """Whether the code that ran is what is written, rather than what a template makes of it."""
+    text = next(iter(generated.files.values()))
+    names = (generated.spec.name, generated.spec.function_name)
+    return function_digest(text, names) == ran
 
 
 def _noting(generated: Generated, *notes: str) -> Generated:
@@ -81,7 +96,7 @@ def _as_options(conditions: Iterable[str]) -> str:
 def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
     """What the run found, and the digest of the code that ran."""
     spec = generated.spec
-    texts = verification(spec, generated.derivation, generated.derived, generated.house)
+    texts = verification(spec, generated.derivation, generated.derived)
     ran = function_digest(texts.op, (spec.name, spec.function_name))
     request = Request(texts.op, texts.checks, _path(generated))
     return proving.prove(spec.name, request), ran
@@ -106,7 +121,8 @@ def error_of(
     words = f"{failure.subject}: {failure.words}; nothing was written"
     other = misnamed(spec, failure.words)
     place = other.place if other else _place(subject, failure)
-    lines = (*notes, *failure.lines, *beside(spec, failure.subject))
+    whose = filter(None, [runs_code_of(spec)])
+    lines = (*notes, *failure.lines, *beside(spec, failure.subject), *whose)
     hint = (other and other.hint) or _hint(subject, verdict)
     return VerificationError(words, place, hint, details=lines)
 

@@ -128,7 +128,8 @@ def _run(project: "Project", asked: "Mapping[str, Provable]") -> Proofs:
                 continue
             proof = asked[name].proof
             found[name] = proof._replace(tool=__version__, torch=verdict.torch)
-            notes += [f"{name}: {note}" for note in verdict.notes]
+            said = filter(None, (*verdict.notes, asked[name].whose))
+            notes += [f"{name}: {note}" for note in said]
     raise_all(problems)
     return Proofs(found, tuple(notes))
 

@@ -18,6 +18,7 @@ from scaffold.cli.scanning import Progress
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.files import read_text
 from scaffold.spec import Configuration, OpSpec, build
+from scaffold.spec.imports import runs_code_of
 from scaffold.spec.manifest import Listed, proof_digest, text_digest
 from scaffold.spec.requirements import check_reason
 from scaffold.verify.pool import over, processes_for
@@ -37,6 +38,7 @@ class Provable(NamedTuple):
     proof: Proof  # as it is recorded if the run succeeds, without the version of torch
     op: str = ""
     checks: str = ""
+    whose: str | None = None  # what is said of code that runs beside PyTorch's
 
 
 class Rendering(NamedTuple):
@@ -134,9 +136,10 @@ def _provable(
     missing = missing_of(spec, derivation)
     if missing:
         return Provable(proof._replace(lacks=f"it lacks {', '.join(missing)}"))
-    texts = verification(spec, derivation, derivation.derived, setting.places.house)
+    texts = verification(spec, derivation, derivation.derived)
     ran = function_digest(texts.op, (spec.name, spec.function_name))
-    return Provable(proof._replace(function=ran), texts.op, texts.checks)
+    whose = runs_code_of(spec)
+    return Provable(proof._replace(function=ran), texts.op, texts.checks, whose)
 
 
 def specification(

@@ -5,12 +5,13 @@ Invariant: no two of them bind one name, and none hides an input or a name of th
 """
 
 import re
+import sys
 from collections.abc import Collection, Iterable
 from keyword import iskeyword
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Meanings, is_judged
-from scaffold.spec.model import Attribute, Import, Input
+from scaffold.spec.model import Attribute, Import, Input, OpSpec
 from scaffold.spec.names import RESERVED, is_identifier
 
 IMPORT = re.compile(
@@ -71,6 +72,16 @@ def meanings(imports: Iterable[Import], inputs: Iterable[Input]) -> Meanings:
         if isinstance(one, Attribute) and (one.imported or _is_open(one.annotation)):
             own.add(one.name)
     return Meanings(found, frozenset(own))
+
+
+def runs_code_of(spec: OpSpec) -> str | None:
+    """Whose code runs beside PyTorch's where the op does, in words: modules that it imports, the function of its samples."""
+    own = (item.module for item in spec.imports if not is_judged(item.module, None))
+    known = sys.stdlib_module_names | {"torch"}
+    found = [module for module in own if module.split(".")[0] not in known]
+    found += [f"{spec.samples.function}()"] if spec.samples else []
+    listed = ", ".join(dict.fromkeys(found))
+    return f"the proof ran code of {listed}" if found else None
 
 
 def _is_open(annotation: str) -> bool:

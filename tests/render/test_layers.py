@@ -21,7 +21,6 @@ from scaffold.render.templates import (
     digest,
     read_templates,
 )
-from scaffold.render.verification import verification
 from tests.derive.building import spec_of
 
 SPEC = spec_of("x", name="twice", forward="x * 2")
@@ -101,15 +100,6 @@ def test_the_function_alone_is_that_of_the_team() -> None:
     child = f"{OURS}{{% block forward %}}    # ours\n{{{{ super() }}}}{{% endblock %}}"
     house = House(layers({"op.py.jinja": child}))
     assert "    # ours" in function_text(SPEC, DERIVATION, 88, house)
-
-
-def test_verification_runs_the_op_of_the_team_by_checks_of_ours() -> None:
-    house = House(
-        layers({"op.py.jinja": header("# mine"), "test.py.jinja": "no Python {{ x }}"})
-    )
-    found = verification(SPEC, DERIVATION, frozenset({"x"}), house)
-    assert found.op.startswith("# mine")
-    assert found.checks == verification(SPEC, DERIVATION, frozenset({"x"})).checks
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,237 @@
+"""A clone that nobody vouches for: what of its code each command runs, and whether the run says so.
+
+Everything in it that could run writes its name into a file outside of it. Commands that prove may run what an op imports and
+the function of its samples, and say so; `verify` runs tests. No other command runs anything.
+"""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SHADOWS = (
+    *("torch", "jinja2", "black", "typer", "click", "tomllib", "libcst", "numpy"),
+    *("sitecustomize", "usercustomize", "pytest", "conftest"),
+)
+CONFIGURATION = """\
+[tool.scaffold]
+manifest = ["ops.toml"]
+source = "ops"
+tests = "tests"
+template-dirs = ["t"]
+rules = ["rules.toml"]
+
+[tool.black]
+required-version = "1"
+
+[tool.pytest.ini_options]
+addopts = "-p conftest"
+"""
+RULES = """\
+[cube]
+call = "cube(x)"
+from = "kernels"
+category = "elementwise"
+grad.x = "3 * grad * x * x"
+samples = ["x[3]"]
+"""
+OPS = """\
+[ops.foo]
+inputs = "x"
+forward = "cube(x)"
+import = ["kernels:cube"]
+
+[ops.bar]
+inputs = "x[N]"
+forward = "x * 2"
+samples = "@drawn.py:draw"
+"""
+HAND = """\
+import torch
+MARK
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * 2
+"""
+TEMPLATE = """\
+{% extends "builtin/op.py.jinja" %}
+{% block header %}
+MARK
+{{ super() }}{% endblock %}
+"""
+PLAIN = [
+    ["--help"],
+    ["check"],
+    ["check", "--diff"],
+    ["list"],
+    ["list", "--format", "json"],
+    ["lint", "."],
+    ["lint", "--fix", "--diff", "ops", "hand.py"],
+    ["stats", "."],
+    ["schema"],
+    ["config"],
+    ["templates", "list"],
+    ["templates", "diff"],
+    ["templates", "lint"],
+    ["rules", "list"],
+    ["rules", "show", "cube"],
+    ["derive", "foo", "--explain"],
+    ["test-stub", "hand.py", "--dry-run"],
+    ["rename", "foo", "baz", "--dry-run"],
+    ["remove", "foo", "--dry-run"],
+    ["new-op", "qux", "--inputs", "x", "--forward", "x * 2", "--no-verify"],
+    ["init", "--dry-run"],
+]
+PROVING = [
+    ["new-op", "qux", "--inputs", "x", "--import", "kernels:cube", "--forward", "cube(x)"],
+    ["new-op", "foo", "--dry-run"],
+    ["sync", "--dry-run"],
+    ["sync", "--diff"],
+    ["sync"],
+    ["upgrade", "foo", "bar", "--dry-run"],
+    ["upgrade", "foo", "bar"],
+]  # fmt: skip
+OWN = {"kernels", "drawn"}  # what the ops themselves name
+
+
+class Clone:
+    """A repository and the marks that its code leaves."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.marks = root / "clone", root / "marks"
+        self.root.mkdir()
+        for name in SHADOWS:
+            self.write(f"{name}.py", self.mark(name))
+        for below in ("ops", "tests"):
+            self.write(f"{below}/conftest.py", self.mark(f"{below}/conftest"))
+        self.write("pyproject.toml", CONFIGURATION)
+        self.write("rules.toml", RULES)
+        self.write("ops.toml", OPS)
+        self.write(
+            "kernels.py", f"{self.mark('kernels')}\ndef cube(x): return x * x * x\n"
+        )
+        drawn = (
+            f"def draw():\n    {self.mark('drawn')}\n    return [(torch.rand(3),)]\n"
+        )
+        self.write("drawn.py", f"import torch\n{drawn}")
+        self.write("hand.py", HAND.replace("MARK", self.mark("hand")))
+        self.write("t/op.py.jinja", TEMPLATE.replace("MARK", self.mark("template")))
+        self.write(".venv/pyvenv.cfg", "home = /\n")
+        for name in ("python", "python3", "ruff", "black", "git"):
+            script = f"#!/bin/sh\necho venv/{name} >> {self.marks}\nexit 1\n"
+            self.write(f".venv/bin/{name}", script).chmod(stat.S_IRWXU)
+
+    def names_a_python(self) -> None:
+        """Let the configuration name an interpreter that lies in the clone."""
+        script = f"#!/bin/sh\necho evil >> {self.marks}\nexit 1\n"
+        self.write("evil", script).chmod(stat.S_IRWXU)
+        stated = CONFIGURATION.replace("manifest =", 'python = "./evil"\nmanifest =')
+        self.write("pyproject.toml", stated)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def mark(self, name: str) -> str:
+        """A line that says that it ran."""
+        return f"open({str(self.marks)!r}, 'a').write({name + chr(10)!r})"
+
+    def run(self, *command: str, safe: bool = True) -> tuple[str, set[str], int]:
+        """What a run says, what ran, and the exit code."""
+        self.marks.unlink(missing_ok=True)
+        python = [sys.executable, *(["-P"] if safe else []), "-m", "scaffold"]
+        done = subprocess.run(
+            [*python, *command],
+            cwd=self.root,
+            env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        ran = self.marks.read_text().split() if self.marks.exists() else ()
+        said = done.stdout + done.stderr
+        assert "Traceback" not in said, said
+        return said, set(ran), done.returncode
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    return Clone(tmp_path)
+
+
+def test_what_does_not_prove_runs_nothing(clone: Clone) -> None:
+    for command in PLAIN:
+        said, ran, code = clone.run(*command)
+        assert not ran, (command, ran, said)
+        assert code in (0, 1), (command, said)
+
+
+def test_what_does_not_prove_starts_no_interpreter_of_the_clone(clone: Clone) -> None:
+    clone.names_a_python()
+    for command in PLAIN:
+        said, ran, _ = clone.run(*command)
+        assert not ran, (command, ran, said)
+
+
+@pytest.mark.parametrize("command", PROVING[1:4], ids=" ".join)
+def test_a_proof_in_an_interpreter_of_the_clone_says_so(
+    command: list[str], clone: Clone
+) -> None:
+    clone.names_a_python()
+    said, ran, _ = clone.run(*command)
+    assert ran <= OWN | {"evil"}, (ran, said)
+    assert "evil" not in ran or "'./evil'" in said or "with evil" in said, said
+
+
+@pytest.mark.parametrize("command", PROVING, ids=" ".join)
+def test_what_proves_runs_what_the_ops_name_and_says_so(
+    command: list[str], clone: Clone
+) -> None:
+    said, ran, code = clone.run(*command)
+    assert ran <= OWN, (ran, said)
+    assert code == 0, said
+    if "kernels" in ran:
+        assert "the proof ran code of kernels" in said, said
+    if "drawn" in ran:
+        assert "the proof ran code of draw()" in said, said
+
+
+def test_a_failed_proof_says_so_too(clone: Clone) -> None:
+    clone.write("rules.toml", RULES.replace("3 * grad", "2 * grad"))
+    said, ran, code = clone.run("new-op", "foo")
+    assert (ran, code) == ({"kernels"}, 1), said
+    assert "note: the proof ran code of kernels" in said
+
+
+def test_a_check_of_rules_runs_the_functions_that_they_are_of(clone: Clone) -> None:
+    said, ran, _ = clone.run("rules", "check")
+    assert ran <= {"kernels"}, (ran, said)
+
+
+def test_tests_are_what_verify_runs(clone: Clone) -> None:
+    clone.run("sync")
+    said, ran, _ = clone.run("verify")
+    assert not ran & {"torch", "numpy", "jinja2", "black", "venv/python"}, (ran, said)
+
+
+@pytest.mark.parametrize("command", [["check"], ["list"], ["--help"]], ids=" ".join)
+def test_the_module_is_run_without_the_directorys_own(
+    command: list[str], clone: Clone
+) -> None:
+    """`python -m scaffold` would find them first."""
+    said, ran, _ = clone.run(*command, safe=False)
+    assert not ran, (ran, said)
