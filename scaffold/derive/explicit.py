@@ -85,9 +85,10 @@ def _derivation(
     once: bool,
 ) -> Derivation:
     missing = _missing(spec, handed.lines)
-    elements, lines = element_lines(spec, handed.lines)
     context = _context(spec, handed, names, missing)
     statements, results, extra = _forward(spec, given, reuse, context.saved)
+    lines = _without_extra(spec, given.graph, handed.lines) if extra else handed.lines
+    elements, lines = element_lines(spec, lines)
     found = Derivation(
         forward=statements,
         results=results,
@@ -108,6 +109,18 @@ def _derivation(
         notes=given.notes,
     )
     return _judged(found, spec, given)
+
+
+def _without_extra(
+    spec: OpSpec, graph: Graph, lines: tuple[Line, ...]
+) -> tuple[Line, ...]:
+    """The lines in which autograd of the forward as a whole sees its results, and not the locals that it saves."""
+    from scaffold.derive.vjp.whole import of_results  # few ops need it
+
+    return tuple(
+        line._replace(statement=of_results(spec, graph, line.statement))
+        for line in lines
+    )
 
 
 def _judged(found: Derivation, spec: OpSpec, given: Given) -> Derivation:

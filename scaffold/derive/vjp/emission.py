@@ -17,7 +17,7 @@ from scaffold.derive.vjp.naming import Namer, owners_of, users_of
 from scaffold.derive.vjp.precision import Precision
 from scaffold.derive.vjp.printer import Printer
 from scaffold.derive.vjp.pullback import pullback_of
-from scaffold.derive.vjp.safety import Safety
+from scaffold.derive.vjp.safety import Outcome, Safety
 from scaffold.derive.vjp.schedule import (
     SHARED,
     Region,
@@ -82,7 +82,13 @@ class _Writer:
         }
         held = emission.held
         present = {-at: name for at, name in enumerate(roots, 1)}
-        safe = Safety(emission.optional, held, emission.applier.takes_none, present)
+        safe = Safety(
+            emission.optional,
+            held,
+            emission.applier.takes_none,
+            present,
+            self.program.ops,
+        )
         pairs = [(op, self.regions[name]) for name, op in roots.items()]
         self.plan: Schedule = scheduled(pairs, held, safe, forced)
         self.names: dict[Op, str] = dict(held)
@@ -92,7 +98,7 @@ class _Writer:
         owners = shape_owners(self.program, safe.needs)
         self.printer = self._printer(self.names, owners)
         self.words = self._printer({**held, **emission.own}, owners)
-        self.long: list[tuple[Op, int, str | None]] = []
+        self.long: list[tuple[Op, int, str | None, tuple[Outcome, ...]]] = []
         emission.over.clear()
         if emission.precision:
             self.printer.in_place = self._in_place(emission.precision)
@@ -187,6 +193,12 @@ class _Writer:
             lines += under(self.graph, tests, made)
         return merged(lines) if region else lines  # others may read a part of them
 
+    def _tests(self, region: Region) -> tuple[Outcome, ...]:
+        """The tests around a region, and how they have come out."""
+        steps = [(step % SHARED, at) for step, at in region if step >= 0]
+        several = ((self.program.ops[step].data, at) for step, at in steps)
+        return tuple((test, at) for test, at in several if isinstance(test, Node))
+
     def _test(self, step: int) -> Node:
         test = self.program.ops[step - SHARED].data
         assert isinstance(test, Node)
@@ -202,6 +214,7 @@ class _Writer:
             assert isinstance(op.data, Node)
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
             return [If(self.printer.placed(op.data), body, orelse)]
+        self.printer.tests = self._tests(region)
         value = self.printer.expression(op)
         self._measure(name, value, op)
         return [Assign(target, value, "", self._comment(op))]
@@ -263,13 +276,14 @@ class _Writer:
     def _measure(self, name: str, value: Node, op: Op) -> None:
         width = len(name) + 3 + len(emit(value))
         if width > WIDTH:
-            self.long.append((op, width, self.emission.holders.current))
+            current, tests = self.emission.holders.current, self.printer.tests
+            self.long.append((op, width, current, tests))
 
     def too_long(self) -> set[Op]:
         """A part of each line that is too long, to be given a name."""
         found = set[Op | None]()
         of, held = self.emission.of, self.emission.held
-        for op, width, current in self.long:
-            self.emission.holders.current = current
+        for op, width, current, tests in self.long:
+            self.emission.holders.current, self.printer.tests = current, tests
             found.add(telling_part(self.printer, op, width, of, held))
         return {part for part in found if part is not None}

@@ -31,6 +31,7 @@ from scaffold.derive.vjp.written import UnsupportedError, dotted
 from scaffold.formula import Graph, Node
 from scaffold.spec import OpSpec
 
+TOO_DEEP = "it is nested too deeply"
 A_WHOLE = "autograd differentiates the forward as a whole"
 
 
@@ -57,7 +58,8 @@ def derived(
         wanted = tuple(wanted)
         whole = as_a_whole(spec, graph, forward, wanted, taken)
         words = NOT_DERIVED if whole is None else A_WHOLE
-        note = f"{words}: {error}"
+        why = TOO_DEEP if isinstance(error, RecursionError) else error
+        note = f"{words}: {why}"
         separate = replace(spec, style="setup-context")
         if whole is None and as_a_whole(separate, graph, forward, wanted, taken):
             note += f'; with style = "setup-context" {A_WHOLE}'

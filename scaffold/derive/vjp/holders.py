@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.derive.vjp.shapes import Dim, Shape, is_lead
-from scaffold.derive.vjp.written import UnsupportedError, number_node
+from scaffold.derive.vjp.written import NO_SHAPE, UnsupportedError, number_node
 from scaffold.formula import Graph, Node
 
 
@@ -123,7 +123,7 @@ class Holders:
         if isinstance(dim, int):
             return number_node(self.program, dim)
         if is_lead(dim):
-            raise UnsupportedError("leading dims one by one")
+            raise UnsupportedError(NO_SHAPE)
         for op in self._holding():
             if op.shape.dims is not None and dim in op.shape.dims:
                 at = op.shape.dims.index(dim)
@@ -133,7 +133,7 @@ class Holders:
                 index = number_node(self.program, -behind if last and not first else at)
                 shape = self._attribute(self._name(op), "shape")
                 return self.graph.node("subscript", "", (shape, index))
-        raise UnsupportedError(f"the size {dim}")
+        raise UnsupportedError(NO_SHAPE)
 
     def of_tensor(self, shape: Shape, label: str) -> Node:
         """`x.ndim`, `x.numel()` of some tensor of the shape."""
@@ -186,5 +186,5 @@ class UnknownShapeError(UnsupportedError):
     """No tensor at hand has the shape."""
 
     def __init__(self, shape: Shape) -> None:
-        super().__init__(str(shape))
+        super().__init__(NO_SHAPE)
         self.shape = shape

@@ -4,12 +4,17 @@ In: ops, and which values may be absent. Out: the needs of each. Invariant: wher
 that is absent, whatever else the tests say.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from scaffold.derive.vjp.ir import Op
 from scaffold.derive.vjp.present import decides, implies
+from scaffold.derive.vjp.shapes import Shape
 from scaffold.formula import Node
 
+# Ops that ask for a shape that another value has.
+SHAPED = frozenset(
+    {"zeros", "expanded", "reshaped", "summed_to", "fitted_to", "same", "unsliced"}
+)
 # A test, and the branch that it takes: 0 if it holds, 1 if not.
 Outcome = tuple[Node, int]
 # A name that is not None (a serial for what has none, which nothing tells), or a test that assigns what is read.
@@ -25,6 +30,7 @@ class Safety:
         held: Collection[Op],
         takes_none: Callable[[Op, Op], bool],
         present: Mapping[int, str],
+        ops: Iterable[Op] = (),
     ) -> None:
         self.optional, self.held, self.takes_none = optional, held, takes_none
         self.present = present  # a step that is taken only where that input is there
@@ -33,6 +39,10 @@ class Safety:
         inside = {op: _assigning(op) for op in self.choices}
         self.inside = {op.args[0]: needs for op, needs in inside.items() if needs}
         self.known: dict[Op, frozenset[Need]] = {}
+        self.tellers: dict[Shape, list[Op]] = {}  # the values that have a shape
+        for op in ops:
+            if op.is_tensor and _is_product(op.shape) and not _asks(op):
+                self.tellers.setdefault(op.shape, []).append(op)
 
     def there(self, steps: Collection[tuple[int, int]]) -> frozenset[Need]:
         """The inputs that are surely there after these steps."""
@@ -59,7 +69,25 @@ class Safety:
                 if not (isinstance(op.data, Node) and meets((op.data, at), need))
             )
         needed = (arg for arg in op.args if not self.takes_none(op, arg))
-        return frozenset[Need]().union(*map(self.needs, needed))
+        asked = self._asked(op.shape) if op.rule in SHAPED else frozenset[Need]()
+        return asked.union(*map(self.needs, needed))
+
+    def _asked(self, shape: Shape) -> frozenset[Need]:
+        """What must be there to tell a shape that a product alone has."""
+        if not _is_product(shape):
+            return frozenset()
+        several = map(self.needs, self.tellers.get(shape, ()))
+        return min(several, key=len, default=frozenset())
+
+
+def _is_product(shape: Shape) -> bool:
+    """Whether only a product of matrices has a shape."""
+    return shape.dims is None and shape.key[:1] == ("product",)
+
+
+def _asks(op: Op) -> bool:
+    """Whether a value cannot be computed without the shape of another one."""
+    return any(inner.rule in SHAPED for inner in op.walk())
 
 
 def meets(outcome: Outcome, need: Need) -> bool:

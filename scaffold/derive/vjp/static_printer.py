@@ -10,9 +10,9 @@ from scaffold.derive.vjp.apply import Applier
 from scaffold.derive.vjp.holders import Holders, UnknownShapeError
 from scaffold.derive.vjp.in_place import InPlace
 from scaffold.derive.vjp.ir import Op, Program
-from scaffold.derive.vjp.safety import Need
+from scaffold.derive.vjp.safety import Need, Outcome, meets
 from scaffold.derive.vjp.shapes import Dim, Shape
-from scaffold.derive.vjp.written import UnsupportedError, number_node
+from scaffold.derive.vjp.written import NO_SHAPE, UnsupportedError, number_node
 from scaffold.formula import Graph, Node
 
 # The values that have a shape, each with the optional inputs that must be there to compute it.
@@ -24,10 +24,10 @@ OF_A_SHAPE = frozenset(
 
 
 def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Owners:
-    """The values that can tell a shape: they ask for none themselves, and need one optional input at most."""
+    """The values that can tell a shape: they ask for none themselves."""
     owners: Owners = {}
     for op in program.ops:
-        if op.is_tensor and len(needs(op)) < 2 and not _asks(op):
+        if op.is_tensor and not _asks(op):
             owners.setdefault(op.shape, []).append((op, needs(op)))
     return owners
 
@@ -40,6 +40,7 @@ class StaticPrinter:
     """Writes down what is no tensor; `names` are those of locals of forward and backward."""
 
     in_place: InPlace | None = None
+    tests: tuple[Outcome, ...] = ()  # those under which a statement is written
 
     def __init__(
         self,
@@ -105,10 +106,21 @@ class StaticPrinter:
         return self._attribute(self._owner(shape), "shape")
 
     def _owner(self, shape: Shape) -> Node:
-        for op, needs in self.owners.get(shape, ()):
-            if all(name == self.holders.current for name in needs):
-                return self._anew(op)
+        several = self.owners.get(shape, ())
+        for met in (self._is_current, self._is_met):
+            for op, needs in several:
+                if all(map(met, needs)):
+                    return self._anew(op)
         return self._by_base(shape)
+
+    def _is_current(self, need: Need) -> bool:
+        """Whether a value needs what is there wherever this gradient is asked for."""
+        return need == self.holders.current
+
+    def _is_met(self, need: Need) -> bool:
+        """Whether what a value needs is there under the tests around the statement."""
+        told = any(meets(outcome, need) for outcome in self.tests)
+        return told or self._is_current(need)
 
     def _by_base(self, shape: Shape) -> Node:
         """A value of a shape, made of one that has the shape it comes of."""
@@ -125,7 +137,7 @@ class StaticPrinter:
                 keepdim = self.program.const(word == "keep")
                 args = (callee, self.node(at), self.node(keepdim))
                 return self.graph.node("call", "", args, ("keepdim",))
-        raise UnsupportedError("a shape that no value has")
+        raise UnsupportedError(NO_SHAPE)
 
     def _viewed(self, base: Shape, label: str, *dims: int) -> Node:
         """A view of a value of a shape."""

@@ -12,7 +12,16 @@ from scaffold.derive.model import Forward
 from scaffold.derive.names import fresh
 from scaffold.derive.vjp.pullback import pullback_of
 from scaffold.derive.vjp.unruled import changes_statistics
-from scaffold.formula import Assign, Graph, If, Node, Statement, expressions, written
+from scaffold.formula import (
+    Assign,
+    Graph,
+    If,
+    Node,
+    Statement,
+    expressions,
+    rewritten,
+    written,
+)
 from scaffold.spec import OpSpec
 
 COMMENT = "autograd differentiates the forward as a whole"
@@ -110,6 +119,33 @@ def _pulled_if_there(
     for name, key in keys.items():
         gradient = graph.node("subscript", "", (pulled, key))
         yield Assign(graph.name(f"grad_{name}"), gradient)
+
+
+def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
+    """A statement in which a forward that returns more than the op's results gives those alone."""
+    run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
+    count = len(spec.outputs)
+    absent = graph.node("absent")
+    ends = (absent, graph.constant(str(count)), absent)
+    index = graph.constant("0") if count == 1 else graph.node("slice", "", ends)
+
+    def results(node: Node) -> Node | None:
+        if node is run:  # it stands by itself, for all inputs
+            parts = (graph.name(item.name) for item in spec.tensors)
+            pairs = zip(spec.tensors, parts, strict=True)
+            args = (
+                graph.node("starred", "", (part,)) if item.variadic else part
+                for item, part in pairs
+            )
+            called = graph.node("call", "", (run, *args))
+            listed = ", ".join("*" * item.variadic + item.name for item in spec.tensors)
+            first = graph.node("subscript", "", (called, index))
+            return graph.node("lambda", listed, (first,))
+        if node.kind == "call" and node.args[0] is run:
+            return graph.node("subscript", "", (node, index))
+        return None
+
+    return rewritten(graph, (statement,), results)[0]
 
 
 def _ends(spec: OpSpec, graph: Graph) -> Node:

@@ -8,6 +8,8 @@ import math
 from scaffold.derive.vjp.ir import Op, Program
 from scaffold.formula import Node
 
+NO_SHAPE = "it needs a shape that no input tells; declare the dims of the inputs"
+
 
 class UnsupportedError(Exception):
     """The forward holds something that cannot be differentiated piece by piece."""

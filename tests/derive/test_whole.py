@@ -1,0 +1,109 @@
+"""Autograd of a forward as a whole: what falls back to it, what it sees, and why, in words."""
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+from scaffold.derive import derive
+from scaffold.derive.vjp import engine
+from tests.derive.against_autograd import POLICIES, check_forward, tensor
+from tests.derive.building import load, op_text, spec_of
+
+LOCALS = "h = x\nrstd = x + x + x\nreturn x + input + gamma + sum(tensors)"
+
+
+@pytest.mark.parametrize("style", ["setup-context", "combined"])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    ("inputs", "forward", "gradient", "outputs"),
+    [
+        ("x, input?, gamma?, *tensors", LOCALS, {"tensors": "rstd * tensors[i]"}, None),
+        (
+            "x, y, *tensors",
+            "rstd = x.exp() * y\nreturn x * sum(tensors), x.exp()",
+            {"y": "grad_a * rstd"},
+            "a, b",
+        ),
+    ],
+)
+def test_a_local_that_is_saved_is_no_result(
+    inputs: str,
+    forward: str,
+    gradient: dict[str, str],
+    outputs: str | None,
+    policy: str,
+    style: str,
+) -> None:
+    raw: dict[str, Any] = {"grad": gradient, "save_policy": policy, "style": style}
+    if outputs:
+        raw["outputs"] = outputs
+    text = op_text(inputs, forward=forward, **raw)
+    if style == "combined":
+        return  # nothing is derived; the forward returns what it saves nowhere
+    if policy == "balanced":
+        assert re.search(r"\.forward\([^)]*\)\[(0|:2)\]", text)
+    op = load(text).some_op
+    values = [tensor(3).requires_grad_() for _ in range(4)]
+    found = op(*values)
+    total = sum(item.sum() for item in found) if outputs else found.sum()
+    (of_x,) = torch.autograd.grad(total, values[:1])
+    x = values[0].detach().clone().requires_grad_()
+    rest = [item.detach() for item in values[1:]]
+    plain = x + sum(rest) if not outputs else x * sum(rest[1:])
+    extra = x.exp().sum() if outputs else 0
+    (right,) = torch.autograd.grad(plain.sum() + extra, x)
+    torch.testing.assert_close(of_x, right)
+
+
+LORA = """
+y = x @ w.t()
+if bias is not None:
+    y = y + bias
+if a is not None and b is not None:
+    y = y + scale * (x @ a.t()) @ b.t()
+return y
+"""
+
+
+@pytest.mark.parametrize("shapes", [(3, 4), (4,), (2, 3, 4)])
+def test_what_two_optional_inputs_make_together(shapes: tuple[int, ...]) -> None:
+    x, w, bias, a, b = (
+        tensor(*shapes),
+        tensor(2, 4),
+        tensor(2),
+        tensor(5, 4),
+        tensor(2, 5),
+    )
+    calls = [
+        (x, w, some, first, second, 0.5)
+        for some in (bias, None)
+        for first, second in ((a, b), (None, None), (a, None), (None, b))
+    ]
+    inputs = "x, w, bias?, a?, b?, scale: float = 1.0"
+    text = check_forward(inputs, LORA, calls)
+    assert "torch.func.vjp" not in text
+
+
+PINHOLE = (
+    "uv = (K @ X.T).T\nreturn uv[:, :2] / uv[:, 2:]",
+    "uv = X @ K.mT\nreturn uv[..., :2] / uv[..., 2:]",
+    "p = torch.einsum('ij,nj->ni', K, X)\nreturn p[:, :2] / p[:, 2:]",
+)
+
+
+@pytest.mark.parametrize("inputs", ["X, K", "X[N, 3], K[3, 3]"])
+@pytest.mark.parametrize("forward", PINHOLE)
+def test_a_projection(forward: str, inputs: str) -> None:
+    text = check_forward(inputs, forward, [(tensor(5, 3), tensor(3, 3))])
+    assert "torch.func.vjp" not in text
+
+
+def test_no_word_of_python_s_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deep(*_: object) -> object:
+        raise RecursionError("maximum recursion depth exceeded in comparison")
+
+    monkeypatch.setattr(engine, "lower", deep)
+    (note,) = derive(spec_of("x", forward="x * 2")).notes
+    assert note.endswith("as a whole: it is nested too deeply")
