@@ -1,5 +1,6 @@
 """The process of a verification: whatever happens in it is a verdict, and nothing gets out of it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -270,3 +271,31 @@ def test_torch_is_looked_for_and_not_imported(blocks: str, expected: str) -> Non
     )
     assert done.stdout.split() == [expected, "False"]
     assert has_torch()
+
+
+LEAN = """
+import json, sys
+import torch
+from scaffold.verify.child.checking import check
+from scaffold.verify.child.modules import load
+before = set(sys.modules)
+op, checks = json.load(sys.stdin)
+load("verified_op", op)
+found = check(load("verified_checks", checks))
+print(found["cases"], *sorted(set(sys.modules) - before))
+"""
+
+
+def test_a_proof_imports_nothing_beside_torch() -> None:
+    """To tell torch.autograd.grad its grad_outputs imports SymPy, which takes longer than all cases together."""
+    done = subprocess.run(
+        [sys.executable, "-c", LEAN],
+        input=json.dumps(texts(**LINEAR, grad=LINEAR_GRAD)),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    cases, *modules = done.stdout.split()
+    assert int(cases) > 100
+    assert modules == ["verified_checks", "verified_op"]
