@@ -16,6 +16,7 @@ from scaffold import __version__
 from scaffold.errors import ScaffoldError, VerificationError, raise_all
 from scaffold.files import read_text
 from scaffold.workspace.proofs import Proof, function_digest
+from scaffold.workspace.standing import present
 
 if TYPE_CHECKING:
     from scaffold.cli.project import Project
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from scaffold.workspace import Plan
 
 WITHOUT_TORCH = "not proven: no PyTorch found"
-OURS = (
+OTHER = (
     "not proven as it stands: its Function is not the generated one; "
     "scaffold verify {op} runs its tests"
 )
@@ -65,18 +66,21 @@ def prove_works(
     asked: dict[str, Provable] = {}
     notes = []
     for work in works:
-        name, provable = work.op.listed.name, work.provable
-        if provable is None or not _is_due(project, work, resolved, proving.every):
+        name, code = work.op.listed.name, _codes(project, work, resolved)
+        if not _is_due(project, work, code, proving.every):
             continue
-        proof, done = provable.proof, proving.done.get(name)
-        if proof.lacks:
-            found[name] = proof._replace(tool=__version__)
-        elif done and (done.spec, done.function) == (proof.spec, proof.function):
-            found[name] = done
+        if work.provable is None:
+            proof = work.proof
         else:
-            asked[name] = provable
-        if proof.function not in ("", work.code):
-            notes.append(f"{name}: {OURS.format(op=name)}")
+            proof, done = work.provable.proof, proving.done.get(name)
+            if proof.lacks:
+                found[name] = proof._replace(tool=__version__)
+            elif done and (done.spec, done.function) == (proof.spec, proof.function):
+                found[name] = done
+            else:
+                asked[name] = work.provable
+        if proof and code.after and proof.function != code.after:
+            notes.append(f"{name}: {OTHER.format(op=name)}")
     if asked:
         made = _run(project, asked)
         found |= made.found
@@ -85,28 +89,40 @@ def prove_works(
     return Proofs(found, tuple(notes))
 
 
-def _is_due(project: "Project", work: "Work", resolved: "Plan", every: bool) -> bool:
+class _Codes(NamedTuple):
+    """Digests of the Function in the op's file, before the run and after it; "" where there is none to be read."""
+
+    before: str
+    after: str
+
+
+def _codes(project: "Project", work: "Work", resolved: "Plan") -> _Codes:
+    path = next(
+        item.path for item in work.prospects if item.wanted and item.wanted.role == "op"
+    )
+    change = next((one for one in resolved.writes if one.path == path), None)
+    if change is None:
+        same = _code(work, present(project.root, path))
+        return _Codes(same, same)
+    return _Codes(_code(work, change.before), _code(work, change.after))
+
+
+def _code(work: "Work", data: bytes | None) -> str:
+    if data is None:
+        return ""
+    return function_digest(data.decode("utf-8", "replace"), work.op.names)
+
+
+def _is_due(project: "Project", work: "Work", code: _Codes, every: bool) -> bool:
     """Whether the op is new to the records, its Function will be another, or is to be proven for something else."""
     record = work.op.record
     if record is None and project.configuration.project:
         return True
     proof = record.proof if record else None
-    if every or proof is not None and proof.spec != work.op.maths:
-        return True
-    path = next(
-        item.path for item in work.prospects if item.wanted and item.wanted.role == "op"
-    )
-    change = next((one for one in resolved.changes if one.path == path), None)
-    if change is None or change not in resolved.writes:
+    if proof and (proof.spec, proof.function) == (work.op.maths, code.after):
         return False
-    return _code(work, change.before) != _code(work, change.after)
-
-
-def _code(work: "Work", data: bytes | None) -> str:
-    """The fingerprint of the Function in the content of a file."""
-    if data is None:
-        return ""
-    return function_digest(data.decode("utf-8", "replace"), work.op.names)
+    moved = proof is not None and proof.spec != work.op.maths
+    return every or moved or code.before != code.after
 
 
 def _run(project: "Project", asked: "Mapping[str, Provable]") -> Proofs:

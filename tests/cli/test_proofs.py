@@ -1,6 +1,8 @@
 """Proofs in a project: what a run writes was proven, the record says so, and `check` says where none holds."""
 
+import io
 import json
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -10,8 +12,11 @@ from unittest.mock import patch
 import black
 import pytest
 
-from scaffold import __version__, verify
+from scaffold import __version__, verify, workspace
+from scaffold.cli import syncing
+from scaffold.cli.proofs import _Progress
 from scaffold.verify import Request, Verdict, verify_many
+from scaffold.workspace import ChangedError, Plan
 from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
 from tests.cli.running import scaffold
 
@@ -344,7 +349,10 @@ def test_an_edited_function_keeps_its_edits_and_is_not_taken_for_proven(
     edit(synced / "ops/shift.py", "class Shift(", "# ours\nclass Shift(")
     edit(synced / "ops.toml", "grad_output * factor", "factor * grad_output")
     edit(synced / "ops.toml", "'x + bias'", "'bias + x'")
-    assert scaffold(synced, "upgrade", "--all").code == 0
+    outcome = scaffold(synced, "upgrade", "--all")
+    assert outcome.code == 0
+    assert "note: scale: not proven as it stands: " in outcome.err
+    assert "note: shift" not in outcome.err
     assert counted.count == 2
     said = check(synced)
     assert "unproven  ops/scale.py: its Function is not the one that was proven" in said
@@ -368,3 +376,53 @@ def test_a_proof_that_cannot_be_read_is_an_error(synced: Path, value: str) -> No
     outcome = scaffold(synced, "check")
     assert outcome.code == 2
     assert ".scaffold/scale.json:1:1: is no record of an op" in outcome.err
+
+
+def test_an_edit_is_not_proven_by_the_code_that_would_be_generated(
+    synced: Path, counted: Counted
+) -> None:
+    edit(synced / "ops/scale.py", "return x * factor", "return factor * x")
+    before = contents(synced)
+    for _ in range(2):
+        outcome = scaffold(synced, "sync", "--prove")
+        assert outcome.code == 0
+        assert outcome.err == (
+            "note: scale: not proven as it stands: its Function is not the generated "
+            "one; scaffold verify scale runs its tests\n"
+        )
+        assert contents(synced) == before
+    assert counted.asked == []
+
+
+def test_a_run_that_starts_again_proves_nothing_twice(
+    tmp_path: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path, SCALE)
+    disturbed = iter([True, False])
+
+    def apply(plan: Plan) -> None:
+        if next(disturbed):
+            raise ChangedError(plan.root, "another run came in between")
+        workspace.apply(plan)
+
+    monkeypatch.setattr(syncing, "apply", apply)
+    assert scaffold(tmp_path, "sync").code == 0
+    assert counted.count == 1
+    assert check(tmp_path) == ["2 ok"]
+
+
+def test_a_terminal_is_told_how_far_the_proofs_are(
+    tmp_path: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    project(tmp_path, SCALE, SHIFT)
+    terminal = Terminal()
+    with _Progress(["scale", "shift"]) as quiet:
+        quiet.update(1)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with _Progress(["scale", "shift"]) as progress:
+        progress.update(1)
+    assert terminal.getvalue() == ("\rproving 0/2 ops ...\rproving 1/2 ops ...\r\033[K")
