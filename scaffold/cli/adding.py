@@ -7,6 +7,7 @@ without being asked.
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -15,7 +16,7 @@ from scaffold.cli.generate import Generated, Specified, from_manifest
 from scaffold.cli.manifest_edits import replaced
 from scaffold.cli.places import from_here
 from scaffold.cli.project import WILD, Project, open_project
-from scaffold.cli.proofs import Proving
+from scaffold.cli.proofs import Run
 from scaffold.cli.raw import FORMULAS
 from scaffold.cli.settle import Settled, undisturbed
 from scaffold.cli.survey import survey
@@ -29,15 +30,14 @@ from scaffold.workspace.proofs import Proof
 
 
 def add_op(
-    generated: Generated, policy: Policy, *, write: bool, proving: bool
+    generated: Generated, policy: Policy, *, write: bool, run: Run | None
 ) -> Settled:
-    """Write the op's table and files, or see what that would do; what was proven of it goes on record, unless it need not be."""
-    run = partial(_add_op, generated, policy, write=write, proving=proving)
-    return undisturbed(run)
+    """Write the op's table and files, or see what that would do; what was proven of it goes on record."""
+    return undisturbed(partial(_add_op, generated, policy, write=write, run=run))
 
 
 def _add_op(
-    generated: Generated, policy: Policy, *, write: bool, proving: bool
+    generated: Generated, policy: Policy, *, write: bool, run: Run | None
 ) -> Settled:
     specified = generated.specified
     undone = recover(specified.places.root) if write else ()
@@ -55,7 +55,7 @@ def _add_op(
         policy,
         write=write,
         prune=True,
-        proving=Proving(done=_proven(generated, project)) if proving else None,
+        run=run and replace(run, done=_proven(generated, project)),
         manifests=manifests,
     )
     return outcome.settled._replace(undone=undone)

@@ -8,6 +8,7 @@ from scaffold.errors import Location, ScaffoldError
 
 if TYPE_CHECKING:
     from scaffold.cli.generate import Generated
+    from scaffold.cli.proofs import Run
     from scaffold.cli.prover import Proving
     from scaffold.cli.settle import Settled
 
@@ -140,9 +141,20 @@ def _settle(generated: "Generated", settings: Values) -> "Settled":
     if _joins(generated, settings):
         from scaffold.cli.adding import add_op
 
-        proving = bool(settings.get("verify", True))
-        return add_op(generated, policy, write=not looking, proving=proving)
+        run = _run_of(generated, settings)
+        return add_op(generated, policy, write=not looking, run=run)
     return (look if looking else write)(generated.files, generated.root, policy)
+
+
+def _run_of(generated: "Generated", settings: Values) -> "Run | None":
+    """How the project proves what is not the code that was proven; an op that was not, and could have been, stays so."""
+    from scaffold.cli.proofs import Run
+    from scaffold.cli.prover import LIMIT
+
+    known = generated.proof is not None or generated.missing
+    if not known or not settings.get("verify", True):
+        return None
+    return Run(settings.get("python"), settings.get("limit", LIMIT))
 
 
 def _joins(generated: "Generated", settings: Values) -> bool:

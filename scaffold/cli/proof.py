@@ -13,8 +13,8 @@ from typing import NamedTuple
 from scaffold import __version__
 from scaffold.cli.beside import beside
 from scaffold.cli.generate import Generated
-from scaffold.cli.interpreter import ANOTHER, NONE_FOUND
 from scaffold.cli.misnamed import misnamed
+from scaffold.cli.proofs import UNPROVEN
 from scaffold.cli.prover import Proving
 from scaffold.errors import Location, VerificationError
 from scaffold.formula import Formula
@@ -34,7 +34,6 @@ NOT_OURS = (
     "its tests"
 )
 FITTED = "sizes of the tests as the forward wants them"
-UNPROVEN = f"not proven: {NONE_FOUND} ({ANOTHER})"
 
 Again = Callable[[tuple[str, ...]], Generated]  # with conditions on its sizes
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import typer
 
 from scaffold import __version__
-from scaffold.errors import ScaffoldError, VerificationError, raise_all
+from scaffold.cli.interpreter import ANOTHER, NONE_FOUND, find_interpreter
+from scaffold.cli.prover import LIMIT
+from scaffold.errors import Location, ScaffoldError, VerificationError, raise_all
 from scaffold.files import read_text
 from scaffold.workspace.proofs import Proof, function_digest
 from scaffold.workspace.standing import present
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from scaffold.verify import Verdict
     from scaffold.workspace import Plan
 
-WITHOUT_TORCH = "not proven: no PyTorch found"
+UNPROVEN = f"not proven: {NONE_FOUND} ({ANOTHER})"
 OTHER = (
     "not proven as it stands: its Function is not the generated one; "
     "scaffold verify {op} runs its tests"
@@ -34,10 +36,13 @@ OTHER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Proving:
+class Run:
     """How proofs are to be run, and what this run has proven already: it may have to start again."""
 
+    python: str | None = None
+    limit: int = LIMIT
     every: bool = False  # also of what has none and does not change
+    insists: str = ""  # the option by which not to prove is an error
     done: dict[str, Proof] = field(default_factory=dict)
 
     def known(self, op: "Op") -> tuple[Proof, ...]:
@@ -57,22 +62,22 @@ def prove_works(
     project: "Project",
     works: "Sequence[Work]",
     resolved: "Plan",
-    proving: Proving | None,
+    run: Run | None,
 ) -> Proofs:
     """Prove what is to be proven; VerificationError of all that fails."""
-    if proving is None:
+    if run is None:
         return Proofs({})
     found: dict[str, Proof] = {}
     asked: dict[str, Provable] = {}
     notes = []
     for work in works:
         name, code = work.op.listed.name, _codes(project, work, resolved)
-        if not _is_due(project, work, code, proving.every):
+        if not _is_due(project, work, code, run.every):
             continue
         if work.provable is None:
             proof = work.proof
         else:
-            proof, done = work.provable.proof, proving.done.get(name)
+            proof, done = work.provable.proof, run.done.get(name)
             if proof.lacks:
                 found[name] = proof._replace(tool=__version__)
             elif done and (done.spec, done.function) == (proof.spec, proof.function):
@@ -82,9 +87,9 @@ def prove_works(
         if proof and code.after and proof.function != code.after:
             notes.append(f"{name}: {OTHER.format(op=name)}")
     if asked:
-        made = _run(project, asked)
+        made = _verdicts(project, asked, run)
         found |= made.found
-        proving.done.update(made.found)
+        run.done.update(made.found)
         notes += made.notes
     return Proofs(found, tuple(notes))
 
@@ -125,16 +130,20 @@ def _is_due(project: "Project", work: "Work", code: _Codes, every: bool) -> bool
     return every or moved or code.before != code.after
 
 
-def _run(project: "Project", asked: "Mapping[str, Provable]") -> Proofs:
-    from scaffold.verify import Request, has_torch, processes_for, verify_many
+def _verdicts(project: "Project", asked: "Mapping[str, Provable]", run: Run) -> Proofs:
+    from scaffold.verify import Request, processes_for, verify_many
 
-    if not has_torch():
-        return Proofs({}, (WITHOUT_TORCH,))
+    interpreter = find_interpreter(run.python)
+    if interpreter is None:
+        if run.insists:
+            raise ScaffoldError(NONE_FOUND, Location(run.insists), ANOTHER)
+        return Proofs({}, (UNPROVEN,))
     path = import_path(project)
     requests = [Request(item.op, item.checks, path) for item in asked.values()]
-    verdicts = verify_many(requests, processes=processes_for(len(requests)))
+    count = processes_for(len(requests))
+    verdicts = verify_many(requests, interpreter.path, run.limit, count)
     found: dict[str, Proof] = {}
-    notes: list[str] = []
+    notes = list(interpreter.note())
     problems: list[ScaffoldError] = []
     with _Progress(list(asked)) as progress:
         for name, verdict in zip(asked, verdicts, strict=True):
@@ -146,6 +155,8 @@ def _run(project: "Project", asked: "Mapping[str, Provable]") -> Proofs:
             found[name] = proof._replace(tool=__version__, torch=verdict.torch)
             said = filter(None, (*verdict.notes, asked[name].whose))
             notes += [f"{name}: {note}" for note in said]
+    if problems:
+        problems[0].details = (*interpreter.note(), *problems[0].details)
     raise_all(problems)
     return Proofs(found, tuple(notes))
 

@@ -1,14 +1,19 @@
 """`scaffold sync` and `scaffold upgrade`: the files of all ops of a manifest, brought up to date."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scaffold.cli.choices import FORMAT, OPS, completing
 from scaffold.cli.choices import ON_CONFLICT as POLICIES
+from scaffold.cli.prover import LIMIT as PROOF_LIMIT
 from scaffold.cli.templates import TEMPLATE_DIR
 from scaffold.cli.test_stub import DIFF, DRY_RUN
-from scaffold.errors import Location, ScaffoldError
+from scaffold.cli.verify import PYTHON
+from scaffold.errors import Location, ScaffoldError, raise_all
+
+if TYPE_CHECKING:
+    from scaffold.cli.proofs import Run
 
 MANIFESTS = Annotated[
     list[str] | None,
@@ -39,10 +44,20 @@ ALL = Annotated[
     bool, typer.Option("--all", help="Every op of the manifest, as without names.")
 ]
 VERIFY = Annotated[
-    bool,
+    bool | None,
     typer.Option(
         "--verify/--no-verify",
-        help="Prove the ops whose Function changes before anything is written.",
+        help="Prove the ops whose Function changes before anything is written (on).",
+        show_default=False,
+    ),
+]
+LIMIT = Annotated[
+    int,
+    typer.Option(
+        "--limit",
+        help="Seconds for the proof of an op (default: 30).",
+        metavar="SECONDS",
+        show_default=False,
     ),
 ]
 PROVE = Annotated[
@@ -55,8 +70,10 @@ def sync(
     on_conflict: POLICY = None,
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
-    verify: VERIFY = True,
+    verify: VERIFY = None,
     prove: PROVE = False,
+    python: PYTHON = None,
+    limit: LIMIT = PROOF_LIMIT,
     template_dir: TEMPLATE_DIR = None,
     format_: FORMAT = "text",
 ) -> None:
@@ -67,17 +84,13 @@ def sync(
 
     Example: scaffold sync
     """
-    from scaffold.cli.proofs import Proving
     from scaffold.cli.updating import Asked, bring_up_to_date
 
-    if prove and not verify:
-        message = "--prove proves, --no-verify does without"
-        raise ScaffoldError(message, Location("--prove"), "keep one of them")
     look = dry_run or diff
     dirs = tuple(template_dir or ())
-    proving = Proving(every=prove) if verify else None
+    run = _run(python, limit, verify, prove)
     leave, policy = on_conflict is None, on_conflict or "ask"
-    asked = Asked(policy, look, diff, format_, False, dirs, proving, leave)
+    asked = Asked(policy, look, diff, format_, False, dirs, run, leave)
     bring_up_to_date(asked, manifests=tuple(manifests or ()))
 
 
@@ -87,7 +100,9 @@ def upgrade(
     on_conflict: ON_CONFLICT = "merge",
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
-    verify: VERIFY = True,
+    verify: VERIFY = None,
+    python: PYTHON = None,
+    limit: LIMIT = PROOF_LIMIT,
     template_dir: TEMPLATE_DIR = None,
     format_: FORMAT = "text",
 ) -> None:
@@ -97,11 +112,29 @@ def upgrade(
 
     Example: scaffold upgrade linear
     """
-    from scaffold.cli.proofs import Proving
     from scaffold.cli.updating import Asked, bring_up_to_date
 
     look = dry_run or diff
     dirs = tuple(template_dir or ())
-    proving = Proving() if verify else None
-    asked = Asked(on_conflict, look, diff, format_, True, dirs, proving)
+    run = _run(python, limit, verify)
+    asked = Asked(on_conflict, look, diff, format_, True, dirs, run)
     bring_up_to_date(asked, ops=() if every else tuple(ops or ()))
+
+
+def _run(
+    python: str | None, limit: int, verify: bool | None, every: bool = False
+) -> "Run | None":
+    """How proofs are run; None where there are to be none."""
+    from scaffold.cli.proofs import Run
+    from scaffold.cli.prover import check_limit
+
+    problems = check_limit(limit)
+    if every and verify is False:
+        message = "--prove proves, --no-verify does without"
+        place = Location("--prove")
+        problems.append(ScaffoldError(message, place, "keep one of them"))
+    raise_all(problems)
+    if verify is False:
+        return None
+    insists = "--prove" if every else "--verify" if verify else ""
+    return Run(python, limit, every, insists)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.cli.places import from_here
 from scaffold.cli.project import Project
-from scaffold.cli.proofs import Proofs, Proving, prove_works
+from scaffold.cli.proofs import Proofs, Run, prove_works
 from scaffold.cli.settle import Settled, without_conflicts
 from scaffold.cli.survey import Op
 from scaffold.errors import (
@@ -77,17 +77,15 @@ class Outcome(NamedTuple):
 
 
 def weigh(
-    project: Project, ops: tuple[Op, ...], proving: Proving | None = None
+    project: Project, ops: tuple[Op, ...], run: Run | None = None
 ) -> tuple[Work, ...]:
     """Render what is not settled, and see what that calls for; to prove every op is to render those without a proof."""
-    open_ = [op for op in ops if not op.settled or _is_wanted(project, op, proving)]
+    open_ = [op for op in ops if not op.settled or _is_wanted(project, op, run)]
     if not open_:
         return ()
     from scaffold.cli.rendering import render_ops  # where nothing moved, not needed
 
-    known = (
-        None if proving is None else {op.listed.name: proving.known(op) for op in open_}
-    )
+    known = None if run is None else {op.listed.name: run.known(op) for op in open_}
     rendered = render_ops(project, [op.listed for op in open_], known=known)
     works = []
     for op in open_:
@@ -98,9 +96,9 @@ def weigh(
     return tuple(works)
 
 
-def _is_wanted(project: Project, op: Op, proving: Proving | None) -> bool:
+def _is_wanted(project: Project, op: Op, run: Run | None) -> bool:
     """Whether an op that is settled is to be proven all the same."""
-    every = proving is not None and proving.every
+    every = run is not None and run.every
     return every and op.proven(project.root).status == "unproven"
 
 
@@ -111,16 +109,16 @@ def carry_out(
     *,
     write: bool,
     prune: bool,
-    proving: Proving | None,
+    run: Run | None,
     leave: bool = False,
     manifests: Mapping[str, str] = NOTHING,
 ) -> Outcome:
     """Bring the files of the ops up to date; `prune` removes those that an op has no more.
 
-    What changes a Function is proven first, unless there is no `proving`. With `leave` an op that was edited and is out of
+    What changes a Function is proven first, unless there is no `run` of proofs. With `leave` an op that was edited and is out of
     date stays as it is, all of its files. `manifests` are written too, in the same step.
     """
-    works = weigh(project, ops, proving)
+    works = weigh(project, ops, run)
     left = _left(project.root, works, ops) if leave else {}
     if left:
         works = tuple(work for work in works if work.op.listed.name not in left)
@@ -130,7 +128,8 @@ def carry_out(
     planned = _planned(project, works, policy, prune, others)
     settled, proofs = _settled(project.root, works, planned, policy, write), Proofs({})
     if not settled.problems:
-        proofs = prove_works(project, works, settled.plan, proving)
+        rehearse(settled.plan)  # what cannot be written need not be proven
+        proofs = prove_works(project, works, settled.plan, run)
         whole = _with_records(project, works, settled.plan, proofs)
         (apply if write else rehearse)(whole)
     verbs = {**_verbs(ops, works, settled.plan), **dict.fromkeys(left, "left")}

@@ -14,7 +14,7 @@ from scaffold.cli.failing import leave
 from scaffold.cli.places import from_here
 from scaffold.cli.programs import as_problem, show_object
 from scaffold.cli.project import Project, open_project
-from scaffold.cli.proofs import Proving
+from scaffold.cli.proofs import Run
 from scaffold.cli.report import exit_on_conflict, show_diff, show_notes
 from scaffold.cli.settle import undisturbed
 from scaffold.cli.survey import Op, survey
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
     format: str
     prune: bool = True  # remove files that an op has no more
     template_dirs: tuple[str, ...] = ()
-    proving: Proving | None = None  # None: without
+    run: Run | None = None  # None: without
     leave: bool = False  # ops that were edited and are out of date
 
 
@@ -79,7 +79,7 @@ def _outcome(asked: Asked, manifests: tuple[str, ...], ops: tuple[str, ...]) -> 
         policy,
         write=not asked.look,
         prune=asked.prune,
-        proving=asked.proving,
+        run=asked.run,
         leave=asked.leave,
     )
     notes = [*unsafe, *outcome.notes]

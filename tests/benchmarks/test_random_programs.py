@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import random_programs
 from benchmarks.random_programs import Op, Tally, judge, run, ways_of
+from scaffold.spec.toml_text import op_table
 from tests.derive.building import op_text
 
 
@@ -57,7 +58,7 @@ def test_what_is_refused_is_left_out_and_the_rest_is_written(
         if bad not in ops:
             return {"problems": []}
         (directory / "ops" / f"{bad.name}.py").unlink()
-        second = random_programs.op_table(good.name, good.keys).count("\n") + 3
+        second = op_table(good.name, good.keys).count("\n") + 3
         return {"problems": [{"line": second, "message": "grad_x: wrong"}]}
 
     monkeypatch.setattr(random_programs, "sync", sync)

@@ -39,7 +39,7 @@ def interruptible() -> Iterator[None]:
 def proven_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every proof of a run over ops in this process succeeds, without PyTorch: for tests of what else such runs do."""
 
-    def verdicts(requests: Iterable[Request], **_: object) -> Iterator[Verdict]:
+    def verdicts(requests: Iterable[Request], *_: object) -> Iterator[Verdict]:
         for _request in requests:
             yield Verdict(1, torch="0.0")
 

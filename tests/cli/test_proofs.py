@@ -13,7 +13,7 @@ import black
 import pytest
 
 from scaffold import __version__, verify, workspace
-from scaffold.cli import syncing
+from scaffold.cli import proofs, syncing
 from scaffold.cli.proofs import _Progress
 from scaffold.verify import Request, Verdict, verify_many
 from scaffold.workspace import ChangedError, Plan
@@ -43,7 +43,7 @@ class Counted:
     def __init__(self) -> None:
         self.asked: list[list[Request]] = []
 
-    def __call__(self, requests: list[Request], **_: object) -> Iterator[Verdict]:
+    def __call__(self, requests: list[Request], *_: object) -> Iterator[Verdict]:
         self.asked.append(list(requests))
         yield from (Verdict(1, torch="0.0") for _request in requests)
 
@@ -284,13 +284,22 @@ def test_check_tells_programs(tmp_path: Path) -> None:
 def test_where_there_is_no_torch_it_is_written_and_said(
     tmp_path: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "has_torch", lambda: False)
+    monkeypatch.setattr(proofs, "find_interpreter", lambda given: None)
     project(tmp_path, SCALE)
     outcome = scaffold(tmp_path, "sync")
     assert outcome.code == 0
-    assert outcome.err == "note: not proven: no PyTorch found\n"
-    assert counted.asked == []
+    assert outcome.err.startswith("note: not proven: no PyTorch found")
+    assert outcome.err.count("\n") == 1
     assert check(tmp_path)[0] == "unproven  ops/scale.py: no proof is on record"
+    for option in ("--prove", "--verify"):
+        outcome = scaffold(tmp_path, "sync", option)
+        assert outcome.code == (2 if option == "--prove" else 0), "nothing changes"
+    (tmp_path / "ops/scale.py").unlink()
+    edit(tmp_path / "ops.toml", "'x * factor'", "'factor * x'")
+    outcome = scaffold(tmp_path, "sync", "--verify")
+    assert outcome.code == 2
+    assert outcome.err.startswith("--verify:1:1: no PyTorch found")
+    assert counted.asked == []
 
 
 def test_new_op_records_its_proof_and_is_proven_once(
