@@ -15,6 +15,13 @@ class CentreFunction(Function):
 
     @staticmethod
     def forward(x: Tensor, running_mean: Tensor) -> Tensor:
+        if x.ndim != 2:
+            raise ValueError(f"x[N, features] has shape {[*x.shape]}, not 2-D")
+        if running_mean.shape != (x.shape[-1],):
+            raise ValueError(
+                f"running_mean[features] has shape {[*running_mean.shape]}, "
+                f"not {[x.shape[-1]]}"
+            )
         return x - running_mean
 
     @staticmethod

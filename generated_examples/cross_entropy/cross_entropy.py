@@ -15,6 +15,12 @@ class CrossEntropyFunction(Function):
 
     @staticmethod
     def forward(logits: Tensor, target: Tensor) -> Tensor:
+        if logits.ndim != 2:
+            raise ValueError(f"logits[N, C] has shape {[*logits.shape]}, not 2-D")
+        if target.shape != (logits.shape[0],):
+            raise ValueError(
+                f"target[N] has shape {[*target.shape]}, not {[logits.shape[0]]}"
+            )
         log_probs = torch.log_softmax(logits, dim=-1)
         return -log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1).mean()
 

@@ -17,6 +17,14 @@ class LayerNormFunction(Function):
     def forward(
         x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> Tensor:
+        if weight is not None and weight.shape != (x.shape[-1],):
+            raise ValueError(
+                f"weight[features] has shape {[*weight.shape]}, not {[x.shape[-1]]}"
+            )
+        if bias is not None and bias.shape != (x.shape[-1],):
+            raise ValueError(
+                f"bias[features] has shape {[*bias.shape]}, not {[x.shape[-1]]}"
+            )
         centred = x - x.mean(-1, keepdim=True)
         rstd = torch.rsqrt((centred * centred).mean(-1, keepdim=True) + eps)
         normalized = centred * rstd

@@ -16,6 +16,10 @@ class LinearDerivedFunction(Function):
 
     @staticmethod
     def forward(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if bias is not None and bias.shape != (weight.shape[0],):
+            raise ValueError(
+                f"bias[out_features] has shape {[*bias.shape]}, not {[weight.shape[0]]}"
+            )
         output = input @ weight.t()
         if bias is not None:
             output = output + bias

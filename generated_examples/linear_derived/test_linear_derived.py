@@ -102,6 +102,15 @@ def test_forward_matches_reference(case: dict[str, Any]) -> None:
     assert_close(linear_derived(*inputs), reference(*inputs))
 
 
+def test_other_shapes_are_refused() -> None:
+    """Backward is written for the declared shapes."""
+    inputs = make()
+    wrong = [*inputs]
+    wrong[2] = torch.cat([inputs[2]] * 2, dim=-1)
+    with pytest.raises(ValueError, match="has shape"):
+        linear_derived(*wrong)
+
+
 @pytest.mark.parametrize("layout", [torch.clone, permuted])
 def test_gradcheck(case: dict[str, Any], layout: Callable[[Tensor], Tensor]) -> None:
     inputs = make(**case, layout=layout)

@@ -15,6 +15,18 @@ class LinearInOutFunction(Function):
 
     @staticmethod
     def forward(x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
+        if x.ndim != 2:
+            raise ValueError(f"x[N, in_features] has shape {[*x.shape]}, not 2-D")
+        if weights.ndim != 2:
+            raise ValueError(
+                f"weights[in_features, out_features] has shape {[*weights.shape]}, "
+                "not 2-D"
+            )
+        if bias.shape != (weights.shape[-1],):
+            raise ValueError(
+                f"bias[out_features] has shape {[*bias.shape]}, "
+                f"not {[weights.shape[-1]]}"
+            )
         return x @ weights + bias
 
     @staticmethod

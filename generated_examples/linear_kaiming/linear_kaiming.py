@@ -15,6 +15,14 @@ class LinearKaimingFunction(Function):
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if input.ndim != 2:
+            raise ValueError(
+                f"input[N, in_features] has shape {[*input.shape]}, not 2-D"
+            )
+        if bias is not None and bias.shape != (weight.shape[0],):
+            raise ValueError(
+                f"bias[out_features] has shape {[*bias.shape]}, not {[weight.shape[0]]}"
+            )
         output = input @ weight.t()
         if bias is not None:
             output = output + bias

@@ -96,6 +96,20 @@ def test_forward_matches_reference(case: dict[str, Any]) -> None:
     assert_close(linear_kaiming(*inputs), reference(*inputs))
 
 
+def test_other_shapes_are_refused() -> None:
+    """Backward is written for the declared shapes."""
+    inputs = make()
+    broken = [
+        (0, inputs[0][None]),
+        (2, torch.cat([inputs[2]] * 2, dim=-1)),
+    ]
+    for position, value in broken:
+        wrong = [*inputs]
+        wrong[position] = value
+        with pytest.raises(ValueError, match="has shape"):
+            linear_kaiming(*wrong)
+
+
 @pytest.mark.parametrize("layout", [torch.clone, permuted])
 def test_gradcheck(case: dict[str, Any], layout: Callable[[Tensor], Tensor]) -> None:
     inputs = make(**case, layout=layout)

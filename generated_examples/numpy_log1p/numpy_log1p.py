@@ -14,6 +14,8 @@ class NumpyLog1pFunction(Function):
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
+        if x.ndim != 2:
+            raise ValueError(f"x[N, D] has shape {[*x.shape]}, not 2-D")
         return torch.from_numpy(np.log1p(x.detach().numpy()))
 
     @staticmethod

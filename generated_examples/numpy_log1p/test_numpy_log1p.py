@@ -66,6 +66,15 @@ def case(request: pytest.FixtureRequest) -> dict[str, Any]:
     return arguments
 
 
+def test_other_shapes_are_refused() -> None:
+    """Backward is written for the declared shapes."""
+    inputs = make()
+    wrong = [*inputs]
+    wrong[0] = inputs[0][None]
+    with pytest.raises(ValueError, match="has shape"):
+        numpy_log1p(*wrong)
+
+
 @pytest.mark.parametrize("layout", [torch.clone, permuted])
 def test_gradcheck(case: dict[str, Any], layout: Callable[[Tensor], Tensor]) -> None:
     inputs = make(**case, layout=layout)

@@ -15,6 +15,10 @@ class RMSNormFunction(Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        if weight.shape != (x.shape[-1],):
+            raise ValueError(
+                f"weight[features] has shape {[*weight.shape]}, not {[x.shape[-1]]}"
+            )
         rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + eps)
         return x * rstd * weight
 

@@ -16,6 +16,10 @@ class RMSNormKernelsFunction(Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        if weight.shape != (x.shape[-1],):
+            raise ValueError(
+                f"weight[D] has shape {[*weight.shape]}, not {[x.shape[-1]]}"
+            )
         y, rstd = rms_norm_forward(x, weight, eps)
         return y, rstd
 

@@ -15,6 +15,14 @@ class RotaryFunction(Function):
 
     @staticmethod
     def forward(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        if cos.shape != x.shape[-2:]:
+            raise ValueError(
+                f"cos[positions, D] has shape {[*cos.shape]}, not {[*x.shape[-2:]]}"
+            )
+        if sin.shape != x.shape[-2:]:
+            raise ValueError(
+                f"sin[positions, D] has shape {[*sin.shape]}, not {[*x.shape[-2:]]}"
+            )
         half = x.shape[-1] // 2
         first, second = x[..., :half], x[..., half:]
         rotated = torch.cat([-second, first], dim=-1)
@@ -44,6 +52,8 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         first, second = x[..., :half], x[..., half:]
         rotated = torch.cat([-second, first], dim=-1)
         return x * cos + rotated * sin
+
+    Requires ``D % 2 == 0``.
 
     Args:
         x: Tensor of shape ``(..., positions, D)``.

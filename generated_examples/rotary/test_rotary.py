@@ -91,6 +91,20 @@ def test_forward_matches_reference(case: dict[str, Any]) -> None:
     assert_close(rotary(*inputs), reference(*inputs))
 
 
+def test_other_shapes_are_refused() -> None:
+    """Backward is written for the declared shapes."""
+    inputs = make()
+    broken = [
+        (1, torch.cat([inputs[1]] * 2, dim=-1)),
+        (2, torch.cat([inputs[2]] * 2, dim=-1)),
+    ]
+    for position, value in broken:
+        wrong = [*inputs]
+        wrong[position] = value
+        with pytest.raises(ValueError, match="has shape"):
+            rotary(*wrong)
+
+
 @pytest.mark.parametrize("layout", [torch.clone, permuted])
 def test_gradcheck(case: dict[str, Any], layout: Callable[[Tensor], Tensor]) -> None:
     inputs = make(**case, layout=layout)

@@ -103,6 +103,11 @@ SPECIFICATION = (
         metavar="POLICY",
         choices=("recompute", "balanced"),
     ),
+    Option(
+        "--shape-checks/--no-shape-checks",
+        "Raise where a declared shape is broken that the backward relies on.",
+        bool,
+    ),
     Option("--tolerance", "For gradcheck: 'eps=1e-6, atol=1e-4, nondet_tol=0'."),
     Option("--module/--no-module", "Write an nn.Module.", bool),
     Option(

@@ -11,6 +11,7 @@ from scaffold.derive.model import (
     Forward,
     Kept,
     Saved,
+    ShapeCheck,
 )
 from scaffold.derive.names import apart_from, fresh
 from scaffold.derive.reuse import live_forward
@@ -24,6 +25,7 @@ __all__ = [
     "Forward",
     "Kept",
     "Saved",
+    "ShapeCheck",
     "apart_from",
     "derive",
     "facet_of",

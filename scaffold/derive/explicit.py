@@ -24,6 +24,7 @@ from scaffold.derive.recompute import unsure
 from scaffold.derive.results import kept_apart, saved_apart
 from scaffold.derive.reuse import Reuse, effects, plan_reuse
 from scaffold.derive.saving import Origins, Transfer, transfer
+from scaffold.derive.shape_checks import shape_checks
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Assign, Graph, Node, Statement, expressions, written
 from scaffold.spec import OpSpec
@@ -41,10 +42,16 @@ def derive(spec: OpSpec) -> Derivation:
 
 def _in_its_style(spec: OpSpec) -> Derivation:
     if spec.style_is_free and spec.derive and spec.kept is None:
-        found = _derived(replace(spec, style="combined"))
+        combined = replace(spec, style="combined")
+        found = _derived(combined)
         if found.once_differentiable and not found.missing:
-            return found
-    return _derived(spec)
+            return _checked(combined, found)
+    return _checked(spec, _derived(spec))
+
+
+def _checked(spec: OpSpec, found: Derivation) -> Derivation:
+    """With the checks of the declared shapes that the backward relies on."""
+    return replace(found, checks=shape_checks(spec, found, _derived))
 
 
 def _derived(spec: OpSpec) -> Derivation:

@@ -75,6 +75,19 @@ class Derived(NamedTuple):
     like: tuple[tuple[str, str], ...] = ()  # input -> the output that has its shape
 
 
+class ShapeCheck(NamedTuple):
+    """What forward demands of a shape that is declared: it raises where the test holds. Text, over the inputs."""
+
+    name: str
+    absent: tuple[str, ...]  # optional inputs: without one of them there is no test
+    tests: tuple[str, ...]  # any of them: `y.shape != x.shape`
+    declared: str  # `y[N, D]`
+    expected: str  # as an f-string shows it: `{[*x.shape]}`
+    axis: (
+        int | None
+    )  # a dim that is asked for its size; None where only their number is
+
+
 class Block(NamedTuple):
     """Statements of the backward that serve the same gradients, in order."""
 
@@ -112,6 +125,7 @@ class Derivation:
     compiles: bool = True  # works under torch.compile(fullgraph=True)
     detached: frozenset[str] = frozenset()  # outputs that the forward detaches
     notes: tuple[str, ...] = ()  # what the user should know, for stderr
+    checks: tuple[ShapeCheck, ...] = ()  # of the shapes that the backward is for
 
     @property
     def complete(self) -> bool:

@@ -11,6 +11,7 @@ from scaffold.render.arriving import backward_parameters
 from scaffold.render.backward import backward_lines
 from scaffold.render.kept import kept_lines
 from scaffold.render.needs import any_needed, serves_all
+from scaffold.render.shape_checks import check_lines
 from scaffold.render.signature import annotation, parameters, result_type
 from scaffold.render.typing import annotated_body
 from scaffold.spec import OpSpec, Output, TensorInput
@@ -47,7 +48,7 @@ def function_view(spec: OpSpec, derivation: Derivation) -> FunctionView:
         once_differentiable=derivation.once_differentiable,
         forward_parameters=f"ctx: Any, {typed}" if combined else typed,
         forward_type=forward_type(spec, derivation),
-        forward_lines=tuple(_forward_lines(spec, derivation)),
+        forward_lines=(*check_lines(derivation), *_forward_lines(spec, derivation)),
         context_output=_context_output(spec, derivation),
         context_lines=tuple(_context_lines(spec, derivation)),
         backward_parameters=backward_parameters(spec, derivation, body),

@@ -14,6 +14,7 @@ from scaffold.render.gradchecks import first_options, second_options
 from scaffold.render.house import PLAIN, House
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
+from scaffold.render.shape_checks import Refused, refused
 from scaffold.render.templates import TESTS
 from scaffold.render.testcall import (
     CallView,
@@ -66,6 +67,7 @@ class TestView(NamedTuple):
     rounded: (
         str  # the precision that the forward computes in: "double", "single", "half"
     )
+    refused: tuple[Refused, ...]  # inputs whose shapes forward does not take
     first_options: str  # of gradcheck
     second_options: str  # of gradgradcheck
     proof: "ProofView | None" = None  # what verification has beside that
@@ -135,6 +137,7 @@ def view(
         rounded=rounded,
         once_differentiable=derivation.once_differentiable,
         compiles=gradients and derivation.compiles,
+        refused=refused(spec, derivation),
         first_options=first_options(spec, derivation, making),
         second_options=second_options(spec, making),
     )

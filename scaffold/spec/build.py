@@ -44,7 +44,11 @@ def build(
         lambda: op_names(name, problems.within(("name",)), packaged, settings.names)
     )
     stated = check_keys(name, raw, problems)
-    assumed = {"save-policy": settings.save_policy, **dict(settings.defaults)}
+    assumed = {
+        "save-policy": settings.save_policy,
+        "shape-checks": settings.shape_checks,
+        **dict(settings.defaults),
+    }
     sound = {**assumed, **stated}
     if _unreadable(raw, stated):
         problems.raise_found()
@@ -107,6 +111,7 @@ def _spec(
         samples=maths.samples,
         module=module,
         test=raw.get("test", True),
+        shape_checks=raw["shape-checks"],
         conventional=shapes,
         reason=raw.get("reason"),
         patterns=configuration.names,

@@ -53,6 +53,7 @@ class Configuration(NamedTuple):
     manifest: tuple[str, ...] = ("ops.toml",)  # with * and **
     style: Style = "setup-context"
     save_policy: SavePolicy = "recompute"
+    shape_checks: bool = True
     defaults: tuple[tuple[str, Any], ...] = ()  # keys of an op
     require: tuple[str, ...] = ()  # features of every op
     parameter_names: tuple[str, ...] = PARAMETERS

@@ -66,6 +66,12 @@ KEYS: dict[str, Key] = {
         values.read_text,
         "What of a forward is saved for a derived backward.",
     ),
+    "shape-checks": Key(
+        SWITCH,
+        True,
+        values.read_text,
+        "Raise where a declared shape is broken that the backward relies on.",
+    ),
     "defaults": Key(
         DEFAULTS,
         {},

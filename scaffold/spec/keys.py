@@ -98,6 +98,10 @@ KEYS: dict[str, Key] = {
     ),
     "style": Key(STYLE, "How the Function is written."),
     "save-policy": Key(SAVE_POLICY, "What of the forward is saved for the backward."),
+    "shape-checks": Key(
+        SWITCH,
+        "Raise where a declared shape that the backward relies on is broken (true).",
+    ),
     "tolerance": Key(TOLERANCE, "For gradcheck."),
     "module": Key(SWITCH, "Write an nn.Module (true).", proven=False),
     "params": Key(TEXTS, "Inputs that the module owns as parameters.", proven=False),

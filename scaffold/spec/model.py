@@ -152,6 +152,7 @@ class OpSpec:
     samples: Samples | None = None
     module: ModuleSpec | None = PLAIN_MODULE
     test: bool = True
+    shape_checks: bool = True  # forward refuses shapes that the backward is not for
     conventional: tuple[
         tuple[str, tuple[Dim, ...]], ...
     ] = ()  # shapes taken from the convention

@@ -417,3 +417,29 @@ def test_edits_that_are_not_committed_are_worth_a_note(synced: Path) -> None:
     assert scaffold(synced, "upgrade", "--dry-run").err == ""
     append(synced / OP)
     assert scaffold(synced, "upgrade").err == note
+
+
+PRODUCT = """[ops.product]
+inputs = 'x[..., D], scale[D]'
+forward = 'x * scale'
+"""
+CHECK = "if scale.shape != (x.shape[-1],):"
+OFF = CONFIGURATION + "shape-checks = false\n"
+
+
+def test_the_checks_of_declared_shapes_come_into_an_op_of_an_earlier_version(
+    tmp_path: Path,
+) -> None:
+    """What was written without them is stale; the lines go into a file that was edited by hand."""
+    project(tmp_path, PRODUCT, configuration=OFF)
+    assert scaffold(tmp_path, "sync", "--no-verify").code == 0
+    op = tmp_path / "ops/product.py"
+    assert "ValueError" not in op.read_text()
+    append(op)
+    (tmp_path / "pyproject.toml").write_text(CONFIGURATION)
+    assert "ops/product.py" in scaffold(tmp_path, "check").out
+    assert scaffold(tmp_path, "upgrade", "product", "--no-verify").code == 0
+    text = op.read_text()
+    assert text.endswith(HELPER)
+    assert text.count(CHECK) == 1
+    assert text.index("def forward") < text.index(CHECK) < text.index("x * scale")

@@ -129,10 +129,12 @@ def without_rows(inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 
 def runs(op: Made, inputs: tuple[Any, ...]) -> bool:
-    """Whether the forward itself takes the inputs, and gives numbers."""
+    """Whether the forward itself takes the inputs, and gives numbers, and they are of the declared shapes."""
     try:
+        with torch.no_grad():
+            op.function.apply(*inputs)
         result = op.plain.forward(*inputs)
-    except (RuntimeError, IndexError):
+    except (RuntimeError, IndexError, ValueError):
         return False
     first = result[0] if isinstance(result, tuple) else result
     return bool(torch.isfinite(first).all())

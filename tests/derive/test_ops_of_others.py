@@ -127,8 +127,10 @@ def may_need(op: Made, inputs: tuple[Any, ...]) -> tuple[bool, ...]:
 
 
 def runs(op: Made, inputs: tuple[Any, ...]) -> bool:
-    """Whether the forward itself takes the inputs, and gives numbers."""
+    """Whether the forward itself takes the inputs, and gives numbers, and they are of the declared shapes."""
     try:
+        with torch.no_grad():
+            op.function.apply(*inputs)
         result = op.plain(*inputs)
     except (RuntimeError, IndexError, ValueError, ZeroDivisionError):
         return False

@@ -113,6 +113,8 @@ def test_a_call_that_does_not_fit_is_not_bound() -> None:
         ("grad.x", 'grad.x = "gain(grad)"', "'gain' is no primitive"),
         ("grad.x", 'grad.x = "grad"\nnondiff = ["x"]', "has a gradient and is in"),
         ("grad.x", 'grad.x = "grad"\nnondiff = ["y"]', "'y' is no parameter"),
+        ("grad.x", 'grad.x = "grad"\noperands = ["x"]', "'x' are no operands"),
+        ("grad.x", 'grad.x = "grad"\noperands = ["y[N]"]', "'y' is no parameter"),
         ("grad.x", 'grad.x = "grad"\nwhen = "gian > 0"', "unknown name 'gian'"),
         ("grad.x", 'grad.x = "grad"\ndomain.x = "nice"', "'nice' is no domain"),
         ("grad.x", 'grad.x = "grad"\nalso = ["x +"]', "'x +' is no spelling"),

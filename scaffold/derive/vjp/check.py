@@ -7,7 +7,7 @@ In: the text of a table, and the one below it. Out: a `Table`, or `ScaffoldError
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from scaffold.derive.vjp.rules import CATEGORIES, Table, read_rule
+from scaffold.derive.vjp.rules import CATEGORIES, Table, operands, read_rule
 from scaffold.derive.vjp.samples import Drawn, Sample, Several, read_domain, read_sample
 from scaffold.derive.vjp.spelling import ROOTS, Spelling, full_name, spelling
 from scaffold.derive.vjp.vocabulary import BUILDERS
@@ -40,6 +40,7 @@ TYPES = {
     "results": STRINGS,
     "domain": "a table: domain.x = '...'",
     "samples": STRINGS,
+    "operands": STRINGS,
     "linear": "true or false",
     "once": "true or false",
     "complex": 'true, false or "only"',
@@ -146,6 +147,7 @@ def _of_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     names = {item.name for item in spelled.parameters}
     yield from _of_also(entry, names, table)
     yield from _of_parameters(entry, names)
+    yield from _of_operands(entry, names)
     yield from _of_gradients(entry)
     yield from _of_samples(entry, table)
     yield from _of_formulas(entry, table)
@@ -185,6 +187,17 @@ def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
         elif name in entry.raw.get("grad", {}):
             message = f"'{name}' has a gradient and is in nondiff"
             yield entry.problem(message, "nondiff")
+
+
+def _of_operands(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
+    """Shapes of parameters, in each string those of the same ones."""
+    taken = [operands(text) for text in entry.raw.get("operands", ())]
+    for text, wanted in zip(entry.raw.get("operands", ()), taken, strict=True):
+        if not wanted or wanted.keys() != taken[0].keys():
+            hint = "like 'x[N, K], y[K, M]', in each string of the same parameters"
+            yield entry.problem(f"'{text}' are no operands", "operands", hint=hint)
+        for name in wanted.keys() - names:
+            yield _unknown_parameter(entry, name, names, "operands")
 
 
 def _unknown_parameter(

@@ -28,10 +28,13 @@ CATEGORIES = frozenset(
     | {"contraction", "linalg", "indexing", "constant", "backward"}
 )
 Raw = Mapping[str, Any]
+Wanted = dict[str, tuple[str, ...]]  # an operand of a primitive -> its sizes
 
 _SECTION = re.compile(r"^\[(\w+)\]$", re.MULTILINE)
 _HEADS = re.compile(r"^(?:call|also) = (.*)$", re.MULTILINE)
 _COMPOSED = re.compile(r"^composed = (.*)$", re.MULTILINE)
+_OPERAND = re.compile(r"(\w+)\[((?:\.\.\., )?\w+(?:, \w+)*)\]")
+_OPERANDS = re.compile(rf"{_OPERAND.pattern}(?:, {_OPERAND.pattern})*")
 _STRING = re.compile(r'"([^"]*)"')
 
 
@@ -56,6 +59,7 @@ class Rule(NamedTuple):
     fused: Mapping[str, str] = {}  # parameter -> its gradient in one call of ATen's
     module: str | None = None  # of a function that is not PyTorch's
     op: str = ""  # what its ops are called: no word of the engine's for a team's rule
+    operands: tuple[str, ...] = ()  # the shapes that PyTorch takes, else it raises
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -248,7 +252,18 @@ def read_rule(name: str, raw: Raw, graph: Graph) -> Rule:
         raw.get("once", False),
         raw.get("fused", {}),
         raw.get("from"),
+        operands=tuple(raw.get("operands", ())),
     )
+
+
+def operands(text: str) -> Wanted:
+    """The sizes of each operand of `x[N, K], y[K, M]`; nothing of what is not written so."""
+    if not _OPERANDS.fullmatch(text):
+        return {}
+    return {
+        name: tuple(size.strip() for size in sizes.split(","))
+        for name, sizes in _OPERAND.findall(text)
+    }
 
 
 def _several(value: str | list[str]) -> tuple[str, ...]:

@@ -1,0 +1,240 @@
+"""A declared shape that a caller breaks: the gradient is right, or the call is refused."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaffold.derive import derive
+from scaffold.render.shape_checks import check_lines
+from tests.derive.broken_shapes import Outcome, broken_calls, outcome
+from tests.derive.building import load, op_text, spec_of, text_of
+from tests.derive.cases import CASES, Case
+from tests.derive.ops_of_others import OPS
+from tests.derive.published import PUBLISHED
+
+pytestmark = pytest.mark.filterwarnings("ignore:Using a target size")
+DECLARED = [case for case in (*CASES, *OPS, *PUBLISHED) if "[" in case.inputs]
+
+
+def guards(inputs: str, forward: str, **raw: Any) -> list[str]:
+    """The lines of forward that ask for shapes."""
+    return check_lines(derive(spec_of(inputs, forward=forward, **raw)))
+
+
+def conditions(inputs: str, forward: str, **raw: Any) -> list[str]:
+    """The tests alone."""
+    lines = guards(inputs, forward, **raw)
+    return [line.removeprefix("if ")[:-1] for line in lines if line.startswith("if ")]
+
+
+def function_of(inputs: str, forward: str, **raw: Any) -> Any:
+    return load(op_text(inputs, forward=forward, **raw)).SomeOpFunction
+
+
+def test_it_is_one_statement_that_names_the_input_and_both_shapes() -> None:
+    assert guards("x[N, D], y[N, D]", "F.mse_loss(x, y)") == [
+        "if y.shape != x.shape:",
+        '    raise ValueError(f"y[N, D] has shape {[*y.shape]}, not {[*x.shape]}")',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "tests"),
+    [
+        ("x[N, D], y[N, D]", "(x - y).mean(-1)", ["y.shape != x.shape"]),
+        ("x[N, D], y[D]", "x * y", ["x.ndim != 2", "y.shape != (x.shape[-1],)"]),
+        ("x[..., D], y[D]", "x * y", ["y.shape != (x.shape[-1],)"]),
+        ("x[B, T, D], y[T, D]", "x * y", ["x.ndim != 3", "y.shape != x.shape[-2:]"]),
+        (
+            "x[N, D], y[N, D]?",
+            "x if y is None else x * y",
+            ["y is not None and y.shape != x.shape"],
+        ),
+        ("x[N, D]", "x.mean(1)", ["x.ndim != 2"]),
+        (
+            "x[B, N, D], y[B, N, E]",
+            "x.mean(1) * y.sum(-1).mean(1, keepdim=True)",
+            ["x.ndim != 3", "y.ndim != 3 or y.shape[:2] != x.shape[:2]"],
+        ),
+        ("x[N, N]", "x * x.t()", ["x.ndim != 2 or x.shape[-1] != x.shape[0]"]),
+    ],
+)
+def test_what_the_backward_relies_on_is_asked(
+    inputs: str, forward: str, tests: list[str]
+) -> None:
+    assert conditions(inputs, forward) == tests
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward"),
+    [
+        ("x, y", "x * y"),  # nothing is declared
+        ("x", "F.mse_loss(x, x.exp())"),
+        ("x[..., D]", "torch.softmax(x, -1)"),  # there is nothing to broadcast with
+        ("x[N, D]", "torch.exp(x)"),  # right of any rank
+        ("x[N, D]", "x.mean(-1)"),
+        ("x[..., D], y[..., D]", "x * y"),  # it sums to each input's own shape
+        ("x[..., I], weight[O, I]", "x @ weight.t()"),  # a product asks itself
+        ("x[N, K], y[K, M]", "torch.mm(x, y)"),
+        ("q[..., L, D], k[..., S, D], v[..., S, E]", "torch.softmax(q @ k.mT, -1) @ v"),
+    ],
+)
+def test_where_nothing_relies_on_it_nothing_is_asked(inputs: str, forward: str) -> None:
+    assert guards(inputs, forward) == []
+
+
+@pytest.mark.parametrize("bias", ["bias[O]?", "bias[O]"])
+def test_of_a_linear_layer_the_bias_alone_is_asked(bias: str) -> None:
+    inputs, there = f"input[..., I], weight[O, I], {bias}", "bias is not None and "
+    test = "bias.shape != (weight.shape[0],)"
+    expected = [there + test if "?" in bias else test]
+    assert conditions(inputs, "input @ weight.t() + bias") == expected
+    assert conditions(inputs, "F.linear(input, weight, bias)") == expected
+
+
+def test_a_stated_gradient_may_rely_on_all_that_is_declared() -> None:
+    stated = {"x": "grad_output * y", "y": "grad_output * x"}
+    assert conditions("x[N, D], y[N, D]", "x * y", grad=stated) == [
+        "x.ndim != 2",
+        "y.shape != x.shape",
+    ]
+    assert conditions("x, y", "x * y", grad=stated) == []
+
+
+def test_it_can_be_turned_off() -> None:
+    inputs, forward = "x[N, D], y[N, D]", "F.mse_loss(x, y)"
+    assert guards(inputs, forward, shape_checks=False) == []
+    assert "ValueError" not in op_text(inputs, forward=forward, shape_checks=False)
+
+
+def test_a_skeleton_asks_nothing() -> None:
+    assert guards("x[N, D], y[N, D]", "x * y", derive=False) == []
+
+
+def test_the_broken_call_of_mse_loss_is_refused() -> None:
+    function = function_of("x[N, D], y[N, D]", "F.mse_loss(x, y)")
+    message = r"^y\[N, D\] has shape \[3, 4\], not \[3, 1\]$"
+    with pytest.raises(ValueError, match=message):
+        function.apply(torch.randn(3, 1, requires_grad=True), torch.randn(3, 4))
+
+
+def test_scalars_and_tensors_on_meta_are_asked_too() -> None:
+    function = function_of("x[], y[]", "x * y")
+    assert function.apply(torch.ones(()), torch.ones(())) == 1
+    with pytest.raises(ValueError, match=r"y\[\] has shape \[1\], not 0-D"):
+        function.apply(torch.ones(()), torch.ones(1))
+    function = function_of("x[N, D], y[N, D]", "F.mse_loss(x, y)")
+    meta = partial(torch.empty, device="meta")
+    assert function.apply(meta(2, 3), meta(2, 3)).is_meta
+    with pytest.raises(ValueError, match="has shape"):
+        function.apply(meta(2, 3), meta(2, 1))
+
+
+def test_under_vmap_the_shapes_are_those_of_one_example() -> None:
+    function = function_of("x[N, D], y[N, D]", "(x - y).square().mean(-1)")
+    x, y = torch.randn(5, 2, 3), torch.randn(2, 3)
+    found = torch.func.vmap(function.apply, in_dims=(0, None))(x, y)
+    torch.testing.assert_close(found, (x - y).square().mean(-1))
+    with pytest.raises(ValueError, match=r"y\[N, D\] has shape \[3\], not \[2, 3\]"):
+        torch.func.vmap(function.apply)(x, torch.randn(5, 3))
+
+
+def test_make_fx_traces_it_with_sizes_that_are_not_fixed() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    function = function_of("x[N, D], y[N, D]", "(x - y).square().mean(-1)")
+    traced = make_fx(function.apply, tracing_mode="symbolic")
+    graph = traced(torch.randn(3, 4), torch.randn(3, 4))
+    x, y = torch.randn(5, 2), torch.randn(5, 2)
+    torch.testing.assert_close(graph(x, y), function.apply(x, y))
+
+
+class Calls(torch.nn.Module):
+    """An op as a module, to be exported."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        return self.function.apply(x, y)
+
+
+@pytest.mark.exhaustive
+def test_it_compiles_and_is_exported_with_dynamic_sizes() -> None:
+    function = function_of("x[N, D], y[N, D]", "(x - y).square().mean(-1)")
+    compiled: Any = torch.compile(
+        function.apply, fullgraph=True, dynamic=True, backend="aot_eager"
+    )
+    for rows in (3, 5):
+        x = torch.randn(rows, 4, requires_grad=True)
+        y = torch.randn(rows, 4)
+        expected = torch.autograd.grad(function.apply(x, y).sum(), x)
+        torch.testing.assert_close(
+            torch.autograd.grad(compiled(x, y).sum(), x), expected
+        )
+    with pytest.raises(Exception, match="ValueError|exception"):  # Dynamo's own
+        compiled(torch.randn(3, 4), torch.randn(3, 1))
+    batch = torch.export.Dim("batch")
+    exported = torch.export.export(
+        Calls(function),
+        (torch.randn(3, 4), torch.randn(3, 4)),
+        dynamic_shapes=({0: batch}, {0: batch}),
+    )
+    x, y = torch.randn(7, 4), torch.randn(7, 4)
+    torch.testing.assert_close(exported.module()(x, y), function.apply(x, y))
+
+
+def outcomes(cases: Iterable[Case], **raw: Any) -> tuple[Counter[Outcome], list[str]]:
+    """How many calls end how, and what is silently wrong."""
+    counts, wrong = Counter[Outcome](), list[str]()
+    for case in cases:
+        options: dict[str, Any] = {"forward": case.forward, "outputs": case.outputs}
+        spec = spec_of(case.inputs, **options, **raw)
+        skeleton = replace(spec, derive=False, style="setup-context")
+        plain = getattr(load(text_of(skeleton)), spec.function_name).forward
+        function = getattr(load(text_of(spec)), spec.function_name)
+        wanted = {item.name for item in spec.differentiable}
+        torch.manual_seed(7)
+        for inputs in case.samples():
+            needs = [
+                isinstance(value, Tensor) and item.name in wanted
+                for item, value in zip(spec.inputs, inputs, strict=True)
+            ]
+            for call in broken_calls(spec, inputs):
+                end, said = outcome(function, plain, call, needs)
+                counts[end] += 1
+                if end == "wrong" or end == "summed" and said != "(1,) for ()":
+                    wrong.append(f"{case.name}: {call.how} {said}")
+    return counts, wrong
+
+
+def test_no_call_that_breaks_a_declaration_is_silently_wrong() -> None:
+    counts, wrong = outcomes(DECLARED[::16])
+    assert not wrong
+    assert counts["guard"] > counts["right"] > 0
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+def test_no_call_of_any_known_op_is_silently_wrong(policy: str) -> None:
+    counts, wrong = outcomes(DECLARED, save_policy=policy)
+    print(dict(counts))
+    assert not wrong
+
+
+def test_without_the_checks_some_would_be() -> None:
+    case = Case(
+        "mse",
+        "x[N, D], y[N, D]",
+        "F.mse_loss(x, y)",
+        lambda: [(torch.randn(3, 4), torch.randn(3, 4))],
+    )
+    assert outcomes([case], shape_checks=False)[1]
+    assert not outcomes([case])[1]
