@@ -21,6 +21,7 @@ from scaffold.render.environment import keep_compiled
 from scaffold.render.files import render
 from scaffold.render.house import House
 from scaffold.spec import Configuration, OpSpec, build
+from scaffold.spec.imports import newer_of
 from scaffold.spec.names import op_names
 from scaffold.spec.problems import Locate, Problems
 from scaffold.spec.requirements import check_reason
@@ -229,6 +230,7 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
         notes.append(f"conventional shapes: {', '.join(shapes)}")
     notes += [f"the forward never reads '{name}'" for name in _unread(spec)]
     notes += derivation.notes
+    notes += [f"the table of operators has no '{name}'" for name in newer_of(spec)]
     if missing:
         notes.append(f"left for you to write: {', '.join(missing)}")
     return tuple(notes)

@@ -33,7 +33,14 @@ from scaffold.formula.graph import (
     renaming,
     rewritten,
 )
-from scaffold.formula.operators import is_judged, judged, judged_value, meant
+from scaffold.formula.operators import (
+    is_judged,
+    is_newer,
+    judged,
+    judged_value,
+    meant,
+    newer,
+)
 from scaffold.formula.parse import assigned
 from scaffold.formula.reading import parse
 from scaffold.formula.scope import BUILTINS, Meanings, Scope
@@ -67,10 +74,12 @@ __all__ = [
     "holds_several",
     "is_check",
     "is_judged",
+    "is_newer",
     "judged",
     "judged_value",
     "keywords",
     "meant",
+    "newer",
     "parse",
     "raises",
     "renaming",

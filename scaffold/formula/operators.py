@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from scaffold.errors import did_you_mean
 from scaffold.formula.expression import ELSEWHERE
+from scaffold.formula.graph import Formula, Node, expressions
 from scaffold.formula.scope import Meanings
 from scaffold.formula.text import WELL_KNOWN
 
@@ -203,6 +204,29 @@ def _near_space(space: str) -> str | None:
     """The namespace that may be meant, as a hint."""
     near = get_close_matches(space, table(), n=1, cutoff=ALIKE)
     return f"did you mean '{near[0]}'?" if near else None
+
+
+def newer(formula: Formula) -> frozenset[str]:
+    """The functions of PyTorch that a formula names and the table does not have, by their dotted names."""
+    statements = formula.kept.statements if formula.kept else formula.statements
+    read = [node for item in statements for node in expressions(item)]
+    read += [formula.result] if formula.result is not None else []
+    dotted = {_dotted(inner) for node in read for inner in node.walk()}
+    return frozenset(name for name in dotted if is_newer(*name.rpartition(".")[::2]))
+
+
+def _dotted(node: Node) -> str:
+    if node.kind == "name":
+        return WELL_KNOWN.get(node.label, "")
+    inner = _dotted(node.args[0]) if node.kind == "attribute" else ""
+    return f"{inner}.{node.label}" if inner else ""
+
+
+def is_newer(space: str, name: str) -> bool:
+    """Whether a namespace of PyTorch has operators and the table does not have this one."""
+    known = table().get(space) if space.startswith("torch") else None
+    leads = _leads(f"{space}.{name}") or f"{space}.{name}" in table()
+    return known is not None and not leads and name not in known.operators
 
 
 def is_judged(module: str, name: str | None) -> bool:

@@ -24,6 +24,7 @@ from scaffold.render.testlimits import precision, takes_any_layout
 from scaffold.render.testvalues import literal
 from scaffold.render.whole import with_imports
 from scaffold.spec import Dim, OpSpec, Output
+from scaffold.spec.imports import newer_of
 from scaffold.spec.model import DType
 
 OP_MODULE = "verified_op"
@@ -51,6 +52,7 @@ class ProofView(NamedTuple):
         str  # of each output its name, its dims and, where it is said, its dtype
     )
     broadcast: str  # position of an input -> how many of its dims are not leading ones
+    newer: str  # functions that the shipped table does not have
     tolerance: str
     bare: bool  # backward returns one gradient rather than a tuple
     surrogate: bool
@@ -108,6 +110,7 @@ def _proof_view(
         input_shapes=str({starred(item): item.dims for item in spec.tensors}),
         output_shapes=str(_output_shapes(spec)),
         broadcast=str(_leading(spec, derived)),
+        newer=str(newer_of(spec)),
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
         bare=bool(spec.differentiable) and contract_view(spec, derivation).bare,
         surrogate=spec.surrogate is not None,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from keyword import iskeyword
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import Meanings, is_judged
+from scaffold.formula import Meanings, is_judged, is_newer, newer
 from scaffold.spec.model import Attribute, Import, Input, OpSpec
 from scaffold.spec.names import RESERVED, is_identifier
 
@@ -82,6 +82,22 @@ def runs_code_of(spec: OpSpec) -> str | None:
     found += [f"{spec.samples.function}()"] if spec.samples else []
     listed = ", ".join(dict.fromkeys(found))
     return f"the proof ran code of {listed}" if found else None
+
+
+def newer_of(spec: OpSpec) -> tuple[str, ...]:
+    """The functions of PyTorch that the op names and the shipped table does not have."""
+    shown = spec.surrogate.forward if spec.surrogate else None
+    updates = spec.module.updates if spec.module else ()
+    stated = (spec.forward, spec.backward, shown)
+    formulas = (*stated, *(one for _, one in (*spec.gradients, *updates)))
+    found = frozenset[str]().union(*(newer(one) for one in formulas if one))
+    imports = (item for item in spec.imports if item.module.startswith("torch"))
+    found |= {
+        f"{item.module}.{item.name}"
+        for item in imports
+        if item.name and is_newer(item.module, item.name)
+    }
+    return tuple(sorted(found))
 
 
 def _is_open(annotation: str) -> bool:

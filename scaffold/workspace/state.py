@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, get_args
 
 from scaffold.errors import Location, ScaffoldError, raise_all
@@ -138,7 +138,12 @@ def _decoded(raw: Any, op: str) -> Record:
         )
     reads = tuple(sorted(_texts(raw["reads"])))
     files = tuple(
-        Kept(role, *(_text(file[key]) for key in ("path", "draft", "text")))
+        Kept(
+            _plain(role),
+            _below(file["path"]),
+            _text(file["draft"]),
+            _text(file["text"]),
+        )
         for role, file in raw["files"].items()
     )
     tool, spec, configuration, templates = (_text(raw[key]) for key in _ORIGIN)
@@ -154,6 +159,21 @@ def _proof(raw: Any) -> Proof | None:
     if by not in get_args(By):
         raise ValueError
     return Proof(**{key: _text(raw[key]) for key in _PROOF if key != "by"}, by=by)
+
+
+def _below(value: Any) -> str:
+    """A path below the root: what a record names may be moved and removed."""
+    path = PurePosixPath(_text(value))
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError
+    return str(value)
+
+
+def _plain(role: str) -> str:
+    """A role, which is part of a file's name."""
+    if not role.isidentifier():
+        raise ValueError
+    return role
 
 
 def _text(value: Any) -> str:

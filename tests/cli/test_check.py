@@ -192,7 +192,10 @@ def test_programs_and_github_get_the_same(synced: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [("{", ":1:2"), ("[]", ":1:1"), ('{"version": 1}', ":1:1")],
+    [
+        *(("{", ":1:2"), ("[]", ":1:1"), ('{"version": 1}', ":1:1")),
+        ("[" * 100_000, ":1:1"),
+    ],
 )
 def test_a_broken_record_is_an_error_at_its_place(
     synced: Path, text: str, place: str
@@ -201,6 +204,25 @@ def test_a_broken_record_is_an_error_at_its_place(
     outcome = scaffold(synced, "check")
     assert outcome.code == 2
     assert outcome.err.startswith(f".scaffold/scale.json{place}: is no record of an op")
+
+
+@pytest.mark.parametrize("outside", ["../precious.py", "{root}/../precious.py"])
+@pytest.mark.parametrize(
+    "command", [["check"], ["sync"], ["remove", "scale", "--force"]]
+)
+def test_a_record_names_no_file_outside_of_the_project(
+    synced: Path, command: list[str], outside: str
+) -> None:
+    """It may come from a repository that nobody vouches for, and what it names is moved and removed."""
+    precious = synced.parent / "precious.py"
+    precious.write_text((synced / "ops/scale.py").read_text())
+    record = synced / state.record_path("scale")
+    there = outside.format(root=synced)
+    record.write_text(record.read_text().replace("ops/scale.py", there))
+    outcome = scaffold(synced, *command)
+    assert outcome.code == 2
+    assert ".scaffold/scale.json:1:1: is no record of an op" in outcome.err
+    assert precious.exists()
 
 
 def test_a_base_that_is_lost_or_wrong_makes_no_file_ok(synced: Path) -> None:

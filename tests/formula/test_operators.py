@@ -9,6 +9,7 @@ import pytest
 
 from scaffold.errors import ScaffoldError
 from scaffold.formula.operators import judged, judged_value, table
+from scaffold.spec.imports import newer_of
 from tests.derive.building import spec_of
 from tests.derive.cases import CASES
 from tests.derive.test_ops_of_others import BY_NAME
@@ -238,6 +239,20 @@ def test_the_table_is_what_the_script_makes() -> None:
     if there not in text.splitlines()[0]:
         pytest.skip("the table is of other versions")
     assert text == make_torch_names.table()
+
+
+def test_a_newer_name_is_told_apart() -> None:
+    spec = spec_of(
+        "x",
+        forward="torch.newest(torch.linalg.norm(x)) + F.newest(x) + torch.ops.a.b(x)",
+        grad={"x": "torch.special.newest(torch.Tensor.relu(x))"},
+        import_=["torch:latest", "kernels:f"],
+    )
+    latest, one, two, three = newer_of(spec)
+    assert latest == "torch.latest" and one == "torch.newest"
+    assert two == "torch.nn.functional.newest"
+    assert three == "torch.special.newest"
+    assert newer_of(spec_of("x", forward="F.relu(x) * torch.pi")) == ()
 
 
 def test_no_name_is_both() -> None:

@@ -31,6 +31,7 @@ from scaffold.verify.child.gradients import (
     expected_gradients,
     returned_gradients,
 )
+from scaffold.verify.child.newer import no_operator
 from scaffold.verify.child.refusals import (
     BROKEN,
     INFINITE,
@@ -75,7 +76,7 @@ class Run:
 
 def check(checks: Any) -> dict[str, Any]:
     """Run every case up to the first failure."""
-    run = Run()
+    run = Run(failure=no_operator(checks.NEWER))
     for case in list_cases(checks):
         for words, layout in layouts(checks):
             if run.failure is None:
