@@ -21,7 +21,7 @@ from scaffold.cli.raw import FORMULAS
 from scaffold.cli.settle import Settled, undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import carry_out
-from scaffold.errors import ConflictError, ScaffoldError
+from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
 from scaffold.files import read_text
 from scaffold.spec.manifest import list_ops, proof_digest, text_digest
 from scaffold.spec.toml_text import op_table, toml_text
@@ -47,7 +47,10 @@ def _add_op(
     text = project.texts.get(path, "")
     changed = _with_table(project, text, specified, keys, policy)
     manifests = {} if changed == text else {path: changed}
-    project = listing(project, path, changed)
+    unwritten = {item.path: item.text for item in generated.companions}
+    if policy != "overwrite":
+        _refuse_to_replace(project.root, unwritten)
+    project = listing(project, path, changed)._replace(unwritten=unwritten)
     ops = survey(project, [specified.spec.name])
     outcome = carry_out(
         project,
@@ -56,7 +59,7 @@ def _add_op(
         write=write,
         prune=True,
         run=run and replace(run, done=_proven(generated, project)),
-        manifests=manifests,
+        manifests={**manifests, **unwritten},
     )
     return outcome.settled._replace(undone=undone)
 
@@ -65,19 +68,33 @@ def _proven(generated: Generated, project: Project) -> dict[str, Proof]:
     """The proof of the op as its table says it."""
     if generated.proof is None:
         return {}
-    name, read = generated.spec.name, generated.specified.reads
-    reads = tuple(
-        sorted(
-            (
-                Path(os.path.relpath(path, project.root)).as_posix(),
-                text_digest(read_text(path)),
-            )
-            for path in read
-        )
-    )
+    name = generated.spec.name
+    digests = {}
+    for path in generated.specified.reads:
+        below = Path(os.path.relpath(path, project.root)).as_posix()
+        unwritten = project.unwritten.get(below)
+        text = read_text(path) if unwritten is None else unwritten
+        digests[below] = text_digest(text)
+    reads = tuple(sorted(digests.items()))
     entry = project.listed[name].entry
     spec = proof_digest(entry, project.configuration, reads)
     return {name: generated.proof._replace(spec=spec)}
+
+
+def _refuse_to_replace(root: Path, files: Mapping[str, str]) -> None:
+    """Raise for a file beside the op that is there and says something else."""
+    raise_all(
+        [
+            ConflictError(
+                "stands here and says something else; nothing was written",
+                Location(from_here(root, path)),
+                "call the op otherwise, or say --on-conflict overwrite",
+            )
+            for path, text in files.items()
+            if (root / path).exists()
+            and (root / path).read_text(encoding="utf-8", errors="replace") != text
+        ]
+    )
 
 
 def _manifest(project: Project, op: str) -> str:

@@ -1,48 +1,103 @@
-"""A Function becomes a file of TOML.
+"""A Function becomes an op: a table of the project's manifest, or a file of TOML.
 
-In: `PATH::CLASS`. Out: the text, by its path.
-Invariant: what is written loads as a specification; otherwise there is an error that says where it would not.
+In: `PATH::CLASS` and the options. Out: an `Adoption`: what was generated of the table that holds, and the notes.
+Invariant: the table is one that `new-op` makes the op of, and where the Function runs, the op does as it does: on the same inputs
+the same values and the same gradients. Otherwise there is an error that says where it would not.
 """
 
 import ast
+import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from scaffold.cli.existing import find_functions
+from scaffold.cli.generate import Companion, Generated, generate_table
+from scaffold.cli.here import configuration_here
 from scaffold.cli.importing import dotted
+from scaffold.cli.interpreter import ANOTHER, NONE_FOUND
+from scaffold.cli.options import Values
+from scaffold.cli.places import Places
+from scaffold.cli.proof import prove, request_of
+from scaffold.cli.prover import Proving
+from scaffold.cli.raw import Given, Merged
 from scaffold.derive import derive
-from scaffold.errors import ConflictError, Location, ScaffoldError
-from scaffold.inspect.adopting import Adopted, Value, adopt, adopt_bodies
+from scaffold.errors import Location, ScaffoldError, VerificationError
+from scaffold.inspect import Function
+from scaffold.inspect.adopting import Adopted, Value, Wanted, adopt, adopt_bodies
+from scaffold.inspect.declared import is_constant, kinds_of
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.formulas import Unfit
+from scaffold.inspect.guesses import shapes_for
 from scaffold.render.files import render
 from scaffold.render.formatting import format_source
 from scaffold.render.layout import Directories
+from scaffold.render.verification import verification
 from scaffold.spec import OpSpec, build
+from scaffold.spec.model import TensorInput
 from scaffold.spec.toml import read_ops
+from scaffold.verify import Failure, Original, Verdict
 
 GRADIENTS = ("grad", "backward")
-DIFFERS = (
-    "the op that this makes is other code than what is there: state the shapes of its "
-    "inputs, and read the difference with scaffold new-op NAME --spec FILE --diff"
-)
-
+KINDS = 9  # choices of what tensors without a gradient hold that are tried at most
+ORIGINAL = "the original"  # the subject of a failure to run it
+UNRUN = (ORIGINAL, "process")
 KEPT = "formulas have no words for all of it: the bodies are functions of {name}"
+SKIP = "write it all the same with --no-verify"
 
 
-class Found(NamedTuple):
-    """What is to be written, and what to know of it."""
+class Candidate(NamedTuple):
+    """A table that the Function may be written as."""
 
-    files: dict[str, str]
-    root: Path
+    op: Adopted
+    file: str = ""  # of its bodies, where formulas have no words for them
+    text: str = ""
+    same: bool = False  # the op that it makes is the very code that is there
+
+
+class Adoption(NamedTuple):
+    """What the op is from now on."""
+
+    op: Adopted
+    generated: Generated
     notes: tuple[str, ...]
 
 
-def adopted(target: str, out_dir: str | None) -> Found:
-    """The specification of one Function."""
+class Source(NamedTuple):
+    """The Function, and how it is imported."""
+
+    facts: Facts
+    path: str
+    module: str
+    root: Path
+
+    @property
+    def function(self) -> Function:
+        return self.facts.function
+
+
+def adopted(target: str, settings: Values, proving: Proving) -> Adoption:
+    """The first table that holds of those that a Function may be written as."""
+    source = _source(target)
+    reasons: list[Unfit | ScaffoldError] = []
+    uncompared: Adoption | None = None
+    for candidate in _candidates(source, settings, reasons):
+        try:
+            found, compared = _held(source, candidate, settings, proving)
+        except ScaffoldError as reason:
+            reasons.append(reason)
+            continue
+        if compared:
+            return found
+        uncompared = uncompared or found
+    if uncompared is None:
+        raise _refusal(source, reasons)
+    return uncompared
+
+
+def _source(target: str) -> Source:
     found = find_functions((target,)).meant
     functions = [(meant, function) for meant in found for function in meant.functions]
     if len(functions) != 1:
@@ -51,77 +106,72 @@ def adopted(target: str, out_dir: str | None) -> Found:
         place = Location(target.partition("::")[0])
         raise ScaffoldError("holds several Functions: name one", place, hint)
     ((meant, function),) = functions
-    chosen = choose(Facts(function, meant.module), meant.path)
-    root = Path(os.path.abspath(out_dir or "."))
-    base = root
-    while not base.is_dir():
-        base = base.parent
-    below = root.relative_to(base)
-    files = {f"{chosen.op.name}.toml": chosen.op.toml(), **chosen.files}
-    placed = {(below / name).as_posix(): text for name, text in files.items()}
-    return Found(placed, base, chosen.notes)
+    module, root = dotted(meant.path, configuration_here())
+    return Source(Facts(function, meant.module), meant.path, module, root)
 
 
-class Chosen(NamedTuple):
-    """A specification, and the files that it names."""
-
-    op: Adopted
-    files: dict[str, str]
-    notes: tuple[str, ...]
-
-
-def choose(facts: Facts, path: str) -> Chosen:
-    """The specification of a Function: formulas, or where they have no words for it, its bodies in a file."""
-    try:
-        op, same = _chosen(facts)
-        return Chosen(op, {}, () if same else (DIFFERS,))
-    except (Unfit, ScaffoldError) as reason:
-        kept = _with_bodies(facts, path)
-        if kept is not None:
-            return kept
-        raise _refusal(facts, reason, path) from None
-
-
-def _refusal(facts: Facts, reason: Unfit | ScaffoldError, path: str) -> ConflictError:
-    """Why there is no specification, at the statement that stands in the way."""
-    node: ast.AST = facts.function.node
+def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldError:
+    """Why there is no table: what a run has shown, else the first statement that stands in the way."""
+    shown = (reason for reason in reasons if isinstance(reason, VerificationError))
+    reason = next(shown, reasons[0])
+    node: ast.AST = source.function.node
+    details: tuple[str, ...] = ()
     if isinstance(reason, Unfit):
         node, text, hint = reason.node, reason.reason, None
     else:
-        text, hint = reason.message, reason.hint
+        text, hint, details = reason.message, reason.hint, reason.details
     line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
-    message = f"'{facts.function.name}' cannot be adopted: {text}"
-    return ConflictError(message, Location(path, line, column), hint)
+    message = f"'{source.function.name}' cannot be adopted: {text}"
+    place = Location(source.path, line, column)
+    return VerificationError(message, place, hint, details)
 
 
-def _with_bodies(facts: Facts, path: str) -> Chosen | None:
-    """The specification that names functions of a file; None where the loader would refuse it."""
-    module, _ = dotted(path)
-    try:
-        op, name, text = adopt_bodies(facts, module)
-        text = format_source(text)
-        (entry,) = read_ops(op.toml(), f"{op.name}.toml")
-        spec = build(op.name, entry.raw, entry.locate, read={name: text}.__getitem__)
-        render(replace(spec, test=False), derive(spec), Directories())
-    except (Unfit, ScaffoldError):
-        return None
-    return Chosen(op, {name: text}, (KEPT.format(name=name),))
+def _candidates(
+    source: Source, settings: Values, reasons: list[Unfit | ScaffoldError]
+) -> Iterator[Candidate]:
+    """Formulas, then the bodies as they are; each for what its tensors without a gradient may hold."""
+    for kinds in itertools.islice(_kinds(source.facts), KINDS):
+        wanted = Wanted(settings.get("name") or "", kinds)
+        try:
+            yield from _formulas(source.facts, wanted)
+        except (Unfit, ScaffoldError) as reason:
+            reasons.append(reason)
+        package = _package(settings)
+        try:
+            op, name, text = adopt_bodies(source.facts, source.module, package, wanted)
+            yield Candidate(op, name, format_source(text))
+        except (Unfit, ScaffoldError) as reason:
+            reasons.append(reason)
 
 
-def _chosen(facts: Facts) -> tuple[Adopted, bool]:
-    """The first table that leads to the same code; where none does, the one of the Function's own statements.
+def _package(settings: Values) -> str:
+    from scaffold.cli.places import find_places
+
+    return find_places(configuration_here(), settings).directories.package or ""
+
+
+def _kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
+    """Each choice of what the tensors without a gradient hold, the likeliest first."""
+    items = [item for item in facts.inputs if is_constant(facts, item)]
+    choices = itertools.product(*(kinds_of(facts, item) for item in items))
+    for chosen in choices:
+        yield dict(zip((item.name for item in items), chosen, strict=True))
+
+
+def _formulas(facts: Facts, wanted: Wanted) -> Iterator[Candidate]:
+    """The table that leads to the same code, and nothing else; where none does, that of the Function's own statements.
 
     Formulas of gradients are stated only where what is derived is other code.
     """
     last = None
-    for last in adopt(facts):
+    for last in adopt(facts, wanted):
         derived = last._replace(keys=_without_gradients(last.keys))
         for table in (derived, last):
             if _leads_back(table, facts):
-                return table, True
-    assert last is not None
-    _spec(last)  # what the loader refuses is the error
-    return last, False
+                yield Candidate(table, same=True)
+                return
+    if last is not None:
+        yield Candidate(last)
 
 
 def _without_gradients(keys: Mapping[str, Value]) -> dict[str, Value]:
@@ -147,3 +197,138 @@ def _leads_back(op: Adopted, facts: Facts) -> bool:
     }
     name = facts.function.name
     return name in made and ast.dump(made[name]) == ast.dump(facts.function.node)
+
+
+def _held(
+    source: Source, candidate: Candidate, settings: Values, proving: Proving
+) -> tuple[Adoption, bool]:
+    """What a table leads to, and whether it is known to do as the Function does; an error where it does not."""
+    generated = _generated(source, candidate, settings)
+    notes = (KEPT.format(name=candidate.file),) if candidate.file else ()
+    found = Adoption(candidate.op, generated, notes)
+    if not settings.get("verify", True):
+        return found, True
+    if candidate.same:
+        return _proven(source, candidate, found, settings, proving), True
+    verdict = _compared(source, generated, proving)
+    if verdict.failure is not None and verdict.failure.subject not in UNRUN:
+        raise _differs(verdict.failure)
+    if verdict.failure is not None or not verdict.cases:
+        why = verdict.failure.words if verdict.failure else verdict.notes[0]
+        said = f"not compared: {source.function.name} of {source.path} {why}"
+        return found._replace(notes=(*notes, said)), bool(verdict.failure)
+    ran = f"{source.function.name} of {source.path}, which was run for it"
+    said = f"compared with {ran}: the same values and gradients"
+    found = found._replace(notes=(*notes, said))
+    return _proven(source, candidate, found, settings, proving), True
+
+
+def _generated(source: Source, candidate: Candidate, settings: Values) -> Generated:
+    """The files of the op that a table makes, as `new-op` makes them."""
+    op = candidate.op
+
+    def companions(where: Places) -> tuple[Companion, ...]:
+        if not candidate.file:
+            return ()
+        stem = candidate.file.removesuffix(".py")
+        package = where.directories.package
+        module = f"{package}.{stem}" if package else stem
+        path = Path(where.directories.source, candidate.file).as_posix()
+        return (Companion(path, module, candidate.text),)
+
+    (entry,) = read_ops(op.toml(), f"{op.name}.toml")
+    said = Merged(entry, Given(), _directory(settings))
+    generated = generate_table(op.name, said, settings, companions)
+    for path in generated.files:
+        place = generated.root / path
+        same = place.exists() and os.path.samefile(place, source.path)
+        if same and f"from {source.module} import" in candidate.text:
+            hint = "call the op otherwise: --name NAME"
+            raise ScaffoldError("the op's file would replace its own", None, hint)
+    return generated
+
+
+def _directory(settings: Values) -> Path:
+    """Where the op goes, as seen from here."""
+    from scaffold.cli.places import find_places
+
+    where = find_places(configuration_here(), settings)
+    return Path(os.path.relpath(where.root / where.directories.source))
+
+
+def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict:
+    """What the op does beside what the Function does."""
+    function = source.function
+    if function.nested:
+        words = f"is defined inside {function.qualname.split('.')[0]}"
+        return Verdict(0, Failure(ORIGINAL, words))
+    if proving.interpreter is None:
+        return Verdict(0, Failure(ORIGINAL, f"is not run: {NONE_FOUND} ({ANOTHER})"))
+    derived = frozenset(item.name for item in generated.spec.differentiable)
+    first, *more = _checks(generated, derived)
+    original = Original(
+        source.module,
+        str(source.root),
+        os.path.abspath(source.path),
+        function.qualname,
+        tuple(more),
+    )
+    texts = verification(generated.spec, generated.derivation, generated.derived)
+    request = request_of(generated, texts)
+    request = request._replace(checks=first, original=original)
+    return proving.prove(generated.spec.name, request)
+
+
+def _checks(generated: Generated, derived: frozenset[str]) -> Iterator[str]:
+    """The checks of the op as it is declared; then, where it declares no shape, of shapes that are often meant."""
+    spec = generated.spec
+    yield verification(spec, generated.derivation, derived).checks
+    tensors = [item.name for item in spec.tensors]
+    plain = spec.samples is None and not any(item.variadic for item in spec.tensors)
+    if not plain or any(spec.dims(name) is not None for name in tensors):
+        return
+    for shapes in shapes_for(tensors):
+        known = dict(zip(tensors, shapes, strict=True))
+        inputs = tuple(
+            (
+                item._replace(dims=known[item.name])
+                if isinstance(item, TensorInput)
+                else item
+            )
+            for item in spec.inputs
+        )
+        tried = replace(spec, inputs=inputs, conventional=())
+        yield verification(tried, generated.derivation, derived).checks
+
+
+def _differs(failure: Failure) -> VerificationError:
+    words = f"the op differs from it: {failure.subject}: {failure.words}"
+    return VerificationError(words, None, SKIP, details=failure.lines)
+
+
+def _proven(
+    source: Source,
+    candidate: Candidate,
+    found: Adoption,
+    settings: Values,
+    proving: Proving,
+) -> Adoption:
+    """The op as `new-op` proves it; a gradient that is not the derivative is said to be another one's."""
+    try:
+        return found._replace(generated=prove(found.generated, proving))
+    except VerificationError as refused:
+        first = refused
+    op = candidate.op
+    if not {"surrogate"} & op.keys.keys() and set(GRADIENTS) & op.keys.keys():
+        stated = op._replace(keys={**op.keys, "surrogate": True})
+        again = candidate._replace(op=stated)
+        try:
+            generated = prove(_generated(source, again, settings), proving)
+        except ScaffoldError:
+            pass
+        else:
+            note = f"its gradient is not the derivative ({first.message.split(';')[0]}): it is written down as a surrogate"
+            return Adoption(stated, generated, (*found.notes, note))
+    note = f"new-op wants more of it: {first.message.split(';')[0]}"
+    hint = (first.hint,) if first.hint else ()
+    return found._replace(notes=(*found.notes, note, *hint))

@@ -4,7 +4,8 @@ In: options and settings by key. Out: a `Generated`; nothing is written.
 Invariant: all that is wrong with what the user gave is raised together.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,6 +46,14 @@ class Specified(NamedTuple):
     reads: tuple[str, ...]  # files that its formulas name
 
 
+class Companion(NamedTuple):
+    """A file that formulas of an op name, and that is written together with the op."""
+
+    path: str  # below the root
+    module: str  # by which the op imports it
+    text: str
+
+
 class Generated(NamedTuple):
     """The texts of an op by their path below `root`, and what to say of them."""
 
@@ -59,6 +68,7 @@ class Generated(NamedTuple):
     specified: Specified
     house: House
     proof: Proof | None = None  # of the code, where it was run; of what, is said later
+    companions: "tuple[Companion, ...]" = ()
 
 
 def generate(
@@ -94,6 +104,31 @@ def specified(
     assert said and spec and where  # or else there was a problem
     stated = (said.raw, known, said.name, said.locate)
     return Specified(spec, where, *stated, tuple(reads))
+
+
+def generate_table(
+    name: str,
+    said: Merged,
+    settings: Values,
+    companions: Callable[[Places], tuple[Companion, ...]],
+) -> Generated:
+    """The files of an op that a table says which is not written yet, and what it names beside it."""
+    known = configuration_here()
+    where = find_places(known, settings)
+    beside = companions(where)
+    unwritten = {str(where.root / item.path): item.text for item in beside}
+    reads: list[str] = []
+
+    def read(path: str) -> str:
+        reads.append(path)
+        text = unwritten.get(os.path.abspath(path))
+        return read_text(path) if text is None else text
+
+    packaged = where.directories.package is not None
+    spec = build(name, said.raw, said.locate, known, read, packaged=packaged)
+    stated = (said.raw, known, name, said.locate)
+    specified_ = Specified(spec, where, *stated, tuple(reads))
+    return _generated(specified_)._replace(companions=beside)
 
 
 def start_rendering() -> None:

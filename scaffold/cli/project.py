@@ -5,7 +5,7 @@ Invariant: all that is wrong with what is read is raised together.
 """
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from scaffold.workspace.standing import present
 from scaffold.workspace.state import Record, decode_records, read_state
 
 WILD = frozenset("*?[")
+NOTHING: Mapping[str, str] = {}
 
 
 class Project(NamedTuple):
@@ -31,6 +32,7 @@ class Project(NamedTuple):
     listed: dict[str, Listed]
     records: dict[str, Record]
     reads: dict[str, bytes | None]  # files that runs edit, as they were read
+    unwritten: Mapping[str, str] = NOTHING  # files that ops name and the run writes too
 
     @property
     def root(self) -> Path:

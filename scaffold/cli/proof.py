@@ -18,7 +18,7 @@ from scaffold.cli.proofs import UNPROVEN
 from scaffold.cli.prover import Proving
 from scaffold.errors import Location, VerificationError
 from scaffold.formula import Formula
-from scaffold.render.verification import verification
+from scaffold.render.verification import Verification, verification
 from scaffold.spec import OpSpec
 from scaffold.spec.imports import runs_code_of
 from scaffold.spec.problems import Locate
@@ -97,8 +97,13 @@ def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
     spec = generated.spec
     texts = verification(spec, generated.derivation, generated.derived)
     ran = function_digest(texts.op, (spec.name, spec.function_name))
-    request = Request(texts.op, texts.checks, _path(generated))
-    return proving.prove(spec.name, request), ran
+    return proving.prove(spec.name, request_of(generated, texts)), ran
+
+
+def request_of(generated: Generated, texts: Verification) -> Request:
+    """What is asked of an op, with what it imports."""
+    modules = tuple((item.module, item.text) for item in generated.companions)
+    return Request(texts.op, texts.checks, _path(generated), modules)
 
 
 def _path(generated: Generated) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.cli.house import headed
 from scaffold.cli.places import Places, from_here, refuse_sources
-from scaffold.cli.project import Project
+from scaffold.cli.project import NOTHING, Project
 from scaffold.cli.raw import Given, Merged
 from scaffold.cli.scanning import Progress
 from scaffold.errors import ScaffoldError, raise_all
@@ -61,6 +61,7 @@ class Setting(NamedTuple):
     places: Places
     formatted: bool
     proving: bool
+    unwritten: Mapping[str, str] = NOTHING  # by path below the root
 
 
 def render_ops(
@@ -77,7 +78,8 @@ def render_ops(
     if not ops:
         return {}
     proving = known is not None
-    setting = Setting(project.configuration, project.places, formatted, proving)
+    stated = (project.configuration, project.places, formatted, proving)
+    setting = Setting(*stated, project.unwritten)
     work = partial(_rendered, setting)
     results: dict[str, Rendering] = {}
     items = [(listed, (known or {}).get(listed.name, ())) for listed in ops]
@@ -98,10 +100,11 @@ def _rendered(setting: Setting, item: tuple[Listed, tuple[Proof, ...]]) -> Rende
     opened: list[str] = []
 
     def read(path: str) -> str:
-        text = read_text(path)
+        below = Path(os.path.relpath(path, setting.places.root)).as_posix()
+        unwritten = setting.unwritten.get(below)
+        text = read_text(path) if unwritten is None else unwritten
         opened.append(path)
-        below = os.path.relpath(path, setting.places.root)
-        digests[Path(below).as_posix()] = text_digest(text)
+        digests[below] = text_digest(text)
         return text
 
     try:

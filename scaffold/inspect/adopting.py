@@ -6,7 +6,7 @@ out.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from scaffold.formula.scope import TAKEN
@@ -23,6 +23,7 @@ from scaffold.spec.names import camel_name
 from scaffold.spec.toml_text import op_table
 
 Value = str | bool | list[str] | dict[str, str]
+NO_KINDS: Mapping[str, str] = {}
 
 
 class Adopted(NamedTuple):
@@ -43,7 +44,17 @@ def _ended(value: Any) -> Any:
     return f"{value}\n" if several else value
 
 
-def adopt(facts: Facts) -> Iterator[Adopted]:
+class Wanted(NamedTuple):
+    """What the caller says of the op."""
+
+    name: str = ""  # else that of its wrapper or its class
+    kinds: Mapping[str, str] = NO_KINDS  # of tensors without a gradient
+
+
+ANY = Wanted()
+
+
+def adopt(facts: Facts, wanted: Wanted = ANY) -> Iterator[Adopted]:
     """The tables that a Function may have come from, the one of its own statements last.
 
     The first ones have the formula that its docstring states; they hold only if they lead to the same code.
@@ -52,7 +63,7 @@ def adopt(facts: Facts) -> Iterator[Adopted]:
     function = facts.function
     if function.forward is None or function.backward is None:
         raise Unfit(function.node, "it has no forward and backward of its own")
-    documented = read_documented(facts)
+    documented = _documented(facts, wanted)
     if documented.formula:
         returned = dict(documented.shapes).keys() - {item.name for item in facts.inputs}
         several = facts.output_count is not None and facts.output_count > 1
@@ -63,9 +74,21 @@ def adopt(facts: Facts) -> Iterator[Adopted]:
     yield _table(facts, documented, output_names(facts), forward_text(facts))
 
 
-def adopt_bodies(facts: Facts, module: str) -> tuple[Adopted, str, str]:
-    """The table of a Function whose bodies stay code, and the name and the text of the file that has them."""
-    documented = read_documented(facts)
+def _documented(facts: Facts, wanted: Wanted) -> Documented:
+    found = read_documented(facts)
+    kinds = {**wanted.kinds, **dict(found.traits)}
+    found = found._replace(traits=tuple(kinds.items()))
+    return found._replace(wrapper=wanted.name) if wanted.name else found
+
+
+def adopt_bodies(
+    facts: Facts, module: str, package: str = "", wanted: Wanted = ANY
+) -> tuple[Adopted, str, str]:
+    """The table of a Function whose bodies stay code, and the name and the text of the file that has them.
+
+    `module` is the Function's own; the file lies in `package`.
+    """
+    documented = _documented(facts, wanted)
     outputs = bodies.output_names(facts)
     name, _ = _names(facts, documented)
     file = f"{name}_code"
@@ -74,7 +97,8 @@ def adopt_bodies(facts: Facts, module: str) -> tuple[Adopted, str, str]:
     gradients = {"": f"@{file}.py:{called.backward}"}
     forward = f"@{file}.py:{called.forward}"
     table = _table(facts, documented, outputs, forward, gradients)
-    imports = [f"{file}:{called.forward_body}", f"{file}:{called.backward_body}"]
+    place = f"{package}.{file}" if package else file
+    imports = [f"{place}:{called.forward_body}", f"{place}:{called.backward_body}"]
     keys = {**table.keys, "import": imports}
     return Adopted(name, keys), f"{file}.py", made.text
 

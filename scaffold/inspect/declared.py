@@ -6,13 +6,30 @@ reason, never guessed.
 
 import ast
 import re
+from collections.abc import Iterator
 
 from scaffold.inspect.documented import Documented
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.formulas import Unfit
+from scaffold.inspect.guesses import CODES, NUMERIC
 from scaffold.inspect.model import Parameter
+from scaffold.inspect.samples import NAMED
 
 TYPES = {"int", "float", "bool", "str"}
+INDEXED = {
+    *(
+        "cross_entropy",
+        "embedding",
+        "embedding_bag",
+        "gather",
+        "index_add",
+        "index_add_",
+    ),
+    *("index_copy", "index_copy_", "index_select", "nll_loss", "one_hot", "scatter"),
+    *("scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "take"),
+    "take_along_dim",
+}
+MASKED = {"masked_fill", "masked_fill_", "masked_scatter", "masked_select", "where"}
 
 
 def declared_input(facts: Facts, item: Parameter, documented: Documented) -> str:
@@ -39,12 +56,75 @@ def declared_input(facts: Facts, item: Parameter, documented: Documented) -> str
         shape = dict(documented.shapes).get(item.name, "")
         traits = "" if gradient or facts.is_trivial else "; const"
         known = dict(documented.traits).get(item.name)
+        if not known and not gradient and not facts.is_trivial:
+            known = kinds_of(facts, item)[0]
         traits = f"; {known}" if known and not gradient else traits
         inner = f"[{shape or '...'}{traits}]" if shape or traits else ""
         return f"{item.name}{inner}{optional}"
     kind = annotation if annotation in TYPES else _kind(default)
+    if kind == "object" and not annotation and not default:
+        kind = named_kind(item.name)
     assigned = f" = {default}" if default else ""
     return f"{item.name}: {kind}{assigned}"
+
+
+def is_constant(facts: Facts, item: Parameter) -> bool:
+    """Whether an input is a tensor that gets no gradient."""
+    if item.passing != "positional" or facts.has_gradient(item.name) is not False:
+        return False
+    if facts.is_trivial:
+        return False  # so gets none
+    forward = facts.function.forward
+    tensor = forward is not None and item.name in facts.values(forward).evident
+    return tensor or "Tensor" in (
+        ast.unparse(item.annotation) if item.annotation else ""
+    )
+
+
+def kinds_of(facts: Facts, item: Parameter) -> tuple[str, ...]:
+    """What a tensor without a gradient may hold, as its uses and its name suggest, the likeliest first."""
+    forward = facts.function.forward
+    annotation = ast.unparse(item.annotation) if item.annotation else ""
+    uses = set(_uses(forward.node, item.name)) if forward else set()
+    if "Bool" in annotation or "bool" in uses:
+        return ("bool", "const", "int")
+    if re.search("Long|Int", annotation) or "int" in uses:
+        return ("int", "bool", "const")
+    if "mask" in item.name:
+        return ("bool", "const", "int")
+    if CODES.search(item.name):
+        return ("int", "const", "bool")
+    return ("const", "int", "bool")
+
+
+def _uses(node: ast.AST, name: str) -> Iterator[str]:
+    """`int` for an index, `bool` for a mask."""
+
+    def is_it(part: ast.expr) -> bool:
+        return isinstance(part, ast.Name) and part.id == name
+
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Subscript):
+            index = inner.slice
+            parts = index.elts if isinstance(index, ast.Tuple) else [index]
+            if any(map(is_it, parts)):
+                yield "bool" if "mask" in name else "int"
+        elif isinstance(inner, ast.UnaryOp) and isinstance(inner.op, ast.Invert):
+            if is_it(inner.operand):
+                yield "bool"
+        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            given = [*inner.args, *(item.value for item in inner.keywords)]
+            if inner.func.attr in INDEXED and any(map(is_it, given)):
+                yield "int"
+            if inner.func.attr in MASKED and given and is_it(given[0]):
+                yield "bool"
+
+
+def named_kind(name: str) -> str:
+    """The type of a parameter whose name has one meaning."""
+    if name in NAMED:
+        return type(ast.literal_eval(NAMED[name])).__name__
+    return "float" if NUMERIC.fullmatch(name) else "object"
 
 
 def _source(facts: Facts, node: ast.expr | None) -> str:

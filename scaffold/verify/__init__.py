@@ -6,9 +6,11 @@ Invariant: what runs there can neither hang, crash nor change this process, and 
 
 from scaffold.verify.process import (
     Failure,
+    Original,
     Prover,
     Request,
     Verdict,
+    ask,
     has_torch,
     lacks_torch,
     processes_for,
@@ -18,9 +20,11 @@ from scaffold.verify.process import (
 
 __all__ = [
     "Failure",
+    "Original",
     "Prover",
     "Request",
     "Verdict",
+    "ask",
     "has_torch",
     "lacks_torch",
     "processes_for",

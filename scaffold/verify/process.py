@@ -65,12 +65,24 @@ class Verdict(NamedTuple):
     torch: str = ""  # the version that ran; none where it did not come to that
 
 
+class Original(NamedTuple):
+    """The Function that an op was adopted from, with which it is compared; its module is run for that."""
+
+    module: str  # dotted
+    root: str  # the directory that its import starts from
+    file: str
+    name: str  # of the Function in its module
+    more: tuple[str, ...] = ()  # other checks, for what takes no case of the first
+
+
 class Request(NamedTuple):
     """What is to be proven."""
 
     op: str
     checks: str
     path: tuple[str, ...] = ()  # modules of the user's: looked for after all others
+    modules: tuple[tuple[str, str], ...] = ()  # what the op imports, not written yet
+    original: Original | None = None  # in the place of the op's own reference
 
 
 def has_torch() -> bool:
@@ -122,8 +134,15 @@ def verify(
     python: str = sys.executable,
 ) -> Verdict:
     """Prove one op."""
+    return ask(Request(op, checks, tuple(path)), limit, python)
+
+
+def ask(
+    request: Request, limit: float = LIMIT, python: str = sys.executable
+) -> Verdict:
+    """The verdict on one request."""
     with closing(Prover(python, limit)) as prover:
-        return prover.prove(Request(op, checks, tuple(path)))
+        return prover.prove(request)
 
 
 def verify_many(
@@ -223,7 +242,7 @@ class Prover:
     def _send(self) -> None:
         """Say what is to be proven: the clock of the proof begins."""
         assert self._process and self._process.stdin and self._request
-        text = json.dumps(self._request._asdict()).encode() + b"\n"
+        text = json.dumps(_as_object(self._request)).encode() + b"\n"
         self._request, self._said = None, b""
         self.deadline = time.monotonic() + self.limit
         with suppress(BrokenPipeError):  # the missing answer says so
@@ -281,6 +300,11 @@ class Prover:
         self._process = None
         with suppress(BrokenPipeError):  # of a request that nobody read
             self._stack.close()
+
+
+def _as_object(request: Request) -> dict[str, Any]:
+    original = request.original and request.original._asdict()
+    return {**request._asdict(), "original": original}
 
 
 def _listen(provers: Sequence[Prover]) -> None:

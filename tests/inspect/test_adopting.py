@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import ROOT, scaffold
+from tests.cli.running import ROOT, listing, scaffold
 from tests.inspect.test_stubs import pytest_says
 
 EXAMPLES = sorted(p.parent.name for p in ROOT.glob("generated_examples/*/command"))
@@ -55,10 +55,10 @@ def test_an_example_leads_back_to_its_file(name: str, tmp_path: Path) -> None:
     for source in (ROOT / "generated_examples" / name).glob("*.py"):
         if not source.name.startswith("test_"):
             shutil.copy(source, tmp_path)
-    adopted = scaffold(tmp_path, "adopt", f"{name}.py")
+    adopted = scaffold(tmp_path, "adopt", f"{name}.py", "--no-verify")
     assert (adopted.code, adopted.err) == (0, "")
     arguments = ("--spec", f"{name}.toml", "--no-test", "--on-conflict", "overwrite")
-    made = scaffold(tmp_path, "new-op", name, *arguments)
+    made = scaffold(tmp_path, "new-op", name, *arguments, "--no-verify")
     assert made.code == 0, made.err
     assert made.out == f"identical  {name}.py\n"
 
@@ -67,7 +67,10 @@ def test_what_is_saved_and_kept_becomes_names(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(HEAD + SCALE)
     outcome = scaffold(tmp_path, "adopt", "ops.py::ScaleFunction", "--stdout")
     assert outcome.out == TOML
-    assert "other code than what is there" in outcome.err
+    assert outcome.err == (
+        "note: compared with ScaleFunction of ops.py, which was run for it: "
+        "the same values and gradients\n"
+    )
     assert scaffold(tmp_path, "adopt", "ops.py").out == "create  scale.toml\n"
     made = scaffold(tmp_path, "new-op", "scale", "--spec", "scale.toml", "--no-test")
     assert made.code == 0, made.err
@@ -237,3 +240,193 @@ def test_bodies_that_hand_over_something_else_are_refused(
     (tmp_path / "ops.py").write_text(f"import torch\n\n{LOOP.replace(before, after)}")
     outcome = scaffold(tmp_path, "adopt", "ops.py")
     assert outcome.code == 1 and "cannot be adopted" in outcome.err
+
+
+SUMMED = """\
+class Summed(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return {elements}
+"""
+ELEMENTS = {
+    "minus": "(\n            g * y\n            - y + y\n        ), g * x",
+    "times": "(\n            g\n            * y\n        ), g * x",
+    "comment": "(\n            g  # of the output\n            * y  # and this\n        ), g * x",
+    "continuation": "(g \\\n            * y), g * x",
+    "keyword": "torch.mul(\n            input=(\n                g\n                * y\n            ), other=torch.ones_like(y)\n        ), g * x",
+    "conditional": "(\n            g * y\n            if y.ndim > 90\n            else g\n            * y\n        ), (g * x if True else g)",
+    "lambda": "(\n            lambda g: g\n            * 1\n        )(g * y), (lambda y: y * x)(g)",
+    "generator": "sum(\n            g\n            * part for part in (y / 2, y / 2)\n        ), g * x",
+    "walrus": "(z := g * 2) * y / 2, z / 2 * x",
+    "bare walrus": "(z := g * y), z / y * x",
+    "tuple": "(\n            (g\n             * y), g * x\n        )",
+}
+
+
+@pytest.mark.parametrize("form", ELEMENTS)
+def test_an_element_of_what_backward_returns_keeps_its_meaning(
+    tmp_path: Path, form: str
+) -> None:
+    """The text alone, and what a run of both gives."""
+    code = SUMMED.replace("{elements}", ELEMENTS[form])
+    (tmp_path / "ops.py").write_text(HEAD + code)
+    outcome = scaffold(tmp_path, "adopt", "ops.py")
+    assert outcome.code == 0 and "the same values" in outcome.err, outcome.err
+    assert "surrogate" not in outcome.err
+
+
+RETURNED = """\
+class Pair(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        total = [0 * x]
+        for part in (x, y):
+            total.append(total[-1] + part)
+        h = total[-1]
+        ctx.save_for_backward(x, y, h)
+        return (x
+                - y) * (x + y), (
+            h
+            - x * 2
+        )
+
+    @staticmethod
+    def backward(ctx, g, k):
+        x, y, h = ctx.saved_tensors
+        for _ in range(2):
+            h = h - x
+        return (
+            g * 2 * x
+            - k + 0 * h
+        ), (k
+            - g * 2 * y)
+"""
+
+
+def test_the_elements_that_forward_returns_keep_their_meaning(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(HEAD + RETURNED)
+    outcome = scaffold(tmp_path, "adopt", "ops.py")
+    assert outcome.code == 0 and "the same values" in outcome.err, outcome.err
+    assert (tmp_path / "pair_code.py").exists()
+
+
+def test_a_helper_is_not_taken_for_what_adopt_makes(tmp_path: Path) -> None:
+    """Names of the file's own: `rows_forward`, `backward`, and a builtin that it has another one of."""
+    code = LOOP.replace("doubled", "rows_forward").replace("LIMIT)", "int(LIMIT))")
+    helpers = (
+        "def int(value):\n    return value\n\n\ndef backward(x):\n    return x\n\n\n"
+    )
+    code = helpers + code.replace("return gx, gw", "return backward(gx), gw")
+    (tmp_path / "ops.py").write_text(f"import torch\n\n{code}")
+    outcome = scaffold(tmp_path, "adopt", "ops.py")
+    assert outcome.code == 0 and "the same values" in outcome.err, outcome.err
+    text = (tmp_path / "rows_code.py").read_text()
+    assert "def rows_forward_body(" in text and "def backward_body(" in text
+    assert "from ops import LIMIT, backward, int, rows_forward" in text
+
+
+@pytest.mark.parametrize(
+    ("uses", "declared"),
+    [
+        ("x.gather(0, index)", "index[...; int]"),
+        ("torch.where(index, x, 0 * x)", "index[...; bool]"),
+        ("x * index", "index[...; int]"),
+    ],
+)
+def test_an_index_is_no_constant(tmp_path: Path, uses: str, declared: str) -> None:
+    code = f"""\
+class Pick(Function):
+    @staticmethod
+    def forward(ctx, x, index):
+        ctx.save_for_backward(x, index)
+        return {uses}
+
+    @staticmethod
+    def backward(ctx, g):
+        x, index = ctx.saved_tensors
+        return torch.func.vjp(lambda x: {uses}, x)[1](g)[0], None
+"""
+    (tmp_path / "ops.py").write_text(HEAD + code)
+    outcome = scaffold(tmp_path, "adopt", "ops.py", "--stdout")
+    assert declared in outcome.out, outcome.err
+
+
+def test_a_surrogate_is_said_to_be_one(tmp_path: Path) -> None:
+    code = SCALE.replace("g * weight * ctx.factor", "g")
+    (tmp_path / "ops.py").write_text(HEAD + code)
+    outcome = scaffold(tmp_path, "adopt", "ops.py")
+    assert "is not the derivative" in outcome.err
+    assert "surrogate = true" in (tmp_path / "scale.toml").read_text()
+    made = scaffold(tmp_path, "new-op", "scale", "--spec", "scale.toml", "--verify")
+    assert made.code == 0, made.err
+
+
+def test_what_differs_from_the_function_is_not_written(tmp_path: Path) -> None:
+    """What `scale` is when the module runs, the text of the class does not tell."""
+    code = (
+        SCALE
+        + "\n\nScaleFunction.backward = staticmethod(lambda ctx, g: (g, g, None))\n"
+    )
+    (tmp_path / "ops.py").write_text(HEAD + code)
+    outcome = scaffold(tmp_path, "adopt", "ops.py")
+    assert outcome.code == 1 and "the op differs from it: grad_" in outcome.err
+    assert list(listing(tmp_path)) == ["ops.py"]
+    assert scaffold(tmp_path, "adopt", "ops.py", "--no-verify").code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("import no_such_kernels", "cannot be imported: ModuleNotFoundError"),
+        ("raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
+        ("import os; os._exit(7)", "ended with exit code 7"),
+    ],
+)
+def test_what_cannot_be_run_is_not_compared(
+    tmp_path: Path, line: str, words: str
+) -> None:
+    (tmp_path / "ops.py").write_text(f"{line}\n{HEAD}{SCALE}")
+    outcome = scaffold(tmp_path, "adopt", "ops.py")
+    assert outcome.code == 0, outcome.err
+    assert "note: not compared: " in outcome.err and words in outcome.err
+
+
+def test_in_a_project_the_op_goes_into_the_manifest(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.scaffold]\nsource = 'src/fast'\ntests = 'tests'\n"
+    )
+    (tmp_path / "src" / "fast").mkdir(parents=True)
+    (tmp_path / "src" / "fast" / "__init__.py").touch()
+    (tmp_path / "old.py").write_text(f"{HEAD}{SCALE}\n\n{LOOP}")
+    outcome = scaffold(tmp_path, "adopt", "old.py::ScaleFunction")
+    assert outcome.code == 0, outcome.err
+    assert set(listing(tmp_path)) >= {
+        "ops.toml",
+        "src/fast/scale.py",
+        "tests/test_scale.py",
+    }
+    outcome = scaffold(tmp_path, "adopt", "old.py::Rows")
+    assert outcome.code == 0 and "the same values" in outcome.err, outcome.err
+    manifest = (tmp_path / "ops.toml").read_text()
+    assert "[ops.scale]" in manifest and "[ops.rows]" in manifest
+    assert "'@src/fast/rows_code.py:forward'" in manifest
+    text = (tmp_path / "src" / "fast" / "rows.py").read_text()
+    assert "from fast.rows_code import" in text
+    assert scaffold(tmp_path, "check").code == 0
+    assert scaffold(tmp_path, "sync").code == 0
+
+
+def test_what_a_project_has_already_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\n")
+    (tmp_path / "rows_code.py").write_text("# mine\n")
+    (tmp_path / "old.py").write_text(f"import torch\n\n{LOOP}")
+    before = listing(tmp_path)
+    outcome = scaffold(tmp_path, "adopt", "old.py::Rows", "--on-conflict", "abort")
+    assert outcome.code == 1 and "rows_code.py" in outcome.err, outcome.err
+    assert listing(tmp_path) == before

@@ -89,7 +89,35 @@ def check(checks: Any) -> dict[str, Any]:
     return found | told
 
 
-def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -> None:
+def compare(checks: Any) -> dict[str, Any]:
+    """Run every case that the reference takes; none is a failure where it takes none.
+
+    The first note is a call whose gradients were compared, or why there was none.
+    """
+    run = Run()
+    noted: list[str] = []
+    for case in list_cases(checks):
+        for words, layout in layouts(checks):
+            if run.failure is None:
+                _check_case(checks, case, layout, words, run, _compare_gradients)
+            if run.proven and not noted:
+                inputs = make_inputs(checks, case, layout)
+                noted.append(describe(value_names(checks, len(inputs)), inputs))
+    if not run.proven and run.failure is None:
+        refused = [item.words for _, item in run.refusals]
+        noted, run.cases = [*run.notes, *refused, UNSEEN][:1], 0
+    found = {"cases": run.cases, "failure": run.failure}
+    return found | {"notes": noted, "skipped": run.skipped, "wanted": []}
+
+
+def _check_case(
+    checks: Any,
+    case: Case,
+    layout: Layout,
+    words: str,
+    run: Run,
+    compared: "Compared | None" = None,
+) -> None:
     title = f"{case.name}, {words}" if words else case.name
     refused = refusal(checks, case, layout)
     if refused.words:
@@ -109,7 +137,8 @@ def _check_case(checks: Any, case: Case, layout: Layout, words: str, run: Run) -
         inputs = make_inputs(checks, case, layout, needs)
         if not _needed(inputs):
             continue  # the input that is needed is absent
-        found = _attempt(partial(_check_backward, checks, case, inputs), "backward")
+        judged = partial(compared or _check_backward, checks, case, inputs)
+        found = _attempt(judged, "backward")
         run.cases += 1
         if found is not None and found.raised and _is_aside(checks, case, found):
             run.notes += _note(checks, case, found, inputs) if not run.notes else []
@@ -270,6 +299,31 @@ def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | N
             return Found(f"grad_{name}", words, "None", show(gradient))
     if error is not None:
         raise error
+    return None
+
+
+Compared = Callable[[Any, Case, Sequence[Any]], Found | None]
+
+
+def _compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | None:
+    """The gradients that reach the inputs: what a backward returns too large, autograd sums, of the op and of the reference."""
+    names = value_names(checks, len(inputs))
+    try:
+        expected = expected_gradients(checks, inputs, names)
+    except RuntimeError as error:
+        return Found(OWN, raised(error), raised=True)
+    if not all(bool(one.isfinite().all()) for one in expected.values()):
+        return None
+    outputs = checks.OPERATOR(*inputs)
+    if any(output.requires_grad for output in as_tuple(outputs)):
+        actual = checks.gradients(outputs, tuple(inputs))
+    else:
+        actual = tuple(map(torch.zeros_like, expected.values()))
+    for (name, wanted), gradient in zip(expected.items(), actual, strict=True):
+        if gradient.shape != wanted.shape or not gradient.equal(wanted):
+            found = _judge(checks, inputs, names, name, gradient, expected)
+            if found is not None:
+                return found
     return None
 
 

@@ -84,7 +84,13 @@ def _verdict(request: dict[str, Any]) -> dict[str, Any]:
     from scaffold.verify.child.modules import load
 
     sys.path.extend(request["path"])
+    if request["original"]:
+        from scaffold.verify.child.original import against_original
+
+        return against_original(request)
     try:
+        for name, text in request["modules"]:
+            load(name, text)
         load("verified_op", request["op"])
         checks = load("verified_checks", request["checks"])
     except Exception as error:  # noqa: BLE001 (whatever the user's modules raise)

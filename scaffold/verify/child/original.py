@@ -1,0 +1,86 @@
+"""The Function that an op was adopted from, in the place of what the op is proven against.
+
+In: where it is, and modules of checks. Out: the fields of a `Verdict`, whose first note is a call that was compared; a failure of
+ORIGINAL where it does not run here. Invariant: a case counts only if the Function took it; both draw the same random numbers.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+from scaffold.verify.child.checking import compare
+from scaffold.verify.child.modules import load
+
+ORIGINAL = "the original"
+
+
+def against_original(request: dict[str, Any]) -> dict[str, Any]:
+    """Compare the op with it on the first checks of which it takes a case."""
+    original = request["original"]
+    try:
+        function = _imported(original["module"], original["file"], original["root"])
+        applied = attrgetter(original["name"])(function).apply
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 (whatever ends an import)
+        return _failed(ORIGINAL, f"cannot be imported: {_words(error)}")
+    try:
+        for name, text in request["modules"]:
+            load(name, text)
+        load("verified_op", request["op"])
+    except Exception as error:  # noqa: BLE001 (whatever the user's modules raise)
+        return _failed("the op", f"cannot be imported: {_words(error)}")
+    verdict: dict[str, Any] = {}
+    for text in (request["checks"], *original["more"]):
+        checks = load("verified_checks", text)
+        _stand_in(checks, applied)
+        found = compare(checks)
+        if found["cases"] or found["failure"]:
+            return found
+        verdict = verdict or found
+    return verdict
+
+
+def _imported(name: str, file: str, root: str) -> Any:
+    """The module, from its own file: another one may have its name."""
+    sys.path.insert(0, root)
+    module = import_module(name)
+    if not os.path.samefile(str(module.__file__), file):
+        raise ImportError(f"'{name}' is {module.__file__}")
+    return module
+
+
+def _stand_in(checks: Any, applied: Callable[..., Any]) -> None:
+    """Let the checks ask the Function instead of the op's formulas."""
+    copies = hasattr(checks, "on_copy")
+    checks.REFERENCE = checks.FORWARD = seeded(
+        checks.on_copy(applied) if copies else applied
+    )
+    checks.OPERATOR = seeded(checks.OPERATOR)
+    checks.SURROGATE = False
+
+
+def seeded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which draws the same random numbers in every call."""
+
+    def call(*inputs: Any) -> Any:
+        torch.manual_seed(2)
+        return function(*inputs)
+
+    return call
+
+
+def _words(error: BaseException) -> str:
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}"
+
+
+def _failed(subject: str, words: str) -> dict[str, Any]:
+    failure = {"subject": subject, "words": words}
+    nothing: dict[str, Any] = {"notes": [], "skipped": [], "wanted": []}
+    return {"cases": 0, "failure": failure, **nothing}
