@@ -22,7 +22,7 @@ from scaffold.cli.settle import Settled, undisturbed
 from scaffold.cli.survey import survey
 from scaffold.cli.syncing import carry_out
 from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
-from scaffold.files import read_text
+from scaffold.files import read_bytes, read_text
 from scaffold.spec.manifest import list_ops, proof_digest, text_digest
 from scaffold.spec.toml_text import op_table, toml_text
 from scaffold.workspace import Policy, recover
@@ -92,7 +92,7 @@ def _refuse_to_replace(root: Path, files: Mapping[str, str]) -> None:
             )
             for path, text in files.items()
             if (root / path).exists()
-            and (root / path).read_text(encoding="utf-8", errors="replace") != text
+            and read_bytes(root / path).decode(errors="replace") != text
         ]
     )
 

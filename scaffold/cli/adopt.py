@@ -82,39 +82,25 @@ def adopt(
 
     Example: scaffold adopt src/ops.py::ScaleFunction
     """
-    from scaffold.cli.adopting import adopted
     from scaffold.cli.choices import check_policy
-    from scaffold.cli.existing import put
-    from scaffold.cli.existing import target as directory
     from scaffold.cli.here import configuration_here
-    from scaffold.cli.prover import proving
-    from scaffold.cli.report import show_notes, tell
-    from scaffold.errors import ScaffoldError, raise_all
+    from scaffold.cli.report import show_notes
 
     check_policy(on_conflict)
     joins = configuration_here().project and out_dir is None
-    settings: Values = {"verify": verify}
-    said = {"name": name, "python": python, "limit": limit}
-    settings |= {key: value for key, value in said.items() if value is not None}
-    settings |= {} if joins else {"out-dir": out_dir or "."}
-    try:
-        with proving({**settings, "verify": None}) as process:
-            if verify:
-                raise_all(process.start())
-            found = adopted(target, settings, process)
-    except ScaffoldError as error:
-        show_notes(error.details)
-        raise
+    stated = {"name": name, "python": python, "limit": limit}
+    stated["out-dir"] = None if joins else out_dir or "."
+    settings: Values = {
+        key: value for key, value in stated.items() if value is not None
+    }
+    found = _adopted(target, settings, verify)
     show_notes(found.notes)
     if joins and not stdout:
-        from scaffold.cli.adding import add_op
-
-        proven = found.generated.proof is not None
-        looking = dry_run or diff
-        policy = on_conflict
-        settled = add_op(found.generated, policy, write=not looking, proving=proven)  # type: ignore[arg-type]
-        tell(settled, with_diff=diff)
+        _join(found, settings, on_conflict, write=not (dry_run or diff), diff=diff)
         return
+    from scaffold.cli.existing import put
+    from scaffold.cli.existing import target as directory
+
     where = directory(out_dir)
     put(
         *(_files(found, where.below.as_posix()), where.root, on_conflict),
@@ -122,6 +108,37 @@ def adopt(
         diff=diff,
         stdout=stdout,
     )
+
+
+def _adopted(target: str, settings: "Values", verify: bool) -> "Adoption":
+    from scaffold.cli.adopting import adopted
+    from scaffold.cli.prover import proving
+    from scaffold.cli.report import show_notes
+    from scaffold.errors import ScaffoldError, raise_all
+
+    try:
+        with proving(settings) as process:
+            if verify:
+                raise_all(process.start())
+            return adopted(target, {**settings, "verify": verify}, process)
+    except ScaffoldError as error:
+        show_notes(error.details)
+        raise
+
+
+def _join(
+    found: "Adoption", settings: "Values", policy: str, *, write: bool, diff: bool
+) -> None:
+    """Make the op one of the project's."""
+    from scaffold.cli.adding import add_op
+    from scaffold.cli.proofs import Run
+    from scaffold.cli.prover import LIMIT as SECONDS
+    from scaffold.cli.report import tell
+
+    stated = Run(settings.get("python"), settings.get("limit", SECONDS))
+    run = stated if found.generated.proof is not None else None
+    settled = add_op(found.generated, policy, write=write, run=run)  # type: ignore[arg-type]
+    tell(settled, with_diff=diff)
 
 
 def _files(found: "Adoption", below: str) -> dict[str, str]:

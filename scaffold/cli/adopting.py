@@ -24,7 +24,7 @@ from scaffold.cli.proof import prove, request_of
 from scaffold.cli.prover import Proving
 from scaffold.cli.raw import Given, Merged
 from scaffold.derive import derive
-from scaffold.errors import Location, ScaffoldError, VerificationError
+from scaffold.errors import ConflictError, Location, ScaffoldError, VerificationError
 from scaffold.inspect import Function
 from scaffold.inspect.adopting import Adopted, Value, Wanted, adopt, adopt_bodies
 from scaffold.inspect.declared import is_constant, kinds_of
@@ -112,7 +112,8 @@ def _source(target: str) -> Source:
 
 def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldError:
     """Why there is no table: what a run has shown, else the first statement that stands in the way."""
-    shown = (reason for reason in reasons if isinstance(reason, VerificationError))
+    telling = (VerificationError, ConflictError)
+    shown = (reason for reason in reasons if isinstance(reason, telling))
     reason = next(shown, reasons[0])
     node: ast.AST = source.function.node
     details: tuple[str, ...] = ()
@@ -244,7 +245,8 @@ def _generated(source: Source, candidate: Candidate, settings: Values) -> Genera
         same = place.exists() and os.path.samefile(place, source.path)
         if same and f"from {source.module} import" in candidate.text:
             hint = "call the op otherwise: --name NAME"
-            raise ScaffoldError("the op's file would replace its own", None, hint)
+            message = "the op's file would take the place of its own"
+            raise ConflictError(message, None, hint)
     return generated
 
 
