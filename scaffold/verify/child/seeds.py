@@ -12,21 +12,22 @@ from torch import Tensor
 
 def seed_generator(number: int) -> None:
     """What torch.manual_seed does, which formats a stack trace for each kind of device that is not in use."""
-    if torch.cuda.is_initialized():
+    cuda: Any = torch.cuda
+    if cuda.is_initialized():
         torch.manual_seed(number)
     else:
         torch.default_generator.manual_seed(number)
 
 
-def seeded_grad(outputs: Any, needed: Any, grad_outputs: Any, **options: bool) -> Any:
+def seeded_grad(outputs: Any, needed: Any, grad_outputs: Any, **options: Any) -> Any:
     """What torch.autograd.grad gives, which imports SymPy where it is told grad_outputs."""
     alone = isinstance(outputs, Tensor)
     ends, weights = ([outputs], [grad_outputs]) if alone else (outputs, grad_outputs)
     for end in ends:
         if not end.requires_grad:
             raise RuntimeError("an output that has a gradient does not require grad")
-    seed = _Seed.apply(list(weights), *ends)
-    return torch.autograd.grad(seed, needed, **options)
+    apply: Any = _Seed.apply
+    return torch.autograd.grad(apply(list(weights), *ends), needed, **options)
 
 
 class _Seed(torch.autograd.Function):
