@@ -15,10 +15,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.startup import FORMAT, LIBRARIES, SCAFFOLD, python, settle
+from benchmarks.startup import FORMAT, IMPORT_TORCH, LIBRARIES, SCAFFOLD, python, settle
 from benchmarks.team_memory import peak_megabytes
 from benchmarks.team_ops import manifest
 from benchmarks.team_rivals import measure_rivals
@@ -28,6 +29,8 @@ CONFIGURATION = "[tool.scaffold]\nsource = 'ops'\ntests = 'tests'\n"
 COLD = {"explicit": 1.15, "derived": 1.5}
 AGAIN = 1.5
 MEGABYTES = 300
+PROOF = 0.5  # of an op, in times of `import torch`, which a process does once
+PROVEN = 40  # ops
 RIVALLED = 100  # ops that others render too
 CHANGED = ("exponent: float = 2.0", "exponent: float = 2.5")  # of the second op
 
@@ -200,6 +203,19 @@ def figures(keep: Path, ops: int, rounds: int) -> Iterator[Row]:
     yield from cold(keep, ops, rounds)
     yield from warm(keep / "explicit", rounds)
     yield memory(keep, ops)
+    yield from proofs(keep)
+
+
+def proofs(keep: Path) -> Iterator[Row]:
+    """What the proof of an op takes beside the rest of a run, where there is torch."""
+    if find_spec("torch") is None:
+        return
+    text = manifest(PROVEN, derived=True)
+    without = spent(SYNC, fresh(keep / "unproven", text)).wall
+    own = spent(python(SCAFFOLD, "sync"), fresh(keep / "proven", text)).wall
+    torch = spent(python(IMPORT_TORCH), keep).wall
+    alone = (own - without - torch) / PROVEN
+    yield Row("proof per op: wall, over import torch", alone, torch, PROOF)
 
 
 def compared(interpreter: str, keep: Path) -> Iterator[str]:
@@ -211,9 +227,15 @@ def compared(interpreter: str, keep: Path) -> Iterator[str]:
 
 
 def memory(keep: Path, ops: int) -> Row:
-    """The most that a run and its children hold at any time."""
+    """The most that a run and its own processes hold at any time: none of them proves, and none has torch."""
     root = fresh(keep / "memory", manifest(ops, derived=True))
-    return Row("cold, derived: memory", peak_megabytes(SYNC, root), 1, MEGABYTES, "MB")
+    return Row(
+        "cold, derived: memory, no proofs",
+        peak_megabytes(SYNC, root),
+        1,
+        MEGABYTES,
+        "MB",
+    )
 
 
 if __name__ == "__main__":

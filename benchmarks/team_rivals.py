@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.startup import LIBRARIES, cpu_seconds, python
+from benchmarks.startup import LIBRARIES, python, seconds_of
 
 OP = "rms_7"
 QUICK = 5  # commands that are run of those that a user would run, one an op
@@ -31,7 +31,7 @@ for name in names:
 
 def measure_rivals(interpreter: str, keep: Path, count: int) -> Iterator[str]:
     """What they take for that many ops, in one process and with a command for each."""
-    libraries = cpu_seconds(python(LIBRARIES))
+    libraries = seconds_of(python(LIBRARIES))
     lines = (keep / "explicit/ops" / f"{OP}.py").read_text()
     tests = (keep / "explicit/tests" / f"test_{OP}.py").read_text()
     for name, program, make in (
@@ -45,9 +45,9 @@ def measure_rivals(interpreter: str, keep: Path, count: int) -> Iterator[str]:
         make(template, lines, tests)
         names = [f"op_{number}" for number in range(count)]
         command = (interpreter, "-c", program, str(template))
-        whole = cpu_seconds((*command, str(keep / f"{name}-out"), *names))
+        whole = seconds_of((*command, str(keep / f"{name}-out"), *names))
         single = [
-            cpu_seconds((*command, str(keep / f"{name}-{one}"), one))
+            seconds_of((*command, str(keep / f"{name}-{one}"), one))
             for one in names[:QUICK]
         ]
         each = count * min(single)
