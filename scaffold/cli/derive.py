@@ -3,7 +3,7 @@
 In: the options of `new-op` that are about the maths. Out: text, or one JSON object. Invariant: the disk is left as it is.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -13,6 +13,8 @@ from scaffold.cli.programs import show_object
 from scaffold.errors import ScaffoldError
 
 if TYPE_CHECKING:
+    from scaffold.cli.places import Places
+    from scaffold.cli.prover import Proving
     from scaffold.derive import Derivation
     from scaffold.spec import OpSpec
 
@@ -29,7 +31,11 @@ def _run(name: str, given: Values) -> None:
     from scaffold.cli.report import show_notes
 
     values, settings = split_settings(given)
-    printed, notes = _printed(name, values, settings)
+    try:
+        printed, notes = _printed(name, values, settings)
+    except ScaffoldError as error:
+        show_notes(error.details)
+        raise
     if settings.get("format") == "json":
         show_object({**printed, "notes": notes})
         return
@@ -43,20 +49,54 @@ def _printed(
     name: str, values: Values, settings: Values
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What is said of the op, and the notes."""
-    from scaffold.cli.generate import notes_of, specified
-    from scaffold.derive import derive
+    from scaffold.cli.prover import proving
     from scaffold.render.opfile import function_text
 
-    spec, where, *_ = specified(name, values, settings, _problems(settings))
-    derivation = derive(spec)
-    length = where.directories.line_length
+    with proving(settings) as process:
+        problems = _problems(settings)
+        if settings.get("verify") and not problems:
+            problems = process.start()
+        made = _made(name, values, settings, problems, process)
+    spec, derivation = made.spec, made.derivation
+    length = made.places.directories.line_length
     printed = {
-        "function": function_text(spec, derivation, length, where.house),
+        "function": function_text(spec, derivation, length, made.places.house),
         "steps": _steps(spec, derivation, settings),
         "derived": sorted(derivation.derived),
         "missing": sorted(derivation.missing),
     }
-    return printed, notes_of(spec, derivation)
+    return printed, made.notes
+
+
+class _Made(NamedTuple):
+    """An op, what was derived of it, and what to say of it."""
+
+    spec: "OpSpec"
+    places: "Places"
+    derivation: "Derivation"
+    notes: tuple[str, ...]
+
+
+def _made(
+    name: str,
+    values: Values,
+    settings: Values,
+    problems: list[ScaffoldError],
+    process: "Proving",
+) -> _Made:
+    """The op, proven if that is wished."""
+    from scaffold.cli.generate import generate, notes_of, specified
+    from scaffold.derive import derive
+
+    if settings.get("verify"):
+        from scaffold.cli.proof import prove
+
+        proven = prove(generate(name, values, settings, problems), process)
+        places = proven.specified.places
+        return _Made(proven.spec, places, proven.derivation, proven.notes)
+    spec, places, *_ = specified(name, values, settings, problems)
+    derivation = derive(spec)
+    return _Made(spec, places, derivation, notes_of(spec, derivation))
 
 
 def _steps(spec: "OpSpec", derivation: "Derivation", settings: Values) -> str:

@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from scaffold.cli.prover import Proving
 from tests.cli.running import Outcome, listing, new_op, scaffold
 
 SWISH = ("--inputs", "x", "--forward", "x * torch.sigmoid(x)")
@@ -117,3 +119,20 @@ def test_why_nothing_is_derived_is_a_note(
 def test_what_has_no_steps_says_so(tmp_path: Path) -> None:
     outcome = derive(tmp_path, "--inputs", "x", "--explain")
     assert outcome.out.startswith("# the forward is not understood piece by piece\n")
+
+
+def test_what_is_printed_is_proven_where_that_is_asked_for(tmp_path: Path) -> None:
+    right = derive(tmp_path, *SWISH, "--verify")
+    assert (right.code, right.err, listing(tmp_path)) == (0, "", {})
+    assert right.out == derive(tmp_path, *SWISH).out
+    wrong = derive(tmp_path, *SWISH, "--grad", "x=2 * grad_output", "--verify")
+    assert (wrong.code, wrong.out) == (1, "")
+    assert "--grad:1:3: grad_x: " in wrong.err
+    assert "note: case: base" in wrong.err
+    nowhere = derive(tmp_path, *SWISH, "--verify", "--python", "nowhere/python")
+    assert nowhere.code == 2 and nowhere.err.startswith("--python:1:1: ")
+
+
+def test_nothing_is_started_where_no_proof_is_asked_for(tmp_path: Path) -> None:
+    with patch.object(Proving, "start", side_effect=AssertionError):
+        assert derive(tmp_path, *SWISH).code == 0
