@@ -69,7 +69,7 @@ def _passing(project: "Project", strict: bool = False) -> "frozenset[Status]":
 
 
 def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
-    from scaffold.cli.checking import STATUSES
+    from scaffold.cli.checking import PROOF, STATUSES
 
     told = [item for item in found if item.status != "ok"]
     width = max((len(item.status) for item in told), default=0)
@@ -83,6 +83,7 @@ def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
         f"{counted[status]} {status}" for status in STATUSES if counted[status]
     )
     typer.echo(counts or "no ops")
+    told.sort(key=lambda item: (item.status in PROOF, item.hint[:3] != "rm "))
     for hint in dict.fromkeys(item.hint for item in told if item.hint):
         typer.echo(f"hint: {hint}", err=True)
 

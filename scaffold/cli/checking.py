@@ -4,14 +4,16 @@ In: a `Project` and the ops that are meant. Out: a `Checked` a file, in the orde
 Invariant: nothing is written; a file is out of date only if it would be rendered differently, whatever has moved.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
+from scaffold.cli.places import from_here
 from scaffold.cli.project import Project, exporting_path
 from scaffold.cli.survey import Op, survey
-from scaffold.workspace import interrupted
+from scaffold.workspace import interrupted, strays
 from scaffold.workspace.reconcile import Wanted
-from scaffold.workspace.standing import Standing, present, standing
+from scaffold.workspace.standing import decoded, present, says_the_same, standing
 from scaffold.workspace.state import Kept, Record, base_path, record_path
 
 Status = Literal[
@@ -28,6 +30,7 @@ Status = Literal[
 ]
 STATUSES: tuple[Status, ...] = get_args(Status)
 PROOF: frozenset[Status] = frozenset({"unproven", "unprovable"})
+SYNC = "scaffold sync"
 PASSING: frozenset[Status] = PROOF.union({"ok", "edited"})
 
 
@@ -56,35 +59,72 @@ def check_project(
 
     Of an edited file there is a second line where what stands in it was not proven.
     """
-    left = interrupted(project.root)
-    found = [
-        Checked(path, "", "interrupted", "by a run that was killed", "scaffold sync")
-        for path in left
-    ]
+    found = [*_interrupted(project)]
     ops = survey(project, names)
     rendered = _rendered(project, ops, formatted)
+    left = []
     for op in ops:
-        found += _op(project, op, rendered.get(op.listed.name))
+        rows = [*_op(project, op, rendered.get(op.listed.name))]
+        if any(item.hint == _upgrade(op) for item in rows):
+            left.append(op.listed.name)
+        found += _with_hints(project, op, rows)
     if not names:
-        found += _exports(project)
+        found += _exports(project, left)
         for record in project.orphans():
             found += _orphan(project, record)
     return tuple(found)
 
 
-def _exports(project: Project) -> Iterator[Checked]:
-    """The file that exports the ops, where that is asked for."""
+def _interrupted(project: Project) -> Iterator[Checked]:
+    """What runs that were killed have left."""
+    for path in interrupted(project.root):
+        reason = "by a run that was killed"
+        yield Checked(path, "", "interrupted", reason, SYNC)
+    directories = project.places.directories
+    for path in strays(project.root, {directories.source, directories.tests, "."}):
+        reason = "left by a run that was killed; no journal says what it was"
+        yield Checked(path, "", "interrupted", reason, _removal(project, path))
+
+
+def _removal(project: Project, path: str) -> str:
+    """The command that removes a file."""
+    return f"rm {shlex.quote(from_here(project.root, path))}"
+
+
+def _upgrade(op: Op) -> str:
+    return f"scaffold upgrade {op.listed.name}"
+
+
+def _with_hints(project: Project, op: Op, rows: list[Checked]) -> Iterator[Checked]:
+    """The rows with hints that help: what sync does not touch it does not mend, nor does it replace a link."""
+    marked = any(item.status == "conflict-markers" for item in rows)
+    left = any(item.hint == _upgrade(op) for item in rows)
+    for item in rows:
+        broken = project.root / item.path
+        if item.status in ("missing", "lost") and broken.is_symlink():
+            reason = "a link that leads nowhere"
+            item = item._replace(reason=reason, hint=_removal(project, item.path))
+        elif item.hint == SYNC and (marked or left):
+            item = item._replace(hint="resolve them" if marked else _upgrade(op))
+        yield item
+
+
+def _exports(project: Project, left: Sequence[str]) -> Iterator[Checked]:
+    """The file that exports the ops, where that is asked for; of the ops that are `left` sync changes nothing."""
     if not project.configuration.exports:
         return
     from scaffold.cli.exports import exports_of
 
     path = exporting_path(project.places)
-    told = Checked(path, "", "ok", hint="scaffold sync")
+    told = Checked(path, "", "ok", hint=SYNC)
     if project.reads[path] is None:
         yield told._replace(status="missing")
     elif exports_of(project):
         reason = "it does not export what the ops define"
-        yield told._replace(status="stale", reason=reason)
+        others = {op: item for op, item in project.listed.items() if op not in left}
+        helps = exports_of(project._replace(listed=others)) or not left
+        hint = SYNC if helps else f"scaffold upgrade {' '.join(left)}"
+        yield told._replace(status="stale", reason=reason, hint=hint)
     else:
         yield told._replace(hint="")
 
@@ -93,14 +133,16 @@ def _rendered(
     project: Project, ops: tuple[Op, ...], formatted: bool
 ) -> dict[str, tuple[Wanted, ...]]:
     """What the files should be, of the ops of which that is not known."""
-    open_ = [op.listed for op in ops if op.record is None or op.moved]
-    if not open_:
+    new = [op.listed for op in ops if op.record is None]
+    moved = [op.listed for op in ops if op.record is not None and op.moved]
+    if not new and not moved:
         return {}
-    from scaffold.cli.rendering import (
-        render_ops,
-    )  # where nothing moved it is not needed
+    # Where nothing moved it is not needed.
+    from scaffold.cli.rendering import render_ops
 
-    results = render_ops(project, open_, formatted=formatted)
+    # A file without a record is compared with its text.
+    results = render_ops(project, new, formatted=True)
+    results |= render_ops(project, moved, formatted=formatted)
     return {name: result.files for name, result in results.items()}
 
 
@@ -112,37 +154,44 @@ def _op(
     for kept in op.record.files if op.record else ():
         new = by_role.pop(kept.role, None)
         gone = kept.draft == "" or wanted is not None and new is None
-        told = _file(op, kept, new, op.standings[kept.path], gone)
+        told = _file(project, op, kept, new, gone)
         yield from _with_proof(project, op, told) if kept.role == "op" else (told,)
         if op.standings[kept.path].lost and not gone:
             yield _lost(project, told)
     for item in by_role.values():
-        there = present(project.root, item.path) is not None
-        if there:
-            reason, hint = "no record tells of it", "scaffold sync"
-            yield Checked(item.path, name, "stale", reason, hint, None, item)
-        else:
-            hint = "scaffold sync"
-            yield Checked(item.path, name, "missing", "", hint, None, item)
+        data = present(project.root, item.path)
+        told = Checked(item.path, name, "missing", "", SYNC, None, item)
+        if data is not None:
+            told = told._replace(status="stale", reason="no record tells of it")
+            if not says_the_same(decoded(data, item.path), item.text):
+                reason = f"{told.reason}; differs"
+                hint = f"{_upgrade(op)} --on-conflict overwrite"
+                told = told._replace(reason=reason, hint=hint)
+        yield told
 
 
 def _file(
-    op: Op, kept: Kept, new: Wanted | None, known: Standing, gone: bool
+    project: Project, op: Op, kept: Kept, new: Wanted | None, gone: bool
 ) -> Checked:
-    name = op.listed.name
-    upgrade = f"scaffold upgrade {name}"
-    told = Checked(kept.path, name, "ok", "", "", kept, new)
+    known = op.standings[kept.path]
+    told = Checked(kept.path, op.listed.name, "ok", "", "", kept, new)
     if gone and known.condition != "missing":
-        reason = "the op has no such file any more"
-        return told._replace(status="orphaned", reason=reason, hint=upgrade)
+        reason, hint = "the op has no such file any more", _upgrade(op)
+        if known.edited:
+            reason, hint = f"{reason}; edited", _removal(project, kept.path)
+        return told._replace(status="orphaned", reason=reason, hint=hint)
     if known.condition == "missing":
-        return told._replace(status="missing", hint="scaffold sync")
+        return told._replace(status="missing", hint=SYNC)
     if known.condition == "conflict-markers":
         return told._replace(status="conflict-markers", hint="resolve them")
     if new is not None and (new.draft, new.path) != (kept.draft, kept.path):
-        moved = f"{' and '.join(op.moved)} moved"
-        reason = f"{moved}; edited" if known.edited else moved
-        hint = upgrade if known.edited else "scaffold sync"
+        reason, hint = f"{' and '.join(op.moved)} moved", SYNC
+        if known.edited:
+            reason = f"{reason}; edited"
+            hint = "" if known.lost else _upgrade(op)  # that merges from what is lost
+        if new.path != kept.path and present(project.root, new.path) is not None:
+            shown = from_here(project.root, new.path)
+            reason, hint = f"{reason}; '{shown}' is in the way", f"move '{shown}' away"
         return told._replace(status="stale", reason=reason, hint=hint)
     return told._replace(status="edited") if known.edited else told
 
@@ -171,8 +220,10 @@ def _lost(project: Project, told: Checked) -> Checked:
     path = base_path(told.op, told.kept.role)
     what = "gone" if present(project.root, path) is None else "changed"
     reason = f"{what}; a merge of '{told.path}' starts from it"
-    merges = told.status == "stale" and told.hint != "scaffold sync"
-    hint = f"take '{path}' from version control" if merges else "scaffold sync"
+    hint = SYNC
+    if told.status == "stale" and not told.hint:
+        back = f"take '{from_here(project.root, path)}' from version control"
+        hint = f"{back}, then scaffold upgrade {told.op}"
     return Checked(path, told.op, "lost", reason, hint)
 
 
@@ -180,11 +231,12 @@ def _orphan(project: Project, record: Record) -> Iterator[Checked]:
     """The files of an op that no manifest lists any more."""
     reason = f"no op '{record.op}' in {record.manifest}"
     hint = f"scaffold remove {record.op}"
-    there = [
-        kept
-        for kept in record.files
-        if standing(project.root, record.op, kept).condition != "missing"
+    standings = [
+        (kept, standing(project.root, record.op, kept)) for kept in record.files
     ]
+    there = [kept for kept, known in standings if known.condition != "missing"]
+    if any(known.edited for _, known in standings):
+        reason, hint = f"{reason}; edited", f"{hint} --force"
     for kept in there:
         yield Checked(kept.path, record.op, "orphaned", reason, hint, kept)
     if not there:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scaffold.cli.here import configuration_here
-from scaffold.cli.house import template_directories
+from scaffold.cli.house import configured_directories
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_bytes
 from scaffold.render.blocks import Outline, outline, parent_of
@@ -88,11 +88,13 @@ def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
 
 def _below(directory: Path) -> Templates:
     """The layers of the configuration below a directory; all of them if it is none of them."""
-    listed = template_directories(configuration_here(), {})
-    resolved = [path.resolve() for path, _ in listed]
+    listed = configured_directories(configuration_here())
+    resolved = [path.resolve() for path in listed]
     own = directory.resolve()
     start = resolved.index(own) + 1 if own in resolved else 0
-    return read_templates(listed[start:])
+    place = Location("pyproject.toml")
+    # What is not there yet holds no templates: it may be the next to be begun.
+    return read_templates([(path, place) for path in listed[start:] if path.is_dir()])
 
 
 def _extends(parent: Source) -> str:

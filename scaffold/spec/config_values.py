@@ -84,9 +84,10 @@ def _inside(
 
 
 def read_template_dirs(stated: Stated) -> tuple[str, ...]:
-    """Directories that are there; they may be outside of the project."""
+    """Directories, which need not be there yet: whoever renders says so; they may be outside of the project."""
     for position, item in enumerate(stated.value):
-        if "\0" in item or not Path(stated.root, item).is_dir():
+        path = Path(stated.root, item)
+        if "\0" in item or path.exists() and not path.is_dir():
             stated.refuse(f"'{item}' is not a directory", None, str(position))
     return tuple(Path(os.path.normpath(item)).as_posix() for item in stated.value)
 

@@ -17,7 +17,7 @@ from scaffold.workspace.conflicts import (
     resolve,
 )
 from scaffold.workspace.difference import diff
-from scaffold.workspace.journal import interrupted, recover
+from scaffold.workspace.journal import interrupted, recover, strays
 from scaffold.workspace.locks import in_turn
 from scaffold.workspace.store import store
 from scaffold.workspace.writing import ChangedError, apply, rehearse
@@ -41,4 +41,5 @@ __all__ = [
     "rehearse",
     "resolve",
     "store",
+    "strays",
 ]

@@ -8,6 +8,8 @@ Invariant: whatever a journal does not tell of has not been touched.
 import json
 import os
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -157,8 +159,23 @@ def recover(root: Path) -> tuple[str, ...]:
         raise ScaffoldError(f"cannot recover from '{path}': {error}") from error
 
 
+def strays(root: Path, directories: Iterable[str]) -> tuple[str, ...]:
+    """Temporary files of runs in directories below a root, where there is no journal that tells of them."""
+    if (root / NAME).exists():
+        return ()
+    found = []
+    for directory in sorted(directories):
+        with suppress(OSError):
+            names = sorted(os.listdir(root / directory))
+            found += [f"{directory}/{n}" for n in names if _TEMPORARY.fullmatch(n)]
+    return tuple(os.path.normpath(path) for path in found)
+
+
 def interrupted(root: Path) -> tuple[str, ...]:
-    """The files of a run that was killed and that the next one puts right; nothing is written."""
+    """The files of a run that was killed and that the next one puts right; nothing is written.
+
+    Of one that was all done they are the temporary files that are left.
+    """
     path = Path(os.path.realpath(root)) / NAME
     if not path.exists():
         return ()
@@ -169,7 +186,11 @@ def interrupted(root: Path) -> tuple[str, ...]:
     except OSError as error:
         raise ScaffoldError(f"cannot read '{path}': {error.strerror}") from error
     if mark == _DONE:
-        return ()
+        temporary = (
+            one for step in journal.steps for one in (step.staged, step.backup)
+        )
+        left = (one for one in temporary if one is not None and os.path.lexists(one))
+        return tuple(str(one.relative_to(path.parent)) for one in left)
     return tuple(str(step.target.relative_to(path.parent)) for step in journal.steps)
 
 

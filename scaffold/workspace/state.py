@@ -18,6 +18,9 @@ from scaffold.workspace.proofs import By, Proof
 
 DIRECTORY = ".scaffold"
 VERSION = 1
+UNREADABLE = (
+    "take the file from version control; or remove it, and 'scaffold sync' asks"
+)
 _ORIGIN = ("tool", "spec", "configuration", "templates")
 _PROOF = Proof._fields
 
@@ -98,7 +101,7 @@ def read_state(root: Path) -> dict[str, bytes]:
             found[path] = read_bytes(f"{root}/{path}")
         except OSError as error:
             message = f"cannot be read: {error.strerror}"
-            problems.append(ScaffoldError(message, Location(path)))
+            problems.append(ScaffoldError(message, Location(path), UNREADABLE))
     raise_all(problems)
     return found
 
@@ -125,8 +128,7 @@ def _record(data: bytes, shown: str) -> Record:
         place = Location(shown, error.lineno, error.colno)
     except (ValueError, KeyError, TypeError, RecursionError):
         place = Location(shown)
-    hint = "take the file from version control; or remove it, and 'scaffold sync' asks"
-    raise ScaffoldError("is no record of an op", place, hint)
+    raise ScaffoldError("is no record of an op", place, UNREADABLE)
 
 
 def _decoded(raw: Any, op: str) -> Record:

@@ -5,6 +5,7 @@ Invariant: no path leads out of the root, through whatever links, and none is mi
 """
 
 import os
+import shlex
 import stat
 from pathlib import Path
 from unicodedata import normalize
@@ -28,7 +29,8 @@ def find_target(path: str, base: Path, folder: "Folder", *, follow: bool) -> Pat
     if not target.is_relative_to(base):
         raise ScaffoldError(f"'{path}' is a link that leads outside '{base}'")
     if name.is_symlink() and not name.exists():
-        raise ScaffoldError(f"'{path}' is a link that leads nowhere")
+        hint = f"rm {shlex.quote(os.path.relpath(name))}"
+        raise ScaffoldError(f"'{path}' is a link that leads nowhere", hint=hint)
     if name.is_symlink() and not follow:
         return Path(os.path.realpath(name.parent), name.name)
     return target

@@ -1,15 +1,18 @@
 """`scaffold check`: each file is classed by what is true of it, and nothing else is drift."""
 
 import json
+import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from scaffold.cli.tested import find_tests
 from scaffold.workspace import state
-from tests.cli.projects import SCALE, SHIFT, contents, project
+from tests.cli.projects import SCALE, SHIFT, contents, interrupted, project
 from tests.cli.running import environment, scaffold
 
 pytestmark = pytest.mark.usefixtures("proven_at_once")
@@ -261,7 +264,7 @@ def test_a_base_that_is_lost_is_told_and_written_again(
     assert ", 1 lost" in outcome.out
     hints = ["hint: scaffold sync"]
     if file == "edited":
-        hints.insert(0, "hint: scaffold verify scale")
+        hints.append("hint: scaffold verify scale")
     assert (outcome.code, lines(outcome.err)) == (1, hints)
     before = contents(synced)
     note = "note: '.scaffold/scale.op.base' was lost: written again\n"
@@ -295,7 +298,8 @@ def test_a_base_that_only_the_team_still_has_is_told(synced: Path) -> None:
     found = {item["path"]: item for item in json.loads(outcome.out)["files"]}
     told = found[".scaffold/scale.op.base"]
     assert (told["op"], told["status"]) == ("scale", "lost")
-    assert told["hint"] == "take '.scaffold/scale.op.base' from version control"
+    back = "take '.scaffold/scale.op.base' from version control"
+    assert told["hint"] == f"{back}, then scaffold upgrade scale"
     before = contents(synced)
     outcome = scaffold(synced, "sync")
     assert outcome.code == 1
@@ -329,3 +333,116 @@ def test_neither_torch_nor_the_formatter_is_imported_where_nothing_moved(
         check=False,
     )
     assert done.stdout == f"{OK}[]\n", done.stderr
+
+
+def append(path: Path) -> None:
+    path.write_text(path.read_text() + "# mine\n")
+
+
+def move_spec(root: Path) -> None:
+    edit(root / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
+
+
+def take_out(root: Path) -> None:
+    edit(root / "ops.toml", SCALE, "")
+
+
+def without_test(root: Path) -> None:
+    gradient = "grad.x = 'grad_output * factor'\n"
+    edit(root / "ops.toml", gradient, f"{gradient}test = false\n")
+
+
+def dangle(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def finished(root: Path) -> None:
+    """What a run leaves that was killed after it was done."""
+    interrupted(root, "ops/scale.py", b"before")
+    with (root / ".scaffold-journal.tmp").open("a") as journal:
+        journal.write("done")
+
+
+OP, TEST, BASE = "ops/scale.py", "tests/test_scale.py", ".scaffold/scale.op.base"
+STATES: dict[str, list[Callable[[Path], object]]] = {
+    "stale": [move_spec],
+    "stale, edited": [move_spec, lambda root: append(root / OP)],
+    "stale, edited, without its test": [
+        *(move_spec, lambda root: append(root / OP)),
+        lambda root: (root / TEST).unlink(),
+    ],
+    "stale, the test edited, the op gone": [
+        *(move_spec, lambda root: append(root / TEST)),
+        lambda root: (root / OP).unlink(),
+    ],
+    "no record": [lambda root: shutil.rmtree(root / ".scaffold")],
+    "no record, edited": [
+        lambda root: append(root / OP),
+        lambda root: shutil.rmtree(root / ".scaffold"),
+    ],
+    "no record, stale": [move_spec, lambda root: shutil.rmtree(root / ".scaffold")],
+    "orphaned": [take_out],
+    "orphaned, edited": [take_out, lambda root: append(root / TEST)],
+    "no test any more": [without_test],
+    "no test any more, edited": [without_test, lambda root: append(root / TEST)],
+    "lost": [lambda root: (root / BASE).unlink()],
+    "lost, stale": [move_spec, lambda root: (root / BASE).unlink()],
+    "a link": [lambda root: dangle(root / OP)],
+    "a link, stale": [move_spec, lambda root: dangle(root / TEST)],
+    "a link for what was written": [lambda root: dangle(root / BASE)],
+    "interrupted": [
+        lambda root: append(root / OP),
+        lambda root: interrupted(root, OP, (root / BASE).read_bytes()),
+    ],
+    "interrupted after all was done": [finished],
+    "a temporary file of nobody": [
+        lambda root: (root / "ops/.scaffold-12ab-0.old.tmp").touch()
+    ],
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_its_hints_work_when_they_are_followed(synced: Path, name: str) -> None:
+    """Each is a command, as it stands; with them, and nothing else, all is well in the end."""
+    for change in STATES[name]:
+        change(synced)
+    outcome = scaffold(synced, "check")
+    assert outcome.code == 1
+    for _ in range(3):
+        for line in outcome.err.splitlines():
+            hint = line.removeprefix("hint: ")
+            if hint.startswith("scaffold "):
+                run = scaffold(synced, *shlex.split(hint)[1:])
+                assert run.code == 0, (hint, run)
+            else:
+                assert hint.startswith("rm ")
+                subprocess.run(["sh", "-ec", hint], cwd=synced, check=True)
+        outcome = scaffold(synced, "check")
+    assert outcome.code == 0, outcome
+    assert not [path for path in contents(synced) if path.endswith(".tmp")]
+
+
+def test_what_a_merge_needs_and_is_lost_comes_from_version_control(
+    synced: Path,
+) -> None:
+    move_spec(synced)
+    append(synced / OP)
+    base = (synced / BASE).read_bytes()
+    (synced / BASE).unlink()
+    assert scaffold(synced, "check", "scale").err.splitlines()[0] == (
+        f"hint: take '{BASE}' from version control, then scaffold upgrade scale"
+    )
+    (synced / BASE).write_bytes(base)
+    assert scaffold(synced, "upgrade", "scale").code == 0
+    assert scaffold(synced, "check", "scale").code == 0
+
+
+def test_what_is_in_the_way_of_a_file_that_moves_is_told(synced: Path) -> None:
+    edit(synced / "pyproject.toml", '"ops"', '"kernels"')
+    (synced / "kernels").mkdir()
+    (synced / "kernels/scale.py").write_text("mine = 1\n")
+    outcome = scaffold(synced, "check")
+    assert "ops/scale.py: configuration moved; 'kernels/scale.py' is in" in outcome.out
+    assert "hint: move 'kernels/scale.py' away\n" in outcome.err
+    assert "kernels/scale.py:1:1: exists and differs" in scaffold(synced, "sync").err

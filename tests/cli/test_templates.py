@@ -219,3 +219,27 @@ def test_commands_over_all_ops_take_the_option_too(project: Path) -> None:
     assert "# ours\n" in (project / "twice.py").read_text()
     assert scaffold(project, "upgrade", "--all").code == 0
     assert "# ours\n" not in (project / "twice.py").read_text()
+
+
+@pytest.mark.parametrize("option", [(), ("--template-dir", "team")])
+def test_a_directory_that_is_configured_is_begun_by_ejecting(
+    tmp_path: Path, option: tuple[str, ...]
+) -> None:
+    """It need not be there yet; others say so, with the command that begins it."""
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.scaffold]\ntemplate-dirs = ['team', 'company']\n"
+    )
+    outcome = scaffold(tmp_path, "new-op", "foo", "--inputs", "x")
+    assert outcome.code == 2
+    assert outcome.err.splitlines() == [
+        "pyproject.toml:2:19: 'team' is not a directory",
+        "hint: scaffold templates eject op --template-dir team",
+        "pyproject.toml:2:27: 'company' is not a directory",
+        "hint: scaffold templates eject op --template-dir company",
+    ]
+    eject = ("templates", "eject", "op", "--block", "wrapper")
+    assert scaffold(tmp_path, *eject, *option).code == 0
+    assert (tmp_path / "team/op.py.jinja").is_file()
+    assert scaffold(tmp_path, *eject, "--template-dir", "company").code == 0
+    assert scaffold(tmp_path, "templates", "list").code == 0
+    assert scaffold(tmp_path, "new-op", "foo", "--inputs", "x").code == 0

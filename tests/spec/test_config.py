@@ -305,7 +305,7 @@ def test_problems_of_file_and_variables_come_together(tmp_path: Path) -> None:
         "SCAFFOLD_LINE_LENGTH": "wide",
         "SCAFFOLD_HEADER": "maybe",
         "SCAFFOLD_STYLE": "combinde",
-        "SCAFFOLD_TEMPLATE_DIRS": "nowhere",
+        "SCAFFOLD_TEMPLATE_DIRS": "pyproject.toml",
         "SCAFFOLD_NAMES": "{ file = ",
     }
     with pytest.raises(ScaffoldError) as caught:
@@ -317,7 +317,7 @@ def test_problems_of_file_and_variables_come_together(tmp_path: Path) -> None:
         "hint: write: names = { file = '{op}.py', function = '{Op}Function' }",
         "SCAFFOLD_STYLE:1:1: unknown value 'combinde' for 'style'",
         "hint: did you mean 'combined'?",
-        "SCAFFOLD_TEMPLATE_DIRS:1:1: 'nowhere' is not a directory",
+        "SCAFFOLD_TEMPLATE_DIRS:1:1: 'pyproject.toml' is not a directory",
         "pyproject.toml:3:10: 'source' must be a string",
     ]
 
