@@ -1,7 +1,8 @@
 """Random programs through `scaffold sync` and its proof: what is written, what is refused, and whether any of it is wrong.
 
-In: `python -m benchmarks.random_programs [--programs N] [--first SEED] [--keep DIR]`, in an environment with torch. Each program of
-`tests/derive/random_forwards.py` is four ops: both save policies, every shape declared and none. They stand in manifests of 100.
+In: `python -m benchmarks.random_programs [--programs N] [--first SEED] [--keep DIR] [--in-turn]`, in an environment with torch. Each
+program of `tests/derive/random_forwards.py` is four ops, or one of them in turn: both save policies, every shape declared and none.
+They stand in manifests of 100. An interrupt ends it with what is known so far.
 Out: how the gradients come about (direct, autograd of a call, autograd of the whole), then what must be none: wrong results or
 gradients, by autograd of the forward's own text; files that cannot be compiled or imported; tracebacks; and the ops that are
 refused, by reason. Exit 1 where something is wrong, broken or a traceback.
@@ -16,7 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ POLICIES = ("recompute", "balanced")
 MANIFEST = 100  # ops
 LIMIT = 3600  # seconds for a run over a manifest
 SHOWN = 20
+WAYS = 4  # to write a program down
 
 
 class Op(NamedTuple):
@@ -67,17 +69,27 @@ def main() -> int:
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--keep", type=Path, help="where the projects stay")
+    parser.add_argument(
+        "--in-turn", action="store_true", help="one of the four ways for each program"
+    )
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.programs)
-    ops = [op for seed in seeds for op in ways_of(seed)]
-    tally = Tally(len(ops))
-    for start in range(0, len(ops), MANIFEST):
-        kept = options.keep and options.keep / f"{options.first}-{start}"
-        place: Any = nullcontext(kept) if kept else tempfile.TemporaryDirectory()
-        with place as directory:
-            run(Path(directory), ops[start : start + MANIFEST], tally)
-        done = min(start + MANIFEST, len(ops))
-        print(f"{done}/{len(ops)} ops", file=sys.stderr)
+    ops = [
+        op
+        for seed in seeds
+        for number, op in enumerate(ways_of(seed))
+        if not options.in_turn or number == seed % WAYS
+    ]
+    tally = Tally()
+    with suppress(KeyboardInterrupt):  # what is known so far is worth telling
+        for start in range(0, len(ops), MANIFEST):
+            some = ops[start : start + MANIFEST]
+            kept = options.keep and options.keep / f"{options.first}-{start}"
+            place: Any = nullcontext(kept) if kept else tempfile.TemporaryDirectory()
+            with place as directory:
+                run(Path(directory), some, tally)
+            tally.ops += len(some)
+            print(f"{tally.ops}/{len(ops)} ops", file=sys.stderr)
     show(tally)
     return int(tally.failed)
 
