@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import textwrap
 import threading
@@ -13,6 +14,8 @@ import pytest
 from scaffold.errors import ScaffoldError
 from scaffold.verify.reports import Report
 from scaffold.verify.suites import Suite, jobs_for, run_suites
+from tests.cli.running import environment
+from tests.verify.test_process import ended
 
 BODIES = {
     "passes": "def test_a(): pass\ndef test_b(): pass",
@@ -168,3 +171,29 @@ def alive(process: int) -> bool:
 def test_few_files_are_worth_one_process() -> None:
     assert [jobs_for(count) for count in (0, 1, 7)] == [1, 1, 1]
     assert jobs_for(10**6) == (os.cpu_count() or 1)
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from scaffold.verify.suites import Suite, run_suites
+file = Path(sys.argv[1])
+print(list(run_suites([Suite(file, file.parent)])))
+"""
+
+
+def test_tests_that_spin_end_with_the_run(tmp_path: Path) -> None:
+    """However it ends: here it is killed."""
+    mark, file = tmp_path / "pid", tmp_path / "test_spins.py"
+    file.write_text(
+        f"import os\nopen({str(mark)!r}, 'w').write(str(os.getpid()))\n"
+        "def test_a():\n    while True: pass\n"
+    )
+    command = [sys.executable, "-c", PARENT, str(file)]
+    parent = subprocess.Popen(command, env=environment())
+    while not mark.exists() or not mark.read_text():
+        assert parent.poll() is None
+        time.sleep(0.05)
+    parent.send_signal(signal.SIGTERM)
+    parent.wait()
+    assert ended(int(mark.read_text()))
