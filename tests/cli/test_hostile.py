@@ -235,3 +235,27 @@ def test_the_module_is_run_without_the_directorys_own(
     """`python -m scaffold` would find them first."""
     said, ran, _ = clone.run(*command, safe=False)
     assert not ran, (ran, said)
+
+
+def test_a_template_that_changes_the_function_is_not_proven(clone: Clone) -> None:
+    """Its code does not run, and the run says that something else was proven."""
+    changed = '{% extends "builtin/op.py.jinja" %}{% block forward %}MARK{{ super() }}{% endblock %}'
+    clone.write(
+        "t/op.py.jinja", changed.replace("MARK", f"    {clone.mark('template')}\n")
+    )
+    said, ran, code = clone.run("new-op", "qux", "--inputs", "x", "--forward", "x * 2")
+    assert (ran, code) == (set(), 0), said
+    assert "note: not proven as it stands: a template changes its Function" in said
+    assert str(clone.marks) in (clone.root / "ops/qux.py").read_text()
+
+
+def test_the_page_on_trust_names_every_command() -> None:
+    from scaffold.cli.app import COMMANDS
+
+    page = (Path(__file__).parents[2] / "docs/trust.md").read_text("utf-8")
+    for command in COMMANDS:
+        assert f"`{command}`" in page or f"`{command} " in page, command
+    assert "A list of names is no sandbox" in page
+    assert "docs/trust.md" in (Path(__file__).parents[2] / "README.md").read_text(
+        "utf-8"
+    )
