@@ -5,6 +5,7 @@ Invariant: it comes before anything is written, and where there is no torch it s
 """
 
 import ast
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,8 @@ NOT_OURS = (
     "its tests"
 )
 FITTED = "sizes of the tests as the forward wants them"
+_OPTION = re.compile(r"--(inputs|outputs|samples)\b")
+_GIVEN = re.compile(r"--(inputs|outputs|samples) (?=')")
 
 Again = Callable[[tuple[str, ...]], Generated]  # with conditions on its sizes
 
@@ -128,14 +131,21 @@ def error_of(
     whose = filter(None, [runs_code_of(spec)])
     lines = (*notes, *failure.lines, *beside(spec, failure.subject), *whose)
     hint = (other and other.hint) or _hint(subject, verdict)
+    if hint and _in_file(subject):
+        hint = _OPTION.sub(r"'\1'", _GIVEN.sub(r"\1 = ", hint))
     return VerificationError(words, place, hint, details=lines)
+
+
+def _in_file(subject: Subject) -> bool:
+    """Whether the op stands in a manifest: there a hint names keys."""
+    return subject.locate(("inputs",)).source.endswith(".toml")
 
 
 def _hint(subject: Subject, verdict: Verdict) -> str | None:
     """What to write instead."""
     failure = verdict.failure
     assert failure is not None
-    in_file = subject.locate(("inputs",)).source.endswith(".toml")
+    in_file = _in_file(subject)
     wanted = verdict.wanted or failure.rule
     if wanted:
         rule = _as_key(wanted) if in_file else _as_options(wanted)

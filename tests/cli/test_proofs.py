@@ -435,3 +435,15 @@ def test_a_terminal_is_told_how_far_the_proofs_are(
     with _Progress(["scale", "shift"]) as progress:
         progress.update(1)
     assert terminal.getvalue() == ("\rproving 0/2 ops ...\rproving 1/2 ops ...\r\033[K")
+
+
+def test_a_hint_names_the_keys_of_the_manifest(tmp_path: Path) -> None:
+    """What a hint says can be written where the op stands."""
+    square = "[ops.square]\ninputs = 'x'\nforward = 'x @ x'\n"
+    whole = "[ops.whole]\ninputs = 'x[N]'\nforward = 'torch.linalg.inv(x[:, None])'\n"
+    project(tmp_path, square, whole)
+    outcome = scaffold(tmp_path, "sync")
+    assert outcome.code == 1
+    assert "hint: declare in 'inputs' the shapes that it takes" in outcome.err
+    assert " --inputs" not in outcome.err
+    assert "--samples" not in outcome.err
