@@ -127,7 +127,8 @@ def test_gradcheck(case: dict[str, Any], layout: Callable[[Tensor], Tensor]) -> 
     assert gradcheck(
         layer_norm, inputs, check_batched_grad=True, check_grad_dtypes=True
     )
-    assert gradgradcheck(layer_norm, inputs)
+    if case not in EMPTY_CASES.values():  # there a second derivative may be 0 / 0
+        assert gradgradcheck(layer_norm, inputs)
 
 
 def test_gradients_match_reference(case: dict[str, Any]) -> None:

@@ -27,7 +27,9 @@ def first_options(spec: OpSpec, derivation: Derivation, making: Making) -> str:
     """The arguments of gradcheck."""
     written = spec.kept is not None and writes_in_place(spec.kept)
     batchable = _is_batchable(derivation) and not written
-    batched = {"check_batched_grad": "True"} if batchable else {}
+    some = "case not in EMPTY_CASES.values()"
+    every = not (making.empty and any(map(_takes_the_first, _nodes(derivation))))
+    batched = {"check_batched_grad": "True" if every else some} if batchable else {}
     options = batched | {"check_grad_dtypes": "True"} | _shared(spec, making)
     return ", ".join(f"{name}={value}" for name, value in options.items())
 
@@ -59,14 +61,28 @@ def _elements(spec: OpSpec, making: Making) -> int:
 
 def _is_batchable(derivation: Derivation) -> bool:
     """Whether gradcheck can batch the backward, which is not known before it is written."""
+    nodes = _nodes(derivation)
+    called = {name for node in nodes for name in calls(node)}
+    unbatched = called & UNBATCHED or any(map(_slices_all, nodes))
+    return not (derivation.opaque or derivation.missing or unbatched)
+
+
+def _nodes(derivation: Derivation) -> list[Node]:
+    """The expressions of the backward, and of a forward that it runs as a whole."""
     blocks = (item for block in derivation.blocks for item in block.statements)
     several = (item for element in derivation.elements for item in element.statements)
     nodes = [node for item in (*blocks, *several) for node in expressions(item)]
     nodes += [element.value for element in derivation.elements]
-    nodes += [item for item in derivation.results if item.kind == "body"]
-    called = {name for node in nodes for name in calls(node)}
-    unbatched = called & UNBATCHED or any(map(_slices_all, nodes))
-    return not (derivation.opaque or derivation.missing or unbatched)
+    return nodes + [item for item in derivation.results if item.kind == "body"]
+
+
+def _takes_the_first(node: Node) -> bool:
+    """Whether a slice begins at 0 and ends early, `x[:, :1]`: of a dim that is otherwise empty it takes all."""
+    return any(
+        item.args[0].label in ("", "0") and item.args[1].kind == "constant"
+        for item in node.walk()
+        if item.kind == "slice"
+    )
 
 
 def _slices_all(node: Node) -> bool:

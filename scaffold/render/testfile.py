@@ -34,6 +34,7 @@ from scaffold.render.testlimits import (
     is_its_derivative,
     maps,
     precision,
+    singular,
     takes_any_layout,
 )
 from scaffold.render.testmodule import ModuleTests, module_tests
@@ -70,6 +71,7 @@ class TestView(NamedTuple):
     refused: tuple[Refused, ...]  # inputs whose shapes forward does not take
     first_options: str  # of gradcheck
     second_options: str  # of gradgradcheck
+    second_of_empty: bool  # gradgradcheck takes empty tensors too
     proof: "ProofView | None" = None  # what verification has beside that
 
 
@@ -140,6 +142,7 @@ def view(
         refused=refused(spec, derivation),
         first_options=first_options(spec, derivation, making),
         second_options=second_options(spec, making),
+        second_of_empty=not (making.empty and singular(spec)),
     )
 
 

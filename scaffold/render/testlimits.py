@@ -20,6 +20,8 @@ UNMAPPED = frozenset(
 
 # What divides by a length, which is 0 of nothing: a gradient of something is then 0 / 0.
 LENGTHS = frozenset({"norm", "scaled_dot_product_attention", "vector_norm"})
+# What has a slope without bound at 0.
+ROOTS = frozenset({"acos", "acosh", "asin", "log", "reciprocal", "rsqrt", "sqrt"})
 # What has a derivative only of matrices of full rank.
 FACTORED = frozenset(
     {"cholesky", "det", "eigh", "eigvalsh", "inv", "inverse", "logdet", "lstsq", "pinv"}
@@ -38,6 +40,17 @@ def never_empty(spec: OpSpec) -> frozenset[str]:
     return frozenset(
         shape[-1] for shape in dims if shape and isinstance(shape[-1], str)
     )
+
+
+def singular(spec: OpSpec) -> bool:
+    """Whether the second derivative may divide by 0 where a sum of nothing is 0."""
+    called = (
+        item
+        for node in _nodes(spec)
+        for item in node.walk()
+        if callee(item) in ROOTS | LENGTHS
+    )
+    return any("math" not in item.args[0].names() for item in called)
 
 
 def full_rank(spec: OpSpec) -> int:

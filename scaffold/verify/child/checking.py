@@ -44,6 +44,7 @@ from scaffold.verify.child.refusals import (
     refusal,
 )
 from scaffold.verify.child.surrogate import notes_on
+from scaffold.verify.child.unfit import unfit
 
 SAMPLES, OUTPUTS = "samples", "outputs"  # what is said of them is wrong, not the op
 NUMERIC = {"atol": 1e-4, "rtol": 1e-3}  # as gradcheck compares
@@ -82,6 +83,8 @@ def check(checks: Any) -> dict[str, Any]:
             if run.failure is None:
                 _check_case(checks, case, layout, words, run)
     _conclude(checks, run)
+    if run.failure is None and not run.refusals:
+        run.notes += unfit(checks)
     if run.failure is None and checks.SURROGATE:
         run.notes += notes_on(checks)
     found = {"cases": run.cases, "failure": run.failure}

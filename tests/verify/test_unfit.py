@@ -1,0 +1,58 @@
+"""What generated tests cannot pass though the op is right is told, and nothing is said of those that pass."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.derive.building import spec_of
+from tests.executed.proving import write_op
+from tests.executed.suites import Suites, running_suites
+
+UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
+    "seeds": (
+        {
+            "inputs": "pred[N, K], label[N; const]",
+            "forward": "F.cross_entropy(pred, label.long())",
+        },
+        "test_vmap_of_grad cannot pass: of other numbers the forward raised IndexError",
+        "test_vmap_of_grad",
+    ),
+    "slopes": (
+        {"inputs": "x[8], n[8; int]", "forward": "(x / n).masked_select(n > 0).mean()"},
+        "the gradient of the forward is not finite in the tests' case 'base'",
+        "test_gradients_match_reference[base]",
+    ),
+    "digits": (
+        {"inputs": "x[N], w[N]", "forward": "x * 1e9 + w * 1e-3"},
+        "test_gradcheck cannot pass in the case 'base'",
+        "test_gradcheck[base-clone]",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def suites(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with running_suites(tmp_path_factory.mktemp("reports")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_test_that_cannot_pass_is_told(
+    name: str, tmp_path: Path, suites: Suites
+) -> None:
+    raw, words, failing = UNFIT[name]
+    found = write_op(tmp_path, lambda require: spec_of(name=name, derive=True, **raw))
+    assert found["failure"] is None
+    (note,) = found["notes"]
+    assert note.startswith(words)
+    assert note.endswith(
+        "; give the tests inputs of your own: --samples '@file.py:function'"
+    )
+    report = suites.run(tmp_path)
+    assert f"test_{name}::{failing}" in report.named("failed")
+
+
+def test_nothing_is_said_of_tests_that_pass(tmp_path: Path) -> None:
+    raw = {"inputs": "x[N], w[N]", "forward": "x * 1e3 * w", "derive": True}
+    assert not write_op(tmp_path, lambda require: spec_of(**raw))["notes"]
