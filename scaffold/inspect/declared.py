@@ -45,13 +45,7 @@ def declared_input(facts: Facts, item: Parameter, documented: Documented) -> str
         raise Unfit(
             facts.function.node, f"the gradient of '{item.name}' cannot be told"
         )
-    forward = facts.function.forward
-    tensor = forward is not None and item.name in facts.values(forward).evident
-    if (
-        gradient
-        or tensor
-        or "Tensor" in (ast.unparse(item.annotation) if item.annotation else "")
-    ):
+    if gradient or _is_tensor(facts, item):
         optional = "?" if default == "None" or _is_optional(item) else ""
         shape = dict(documented.shapes).get(item.name, "")
         traits = "" if gradient or facts.is_trivial else "; const"
@@ -74,11 +68,19 @@ def is_constant(facts: Facts, item: Parameter) -> bool:
         return False
     if facts.is_trivial:
         return False  # so gets none
+    return _is_tensor(facts, item)
+
+
+def _is_tensor(facts: Facts, item: Parameter) -> bool:
+    """Whether an input is a tensor: by its annotation, its uses, or its name where it is an index or a mask."""
+    if item.annotation is not None and "Tensor" in ast.unparse(item.annotation):
+        return True
     forward = facts.function.forward
-    tensor = forward is not None and item.name in facts.values(forward).evident
-    return tensor or "Tensor" in (
-        ast.unparse(item.annotation) if item.annotation else ""
-    )
+    if forward is None or item.name in facts.values(forward).evident:
+        return forward is not None
+    named = CODES.search(item.name) or "mask" in item.name
+    plain = item.annotation is None and item.default is None
+    return bool(plain and named and any(_uses(forward.node, item.name)))
 
 
 def kinds_of(facts: Facts, item: Parameter) -> tuple[str, ...]:

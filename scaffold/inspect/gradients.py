@@ -140,7 +140,7 @@ def _replaced(
     for name, value in gradients.items():
         if isinstance(value, ast.Name) and value.id not in replaced:
             replaced[value.id] = f"grad_{name}"
-    _check_caught(facts, backward, replaced, saved)
+    _check_caught(facts, backward, replaced)
     return replaced
 
 
@@ -213,9 +213,12 @@ def _saved_name(item: Read) -> str:
     return item.value.id
 
 
-def _check_caught(
-    facts: Facts, backward: Method, replaced: Replaced, saved: Replaced
-) -> None:
+def _attribute(node: ast.expr) -> str:
+    """`ctx.eps` of whatever ctx is called."""
+    return f"ctx.{node.attr}" if isinstance(node, ast.Attribute) else ""
+
+
+def _check_caught(facts: Facts, backward: Method, replaced: Replaced) -> None:
     """Refuse a name of forward that is another thing in backward."""
     values = facts.values(backward)
     own = {
@@ -224,12 +227,12 @@ def _check_caught(
         for bound in bounds
         if bound.value is None
         or not values.is_saved(bound.value, backward.flow.steps[bound.order])
+        and replaced.get(_attribute(bound.value)) != name  # `eps = ctx.eps`
     }
-    own |= {name for name, meant in saved.items() if name != meant}
+    own |= {item.name for item in backward.positional}
+    kept = {name for name in own if replaced.get(name, name) == name}
     read = words_of(new for old, new in replaced.items() if old != new)
-    given = {item.name for item in backward.positional}
-    meant = {new for old, new in replaced.items() if old in own | given}
-    for name in sorted(read & (own | given) - meant):
+    for name in sorted(read & kept):
         raise Unfit(
             backward.node, f"'{name}' is one thing in forward, and another here"
         )

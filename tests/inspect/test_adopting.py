@@ -335,6 +335,7 @@ def test_a_helper_is_not_taken_for_what_adopt_makes(tmp_path: Path) -> None:
     ("uses", "declared"),
     [
         ("x.gather(0, index)", "index[...; int]"),
+        ("x[index]", "index[...; int]"),
         ("torch.where(index, x, 0 * x)", "index[...; bool]"),
         ("x * index", "index[...; int]"),
     ],
@@ -430,3 +431,36 @@ def test_what_a_project_has_already_is_not_replaced(tmp_path: Path) -> None:
     outcome = scaffold(tmp_path, "adopt", "old.py::Rows", "--on-conflict", "abort")
     assert outcome.code == 1 and "rows_code.py" in outcome.err, outcome.err
     assert listing(tmp_path) == before
+
+
+def test_an_attribute_may_have_its_own_name_in_backward(tmp_path: Path) -> None:
+    code = SCALE.replace(
+        "        grad_in =", "        factor = ctx.factor\n        grad_in =", 1
+    )
+    code = code.replace("weight * ctx.factor", "weight * factor")
+    (tmp_path / "ops.py").write_text(HEAD + code)
+    outcome = scaffold(tmp_path, "adopt", "ops.py", "--no-verify")
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+CAUGHT = """\
+class Caught(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        x = g * 2
+        return x * b / 2, x * a / 2
+"""
+
+
+def test_a_local_of_backward_is_not_taken_for_an_input(tmp_path: Path) -> None:
+    """As a formula the second gradient would be `x * x / 2`: the text alone tells, nothing is run."""
+    (tmp_path / "ops.py").write_text(HEAD + CAUGHT)
+    outcome = scaffold(tmp_path, "adopt", "ops.py", "--no-verify")
+    assert outcome.code == 0
+    assert "def caught_backward(g, a, b):" in (tmp_path / "caught_code.py").read_text()
