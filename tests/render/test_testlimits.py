@@ -35,7 +35,6 @@ def suite_of(inputs: str, forward: str, **raw: Any) -> str:
         ("x * x.detach()", False),
         ("x + (x.round() - x).detach()", False),
         ("x * torch.detach(x)", False),
-        ("x * x.data", False),
         ("x * w.detach()", True),
         ("x * x", True),
     ],

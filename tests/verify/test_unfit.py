@@ -54,5 +54,5 @@ def test_a_test_that_cannot_pass_is_told(
 
 
 def test_nothing_is_said_of_tests_that_pass(tmp_path: Path) -> None:
-    raw = {"inputs": "x[N], w[N]", "forward": "x * 1e3 * w", "derive": True}
+    raw: dict[str, Any] = {"inputs": "x[N], w[N]", "forward": "x * 1e3 * w"}
     assert not write_op(tmp_path, lambda require: spec_of(**raw))["notes"]
