@@ -182,3 +182,109 @@ def test_a_product_of_zeros_has_a_gradient() -> None:
         x = torch.tensor([[2.0, 3.0, 5.0]], dtype=torch.float64)
         x[0, :zeros] = 0
         agree(Run(TABLE, TABLE.rule(name), {"x": x, "dim": -1}))
+
+
+TAILS = tuple(
+    sign * size
+    for size in (1e-6, 1e-3, 0.3, 2.0, 8.0, 20.0, 40.0, 88.0)
+    for sign in (1, -1)
+)
+SEVERAL_TAILS = ((), TAILS, (1e-4, 0.5, 3.0, 20.0, -1e-4, -0.5, -3.0, -20.0))
+FEW_TAILS = (0.01, 2.0, -0.01, -2.0)
+EPSILON = 2.0**-24  # half a unit in the last place of float32
+
+
+def in_the_tails(rule: Rule, sample: dict[str, Any], dtype: torch.dtype) -> Values:
+    """Small and large values, each of them a float32, for every argument that has a formula."""
+    given = drawn_values(TABLE, rule, sample)
+    drawn = [
+        name
+        for name, value in given.items()
+        if isinstance(value, Tensor) and value.ndim and value.is_floating_point()
+    ]
+    names = [name for name in rule.formulas if name in drawn]
+    several = SEVERAL_TAILS[len(names)] if len(names) < 3 else FEW_TAILS
+    rows = torch.tensor(list(itertools.product(several, repeat=len(names))))
+    for name, value in zip(names, rows.T, strict=True):
+        domain = rule.domain.get(name, "any")
+        inside = value.sigmoid() if domain.startswith(("unit", "(0, 1)")) else value
+        given[name] = (
+            inside.abs() if domain.startswith("positive") else inside
+        ).clone()
+    for name in drawn:
+        if name not in names:
+            given[name] = given[name].reshape(-1)[:1].expand(len(rows)).clone()
+        given[name] = given[name].float().to(dtype)
+    return given
+
+
+@pytest.mark.parametrize("rule", POINTWISE, ids=lambda rule: rule.name)
+def test_tails_are_as_good_as_autograd_s(rule: Rule) -> None:
+    """In float32, beside the truth in float64: an error of four times autograd's own at most."""
+    for sample in samples(rule):
+        try:
+            single, double = (
+                Run(TABLE, rule, in_the_tails(rule, sample, dtype))
+                for dtype in (torch.float32, torch.float64)
+            )
+        except (RuntimeError, IndexError):  # the call itself is not for them
+            continue
+        grads = [run.interpret.values["grad"].double() for run in (single, double)]
+        told = ~single.outputs[0].isnan()
+        ours = (*single.variants(), *single.fused())
+        truths = (*double.variants(), *double.fused())
+        for (formula, got, own), (_, _, truth) in zip(ours, truths, strict=True):
+            right = truth / grads[1]
+            errors = [(item / grads[0] - right).abs() for item in (got, own)]
+            least = torch.maximum(errors[1], right.abs() * EPSILON)
+            counts = right.isfinite() & errors[1].isfinite() & (right.abs() > 1e-37)
+            bad = counts & told & ~(errors[0] <= 4 * least)
+            assert not bad.any(), f"[{rule.name}] {formula}: {errors[0][bad]}"
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6", "elu", "selu", "celu"])
+def test_a_gradient_of_nan_is_autograd_s(name: str) -> None:
+    rule = TABLE.rule(name)
+    for sample in samples(rule):
+        given = drawn_values(TABLE, rule, sample)
+        given["x"] = torch.tensor([math.nan, 1.0, -1.0], dtype=torch.float64)
+        for formula, got, wanted in Run(TABLE, rule, given).variants():
+            torch.testing.assert_close(got, wanted, msg=formula)
+
+
+@pytest.mark.parametrize("name", ["elu", "selu", "celu"])
+def test_second_derivatives_at_zero(name: str) -> None:
+    rule = TABLE.rule(name)
+    for sample in samples(rule):
+        given = drawn_values(TABLE, rule, sample)
+        given["x"] = torch.tensor([0.0, -0.0, 1.0, -1.0], dtype=torch.float64)
+        run = Run(TABLE, rule, given)
+        for formula, got, wanted in run.variants():
+            found, right = (
+                torch.autograd.grad(item.sum(), run.inputs, retain_graph=True)
+                for item in (got, wanted)
+            )
+            torch.testing.assert_close(found, right, msg=formula)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("norm", {"x": torch.zeros(2, 3).double(), "p": 0.5, "dim": -1}),
+        ("vector_norm", {"x": torch.zeros(2, 3).double(), "ord": 0.5, "dim": -1}),
+        ("normalize", {"x": torch.tensor([[3.0, 4.0]]).double(), "eps": 5.0}),
+        ("std", {"x": torch.full((2, 3), 0.1).double(), "dim": -1}),
+        ("std_unbiased", {"x": torch.full((2, 3), 0.1).double(), "dim": -1}),
+    ],
+)
+def test_a_kink_is_as_in_autograd(name: str, given: Values) -> None:
+    agree(Run(TABLE, TABLE.rule(name), dict(given)))
+
+
+def test_the_margin_of_a_hinge() -> None:
+    given = {
+        "input": torch.tensor([1.0, 0.5, 2.0]).double(),
+        "target": -torch.ones(3).double(),
+        "reduction": "sum",
+    }
+    agree(Run(TABLE, TABLE.rule("hinge_embedding_loss"), given))

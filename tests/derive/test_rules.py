@@ -205,7 +205,9 @@ PLANTED = [
 def test_a_planted_bug_is_noticed(name: str, parameter: str, formula: str) -> None:
     right = TABLE.rule(name)
     wrong = right._replace(
-        formulas={**right.formulas, parameter: (formula,)}, name=f"wrong_{name}"
+        formulas={**right.formulas, parameter: (formula,)},
+        name=f"wrong_{name}",
+        op=f"wrong_{name}",
     )
     with pytest.raises((AssertionError, RuntimeError)):
         test_the_gradients_are_those_of_autograd(wrong)

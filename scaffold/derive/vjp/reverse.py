@@ -180,7 +180,7 @@ class Reverse:
             return self._of_call(op, g)
         if composition := self.composed(op):
             env = {"grad": g, "result": op, **composition.args}
-            return self._of_formulas(op, composition.rule, env)
+            return self._of_formulas(op, composition.rule, env, composed=True)
         if op.rule in CODED:
             pairs = CODED[op.rule](self.make, op, g)
             return self._of_call(op, g) if pairs is None else pairs
@@ -213,7 +213,9 @@ class Reverse:
         assert rule is not None, op.rule
         return rule
 
-    def _of_formulas(self, op: Op, rule: Rule, env: dict[str, Op]) -> Pairs:
+    def _of_formulas(
+        self, op: Op, rule: Rule, env: dict[str, Op], *, composed: bool = False
+    ) -> Pairs:
         pairs, home = [], self.make.applier.table.home(rule)
         for name in (item.name for item in rule.parameters if item.name in env):
             arg = env[name]
@@ -229,7 +231,7 @@ class Reverse:
                 )
             if arg.rule == "list":
                 raise UnsupportedError(f"the gradient of a list in {op.rule}")
-            formula = self._formula(op, rule, name)
+            formula = self._formula(op, rule, name, composed)
             try:
                 gradient = Evaluator(self.make, env, home).value(formula)
             except UnsupportedError:
@@ -250,11 +252,17 @@ class Reverse:
             return gradient
         return self.make.expanded(gradient, whole)
 
-    def _formula(self, op: Op, rule: Rule, name: str) -> Node:
-        """The formula of an argument's gradient: one call where that is wanted and is known."""
+    def _formula(self, op: Op, rule: Rule, name: str, composed: bool) -> Node:
+        """The formula of an argument's gradient: one call where that is wanted and is known.
+
+        What was computed in several steps has a variant of its own, if there is one.
+        """
         table = self.make.applier.table
+        several = table.gradients(rule, name)
+        if composed and len(several) > 1:
+            return several[-1]
         fused = table.fused(rule, name) if self.fuse and op.kind == "real" else None
-        return fused or table.gradients(rule, name)[0]
+        return fused or several[0]
 
     def _refuse(self, op: Op) -> Pairs:
         raise UnsupportedError(f"{self._rule(op).name} has no gradient here")
