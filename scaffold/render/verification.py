@@ -23,7 +23,7 @@ from scaffold.render.testgradients import contract_view
 from scaffold.render.testlimits import precision, takes_any_layout
 from scaffold.render.testvalues import literal
 from scaffold.render.whole import with_imports
-from scaffold.spec import Dim, OpSpec, Output
+from scaffold.spec import Dim, OpSpec
 from scaffold.spec.imports import newer_of
 from scaffold.spec.model import DType
 
@@ -48,9 +48,7 @@ class ProofView(NamedTuple):
     names: str  # of the values of a call, a variadic input's with a star
     outputs: str  # names of the outputs; () where there may be any number of them
     input_shapes: str  # name -> declared dims, None where there are none
-    output_shapes: (
-        str  # of each output its name, its dims and, where it is said, its dtype
-    )
+    output_shapes: str  # of each output its name, its dims and its dtype
     broadcast: str  # position of an input -> how many of its dims are not leading ones
     newer: str  # functions that the shipped table does not have
     tolerance: str
@@ -135,14 +133,11 @@ def _output_names(spec: OpSpec) -> tuple[str, ...]:
 
 def _output_shapes(
     spec: OpSpec,
-) -> tuple[tuple[str, tuple[Dim, ...] | None, DType | None], ...]:
-    """What the specification says of each output; of the one that has nothing said of it, nothing."""
-    if spec.outputs == (Output("output"),) or spec.outputs[-1].variadic:
+) -> tuple[tuple[str, tuple[Dim, ...] | None, DType], ...]:
+    """What the specification says of each output; nothing where there may be any number of them."""
+    if spec.outputs[-1].variadic:
         return ()
-    return tuple(
-        (item.name, item.dims, item.dtype if item.dtype != "float" else None)
-        for item in spec.outputs
-    )
+    return tuple((item.name, item.dims, item.dtype) for item in spec.outputs)
 
 
 def _tolerances(spec: OpSpec) -> Iterator[str]:

@@ -232,11 +232,11 @@ def test_an_error_of_pytorch_s_own_backward_is_none_of_the_op_s() -> None:
 
 
 def test_a_matrix_that_has_no_inverse_at_another_size_is_noted() -> None:
+    matrix = "(x.shape[0] - 1) * torch.eye(x.shape[0], dtype=x.dtype)"
     found = verdict(
-        derived=frozenset({"a"}),
-        inputs="a[N, 2]",
-        forward="torch.linalg.det(a.mT @ a)",
-        derive=True,
+        inputs="x[N]",
+        forward="2 * x",
+        grad={"x": f"2 * grad_output + 0 * torch.linalg.inv({matrix}).sum()"},
     )
     assert found.failure is None
     assert "raised _LinAlgError" in "".join(found.notes)

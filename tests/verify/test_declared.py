@@ -38,6 +38,19 @@ FALSE: dict[str, dict[str, Any]] = {
         "forward": "return x * 2, (x > 0).long()",
         "outputs": "y[N, D], m[N, D; bool]",
     },
+    "outputs: i is declared as floating-point numbers, and the forward returns integers": {
+        "inputs": "x",
+        "forward": "x.sort(-1)",
+        "outputs": "v, i",
+    },
+    "outputs: output is declared as floating-point numbers, and the forward returns integers": {
+        "inputs": "x",
+        "forward": "x.argmax(-1)",
+    },
+    "outputs: 1 output is declared, and the forward returns 2": {
+        "inputs": "x",
+        "forward": "x.sort(-1)",
+    },
 }
 
 
@@ -74,3 +87,11 @@ TRUE: tuple[dict[str, Any], ...] = (
 def test_a_true_declaration_is_none_of_the_findings(raw: dict[str, Any]) -> None:
     found = verdict(**raw, derive=True)
     assert found.failure is None and found.cases > 0
+
+
+def test_what_the_forward_returns_is_proposed() -> None:
+    found = verdict(inputs="x", forward="x.sort(-1)", derive=True).failure
+    assert found is not None and found.hint == "--outputs 'a, b[...; int]'"
+    outputs = found.hint.split("'")[1]
+    again = verdict(inputs="x", forward="x.sort(-1)", outputs=outputs, derive=True)
+    assert again.failure is None

@@ -60,6 +60,7 @@ class Found(NamedTuple):
     raised: bool = False  # no gradient is wrong: there is none
     expression: str = ""  # of the formula, that raised
     statement: str = ""  # ... and the line that it stands in
+    hint: str = ""
 
 
 @dataclass
@@ -178,6 +179,7 @@ def _failure(
         "needed": ", ".join(needs),
         "expression": found.expression,
         "statement": found.statement,
+        "hint": found.hint,
     }
 
 
@@ -251,16 +253,14 @@ def _have_elements(inputs: Sequence[Any]) -> bool:
 def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
     """The op's outputs against those of its forward in plain PyTorch."""
     names = value_names(checks, len(inputs))
-    contrary = undeclared_input(checks, inputs, names)
-    if contrary:
-        return Found(SAMPLES, contrary)
-    actual = as_tuple(checks.OPERATOR(*inputs))
-    expected = actual
-    if checks.FORWARD is not None:
-        expected = as_tuple(checks.FORWARD(*inputs))
+    unlike = undeclared_input(checks, inputs, names)
+    if unlike:
+        return Found(SAMPLES, unlike)
+    expected = as_tuple((checks.FORWARD or checks.OPERATOR)(*inputs))
     contrary = undeclared_output(checks, names, inputs, expected)
-    if contrary:
-        return Found(OUTPUTS, contrary)
+    if contrary is not None:
+        return Found(OUTPUTS, contrary.words, hint=contrary.hint)
+    actual = as_tuple(checks.OPERATOR(*inputs)) if checks.FORWARD else expected
     if len(actual) != len(expected):
         counts = f"{len(expected)} outputs", f"{len(actual)} outputs"
         return Found("forward", "another number of outputs", *counts)

@@ -5,7 +5,7 @@ Invariant: a name has one size in a call, whichever tensors have it; `...` of an
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,8 +17,22 @@ KINDS = {
     "index": "integers",
     "bool": "bools",
     "complex": "complex numbers",
-    "float": "floating-point numbers",  # no output is declared to be
+    "float": "floating-point numbers",
 }
+# What says so of an output.
+TRAITS = {
+    "integers": "[...; int]",
+    "bools": "[...; bool]",
+    "complex numbers": "[...; complex]",
+    "floating-point numbers": "",
+}
+
+
+class Contrary(NamedTuple):
+    """What is declared and what there is instead, and what to declare."""
+
+    words: str
+    hint: str = ""
 
 
 def undeclared_input(checks: Any, inputs: Sequence[Any], names: Sequence[str]) -> str:
@@ -36,8 +50,14 @@ def undeclared_input(checks: Any, inputs: Sequence[Any], names: Sequence[str]) -
 
 def undeclared_output(
     checks: Any, names: Sequence[str], inputs: Sequence[Any], outputs: Sequence[Tensor]
-) -> str:
+) -> Contrary | None:
     """What the forward returns instead of an output that is declared."""
+    if checks.OUTPUTS and len(outputs) != len(checks.OUTPUTS):
+        counts = f"{_counted(checks.OUTPUTS)} declared, and the forward returns"
+        kinds = (_kind(output) for output in outputs)
+        each = zip("abcdefghijklmnopqrstuvwxyz", kinds, strict=False)
+        named = ", ".join(f"{name}{TRAITS.get(kind, '')}" for name, kind in each)
+        return Contrary(f"{counts} {len(outputs)}", f"--outputs '{named}'")
     sizes: Sizes = {}
     leading: list[tuple[int, ...]] = []
     whole = True  # every input has a declared shape: it is known what `...` can be
@@ -48,16 +68,26 @@ def undeclared_output(
             if dims is not None and _bound(dims, tuple(value.shape), sizes):
                 leading += _of_ellipsis(dims, tuple(value.shape))
     for (name, dims, kind), output in zip(checks.OUTPUT_SHAPES, outputs, strict=False):
-        shape, before = tuple(output.shape), dict(sizes)
-        if kind and _kind(output) != KINDS[kind]:
-            return f"{name} is declared as {KINDS[kind]}, and the forward returns {_kind(output)}"
+        shape, before, returned = tuple(output.shape), dict(sizes), _kind(output)
+        if returned != KINDS[kind] and not (kind == "float" and output.is_complex()):
+            words = f"{name} is declared as {KINDS[kind]}"
+            hint = (
+                f"say what it is: '{name}{TRAITS[returned]}'"
+                if TRAITS[returned]
+                else ""
+            )
+            return Contrary(f"{words}, and the forward returns {returned}", hint)
         if dims is None:
             continue
         fits = not (whole and leading) or _fits(dims, shape, leading)
         if not (_bound(dims, shape, sizes) and fits):
             returned = f"the forward returns {name}{_shown(shape, before)}"
-            return f"{name}{_text(dims)} is declared, and {returned}"
-    return ""
+            return Contrary(f"{name}{_text(dims)} is declared, and {returned}")
+    return None
+
+
+def _counted(names: Sequence[str]) -> str:
+    return "1 output is" if len(names) == 1 else f"{len(names)} outputs are"
 
 
 def _declared(checks: Any, name: str) -> Dims | None:
