@@ -40,7 +40,7 @@ KINDS = (
     ),
     Kind(
         "product",
-        "{a}[..., D], {b}[..., D]",
+        "{a}[N, D], {b}[N, D]",
         "{a} * {b} * {n}",
         (("{a}", "grad_output * {b} * {n}"), ("{b}", "grad_output * {a} * {n}")),
     ),
@@ -105,7 +105,7 @@ KINDS = (
     ),
     Kind(
         "pair",
-        "{a}[..., D], {b}[..., D]",
+        "{a}[N, D], {b}[N, D]",
         "{a} + {b} * {n}, {a} * {b}",
         (
             ("{a}", "grad_total + grad_both * {b}"),

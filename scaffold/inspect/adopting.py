@@ -151,6 +151,8 @@ def _maths(
         yield "import", imports
     if not _is_open(facts):
         yield "forward", forward
+    if documented.required:
+        yield "require", list(documented.required)
     if documented.surrogate:
         yield "surrogate", documented.surrogate
     if "" in backward:

@@ -24,6 +24,7 @@ BLOCK = re.compile(r"^Computes::\n\n((?:    .*\n|\n)+)", re.MULTILINE)
 SURROGATE = re.compile(
     r"The gradient is that of ``(.*?)``, not the derivative", re.DOTALL
 )
+REQUIRED = re.compile(r"^Requires (``.*?``)\.$", re.MULTILINE | re.DOTALL)
 INIT = re.compile(r"^(\w+)_\(self\.(\w+)(?:, )?(.*)\)$", re.DOTALL)
 
 
@@ -34,6 +35,7 @@ class Documented(NamedTuple):
     doc: str = ""
     formula: str = ""  # what it says that it computes
     surrogate: str = ""  # what it says that its gradient is of
+    required: tuple[str, ...] = ()  # what its sizes must satisfy
     shapes: tuple[tuple[str, str], ...] = ()
     traits: tuple[tuple[str, str], ...] = ()  # of tensors that are no floating ones
     defaults: tuple[tuple[str, str], ...] = ()
@@ -63,6 +65,7 @@ def read_documented(facts: Facts) -> Documented:
         f"{first}." if first and not computed else "",
         formula,
         " ".join(said[1].split()) if said else "",
+        _required(text),
         (*SHAPE.findall(text), *RETURNED.findall(text)),
         _traits(text),
         _defaults(facts, wrapper),
@@ -70,6 +73,13 @@ def read_documented(facts: Facts) -> Documented:
         _inits(facts, module) if module is not None else (),
         *_buffers(wrapper, module),
     )
+
+
+def _required(text: str) -> tuple[str, ...]:
+    """The conditions on sizes."""
+    found = REQUIRED.search(text)
+    listed = re.findall(r"``(.*?)``", found[1], re.DOTALL) if found else []
+    return tuple(" ".join(condition.split()) for condition in listed)
 
 
 def _traits(text: str) -> tuple[tuple[str, str], ...]:

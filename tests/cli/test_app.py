@@ -51,24 +51,28 @@ def test_a_usage_error_is_on_stderr(
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_is_130_and_leaves_nothing(tmp_path: Path) -> None:
-    """Interrupted while it waits for a file to read, which a pipe never ends."""
-    pipe = tmp_path / "ops.toml"
-    os.mkfifo(pipe)
+    """Interrupted while the op is proven, which calls a function that does not end."""
+    begun = tmp_path / "begun"
+    (tmp_path / "slow.py").write_text(
+        f"import time\n\n\ndef slow(x):\n    open({str(begun)!r}, 'w').close()\n    time.sleep(60)\n"
+    )
+    op = ("--inputs", "x", "--import", "slow:slow", "--forward", "slow(x)")
     process = subprocess.Popen(
-        [*COMMAND, "new-op", "foo", "--spec", "ops.toml"],
+        [*COMMAND, "new-op", "foo", *op, "--grad", "x=grad_output"],
         cwd=tmp_path,
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    with pipe.open("w"):  # returns when the other end is open: it is reading
-        time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+    patience = time.monotonic() + 60
+    while not begun.exists() and time.monotonic() < patience:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ops.toml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "slow.py"]
 
 
 @pytest.mark.parametrize("arguments", [QUICK, (*QUICK, "--stdout")], ids=["", "stdout"])

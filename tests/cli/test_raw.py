@@ -140,6 +140,12 @@ CASES = {
         *(PRODUCT, PRODUCT_TOML),
     ),
     "transforms": Case(("--no-transforms",), "transforms = false"),
+    "shape-checks": Case(
+        ("--no-shape-checks",),
+        "shape-checks = false",
+        ("--inputs", "x[N, D], w[N, D]", "--forward", "x * w"),
+        "inputs = 'x[N, D], w[N, D]'\nforward = 'x * w'\n",
+    ),
     "materialize-grads": Case(("--no-materialize-grads",), "materialize-grads = false"),
     "style": Case(("--style", "combined"), "style = 'combined'"),
     "save-policy": Case(

@@ -13,7 +13,8 @@ from tests.formula.parsing import formula
 
 
 def node(source: str) -> Node:
-    result = formula(source, names="x y w p f np k", optional="").result
+    names, numpy = "x y w p f np k", {"np": "numpy"}
+    result = formula(source, names=names, optional="", imports=numpy).result
     assert result is not None
     return result
 

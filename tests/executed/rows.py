@@ -333,7 +333,7 @@ OTHERS = (
             torch.randn(2, 3, dtype=torch.cdouble, requires_grad=True),
             torch.randn(2, 3, dtype=torch.cdouble, requires_grad=True),
         ),
-        written=("--inputs", "z[..., D; complex], w[..., D; complex]"),
+        written=("--inputs", "z[N, D; complex], w[N, D; complex]"),
     ),
     Row(
         "keywords_after_several_tensors",

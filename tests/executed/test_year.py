@@ -112,11 +112,15 @@ def forget() -> None:
 
 
 def checked(root: Path, *arguments: str) -> tuple[int, dict[str, set[str]]]:
-    """The exit code of `check`, and the files by what they are."""
+    """The exit code of `check`, and the files by what they are, whether or not they are proven."""
     outcome = scaffold(root, "check", "--format", "json", *arguments)
     found: dict[str, set[str]] = {}
     for item in json.loads(outcome.out)["files"]:
         found.setdefault(item["status"], set()).add(item["path"])
+    advised = found.pop("unproven", set()) | found.pop("unprovable", set())
+    rest = advised - set().union(*found.values())
+    if rest:
+        found["ok"] = found.get("ok", set()) | rest
     return outcome.code, found
 
 

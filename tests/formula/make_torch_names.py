@@ -81,6 +81,13 @@ NO_NUMPY = frozenset(
     | {"flatiter", "broadcast", "object_", "void", "poly1d", "typename"}
     | {"format_float_positional", "format_float_scientific", "get_printoptions"}
 )
+# What draws; whoever draws is not to seed.
+NO_DRAWS = frozenset({"get_state", "seed", "set_state"})
+# What makes a function of a function: a gradient that is stated may take one.
+TRANSFORMS = frozenset(
+    {"grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize"}
+    | {"vjp", "vmap"}
+)
 NO_ARRAY = frozenset(
     {"base", "byteswap", "ctypes", "data", "dump", "dumps", "flags"}
     | {"getfield", "newbyteorder", "setfield", "setflags", "tobytes", "tofile"}
@@ -146,6 +153,7 @@ def _sections() -> Iterator[tuple[str, set[str], set[str]]]:
             space = getattr(space, part)
         known = {item.__name__ for item in get_overridable_functions().get(space, ())}
         yield f"torch.{name}", *_split(space, _is_function, known)
+    yield "torch.func", set(TRANSFORMS), _names(torch.func) - TRANSFORMS
     yield "values", *_of_values()
     own = set(numpy.__all__) - NO_NUMPY - _below(numpy)
     yield "numpy", own, _names(numpy) - own
@@ -153,6 +161,9 @@ def _sections() -> Iterator[tuple[str, set[str], set[str]]]:
         space = getattr(numpy, name)
         listed = set(space.__all__) - {"test", "LinAlgError"}
         yield f"numpy.{name}", listed, _names(space) - listed
+    draws = set(numpy.random.__all__) - NO_DRAWS
+    draws = {name for name in draws if name.islower()}  # no generators
+    yield "numpy.random", draws, _names(numpy.random) - draws
 
 
 def _names(space: Any) -> set[str]:

@@ -1,9 +1,13 @@
 """Formulas from text, for tests."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import pytest
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Formula, Graph, Scope, Text, emit, emit_lines, parse
+from scaffold.formula.scope import Meanings
 
 NAMES = "x y w bias scale p"
 OPTIONAL = "bias scale"
@@ -17,12 +21,14 @@ def formula(
     targets: str | None = None,
     graph: Graph | None = None,
     place: Location | None = None,
+    imports: Mapping[str, str] = MappingProxyType({}),
 ) -> Formula:
     """The formula of a text that reads well."""
     scope = Scope(
         frozenset(names.split()),
         frozenset(optional.split()),
         None if targets is None else frozenset(targets.split()),
+        meanings=Meanings(imports),
     )
     text = Text(source, place or Location("--forward"))
     return parse(text, scope, graph or Graph())

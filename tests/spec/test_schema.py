@@ -151,8 +151,10 @@ def have_one_name(names: Any) -> bool:
     return bool(both["function"] == both["module"])
 
 
-# What only the loader can know: directories, other files, names of Python.
-DEEPER = {"package", "parameter-names", "conventions", "rules", "template-dirs"}
+# What only the loader can know: directories, other files, interpreters, names of Python.
+DEEPER = {"package", "parameter-names", "conventions", "rules", "template-dirs"} | {
+    "python"
+}
 
 
 @settings(max_examples=600, deadline=None)
