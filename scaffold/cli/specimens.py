@@ -55,6 +55,10 @@ forward = 'torch.sign(x)'
 surrogate = 'x.clamp(-1, 1)'
 grad = { x = 'grad_output * (x.abs() <= 1)' }
 
+[ops.unit]
+inputs = 'x[N, D]'
+forward = 'x / x.norm(dim=-1, keepdim=True)'
+
 [ops.sum_tensors]
 inputs = '*tensors'
 forward = 'torch.stack(tensors).sum(0)'
