@@ -14,7 +14,14 @@ from scaffold.spec import OpSpec, TensorInput
 from tests.derive.checking import Call, recorder, run, with_needs
 
 Inputs = tuple[Any, ...]
-REFUSALS = (RuntimeError, IndexError, ValueError, TypeError, ZeroDivisionError)
+REFUSALS = (
+    AssertionError,
+    RuntimeError,
+    IndexError,
+    ValueError,
+    TypeError,
+    ZeroDivisionError,
+)
 Outcome = Literal["right", "guard", "refused", "not finite", "summed", "wrong"]
 SEED = 7
 
