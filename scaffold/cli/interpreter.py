@@ -15,6 +15,7 @@ from scaffold.errors import Location, ScaffoldError
 
 NONE_FOUND = "no PyTorch found"
 ANOTHER = "name an interpreter that has it: --python PATH"
+UNPROVEN = f"not proven: {NONE_FOUND} ({ANOTHER})"
 OPTION = "--python"
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from scaffold import __version__
 from scaffold.cli.beside import beside
 from scaffold.cli.generate import Generated
+from scaffold.cli.interpreter import UNPROVEN
 from scaffold.cli.misnamed import misnamed
-from scaffold.cli.proofs import UNPROVEN
 from scaffold.cli.prover import Proving
 from scaffold.errors import Location, VerificationError
 from scaffold.formula import Formula

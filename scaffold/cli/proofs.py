@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import typer
 
 from scaffold import __version__
-from scaffold.cli.interpreter import ANOTHER, NONE_FOUND, find_interpreter
+from scaffold.cli.interpreter import ANOTHER, NONE_FOUND, UNPROVEN, find_interpreter
 from scaffold.cli.prover import LIMIT
 from scaffold.errors import Location, ScaffoldError, VerificationError, raise_all
 from scaffold.files import read_text
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from scaffold.verify import Verdict
     from scaffold.workspace import Plan
 
-UNPROVEN = f"not proven: {NONE_FOUND} ({ANOTHER})"
 OTHER = (
     "not proven as it stands: its Function is not the generated one; "
     "scaffold verify {op} runs its tests"
