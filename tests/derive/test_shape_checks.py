@@ -82,6 +82,7 @@ def test_what_the_backward_relies_on_is_asked(
         ("x[..., D], y[..., D]", "x * y"),  # it sums to each input's own shape
         ("x[..., I], weight[O, I]", "x @ weight.t()"),  # a product asks itself
         ("x[N, K], y[K, M]", "torch.mm(x, y)"),
+        ("x[O, I], u", "torch.mv(x, x.t().mv(u))"),  # of a rank and no known sizes
         ("q[..., L, D], k[..., S, D], v[..., S, E]", "torch.softmax(q @ k.mT, -1) @ v"),
     ],
 )

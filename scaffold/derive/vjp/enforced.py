@@ -79,7 +79,9 @@ def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
     """The names of sizes that one letter stands for."""
     known: dict[str, str] = {}
     for name, sizes in wanted.items():
-        dims = args[name].shape.dims or ()
+        dims = args[name].shape.dims
+        if dims is None:  # its rank is known alone: a transpose of no known sizes
+            continue
         for back, size in enumerate(reversed(sizes), 1):
             if size == "...":
                 continue
