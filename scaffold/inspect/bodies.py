@@ -9,13 +9,21 @@ results. What cannot be handed over is a reason.
 import ast
 import copy
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeGuard
 
 from scaffold.inspect.borrowed import imports_of, module_names
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
-from scaffold.inspect.formulas import CONTEXT, Replaced, Unfit, rebound, text_of
+from scaffold.inspect.formulas import (
+    CONTEXT,
+    Replaced,
+    Unfit,
+    comments_above,
+    rebound,
+    text_of,
+)
 from scaffold.inspect.gradients import gradients_by_input
 from scaffold.inspect.handed import Read, handed, is_steady
 from scaffold.inspect.model import Method
@@ -180,16 +188,43 @@ def _forward_body(
         for kept in facts.kept(forward)
     }
     known |= _own_class(facts, forward)
-    texts = []
-    for statement in forward.node.body:
-        if _is_context(statement, forward.ctx):
-            continue
-        if isinstance(statement, ast.Return) and made and statement.value is not None:
+
+    def text(statement: ast.stmt) -> str:
+        if isinstance(statement, ast.Return) and made and statement.value:
             values = list(_elements(facts, statement.value, known, outputs))
-            texts.append(f"return {', '.join([*values, *made])}")
-        elif not _is_doc(statement):
-            texts.append(text_of(facts, statement, known))
-    return texts
+            return f"return {', '.join([*values, *made])}"
+        if _is_around(statement, forward.ctx):
+            return _with(facts, statement, known, texts(statement.body))
+        return text_of(facts, statement, known)
+
+    def texts(body: Sequence[ast.stmt]) -> list[str]:
+        return [
+            comments_above(facts, statement) + text(statement)
+            for statement in body
+            if not (_is_context(statement, forward.ctx) or _is_doc(statement))
+        ]
+
+    return texts(forward.node.body)
+
+
+def _is_around(statement: ast.stmt, ctx: str | None) -> TypeGuard[ast.With]:
+    """Whether a statement is a `with` around a return or what is said to ctx: its own statements are gone through."""
+    return isinstance(statement, ast.With) and any(
+        isinstance(node, ast.Return) or isinstance(node, ast.Name) and node.id == ctx
+        for node in ast.walk(statement)
+    )
+
+
+def _with(
+    facts: Facts, statement: ast.With, known: Replaced, body: Iterable[str]
+) -> str:
+    """A `with` around other statements: `torch.enable_grad()` around all that backward does."""
+    items = []
+    for item in statement.items:
+        name = f" as {ast.unparse(item.optional_vars)}" if item.optional_vars else ""
+        items.append(text_of(facts, item.context_expr, known) + name)
+    rows = "\n".join(body) or "pass"
+    return f"with {', '.join(items)}:\n{textwrap.indent(rows, '    ')}"
 
 
 def _elements(
@@ -230,7 +265,7 @@ def _backward(
 ) -> tuple[list[str], list[str]]:
     """The parameters and the statements of the body of backward."""
     saved = [f"saved_{n}" for n, _ in enumerate(h for h in handed if not h.read)]
-    unpacked, texts = _unpacked(facts, backward, len(saved)), []
+    unpacked = _unpacked(facts, backward, len(saved))
     names = unpacked[1] if unpacked else saved
     known: Replaced = {"ctx.saved_tensors": f"({''.join(f'{n}, ' for n in names)})"}
     known |= _own_class(facts, backward)
@@ -243,23 +278,39 @@ def _backward(
             name = f"{name}_kept" if name in bound | set(names) else name
             attributes.append(name)
             known[item.read] = name
+    given = [item.name for item in backward.positional]
+    first = unpacked[0] if unpacked else None
+    body = _backward_body(facts, backward, known, first)
+    asked = [re.sub(r"\(True(, True)*,?\)\[-?\d+\]", "True", text) for text in body]
+    return [*given, *names, *attributes], asked
+
+
+def _backward_body(
+    facts: Facts, backward: Method, known: Replaced, unpacked: ast.stmt | None
+) -> list[str]:
+    """The statements of backward, but for the one that names the saved tensors."""
     wanted = gradients_by_input(facts)
     if not wanted:
         raise Unfit(backward.node, "no input gets a gradient")
-    for statement in backward.node.body:
-        if unpacked and statement is unpacked[0] or _is_doc(statement):
-            continue
+
+    def text(statement: ast.stmt) -> str:
         if isinstance(statement, ast.Return):
-            texts.append(
-                f"return {', '.join(text_of(facts, v, known) for v in wanted.values())}"
-            )
-        elif any(isinstance(n, ast.Return) for n in ast.walk(statement)):
+            values = (text_of(facts, value, known) for value in wanted.values())
+            return f"return {', '.join(values)}"
+        if _is_around(statement, backward.ctx):
+            return _with(facts, statement, known, texts(statement.body))
+        if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
             raise Unfit(statement, "backward returns in several places")
-        else:
-            texts.append(text_of(facts, statement, known))
-    given = [item.name for item in backward.positional]
-    asked = [re.sub(r"\(True(, True)*,?\)\[-?\d+\]", "True", text) for text in texts]
-    return [*given, *names, *attributes], asked
+        return text_of(facts, statement, known)
+
+    def texts(body: Sequence[ast.stmt]) -> list[str]:
+        return [
+            comments_above(facts, statement) + text(statement)
+            for statement in body
+            if not (statement is unpacked or _is_doc(statement))
+        ]
+
+    return texts(backward.node.body)
 
 
 def _unpacked(
@@ -268,8 +319,11 @@ def _unpacked(
     """The statement that names the saved tensors, where it is the only one to read them."""
     attributes = [n for n in ast.walk(backward.node) if isinstance(n, ast.Attribute)]
     reads = [n for n in attributes if n.attr == "saved_tensors"]
-    for statement in backward.node.body:
-        if not isinstance(statement, ast.Assign) or statement.value not in reads:
+    for step in backward.flow.steps:
+        statement = step.statement
+        if step.guards or not isinstance(statement, ast.Assign):
+            continue
+        if statement.value not in reads:
             continue
         target = statement.targets[0]
         elements = target.elts if isinstance(target, ast.Tuple | ast.List) else []

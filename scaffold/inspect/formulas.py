@@ -57,7 +57,7 @@ def statements(
             or _is_recomputed(facts, statement, replaced)
         ):
             continue
-        yield _comments(facts, statement) + text_of(facts, statement, replaced)
+        yield comments_above(facts, statement) + text_of(facts, statement, replaced)
 
 
 def is_inferred(facts: Facts, method: Method, statement: ast.stmt) -> bool:
@@ -307,7 +307,7 @@ def _place(node: ast.expr, old: str) -> Place:
     return (node.lineno, node.col_offset, *end, old)
 
 
-def _comments(facts: Facts, statement: ast.stmt) -> str:
+def comments_above(facts: Facts, statement: ast.stmt) -> str:
     """The comments that stand right above a statement."""
     lines = facts.module.text.split("\n")
     at = statement.lineno - 2

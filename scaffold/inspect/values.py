@@ -165,7 +165,7 @@ class Values:
             inverts = not isinstance(node.op, ast.Not)
             return inverts and self.is_tensor(node.operand, at, depth - 1)
         if isinstance(node, ast.Subscript):
-            if self.is_saved(node.value, at):
+            if self._are_tensors(node.value, at):
                 return isinstance(node.slice, ast.Constant)
             return self.is_tensor(node.value, at, depth - 1)
         if isinstance(node, ast.Attribute):
@@ -203,7 +203,15 @@ class Values:
         step = self.flow.steps[bound.order]
         if bound.element is None:
             return self.is_tensor(bound.value, step, depth - 1)
-        return self.is_saved(bound.value, step)
+        return self._are_tensors(bound.value, step)
+
+    def _are_tensors(self, node: ast.expr, at: Step) -> bool:
+        """Whether an expression is a tuple of tensors: what was saved, or `torch.autograd.grad(y, x, grad_output)`."""
+        if not isinstance(node, ast.Call):
+            return self.is_saved(node, at)
+        unused = any(item.arg in (None, "allow_unused") for item in node.keywords)
+        dotted = self.names.resolve(node.func)
+        return dotted == "torch.autograd.grad" and not unused
 
     @cached_property
     def evident(self) -> frozenset[str]:

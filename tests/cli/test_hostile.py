@@ -210,6 +210,34 @@ def test_what_proves_runs_what_the_ops_name_and_says_so(
         assert "the proof ran code of draw()" in said, said
 
 
+ADOPTING = [
+    ["adopt", "hand.py::Twice", "--dry-run"],
+    ["adopt", "hand.py::Twice", "--diff"],
+    ["adopt", "hand.py::Twice", "--stdout"],
+    ["adopt", "hand.py::Twice"],
+]
+
+
+@pytest.mark.parametrize("command", ADOPTING, ids=" ".join)
+def test_to_adopt_runs_the_module_of_the_function_and_says_so(
+    command: list[str], clone: Clone
+) -> None:
+    said, ran, code = clone.run(*command)
+    assert (ran, code) == ({"hand"}, 0), (ran, said)
+    assert "compared with Twice of hand.py, which was run for it" in said
+    said, ran, code = clone.run(*command, "--name", "other", "--no-verify")
+    assert (ran, code) == (set(), 0), (ran, said)
+
+
+@pytest.mark.parametrize("command", ADOPTING[:1], ids=" ".join)
+def test_to_adopt_in_an_interpreter_of_the_clone_says_so(
+    command: list[str], clone: Clone
+) -> None:
+    clone.names_a_python()
+    said, ran, _ = clone.run(*command)
+    assert ran == {"evil"} and "'./evil'" in said, (ran, said)
+
+
 def test_a_failed_proof_says_so_too(clone: Clone) -> None:
     clone.write("rules.toml", RULES.replace("3 * grad", "2 * grad"))
     said, ran, code = clone.run("new-op", "foo")

@@ -464,3 +464,80 @@ def test_a_local_of_backward_is_not_taken_for_an_input(tmp_path: Path) -> None:
     outcome = scaffold(tmp_path, "adopt", "ops.py", "--no-verify")
     assert outcome.code == 0
     assert "def caught_backward(g, a, b):" in (tmp_path / "caught_code.py").read_text()
+
+
+AROUND = """\
+class Swish(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        with torch.no_grad():
+            # all of it
+            y = x * torch.sigmoid(x)
+            ctx.save_for_backward(x, weight, y)
+            return y * weight
+
+    @staticmethod
+    def backward(ctx, g):
+        with torch.enable_grad(), torch.autograd.set_detect_anomaly(False) as _:
+            x, weight, y = ctx.saved_tensors
+            {x}
+            return {gx}, g * y
+"""
+BY_HAND = (
+    "s = torch.sigmoid(x)",
+    "g * weight * (s + x * s * (1 - s))",
+)
+BY_AUTOGRAD = (
+    "x = x.detach().requires_grad_()",
+    "torch.autograd.grad(x * torch.sigmoid(x), x, g * weight)[0]",
+)
+
+
+@pytest.mark.parametrize(("line", "gradient"), [BY_HAND, BY_AUTOGRAD])
+def test_a_with_may_stand_around_the_return(
+    tmp_path: Path, line: str, gradient: str
+) -> None:
+    (tmp_path / "ops.py").write_text(HEAD + AROUND.format(x=line, gx=gradient))
+    outcome = scaffold(tmp_path, "adopt", "ops.py")
+    assert outcome.code == 0, outcome.err
+    assert "note: compared with Swish of ops.py" in outcome.err, outcome.err
+    text = (tmp_path / "swish_code.py").read_text()
+    assert """
+def swish_forward(x, weight):
+    with torch.no_grad():
+        # all of it
+        y = x * torch.sigmoid(x)
+        return y * weight, y
+""" in text
+    head = "with torch.enable_grad(), torch.autograd.set_detect_anomaly(False) as _:"
+    assert f"    {head}\n        {line}\n" in text
+    again = scaffold(tmp_path, "new-op", "swish", "--spec", "swish.toml")
+    assert again.code == 0, again.err
+
+
+GATHER = """\
+class Gather(Function):
+    @staticmethod
+    def forward(ctx, features, idx):
+        ctx.save_for_backward(idx)
+        ctx.shape = features.shape
+        return features[idx]
+
+    @staticmethod
+    def backward(ctx, g):
+        (idx,) = ctx.saved_tensors
+        grad = g.new_zeros(ctx.shape)
+        grad.index_add_(0, idx, {g})
+        return grad, None
+"""
+
+
+def test_where_the_backward_of_the_function_raises_too_nothing_is_compared(
+    tmp_path: Path,
+) -> None:
+    """It is one for an index of one dim: that of two is no case of it, and no reason to take it for a mask."""
+    (tmp_path / "ops.py").write_text(HEAD + GATHER.format(g="g"))
+    outcome = scaffold(tmp_path, "adopt", "ops.py", "--stdout")
+    assert outcome.code == 0 and "idx[...; int]" in outcome.out, outcome.err
+    assert "note: compared with Gather of ops.py" in outcome.err, outcome.err
+    assert "note: new-op wants more of it: backward: raised IndexError" in outcome.err
