@@ -174,12 +174,12 @@ def _as_data(table: "Table", rule: "Rule") -> dict[str, object]:
         "when": rule.when,
         "grad": gradients,
         "code": rule.code,
-        "nondiff": list(rule.nondiff),
+        "nondiff": list(rule.facts.nondiff),
         "results": [] if rule.results == ("result",) else list(rule.results),
         "domain": dict(rule.domain),
         "samples": list(rule.samples),
-        "linear": rule.linear or None,
-        "complex": None if rule.complex is True else rule.complex,
+        "linear": rule.facts.linear or None,
+        "complex": None if rule.facts.complex is True else rule.facts.complex,
     }
 
 

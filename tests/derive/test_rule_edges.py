@@ -32,7 +32,7 @@ POINTWISE = [
     for rule in RULES
     if rule.formulas
     and rule.category in ("elementwise", "loss")
-    and rule.complex != "only"
+    and rule.facts.complex != "only"
 ]
 ALONG = [
     rule

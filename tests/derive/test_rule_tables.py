@@ -1,19 +1,17 @@
 """Tables of rules as text: the built-in one, and what is said of a team's that is wrong."""
 
-from pathlib import Path
-
 import pytest
 
-from scaffold.derive.vjp import rules
 from scaffold.derive.vjp.check import checked_table
 from scaffold.derive.vjp.rules import built_in
 from scaffold.derive.vjp.spelling import Spelling, bind, spelling
 from scaffold.derive.vjp.vocabulary import BUILDERS
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Graph
+from scaffold.primitives import built_in_text
 from scaffold.verify.child.rule_values import REFERENCE
 
-BUILT_IN = Path(rules.__file__).with_name("rules.toml").read_text("utf-8")
+BUILT_IN = built_in_text()
 SQUASH = """\
 [squash]
 call = "squash(x, gain=1.0)"

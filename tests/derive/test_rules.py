@@ -160,7 +160,7 @@ def callable_on(values: Values, spelled: Spelling) -> bool:
 
 
 @pytest.mark.parametrize(
-    "rule", [rule for rule in RULES if rule.nondiff], ids=lambda rule: rule.name
+    "rule", [rule for rule in RULES if rule.facts.nondiff], ids=lambda rule: rule.name
 )
 def test_what_is_said_to_have_no_gradient_has_none(rule: Rule) -> None:
     if rule.category == "backward":
@@ -169,7 +169,7 @@ def test_what_is_said_to_have_no_gradient_has_none(rule: Rule) -> None:
         given = drawn_values(TABLE, rule, sample)
         tensors = [
             value.requires_grad_()
-            for name in rule.nondiff
+            for name in rule.facts.nondiff
             if isinstance(value := given.get(name), Tensor)
             and value.is_floating_point()
         ]

@@ -92,7 +92,7 @@ def flat(rule: Rule, values: dict[str, Any], text: str) -> Iterator[tuple[str, T
 
 
 def entry(rule: Rule, name: str, value: Tensor, typed: bool) -> str:
-    trait = TRAITS.get(value.dtype, "const" if name in rule.nondiff else "")
+    trait = TRAITS.get(value.dtype, "const" if name in rule.facts.nondiff else "")
     dims = ", ".join(map(str, value.shape)) if typed else "..."
     if not trait and not typed:
         return name
@@ -132,13 +132,15 @@ def check(op: Op, once: bool) -> None:
 )
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.name))
 def test_an_op_of_one_call(rule: Rule, typed: bool) -> None:
-    if rule.complex != "only" and (typed or rule.name not in MATRICES):
+    if rule.facts.complex != "only" and (typed or rule.name not in MATRICES):
         for op in ops(rule, torch.double, typed):
             check(op, rule.name in ONCE)
 
 
 @pytest.mark.parametrize(
-    "rule", [rule for rule in RULES if rule.complex], ids=lambda rule: str(rule.name)
+    "rule",
+    [rule for rule in RULES if rule.facts.complex],
+    ids=lambda rule: str(rule.name),
 )
 def test_an_op_of_one_call_on_complex_values(rule: Rule) -> None:
     for op in ops(rule, torch.cdouble, True):

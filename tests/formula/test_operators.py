@@ -9,6 +9,7 @@ import pytest
 
 from scaffold.errors import ScaffoldError
 from scaffold.formula.operators import judged, judged_value, table
+from scaffold.primitives import built_in_primitives, full_name
 from scaffold.spec.imports import newer_of
 from tests.derive.building import spec_of
 from tests.derive.cases import CASES
@@ -205,10 +206,7 @@ def test_the_known_ops_say_nothing_else() -> None:
 
 
 def test_every_rule_is_of_operators() -> None:
-    from scaffold.derive.vjp.rules import built_in
-    from scaffold.derive.vjp.spelling import full_name
-
-    for kind, name in built_in().spelled():
+    for kind, name in built_in_primitives().spelled():
         if kind == "function" and "." in name:
             assert judged(full_name(name))[0] is None, name
         if kind in ("method", "attribute"):

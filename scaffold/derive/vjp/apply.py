@@ -75,9 +75,9 @@ class Applier:
         if "dim" in whole and isinstance(literal(whole["dim"]), bool):
             return False
         kinds = {value.kind for value in tensors(whole.values())}
-        if rule.complex is False and "complex" in kinds:
+        if rule.facts.complex is False and "complex" in kinds:
             return False
-        if rule.complex == "only" and "complex" not in kinds:
+        if rule.facts.complex == "only" and "complex" not in kinds:
             return False
         test = self.table.condition(rule)
         return test is None or holds(test, whole)

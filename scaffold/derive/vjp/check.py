@@ -7,9 +7,9 @@ In: the text of a table, and the one below it. Out: a `Table`, or `ScaffoldError
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from scaffold.derive.vjp.rules import CATEGORIES, Table, operands, read_rule
+from scaffold.derive.vjp.rules import Table, operands, read_rule
 from scaffold.derive.vjp.samples import Drawn, Sample, Several, read_domain, read_sample
-from scaffold.derive.vjp.spelling import ROOTS, Spelling, full_name, spelling
+from scaffold.derive.vjp.spelling import Spelling, spelling
 from scaffold.derive.vjp.vocabulary import BUILDERS
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula import (
@@ -21,6 +21,8 @@ from scaffold.formula import (
     judged_value,
     parse,
 )
+from scaffold.primitives import CATEGORIES, Primitives, full_name
+from scaffold.primitives.spelling import ROOTS
 from scaffold.spec.toml import parse_toml
 from scaffold.spec.toml_places import Places
 
@@ -84,7 +86,7 @@ def checked_table(text: str, path: str, base: Table | None = None) -> Table:
             entries.append(entry)
     heads = {item.name: _heads(item) for item in entries}
     composed = {item.name: tuple(item.raw.get("composed", ())) for item in entries}
-    table = Table(heads, lambda name: data[name], base, composed)
+    table = Table(Primitives(heads, data.__getitem__, composed), base)
     for entry in entries:
         problems += _of_rule(entry, table)
     raise_all(sorted(problems, key=lambda item: item.location or Location(path)))

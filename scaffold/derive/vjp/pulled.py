@@ -52,7 +52,7 @@ def _without_gradient(applier: Applier, op: Op) -> set[Op]:
     if rule is None:
         return set()
     pairs = zip(rule.parameters, op.args, strict=True)
-    return {arg for item, arg in pairs if item.name in rule.nondiff}
+    return {arg for item, arg in pairs if item.name in rule.facts.nondiff}
 
 
 def _refused(call: Node, classes: bool) -> Iterator[int]:

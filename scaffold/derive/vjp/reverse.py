@@ -221,7 +221,7 @@ class Reverse:
             arg = env[name]
             if not any(item.active for item in tensors((arg,))):
                 continue
-            if name in rule.nondiff:
+            if name in rule.facts.nondiff:
                 continue
             if name not in rule.formulas:
                 return (

@@ -6,36 +6,26 @@ hundred.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-from scaffold.derive.vjp.spelling import (
-    Key,
-    Parameter,
-    Spelling,
-    key_of,
-    normalized,
-    spelling,
-)
+from scaffold.derive.vjp.spelling import Parameter, Spelling, spelling
 from scaffold.derive.vjp.vocabulary import BUILDERS
 from scaffold.errors import Location
 from scaffold.formula import Graph, Node, Scope, Text, parse
-
-CATEGORIES = frozenset(
-    {"elementwise", "reduction", "loss", "same_shape", "view", "structural"}
-    | {"contraction", "linalg", "indexing", "constant", "backward"}
+from scaffold.primitives import (
+    Facts,
+    Primitives,
+    Section,
+    built_in_primitives,
+    facts_of,
 )
-Raw = Mapping[str, Any]
+
 Wanted = dict[str, tuple[str, ...]]  # an operand of a primitive -> its sizes
 
-_SECTION = re.compile(r"^\[(\w+)\]$", re.MULTILINE)
-_HEADS = re.compile(r"^(?:call|also) = (.*)$", re.MULTILINE)
-_COMPOSED = re.compile(r"^composed = (.*)$", re.MULTILINE)
 _OPERAND = re.compile(r"(\w+)\[((?:\.\.\., )?\w+(?:, \w+)*)\]")
 _OPERANDS = re.compile(rf"{_OPERAND.pattern}(?:, {_OPERAND.pattern})*")
-_STRING = re.compile(r'"([^"]*)"')
 
 
 class Rule(NamedTuple):
@@ -43,14 +33,10 @@ class Rule(NamedTuple):
 
     name: str
     spelled: Spelling  # as it is printed
-    category: str
+    facts: Facts
     formulas: Mapping[str, tuple[str, ...]]  # parameter -> variants of equal value
-    results: tuple[str, ...] = ("result",)
-    nondiff: tuple[str, ...] = ()  # tensors without a gradient
     domain: Mapping[str, str] = {}
     samples: tuple[str, ...] = ()
-    linear: bool = False
-    complex: bool | Literal["only"] = True
     when: str | None = (
         None  # a test of what is fixed for a call: the rule is for calls where it holds
     )
@@ -62,13 +48,21 @@ class Rule(NamedTuple):
     operands: tuple[str, ...] = ()  # the shapes that PyTorch takes, else it raises
 
     @property
+    def category(self) -> str:
+        return self.facts.category
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        return self.facts.results
+
+    @property
     def parameters(self) -> tuple[Parameter, ...]:
         return self.spelled.parameters
 
     @property
     def tensors(self) -> frozenset[str]:
         """The parameters that may be tensors; any other is fixed for a call."""
-        return frozenset(self.formulas) | frozenset(self.nondiff)
+        return frozenset(self.formulas) | frozenset(self.facts.nondiff)
 
     @property
     def cotangents(self) -> tuple[str, ...]:
@@ -88,25 +82,18 @@ class Found(NamedTuple):
 class Table:
     """Finds rules by name and by spelling; reads each when it is first asked for."""
 
-    def __init__(
-        self,
-        heads: Mapping[str, tuple[str, ...]],
-        raw: Callable[[str], Raw],
-        base: "Table | None" = None,
-        composed: Mapping[str, tuple[str, ...]] | None = None,
-    ) -> None:
-        self.heads, self.raw, self.base = heads, raw, base
-        self.composed = composed or {}
+    def __init__(self, primitives: Primitives, base: "Table | None" = None) -> None:
+        self.primitives, self.base = primitives, base
         self.graph: Graph = base.graph if base else Graph()
         self._rules: dict[str, Rule] = {}
         self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
         self._compositions: tuple[tuple[Rule, Node], ...] | None = None
-        self._names: dict[Key, list[tuple[str, str]]] = {}
-        self._ops = {self._op_of(name): name for name in heads}
-        for name, spelled in heads.items():
-            for head in spelled:
-                if key := key_of(head, spelled[0]):
-                    self._names.setdefault(key, []).append((name, head))
+        self._ops = {self._op_of(name): name for name in primitives}
+
+    @property
+    def heads(self) -> Mapping[str, tuple[str, ...]]:
+        """The spellings of each rule of this table, without those of the base."""
+        return self.primitives.heads
 
     def find(self, kind: str, name: str) -> tuple[Found, ...]:
         """The rules that are spelled so, in the order of the table: the first whose parameters fit is meant.
@@ -115,8 +102,7 @@ class Table:
         ("subscript", "[]"). A parameter that is not in `Rule.tensors` does not take a tensor, and `dim` no bool (the
         one argument of `x.var(False)` is `unbiased`); then `condition` must hold.
         """
-        key: Any = (kind, normalized(name))
-        own = tuple(self._found(*item) for item in self._names.get(key, ()))
+        own = tuple(self._found(*item) for item in self.primitives.find(kind, name))
         return own + (self.base.find(kind, name) if self.base else ())
 
     def _found(self, name: str, head: str) -> Found:
@@ -124,12 +110,14 @@ class Table:
         assert read is not None, f"{name}: {head}"
         return Found(self.rule(name), read)
 
-    def spelled(self) -> frozenset[Key]:
+    def spelled(self) -> frozenset[tuple[str, str]]:
         """What `find` has an answer for."""
-        return frozenset(self._names) | (self.base.spelled() if self.base else set())
+        return self.primitives.spelled() | (
+            self.base.spelled() if self.base else frozenset()
+        )
 
     def __contains__(self, name: str) -> bool:
-        return name in self.heads or (self.base is not None and name in self.base)
+        return name in self.primitives or (self.base is not None and name in self.base)
 
     def names(self) -> tuple[str, ...]:
         """The names of all rules, those of the base first."""
@@ -140,7 +128,7 @@ class Table:
         if name not in self.heads and self.base:
             return self.base.rule(name)
         if name not in self._rules:
-            read = read_rule(name, self.raw(name), self.graph)
+            read = read_rule(name, self.primitives.section(name), self.graph)
             self._rules[name] = read._replace(op=self._op_of(name))
         return self._rules[name]
 
@@ -205,7 +193,7 @@ class Table:
                         text, Scope(self.scope(self.rule(name))), self.rule(name)
                     ),
                 )
-                for name, texts in self.composed.items()
+                for name, texts in self.primitives.composed.items()
                 for text in texts
             )
             self._compositions = own + (self.base.compositions() if self.base else ())
@@ -231,7 +219,7 @@ class Table:
         return node
 
 
-def read_rule(name: str, raw: Raw, graph: Graph) -> Rule:
+def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
     """A rule of a table that is known to be right."""
     spelled = spelling(raw["call"], raw["call"], graph)
     assert spelled is not None, name
@@ -239,14 +227,10 @@ def read_rule(name: str, raw: Raw, graph: Graph) -> Rule:
     return Rule(
         name,
         spelled,
-        raw["category"],
+        facts_of(raw),
         formulas,
-        tuple(raw.get("results", ("result",))),
-        tuple(raw.get("nondiff", ())),
         raw.get("domain", {}),
         tuple(raw["samples"]),
-        raw.get("linear", False),
-        raw.get("complex", True),
         raw.get("when"),
         raw.get("code"),
         raw.get("once", False),
@@ -270,32 +254,7 @@ def _several(value: str | list[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def plain_table(text: str) -> Table:
-    """The table of a text that keeps `[name]`, `call` and `also` on lines of their own.
-
-    A section is read as TOML when its rule is asked for.
-    """
-    import tomllib
-
-    parts = _SECTION.split(text)
-    bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
-    heads = {
-        name: tuple(word for line in _HEADS.findall(body) for word in _words(line))
-        for name, body in bodies.items()
-    }
-    composed = {
-        name: tuple(word for line in found for word in _words(line))
-        for name, body in bodies.items()
-        if (found := _COMPOSED.findall(body))
-    }
-    return Table(heads, lambda name: tomllib.loads(bodies[name]), composed=composed)
-
-
-def _words(line: str) -> list[str]:
-    return _STRING.findall(line)
-
-
 @lru_cache(maxsize=1)
 def built_in() -> Table:
     """The table that comes with the package."""
-    return plain_table(Path(__file__).with_name("rules.toml").read_text("utf-8"))
+    return Table(built_in_primitives())

@@ -1,25 +1,19 @@
-"""How a primitive is written, and which argument of a call is which parameter.
+"""Which argument of a call is which parameter of a primitive.
 
 In: the `call` and `also` of a rule, as text. Out: `Spelling`s, and the arguments of a call by parameter.
 Invariant: a call that does not fit a spelling is not guessed at: it has no binding.
 """
 
 import ast
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from scaffold.errors import Location
 from scaffold.formula import Graph, Node, Scope, Text, parse
+from scaffold.primitives import Kind, key_of
+from scaffold.primitives.spelling import ROOTS, is_bare
 
 Value = TypeVar("Value")
-Kind = Literal["function", "method", "attribute", "operator", "subscript"]
-Key = tuple[Kind, str]
-
-ROOTS = frozenset({"torch", "F", "math"})
-_DOTTED = re.compile(r"([A-Za-z_][\w.]*)(\(|$)")
-_BINARY = re.compile(r"\w+ (\S+) \w+$")
-_UNARY = re.compile(r"([-+~])\w+$")
 
 
 class Parameter(NamedTuple):
@@ -40,47 +34,6 @@ class Spelling(NamedTuple):
     kind: Kind
     name: str
     parameters: tuple[Parameter, ...]
-
-
-def normalized(name: str) -> str:
-    """The name of a function as the table has it: `F.silu` for `torch.nn.functional.silu`."""
-    for long in ("torch.nn.functional.", "nn.functional."):
-        if name.startswith(long):
-            return "F." + name.removeprefix(long)
-    return name
-
-
-def full_name(name: str) -> str:
-    """The dotted name that `normalized` shortens."""
-    return f"torch.nn.functional.{name[2:]}" if name.startswith("F.") else name
-
-
-def key_of(head: str, call: str) -> Key | None:
-    """What one entry of `also`, or `call` itself, is looked up by; None if it cannot be read."""
-    if head == "method":
-        found = _DOTTED.match(call)
-        return ("method", found[1].rpartition(".")[2]) if found else None
-    if found := _DOTTED.match(head):
-        name = normalized(found[1])
-        root, dot, last = name.rpartition(".")
-        if name.partition(".")[0] in ROOTS or (not dot and found[2]):
-            return "function", name
-        if not dot or "." in root:
-            return _operator_or_subscript(head)
-        return ("method" if found[2] else "attribute"), last
-    return _operator_or_subscript(head)
-
-
-def _operator_or_subscript(head: str) -> Key | None:
-    if re.match(r"\w+\[\w+\]$", head):
-        return "subscript", "[]"
-    found = _BINARY.match(head) or _UNARY.match(head)
-    return ("operator", found[1]) if found else None
-
-
-def is_bare(head: str) -> bool:
-    """Whether an entry of `also` has the parameters of `call`: "method", or a name with dots."""
-    return bool(re.fullmatch(r"method|[A-Za-z_][\w.]*", head))
 
 
 def spelling(head: str, call: str, graph: Graph) -> Spelling | None:

@@ -27,9 +27,9 @@ def samples(table: Table, rule: Rule) -> list[Sample]:
 
 def dtypes(rule: Rule) -> list[torch.dtype]:
     """What a rule is checked for."""
-    if rule.complex == "only":
+    if rule.facts.complex == "only":
         return [torch.complex128]
-    return [torch.float64, torch.complex128] if rule.complex else [torch.float64]
+    return [torch.float64, torch.complex128] if rule.facts.complex else [torch.float64]
 
 
 def tuple_of(value: Any) -> tuple[Any, ...]:

@@ -1,0 +1,104 @@
+"""The sections of a table: found by name and by spelling, each read when it is first asked for.
+
+In: the text of `rules.toml`, or the sections of a team's own table (the grammar is the header of `rules.toml`). Out:
+`Primitives`. Invariant: what nobody asks for is not parsed: to read the whole table takes as long as several derivations,
+and a derivation reads a few sections of two hundred.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from scaffold.primitives.facts import Facts, Section, facts_of
+from scaffold.primitives.spelling import key_of, normalized
+
+_SECTION = re.compile(r"^\[(\w+)\]$", re.MULTILINE)
+_HEADS = re.compile(r"^(?:call|also) = (.*)$", re.MULTILINE)
+_COMPOSED = re.compile(r"^composed = (.*)$", re.MULTILINE)
+_STRING = re.compile(r'"([^"]*)"')
+
+
+class Primitives:
+    """Primitives by name. `heads` are the spellings of each, `call` first; `composed` are other ways to compute it."""
+
+    def __init__(
+        self,
+        heads: Mapping[str, tuple[str, ...]],
+        read: Callable[[str], Section],
+        composed: Mapping[str, tuple[str, ...]],
+    ) -> None:
+        self.heads, self.composed = heads, composed
+        self._read = read
+        self._sections: dict[str, Section] = {}
+        self._facts: dict[str, Facts] = {}
+        self._spelled: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        for name, spelled in heads.items():
+            for head in spelled:
+                if key := key_of(head, spelled[0]):
+                    self._spelled.setdefault(key, []).append((name, head))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.heads
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in the order of the table."""
+        return iter(self.heads)
+
+    def section(self, name: str) -> Section:
+        """All that stands in the table of a primitive."""
+        if name not in self._sections:
+            self._sections[name] = self._read(name)
+        return self._sections[name]
+
+    def facts(self, name: str) -> Facts:
+        """The facts of a primitive."""
+        if name not in self._facts:
+            self._facts[name] = facts_of(self.section(name))
+        return self._facts[name]
+
+    def find(self, kind: str, name: str) -> tuple[tuple[str, str], ...]:
+        """The names of the primitives that are spelled so, in the order of the table, each with the entry that says it.
+
+        Several may be: `torch.max(x)` and `torch.max(x, dim)`. `kind` and `name`: ("function", "torch.exp"), ("method",
+        "sum"), ("attribute", "mT"), ("operator", "+"), ("subscript", "[]").
+        """
+        return tuple(self._spelled.get((kind, normalized(name)), ()))
+
+    def named(self, kind: str, name: str) -> tuple[Facts, ...]:
+        """The facts of the primitives that are spelled so."""
+        return tuple(self.facts(found) for found, _ in self.find(kind, name))
+
+    def spelled(self) -> frozenset[tuple[str, str]]:
+        """What `find` has an answer for."""
+        return frozenset(self._spelled)
+
+
+def read_primitives(text: str) -> Primitives:
+    """The primitives of a text that keeps `[name]`, `call`, `also` and `composed` on lines of their own."""
+    import tomllib
+
+    parts = _SECTION.split(text)
+    bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
+    heads = {name: _strings(_HEADS, body) for name, body in bodies.items()}
+    composed = {name: _strings(_COMPOSED, body) for name, body in bodies.items()}
+    return Primitives(
+        heads,
+        lambda name: tomllib.loads(bodies[name]),
+        {name: several for name, several in composed.items() if several},
+    )
+
+
+def _strings(lines: re.Pattern[str], body: str) -> tuple[str, ...]:
+    return tuple(word for line in lines.findall(body) for word in _STRING.findall(line))
+
+
+def built_in_text() -> str:
+    """The text of the table that comes with the package."""
+    return Path(__file__).with_name("rules.toml").read_text("utf-8")
+
+
+@lru_cache(maxsize=1)
+def built_in_primitives() -> Primitives:
+    """The table that comes with the package."""
+    return read_primitives(built_in_text())
