@@ -38,9 +38,9 @@ def known(programs: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """The name and the table of each op."""
     groups = {"cases": CASES, "published": PUBLISHED, "others": OPS}
     for group, cases in groups.items():
-        for case in cases:
+        for at, case in enumerate(cases):  # two groups of lists have a name in common
             table = {"inputs": case.inputs, "outputs": case.outputs}
-            yield f"{group}-{case.name}", table | {"forward": case.forward}
+            yield f"{group}-{at}-{case.name}", table | {"forward": case.forward}
     for seed in range(programs):
         program = drawn(seed)
         table = {"inputs": program.inputs, "forward": program.forward}

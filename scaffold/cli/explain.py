@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from scaffold.derive import Derivation
-from scaffold.derive.vjp.explanation import Explanation, Tensors, explain, total
+from scaffold.derive.explain import Explanation, Tensors, explain, total
 from scaffold.errors import Location, ScaffoldError
 from scaffold.spec import OpSpec
 

@@ -17,7 +17,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
 
 if TYPE_CHECKING:
-    from scaffold.derive.vjp.rules import Rule, Table
+    from scaffold.derive.rules.table import Rule, Table
     from scaffold.spec import RuleFile
     from scaffold.verify.rules import Checked
 
@@ -120,7 +120,7 @@ def _table() -> "Table":
 
 
 def _table_with(files: "tuple[RuleFile, ...]") -> "Table":
-    from scaffold.derive.vjp.tables import table_with
+    from scaffold.derive.rules.tables import table_with
 
     return table_with(files)
 

@@ -1,9 +1,6 @@
 """OpSpec -> Derivation: what forward and backward of an op are. Pure, without torch."""
 
-from scaffold.derive.detached import perhaps_detached, without_gradient
-from scaffold.derive.explicit import derive
-from scaffold.derive.forward import grad_name
-from scaffold.derive.model import (
+from scaffold.derive.derivation import (
     Block,
     Derivation,
     Element,
@@ -13,8 +10,11 @@ from scaffold.derive.model import (
     Saved,
     ShapeCheck,
 )
+from scaffold.derive.forward.body import grad_name
+from scaffold.derive.forward.detached_outputs import perhaps_detached, without_gradient
+from scaffold.derive.forward.live_forward import live_forward
 from scaffold.derive.names import apart_from, fresh
-from scaffold.derive.reuse import live_forward
+from scaffold.derive.pipeline import derive
 from scaffold.derive.saving import facet_of, variadic_names
 
 __all__ = [

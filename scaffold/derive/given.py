@@ -6,12 +6,12 @@ imports) still means that, wherever ctx must stand for it.
 
 from typing import NamedTuple
 
-from scaffold.derive.forward import write_forward
-from scaffold.derive.model import Derived, Forward
-from scaffold.derive.program import free_reads
-from scaffold.derive.stated import origins_of, outer_names, stated_backward
+from scaffold.derive.derivation import Derived, Forward
+from scaffold.derive.forward.body import write_forward
+from scaffold.derive.forward.ssa_names import with_versions
+from scaffold.derive.stated_gradients import origins_of, outer_names, stated_backward
 from scaffold.derive.underived import refusal
-from scaffold.derive.versions import with_versions
+from scaffold.derive.write.backward_program import free_reads
 from scaffold.errors import Location
 from scaffold.formula import Graph, Statement, written
 from scaffold.spec import Domain, OpSpec
@@ -100,7 +100,7 @@ def _derived(
     if refused is not None:
         found = Derived(notes=(refused,))
     else:
-        from scaffold.derive.vjp.engine import derived  # with all the rules behind it
+        from scaffold.derive.gradients import derived
 
         given = written(*program)
         found = derived(

@@ -7,7 +7,7 @@ Invariant: nothing is derived through what PyTorch does not see: NumPy, or a fun
 from collections.abc import Iterator
 
 from scaffold.derive.activity import leaves_autograd
-from scaffold.derive.model import Forward
+from scaffold.derive.derivation import Forward
 from scaffold.formula import Node, expressions
 from scaffold.spec import OpSpec
 
@@ -19,7 +19,7 @@ def refusal(spec: OpSpec, forward: Forward) -> str | None:
     """Why the user has to state the gradients: what of the forward PyTorch does not see."""
     outside = spec.foreign
     if outside and spec.rules:
-        from scaffold.derive.vjp.tables import ruled_imports  # with all of the table
+        from scaffold.derive.rules.tables import ruled_imports
 
         outside -= ruled_imports(spec)
     for node in _nodes(forward):

@@ -3,7 +3,7 @@
 In: Python expressions and statements over torch. Out: `Formula`s, and their text again.
 """
 
-from scaffold.formula.checks import is_check, raises
+from scaffold.formula.assertions import is_check, raises
 from scaffold.formula.effects import (
     RANDOM,
     bound,
@@ -43,8 +43,7 @@ from scaffold.formula.operators import (
 )
 from scaffold.formula.parse import assigned
 from scaffold.formula.reading import parse
-from scaffold.formula.scope import BUILTINS, Meanings, Scope
-from scaffold.formula.text import WELL_KNOWN, Text
+from scaffold.formula.text import BUILTINS, WELL_KNOWN, Meanings, Scope, Text
 
 __all__ = [
     "BUILTINS",

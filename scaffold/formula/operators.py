@@ -19,8 +19,7 @@ from typing import NamedTuple
 from scaffold.errors import did_you_mean
 from scaffold.formula.expression import ELSEWHERE
 from scaffold.formula.graph import Formula, Node, expressions
-from scaffold.formula.scope import Meanings
-from scaffold.formula.text import WELL_KNOWN
+from scaffold.formula.text import WELL_KNOWN, Meanings
 
 VALUES = "values"  # methods and attributes, whatever they are asked of
 OPS = "torch.ops"  # its operators are those of any library

@@ -8,29 +8,75 @@ import ast
 from collections.abc import Callable, Iterable, Sequence
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula.checks import CheckedExpressions, raises, without_checks
+from scaffold.formula.assertions import CheckedExpressions, raises, without_checks
+from scaffold.formula.definite_assignment import unassigned
+from scaffold.formula.desugar import plain
 from scaffold.formula.effects import in_place_name, misspelt, written
-from scaffold.formula.expression import (
-    BINARY,
-    Guarded,
-    may_be_none,
-)
-from scaffold.formula.graph import (
-    Assign,
-    Formula,
-    Graph,
-    If,
-    Node,
-    Statement,
-)
-from scaffold.formula.plain import plain
+from scaffold.formula.emit import shown
+from scaffold.formula.expression import BINARY, ELSEWHERE, Guarded, may_be_none
+from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
 from scaffold.formula.program import Program
-from scaffold.formula.refused import words_on
-from scaffold.formula.returns import with_one_return
-from scaffold.formula.scope import RESERVED, TAKEN, Scope
-from scaffold.formula.shown import shown
-from scaffold.formula.text import Text, place_in
-from scaffold.formula.unassigned import unassigned
+from scaffold.formula.single_return import with_one_return
+from scaffold.formula.text import RESERVED, TAKEN, Scope, Text, place_in
+
+# --- Statements that no formula holds, in words.
+#
+# In: a statement, and whether it stands in a forward. Out: what is said of it. Invariant: each is called what Python calls it.
+
+
+LONGEST = 40  # characters of a statement that is shown
+LOOP = ("a loop", "loops stand in a forward alone")
+CHECK = "what an input has to be is checked in the forward"
+ASYNC = ("async", None)
+KINDS: dict[type[ast.stmt], tuple[str, str | None]] = {
+    ast.AsyncFor: ASYNC,
+    ast.AsyncFunctionDef: ASYNC,
+    ast.AsyncWith: ASYNC,
+    ast.Assert: ("an assert", CHECK),
+    ast.Raise: ("a raise", CHECK),
+    ast.ClassDef: ("a class", ELSEWHERE),
+    ast.Delete: ("a del", "take it out: what is not saved is freed"),
+    ast.For: LOOP,
+    ast.While: LOOP,
+    ast.FunctionDef: ("a function", "keep it in a file: '@file.py:function'"),
+    ast.Global: ("a global", "make it an input"),
+    ast.Nonlocal: ("a nonlocal", "assign a name in each function"),
+    ast.Import: ("an import", "use --import 'module:name'"),
+    ast.ImportFrom: ("an import", "use --import 'module:name'"),
+    ast.Match: ("a match", "write it as if and elif"),
+    ast.Try: ("a try", "ask with if for what would fail"),
+    ast.TryStar: ("a try", "ask with if for what would fail"),
+    ast.With: ("a with", ELSEWHERE),
+}
+
+
+def words_on(item: ast.stmt) -> tuple[str, str | None]:
+    """What is wrong with a statement, and what to do."""
+    if isinstance(item, ast.Expr):
+        return _of_expression(item.value)
+    if isinstance(item, ast.Return):
+        return "a return must be the last statement", "assign a name in each branch"
+    if type(item) in KINDS:
+        kind, hint = KINDS[type(item)]
+        return f"{kind} is not allowed in a formula", hint
+    return f"'{_short(item)}' is not allowed in a formula", "write: name = ..."
+
+
+def _of_expression(value: ast.expr) -> tuple[str, str | None]:
+    match value:
+        case ast.Call(ast.Name("print")):
+            return "a print is not allowed in a formula", "take it out"
+        case ast.Call():
+            return f"nothing takes what '{_short(value)}' returns", "write: name = ..."
+    return f"'{_short(value)}' does nothing", "write: name = ..."
+
+
+def _short(node: ast.AST) -> str:
+    text = " ".join(ast.unparse(node).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+# --- Formula text -> graph.
 
 
 def assigned(formula: Formula) -> frozenset[str]:

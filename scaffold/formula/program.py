@@ -9,18 +9,18 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
-from scaffold.formula.arguments import Refusal, constant
-from scaffold.formula.comments import comments_above, comments_inside
+from scaffold.formula.call_arguments import Refusal, constant
+from scaffold.formula.constant_folding import folded
 from scaffold.formula.definitions import (
     Definitions,
+    Function,
     defaults,
     parameters,
+    resolve,
+    statements_of,
 )
-from scaffold.formula.fold import folded
-from scaffold.formula.functions import program_of_file
+from scaffold.formula.functions import comments_above, comments_inside, program_of_file
 from scaffold.formula.inline import Inliner, Report
-from scaffold.formula.resolve import Function, resolve, statements_of
-from scaffold.formula.scope import TAKEN, Scope
 from scaffold.formula.substitution import (
     named,
     names_in,
@@ -30,7 +30,9 @@ from scaffold.formula.substitution import (
     versioned,
 )
 from scaffold.formula.text import (
+    TAKEN,
     Origin,
+    Scope,
     Text,
     check_depth,
     dedented,

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from itertools import chain
 
 from scaffold.formula.graph import Formula, Graph
-from scaffold.formula.kept_body import KeptBody
+from scaffold.formula.loop_unrolling import unrolled
 from scaffold.formula.operators import not_operators
 from scaffold.formula.parse import Body
 from scaffold.formula.program import program_of
-from scaffold.formula.scope import Scope
-from scaffold.formula.text import Text
-from scaffold.formula.unroll import unrolled
+from scaffold.formula.text import Scope, Text
+from scaffold.formula.verbatim import KeptBody
 
 LOOP = "there is a loop"
 COMPREHENSION = "there is a comprehension"

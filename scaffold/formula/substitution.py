@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from scaffold.formula.fold import NONE, Names, truth_of
+from scaffold.formula.constant_folding import NONE, Names, truth_of
 
 REPEATED = (
     *(ast.FunctionDef, ast.Lambda, ast.For, ast.While),

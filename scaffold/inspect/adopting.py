@@ -9,8 +9,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from scaffold.formula.scope import TAKEN
-from scaffold.formula.text import WELL_KNOWN
+from scaffold.formula.text import TAKEN, WELL_KNOWN
 from scaffold.inspect import bodies
 from scaffold.inspect.borrowed import module_names
 from scaffold.inspect.declared import declared_input, declared_outputs, output_names

@@ -10,8 +10,8 @@ from scaffold.derive import (
     Element,
     variadic_names,
 )
-from scaffold.derive.program import surely_written
-from scaffold.derive.untyped import UNTYPED
+from scaffold.derive.write.backward_program import surely_written
+from scaffold.derive.write.layout import UNTYPED
 from scaffold.formula import Assign, If, emit, emit_lines, written
 from scaffold.render.arriving import (
     absent_grads,

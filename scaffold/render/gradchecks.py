@@ -8,7 +8,7 @@ from math import prod
 
 from scaffold.derive import Derivation
 from scaffold.derive.activity import calls
-from scaffold.derive.kept import writes_in_place
+from scaffold.derive.forward.verbatim_forward import writes_in_place
 from scaffold.formula import Node, expressions
 from scaffold.render.sizes import input_dims
 from scaffold.render.testcases import BATCH, Making

@@ -8,7 +8,7 @@ from typing import Literal
 
 from scaffold.derive import live_forward
 from scaffold.derive.activity import callee, calls, carries_gradient
-from scaffold.derive.recompute import active_locals
+from scaffold.derive.plan.recomputation import active_locals
 from scaffold.formula import Formula, Node, expressions
 from scaffold.spec import OpSpec
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from scaffold.derive.vjp.rules import Rule, built_in
+from scaffold.derive.rules.table import Rule, built_in
 from tests.derive.building import load, spec_of, text_of
 from tests.derive.checking import check_needs, tuple_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaffold.derive.vjp.branches import gathered
+from scaffold.derive.write.placement import gathered
 from scaffold.formula import emit_lines
 from tests.formula.parsing import formula
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from scaffold.derive.vjp.rules import Rule, built_in
+from scaffold.derive.rules.table import Rule, built_in
 from scaffold.formula import Node
 from scaffold.verify.child.rule_samples import drawn_values
 from scaffold.verify.child.rule_values import Interpreter, called, defaults

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from scaffold.derive import derive, perhaps_detached
-from scaffold.derive.detached import detached_outputs
+from scaffold.derive.forward.detached_outputs import detached_outputs
 from tests.derive.building import load, reference, spec_of, text_of
 
 FORWARDS = [

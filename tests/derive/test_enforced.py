@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from scaffold.derive.vjp.rules import Rule, Wanted, built_in, operands
+from scaffold.derive.rules.table import Rule, Wanted, built_in, operands
 
 SIZES = {"B": 2, "N": 3, "K": 4, "M": 5}
 RULES = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaffold.derive.kinds import Kinds
+from scaffold.derive.value_kinds import Kinds
 from tests.formula.parsing import formula
 
 NAMES = "x y p n f tensors np"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from scaffold.derive.forward.ssa_names import as_they_were, with_versions
 from scaffold.derive.names import (
     apart,
     apart_from,
@@ -9,7 +10,6 @@ from scaffold.derive.names import (
     hidden_builtins,
     outer_renamed,
 )
-from scaffold.derive.versions import as_they_were, with_versions
 from scaffold.formula import Graph, Statement, emit_lines
 from tests.formula.parsing import formula
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import gradgradcheck
 
 from scaffold.derive import Derivation, derive
-from scaffold.derive.vjp.cut import Flow
+from scaffold.derive.plan.min_cut import Flow
 from tests.derive.building import backward_of, load, spec_of, text_of
 
 

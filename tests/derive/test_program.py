@@ -2,9 +2,14 @@
 
 import pytest
 
-from scaffold.derive.join import join
-from scaffold.derive.place import joint_gradients, place
-from scaffold.derive.program import free_reads, lines_of, needed_for, surely_written
+from scaffold.derive.stated_gradients import join
+from scaffold.derive.write.backward_program import (
+    free_reads,
+    lines_of,
+    needed_for,
+    surely_written,
+)
+from scaffold.derive.write.placement import joint_gradients, place
 from scaffold.formula import Graph, Statement, emit_lines
 from tests.formula.parsing import formula
 

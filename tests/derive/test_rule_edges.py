@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaffold.derive.vjp.rules import Rule, built_in
-from scaffold.derive.vjp.samples import Drawn, Several
+from scaffold.derive.rules.samples import Drawn, Several
+from scaffold.derive.rules.table import Rule, built_in
 from scaffold.formula import Node
 from scaffold.verify.child.rule_runs import Run
 from scaffold.verify.child.rule_samples import drawn_values

@@ -11,8 +11,12 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from scaffold.derive.vjp import algebra, builders, formulas, make, printer
-from scaffold.derive.vjp.rules import built_in
+from scaffold.derive.rules import formula_words as builders
+from scaffold.derive.rules import formulas
+from scaffold.derive.rules.table import built_in
+from scaffold.derive.simplify import algebra
+from scaffold.derive.simplify import constructors as make
+from scaffold.derive.write import printer
 from scaffold.spec import RuleFile
 from tests.derive.building import importable, load, spec_of, text_of
 from tests.derive.checking import check_op

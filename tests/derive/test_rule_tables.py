@@ -2,10 +2,10 @@
 
 import pytest
 
-from scaffold.derive.vjp.check import checked_table
-from scaffold.derive.vjp.rules import built_in
-from scaffold.derive.vjp.spelling import Spelling, bind, spelling
-from scaffold.derive.vjp.vocabulary import BUILDERS
+from scaffold.derive.rules.check import checked_table
+from scaffold.derive.rules.spelling import Spelling, bind, spelling
+from scaffold.derive.rules.table import built_in
+from scaffold.derive.rules.vocabulary import BUILDERS
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Graph
 from scaffold.primitives import built_in_text

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaffold.derive.vjp.rules import Rule, built_in
-from scaffold.derive.vjp.samples import Sample
-from scaffold.derive.vjp.spelling import Spelling, spelling
+from scaffold.derive.rules.samples import Sample
+from scaffold.derive.rules.spelling import Spelling, spelling
+from scaffold.derive.rules.table import Rule, built_in
 from scaffold.verify.child.rule_runs import Run, dtypes, tuple_of
 from scaffold.verify.child.rule_runs import runs as runs_of
 from scaffold.verify.child.rule_runs import samples as samples_of

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from scaffold.derive import Derivation, derive
-from scaffold.derive.context import OF_CTX, ContextNames
+from scaffold.derive.saving import OF_CTX, ContextNames
 from tests.derive.building import backward_of, op_text, spec_of
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from scaffold.derive.vjp.rules import Rule, built_in
-from scaffold.derive.vjp.samples import read_sample
+from scaffold.derive.rules.samples import read_sample
+from scaffold.derive.rules.table import Rule, built_in
 from scaffold.verify.child.rule_samples import drawn_values
 from tests.derive.building import load, spec_of, text_of
 from tests.derive.checking import check_needs

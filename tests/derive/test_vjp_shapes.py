@@ -2,8 +2,8 @@
 
 import pytest
 
-from scaffold.derive.vjp import shapes
-from scaffold.derive.vjp.shapes import SCALAR, Shape, unknown
+from scaffold.derive.graph import shapes
+from scaffold.derive.graph.shapes import SCALAR, Shape, unknown
 from tests.derive.building import op_text
 
 

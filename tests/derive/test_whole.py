@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from scaffold.derive import derive
-from scaffold.derive.vjp import engine
+from scaffold.derive import gradients as engine
 from tests.derive.against_autograd import POLICIES, check_forward, tensor
 from tests.derive.building import load, op_text, spec_of
 

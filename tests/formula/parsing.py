@@ -7,7 +7,7 @@ import pytest
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Formula, Graph, Scope, Text, emit, emit_lines, parse
-from scaffold.formula.scope import Meanings
+from scaffold.formula.text import Meanings
 
 NAMES = "x y w bias scale p"
 OPTIONAL = "bias scale"

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from scaffold.formula.optional import takes_none
+from scaffold.formula.expression import takes_none
 
 TORCH, VALUES = frozenset({"torch", "F"}), frozenset({"x", "abs"})
 

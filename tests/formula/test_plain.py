@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from scaffold.formula.plain import plain
+from scaffold.formula.desugar import plain
 
 CASES = [
     ("v[0] = x", "v[0] = x"),

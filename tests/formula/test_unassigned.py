@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaffold.formula.unassigned import unassigned
+from scaffold.formula.definite_assignment import unassigned
 from tests.properties.budgets import BUDGET
 
 MODES = ("mean", "none", "sum")

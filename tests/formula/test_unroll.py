@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from scaffold.formula.unroll import unrolled
+from scaffold.formula.loop_unrolling import unrolled
 
 
 def lines(source: str, *taken: str) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaffold.derive.vjp.rules import Rule, Table
-from scaffold.derive.vjp.samples import Sample, read_sample
+from scaffold.derive.rules.samples import Sample, read_sample
+from scaffold.derive.rules.table import Rule, Table
 from scaffold.verify.child.rule_samples import drawn_values
 from scaffold.verify.child.rule_values import Interpreter, Values, called, defaults
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaffold.derive.vjp.rules import Rule, Table
-from scaffold.derive.vjp.samples import Argument, Domain, Drawn, Several, read_domain
+from scaffold.derive.rules.samples import Argument, Domain, Drawn, Several, read_domain
+from scaffold.derive.rules.table import Rule, Table
 from scaffold.formula import Node
 from scaffold.verify.child.rule_values import Interpreter, Values, defaults
 

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from scaffold.derive.vjp.rules import Rule, Table
-from scaffold.derive.vjp.spelling import Spelling, bind
+from scaffold.derive.rules.spelling import Spelling, bind
+from scaffold.derive.rules.table import Rule, Table
 from scaffold.formula import Node
 
 Values = dict[str, Any]

@@ -1,0 +1,262 @@
+"""The last resort: autograd of the whole forward.
+
+In: an op whose forward cannot be differentiated piece by piece. Out: statements that pull the cotangent back through it, or None.
+Invariant: none where the forward would draw other random numbers or change a tensor.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from scaffold.derive.activity import is_random
+from scaffold.derive.derivation import Forward
+from scaffold.derive.forward.body import grad_name
+from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.op import Op, tensors
+from scaffold.derive.lower.unruled_calls import changes_statistics
+from scaffold.derive.names import fresh
+from scaffold.formula import (
+    Assign,
+    Graph,
+    If,
+    Node,
+    Statement,
+    expressions,
+    keywords,
+    rewritten,
+    written,
+)
+from scaffold.spec import OpSpec
+
+# --- Autograd of a function inside the backward: `pullback = torch.func.vjp(f, x)[1]`.
+#
+# In: the function and its arguments as expressions. Out: a statement. Invariant: what `torch.func.vjp` returns is not unpacked, since
+# a type checker takes it for two values or three.
+
+
+def pullback_of(
+    graph: Graph, name: Node, function: Node, args: Iterable[Node], comment: str
+) -> Assign:
+    """The statement that assigns what gives gradients for cotangents."""
+    functional = graph.node("attribute", "func", (graph.name("torch"),))
+    vjp = graph.node("attribute", "vjp", (functional,))
+    both = graph.node("call", "", (vjp, function, *args))
+    second = graph.node("subscript", "", (both, graph.constant("1")))
+    return Assign(name, second, "", (comment,))
+
+
+# --- Autograd of one call: the fallback for what has no formula.
+#
+# In: a call of the forward and the cotangent of its result. Out: pairs of an argument and its gradient. Invariant: a tensor that
+# PyTorch does not differentiate the call by is left alone.
+
+
+# What PyTorch raises for where it requires a gradient: the position and the name.
+STATISTICS = ((1, "running_mean"), (2, "running_var"))
+REFUSED = {
+    "batch_norm": STATISTICS,
+    "instance_norm": STATISTICS,
+    "binary_cross_entropy": ((2, "weight"),),
+    "cross_entropy": ((2, "weight"),),
+    "nll_loss": ((2, "weight"),),
+    "multi_margin_loss": ((4, "weight"),),
+    "pinv": ((1, "rtol"), (2, "atol")),
+}
+
+
+def pulled_back(
+    applier: Applier, op: Op, g: Op, optional: Collection[Op]
+) -> list[tuple[Op, Op]]:
+    """The gradients of a call, apart for each argument that may be absent."""
+    program, left = applier.program, _without_gradient(applier, op)
+    active = (arg for arg in tensors(op.args) if arg.active and arg not in left)
+    args = list(dict.fromkeys(active))
+    sure = tuple(arg for arg in args if arg not in optional)
+    several = [sure, *((arg,) for arg in args if arg in optional)]
+    pairs = []
+    for some in filter(None, several):
+        data = (op, some)
+        pulled = program.op("vjp", (g, *op.args), data, kind="group")
+        for at, arg in enumerate(some):
+            item = program.op("item", (pulled,), at, kind=arg.kind, shape=arg.shape)
+            pairs.append((arg, item))
+    return pairs
+
+
+def _without_gradient(applier: Applier, op: Op) -> set[Op]:
+    """The tensors of a call that get no gradient."""
+    if op.rule == "call":
+        assert isinstance(op.data, Node)
+        classes = any(arg.kind == "int" for arg in op.args)
+        return {op.args[at] for at in _refused(op.data, classes)}
+    rule = applier.table.of_op(op.rule)
+    if rule is None:
+        return set()
+    pairs = zip(rule.parameters, op.args, strict=True)
+    return {arg for item, arg in pairs if item.name in rule.facts.nondiff}
+
+
+def _refused(call: Node, classes: bool) -> Iterator[int]:
+    """The tensors, by number, by which PyTorch does not differentiate a call without a rule."""
+    if call.kind != "call" or call.args[0].label == "cross_entropy" and not classes:
+        return  # of probabilities all is differentiable
+    callee, *args = call.args
+    named = keywords(call)
+    for at, name in REFUSED.get(callee.label, ()):
+        plain = args[: len(args) - len(named)]
+        value = named.get(name) or (plain[at] if at < len(plain) else None)
+        if value is not None and value.label.startswith("<:"):
+            yield int(value.label[2:-1])
+
+
+# --- The last resort: autograd of the whole forward.
+
+
+COMMENT = "autograd differentiates the forward as a whole"
+
+
+def as_a_whole(
+    spec: OpSpec,
+    graph: Graph,
+    forward: Forward,
+    wanted: tuple[str, ...],
+    taken: Collection[str],
+) -> tuple[Statement, ...] | None:
+    """`pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)[1]`, and what it gives."""
+    if not _may_run_again(spec, forward, wanted):
+        return None
+    absent = {item.name for item in spec.tensors if item.optional}
+    sure = tuple(name for name in wanted if name not in absent)
+    optional = tuple(name for name in wanted if name in absent)
+    if sure and optional and not any(item.variadic for item in spec.tensors):
+        return tuple(_pulled_if_there(spec, graph, sure, optional, taken))
+    several = (sure, *((name,) for name in optional))
+    lines: list[Statement] = []
+    for some in filter(None, several):
+        known = {*taken, *(name for line in lines for name in written(line))}
+        lines += _pulled(spec, graph, some, known)
+    return tuple(lines)
+
+
+def _pulled(
+    spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
+) -> Iterator[Statement]:
+    """The gradients of inputs that are there together."""
+    several = {item.name for item in spec.tensors if item.variadic}
+
+    def passed(name: str, value: str = "") -> Node:
+        node = graph.name(value or name)
+        return graph.node("starred", "", (node,)) if name in several else node
+
+    pullback = graph.name(fresh("pullback", taken))
+    arguments = tuple(passed(item.name) for item in spec.inputs)
+    run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
+    body = graph.node("call", "", (run, *arguments))
+    listed = ", ".join("*" * (name in several) + name for name in wanted)
+    takes_all = wanted == tuple(item.name for item in spec.inputs)
+    function = run if takes_all else graph.node("lambda", listed, (body,))
+    yield pullback_of(graph, pullback, function, map(passed, wanted), COMMENT)
+    names = {name: fresh(f"pulled_{name}", taken) for name in wanted}
+    gradients = graph.node("tuple", "", tuple(map(passed, names, names.values())))
+    yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
+    for name, pulled in names.items():
+        value = graph.name(pulled)
+        if name in several:  # that of the element number `i`
+            value = graph.node("subscript", "", (value, graph.name("i")))
+        yield Assign(graph.name(f"grad_{name}"), value)
+
+
+def _pulled_if_there(
+    spec: OpSpec,
+    graph: Graph,
+    sure: Collection[str],
+    optional: Collection[str],
+    taken: Collection[str],
+) -> Iterator[Statement]:
+    """The gradients of inputs some of which may be absent: of those that are there, by one run of the forward."""
+    tensors, some, pullback, pulled = (
+        graph.name(fresh(word, taken))
+        for word in ("tensors", "some", "pullback", "pulled")
+    )
+    keys = {name: graph.constant(f'"{name}"') for name in (*sure, *optional)}
+
+    def passed(name: str) -> Node:
+        if name in optional:
+            get = graph.node("attribute", "get", (some,))
+            return graph.node("call", "", (get, keys[name]))
+        value = graph.name(name)
+        return (
+            graph.node("subscript", "", (some, keys[name])) if name in sure else value
+        )
+
+    pairs = ((keys[name], graph.name(name)) for name in sure)
+    items = tuple(part for pair in pairs for part in pair)
+    yield Assign(tensors, graph.node("dict", "", items))
+    for name in optional:
+        value, none = graph.name(name), graph.constant("None")
+        item = graph.node("subscript", "", (tensors, keys[name]))
+        test = graph.node("compare", "is not", (value, none))
+        yield If(test, (Assign(item, value),))
+    arguments = tuple(passed(item.name) for item in spec.inputs)
+    run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
+    body = graph.node("call", "", (run, *arguments))
+    function = graph.node("lambda", some.label, (body,))
+    yield pullback_of(graph, pullback, function, (tensors,), COMMENT)
+    gradients = graph.node("call", "", (pullback, _ends(spec, graph)))
+    yield Assign(graph.node("tuple", "", (pulled,)), gradients)
+    for name, key in keys.items():
+        gradient = graph.node("subscript", "", (pulled, key))
+        yield Assign(graph.name(f"grad_{name}"), gradient)
+
+
+def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
+    """A statement in which a forward that returns more than the op's results gives those alone."""
+    run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
+    count = len(spec.outputs)
+    absent = graph.node("absent")
+    ends = (absent, graph.constant(str(count)), absent)
+    index = graph.constant("0") if count == 1 else graph.node("slice", "", ends)
+
+    def results(node: Node) -> Node | None:
+        if node is run:  # it stands by itself, for all inputs
+            parts = (graph.name(item.name) for item in spec.tensors)
+            pairs = zip(spec.tensors, parts, strict=True)
+            args = (
+                graph.node("starred", "", (part,)) if item.variadic else part
+                for item, part in pairs
+            )
+            called = graph.node("call", "", (run, *args))
+            listed = ", ".join("*" * item.variadic + item.name for item in spec.tensors)
+            first = graph.node("subscript", "", (called, index))
+            return graph.node("lambda", listed, (first,))
+        if node.kind == "call" and node.args[0] is run:
+            return graph.node("subscript", "", (node, index))
+        return None
+
+    return rewritten(graph, (statement,), results)[0]
+
+
+def _ends(spec: OpSpec, graph: Graph) -> Node:
+    """The cotangents of the outputs."""
+    names = (graph.name(grad_name(spec, item.name)) for item in spec.outputs)
+    first, *rest = names
+    return graph.node("tuple", "", (first, *rest)) if rest else first
+
+
+def _may_run_again(spec: OpSpec, forward: Forward, wanted: tuple[str, ...]) -> bool:
+    """Whether the forward is a function of its inputs that `torch.func` can call."""
+    nodes: list[Node] = [
+        node for item in forward.statements for node in expressions(item)
+    ]
+    counted = any(item.variadic for item in spec.differentiable)
+    return (
+        all(item.differentiable and not item.variadic for item in spec.outputs)
+        and spec.style == "setup-context"
+        and not spec.dirty
+        and not spec.foreign
+        and not (counted and any(item.name == "i" for item in spec.inputs))
+        and not any(
+            changes_statistics(inner)
+            for node in (*nodes, *forward.results)
+            for inner in node.walk()
+        )
+        and not any(map(is_random, (*nodes, *forward.results)))
+    )

@@ -1,0 +1,209 @@
+"""How gradients were derived, for people: the graph, the rules, what plain autograd would save.
+
+In: an `OpSpec` with a forward, and its `Derivation`. Out: an `Explanation`. Invariant: it tells of what `derive` does, and
+changes nothing of it; sizes are those of the declared shapes.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from scaffold.derive.derivation import Derivation, Saved
+from scaffold.derive.forward.body import write_forward
+from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.op import Op, Program, tensors
+from scaffold.derive.graph.shapes import Shape, is_lead
+from scaffold.derive.graph.static_values import UnsupportedError, static_node
+from scaffold.derive.lower.autograd_saved import retained, storage
+from scaffold.derive.lower.statements import Lowered, lower
+from scaffold.derive.rules.table import Rule
+from scaffold.derive.rules.tables import table_of
+from scaffold.formula import emit
+from scaffold.spec import OpSpec
+
+BYTES = {"real": 4, "complex": 8, "int": 8, "bool": 1}  # in single precision
+
+
+class Step(NamedTuple):
+    """One primitive of the forward."""
+
+    name: str  # of its value: a local of the forward, or %3
+    code: str  # the rule and its arguments
+    shape: str
+    active: bool  # whether a gradient passes through it
+
+
+class Used(NamedTuple):
+    """A formula of the rule table that the derivation used."""
+
+    rule: str
+    argument: str
+    formula: str
+
+
+class Tensors(NamedTuple):
+    """A tensor that is kept for the backward: what it is, and how large."""
+
+    name: str
+    size: str  # the number of its elements: `N*D`
+    item: int  # bytes of an element
+
+
+class Explanation(NamedTuple):
+    """The steps of a derivation."""
+
+    steps: tuple[Step, ...]
+    rules: tuple[Used, ...]
+    saved: tuple[tuple[Saved, Tensors], ...]
+    eager: tuple[Tensors, ...]  # what plain autograd keeps
+
+
+def explain(spec: OpSpec, derivation: Derivation) -> Explanation | None:
+    """The steps; None where the forward is not understood piece by piece."""
+    assert spec.forward is not None
+    table = table_of(spec)
+    program = Program(spec.forward.graph)
+    applier = Applier(program, table)
+    wanted = frozenset(item.name for item in spec.differentiable)
+    try:
+        lowered = lower(spec, write_forward(spec, spec.forward), applier, wanted)
+    except UnsupportedError:
+        return None
+    return _Explainer(spec, applier, lowered).explanation(derivation)
+
+
+class _Explainer:
+    def __init__(self, spec: OpSpec, applier: Applier, lowered: Lowered) -> None:
+        self.spec, self.applier, self.lowered = spec, applier, lowered
+        self.program = applier.program
+        self.names = {op: item for item, op in lowered.inputs.items()}
+        for op, name in lowered.held.items():
+            self.names.setdefault(op, name)
+        for output, op in zip(spec.outputs, lowered.results, strict=True):
+            self.names.setdefault(op, output.name)
+        found = {op for result in lowered.results for op in result.walk()}
+        self.ops = [
+            op
+            for op in sorted(found, key=lambda op: op.serial)
+            if op.kind != "static" and op.rule not in ("list", "range", "input")
+        ]
+        unnamed = [op for op in self.ops if op not in self.names]
+        self.names |= {op: f"%{at}" for at, op in enumerate(unnamed, 1)}
+
+    def explanation(self, derivation: Derivation) -> Explanation:
+        steps = [
+            Step(self.names[op], self._code(op), self._shape(op), op.active)
+            for op in self.ops
+        ]
+        by_name = {name: op for op, name in self.names.items()}
+        by_name |= dict(
+            zip(
+                (item.name for item in self.spec.outputs),
+                self.lowered.results,
+                strict=True,
+            )
+        )
+        saved = [
+            (item, self._tensor(by_name[item.origin]))
+            for item in derivation.saved
+            if item.origin in by_name
+        ]
+        kept = {storage(self.applier.table, op) for op in self._retained()}
+        eager = [self._tensor(op) for op in sorted(kept, key=lambda op: op.serial)]
+        return Explanation(
+            tuple(steps),
+            tuple(dict.fromkeys(self._rules())),
+            tuple(saved),
+            tuple(eager),
+        )
+
+    def _retained(self) -> Iterator[Op]:
+        for op in self.ops:
+            if op.active:
+                yield from retained(self.applier.table, op)
+
+    def _rules(self) -> Iterator[Used]:
+        for op in self.ops:
+            rule = self._rule(op)
+            if rule is None or not op.active:
+                continue
+            for item, arg in zip(rule.parameters, op.args, strict=False):
+                if any(part.active for part in tensors((arg,))):
+                    formula = rule.formulas.get(item.name, ("(written in code)",))[0]
+                    yield Used(rule.name, item.name, " ".join(formula.split()))
+
+    def _rule(self, op: Op) -> Rule | None:
+        return self.applier.table.of_op(op.rule)
+
+    def _code(self, op: Op) -> str:
+        args = ", ".join(self._argument(arg) for arg in op.args)
+        if op.rule == "item":
+            return f"{args}[{op.data}]"
+        if op.rule == "call":
+            return f"{emit(op.data)} of {args}"  # type: ignore[arg-type]
+        if op.rule == "cond":
+            body, orelse = map(self._argument, op.args)
+            return f"{body} if {emit(op.data)} else {orelse}"  # type: ignore[arg-type]
+        rule = self._rule(op)
+        return f"{rule.name if rule else op.rule}({args})"
+
+    def _argument(self, op: Op) -> str:
+        if op in self.names:
+            return self.names[op]
+        if op.rule == "list":
+            return f"({', '.join(map(self._argument, op.args))})"
+        if op.rule == "range":
+            return ":".join(
+                (
+                    ""
+                    if part.rule == "const" and part.value is None
+                    else self._argument(part)
+                )
+                for part in op.args[:2]
+            )
+        if op.rule == "size":
+            return str(op.data)
+        if op.rule == "shape":
+            return shown(op.data) if isinstance(op.data, Shape) else "a shape"
+        return emit(static_node(self.program, op))
+
+    def _shape(self, op: Op) -> str:
+        return shown(op.shape) if op.is_tensor else "several"
+
+    def _tensor(self, op: Op) -> Tensors:
+        return Tensors(self.names[op], self._size(op), BYTES.get(op.kind, 4))
+
+    def _size(self, op: Op) -> str:
+        """The number of elements."""
+        dims = [_dim(dim) for dim in op.shape.dims or ("?",) if dim != 1]
+        if "?" not in dims:
+            return "*".join(dims) or "1"
+        for name, item in self.lowered.inputs.items():
+            if item.shape == op.shape:
+                return f"numel({name})"
+        return f"numel({self.names[op]})"
+
+
+def shown(shape: Shape) -> str:
+    """A shape as far as it is known."""
+    return "?" if shape.dims is None else f"[{', '.join(map(_dim, shape.dims))}]"
+
+
+def _dim(dim: int | str) -> str:
+    if is_lead(dim):
+        return "..."
+    return "?" if str(dim).startswith(("?", "@")) else str(dim)
+
+
+def total(tensors_: Iterable[Tensors]) -> str:
+    """The bytes of tensors: `4*(2*N*D + N)` with a number for each kind of element."""
+    counts: dict[int, dict[str, int]] = {}
+    for one in tensors_:
+        of_item = counts.setdefault(one.item, {})
+        of_item[one.size] = of_item.get(one.size, 0) + 1
+    parts = []
+    for item, sizes in sorted(counts.items(), reverse=True):
+        terms = [
+            size if count == 1 else f"{count}*{size}" for size, count in sizes.items()
+        ]
+        parts.append(f"{item} * ({' + '.join(terms)})")
+    return " + ".join(parts) or "0"

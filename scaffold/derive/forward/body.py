@@ -1,0 +1,224 @@
+"""The forward as it will stand in the op: the user's words, with what PyTorch needs changed.
+
+In: an `OpSpec` with a forward. Out: its statements and one result an output.
+Invariant: same values; a conditional on an absent optional becomes an `if`, every result is a tensor of its own, and no
+assignment hides an input, an import or the name of a gradient or of another output.
+"""
+
+from scaffold.derive.activity import callee
+from scaffold.derive.aliasing import Trace
+from scaffold.derive.derivation import Forward
+from scaffold.derive.forward.optional_branches import Lines, Unfolder
+from scaffold.derive.forward.outputs import own_results
+from scaffold.derive.forward.verbatim_forward import kept_forward
+from scaffold.derive.names import apart_from, fresh, hidden_builtins, renamed_local
+from scaffold.errors import ScaffoldError
+from scaffold.formula import (
+    Assign,
+    Formula,
+    Graph,
+    If,
+    Node,
+    Statement,
+    changed_in_place,
+    renaming,
+    same_tensor,
+    sharing,
+    written,
+)
+from scaffold.spec import OpSpec
+
+TUPLES = frozenset(
+    {"chunk", "dsplit", "hsplit", "split", "split_with_sizes", "tensor_split", "tuple"}
+    | {"unbind", "unsafe_chunk", "unsafe_split", "vsplit"}
+)
+
+
+def write_forward(spec: OpSpec, formula: Formula) -> Forward:
+    """The forward of an op from its formula."""
+    if formula.kept is not None:
+        return kept_forward(spec, formula, formula.kept)
+    _refuse_gradient_names(spec, formula)
+    assert formula.result is not None  # the parser saw to it
+    _refuse_in_place(formula, spec)
+    statements, result, renamed = _isolated(formula, spec, formula.result)
+    writer = Unfolder(formula.graph, set(_taken(spec, statements)))
+    body = writer.block(statements)
+    before, results = _results(spec, formula, result, writer)
+    lines = (*body, *before)
+    lines, own = own_results(spec, formula.graph, lines, results)
+    returned: dict[str, str] = {}
+    for output, value in zip(spec.outputs, results, strict=True):
+        if value.kind == "name":
+            returned.setdefault(value.label, output.name)
+    return Forward(lines, own, formula.comments, renamed, returned)
+
+
+def grad_name(spec: OpSpec, output: str) -> str:
+    """The gradient of an output, as it comes in.
+
+    It is `grad_output` where there is one, unless that is the gradient of an input called `output`.
+    """
+    sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
+    usual = sole and all(item.name != "output" for item in spec.inputs)
+    return "grad_output" if usual else f"grad_{output}"
+
+
+def gradient_names(spec: OpSpec) -> frozenset[str]:
+    """The names that gradients have in the backward, whether they come in or go out."""
+    names = {f"grad_{item.name}" for item in (*spec.inputs, *spec.outputs)}
+    return frozenset(names | {"grad_output"})
+
+
+def returned_names(spec: OpSpec, result: Node | None) -> dict[str, str]:
+    """The outputs that the forward returns under the name of a local: output -> local."""
+    if result is None:
+        return {}
+    values = result.args if len(spec.outputs) > 1 else (result,)
+    pairs = zip(spec.outputs, values, strict=False)
+    return {out.name: node.label for out, node in pairs if node.kind == "name"}
+
+
+def _taken(spec: OpSpec, statements: Lines) -> frozenset[str]:
+    """Every name that is in use somewhere in the op."""
+    names = {item.name for item in (*spec.inputs, *spec.outputs)}
+    names |= {item.binding for item in spec.imports} | gradient_names(spec)
+    return written(*statements) | names
+
+
+def _isolated(
+    formula: Formula, spec: OpSpec, result: Node
+) -> tuple[Lines, Node, dict[str, str]]:
+    """The formula with a new name for every local that hides something, and those new names."""
+    graph, statements = formula.graph, formula.statements
+    taken = set(_taken(spec, statements))
+    outer = {item.name for item in spec.inputs} - set(spec.dirty)
+    outer |= {item.binding for item in spec.imports}
+    outer |= hidden_builtins(statements, result)
+    statements, hiding = apart_from(graph, statements, outer, taken, result.names())
+    taken |= set(hiding.values())
+    locals_ = written(*statements)
+    returned = returned_names(spec, result)
+    renamed = {
+        name: fresh(f"{name.removeprefix('grad_')}_grad", taken)
+        for name in sorted(locals_ & gradient_names(spec))
+    }
+    inner = {
+        name: fresh(f"inner_{name}", taken)
+        for name in (output.name for output in spec.outputs)
+        if name in locals_ - set(spec.dirty) and returned.get(name) != name
+    }
+    for name, new in (renamed | inner).items():
+        statements = renamed_local(graph, statements, name, new)
+    for name, new in (hiding | renamed | inner).items():
+        result = graph.rewrite(result, renaming(graph, name, new))
+    return statements, result, renamed
+
+
+def _results(
+    spec: OpSpec, formula: Formula, result: Node, writer: Unfolder
+) -> tuple[Lines, tuple[Node, ...]]:
+    graph = formula.graph
+    if len(spec.outputs) > 1:
+        return _several(spec, formula, result, writer)
+    output = spec.outputs[0]
+    if output.variadic:
+        return (), (_as_tuple(graph, result),)
+    if (name := _changed_input(spec, result)) is not None:
+        effect = Assign(graph.node("absent"), result)
+        return (effect,), (graph.name(name),)
+    before, value = writer.result(output.name, result)
+    return before, (value,)
+
+
+def _changed_input(spec: OpSpec, result: Node) -> str | None:
+    """The dirty input that the result is: PyTorch must see that very tensor returned."""
+    changed = [name for name in changed_in_place(result) if name in spec.dirty]
+    return changed[0] if (callee(result) or "").endswith("_") and changed else None
+
+
+def _several(
+    spec: OpSpec, formula: Formula, result: Node, writer: Unfolder
+) -> tuple[Lines, tuple[Node, ...]]:
+    graph, outputs = formula.graph, spec.outputs
+    if result.kind != "tuple":
+        names = tuple(graph.name(output.name) for output in outputs)
+        targets = _starred_last(graph, names) if outputs[-1].variadic else names
+        unpack = Assign(graph.node("tuple", "", targets), result)
+        return (unpack,), names
+    values = _one_each(spec, formula, result)
+    before: list[Statement] = []
+    results = []
+    for output, item in zip(outputs, values, strict=True):
+        if output.variadic:
+            results.append(_as_tuple(graph, item))
+            continue
+        lines, value = writer.result(output.name, item)
+        before += lines
+        results.append(value)
+    return tuple(before), tuple(results)
+
+
+def _starred_last(graph: Graph, names: tuple[Node, ...]) -> tuple[Node, ...]:
+    return (*names[:-1], graph.node("starred", "", names[-1:]))
+
+
+def _one_each(spec: OpSpec, formula: Formula, result: Node) -> tuple[Node, ...]:
+    """The returned values, those of a variadic output (the last) as one."""
+    values, outputs = result.args, spec.outputs
+    if outputs[-1].variadic:
+        count = len(outputs) - 1
+        rest = values[count:]
+        if len(rest) == 1 and rest[0].kind == "starred":
+            return (*values[:count], rest[0].args[0])
+        if len(rest) > 1:
+            return (*values[:count], formula.graph.node("tuple", "", rest))
+    if len(values) == len(outputs):
+        return values
+    names = ", ".join(output.name for output in outputs)
+    message = f"the forward returns {len(values)} values for {len(outputs)} outputs"
+    raise ScaffoldError(message, formula.location, f"declared outputs: {names}")
+
+
+def _as_tuple(graph: Graph, result: Node) -> Node:
+    if result.kind in ("tuple", "name") or callee(result) in TUPLES:
+        return result
+    if result.kind == "list":
+        return graph.node("tuple", "", result.args)
+    return graph.node("call", "", (graph.name("tuple"), result))
+
+
+def _refuse_in_place(formula: Formula, spec: OpSpec) -> None:
+    """An input may be changed in place only if it is declared dirty, and then must not be assigned anew."""
+    tensors = {item.name for item in spec.tensors} - set(spec.dirty)
+    end = (
+        [Assign(formula.graph.node("absent"), formula.result)] if formula.result else []
+    )
+    trace = Trace((*formula.statements, *end), sharing)
+    changed = frozenset().union(*(item.outside for item in trace.changes))
+    for name in sorted(changed & tensors):
+        message = f"the forward changes its input '{name}' in place"
+        hint = f"work on {name}.clone(), or declare --dirty {name}"
+        raise ScaffoldError(message, formula.location, hint)
+    for name in spec.dirty:
+        if any(_assigns_anew(item, name) for item in formula.statements):
+            message = f"'{name}' is declared dirty, but the forward gives the name to another tensor"
+            hint = f"change it in place: {name}.copy_(...), {name} += ..."
+            raise ScaffoldError(message, formula.location, hint)
+
+
+def _assigns_anew(item: Statement, name: str) -> bool:
+    if isinstance(item, If):
+        return any(_assigns_anew(inner, name) for inner in (*item.body, *item.orelse))
+    if item.operator or item.target.kind == "subscript":
+        return False
+    return name in item.target.names() and name not in same_tensor(item.value)
+
+
+def _refuse_gradient_names(spec: OpSpec, formula: Formula) -> None:
+    """A local must not be called like a gradient that comes in: formulas would mean either."""
+    locals_ = written(*formula.statements)
+    for name in sorted(locals_ & {grad_name(spec, item.name) for item in spec.outputs}):
+        message = f"the forward assigns '{name}', which is the gradient of an output"
+        hint = "name the local otherwise"
+        raise ScaffoldError(message, formula.location, hint)

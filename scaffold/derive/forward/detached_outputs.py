@@ -1,0 +1,108 @@
+"""Outputs that the forward itself takes out of the graph: `return x * y, (x - y).detach()`.
+
+In: an `OpSpec`. Out: the outputs, and the spec in which they have no gradient. Invariant: out of the same forward in plain PyTorch they
+would not require grad; in doubt an output has a gradient.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from scaffold.derive.activity import carries_gradient
+from scaffold.derive.forward.body import write_forward
+from scaffold.derive.forward.live_forward import live_forward
+from scaffold.derive.plan.recomputation import active_locals
+from scaffold.formula import Formula, If, Node, Statement, expressions, raises, written
+from scaffold.spec import OpSpec
+
+Names = frozenset[str]
+
+
+def detached_outputs(spec: OpSpec) -> Names:
+    """The outputs without a gradient that are not declared so; none where no other output would be left."""
+    if not _may_be_told(spec) or spec.forward is None:
+        return frozenset()
+    forward = write_forward(spec, spec.forward)
+    inputs = frozenset(item.name for item in spec.differentiable)
+    active = inputs | active_locals(forward.statements, inputs, flat=True)
+    read = frozenset().union(*map(_names, _stated(spec)))
+    found = frozenset(
+        output.name
+        for output, result in zip(spec.outputs, forward.results, strict=True)
+        if output.differentiable and not output.variadic
+        if not carries_gradient(result, active, flat=True)
+        and f"grad_{output.name}" not in read
+    )
+    left = {item.name for item in spec.outputs if item.differentiable} - found
+    return found if left else frozenset()
+
+
+def without_gradient(spec: OpSpec, outputs: Names) -> OpSpec:
+    """The spec in which these outputs are declared as they are."""
+    if not outputs:
+        return spec
+    declared = tuple(
+        item._replace(const=True) if item.name in outputs else item
+        for item in spec.outputs
+    )
+    return replace(spec, outputs=declared)
+
+
+def perhaps_detached(spec: OpSpec) -> bool:
+    """Whether an output with a gradient comes without one out of PyTorch: it is detached in a branch, or of an absent input alone."""
+    if spec.forward is None or spec.kept is not None:
+        return spec.kept is not None
+    forward = live_forward(spec, spec.forward, ends=True)
+    there = frozenset(item.name for item in spec.differentiable if not item.optional)
+    active = _surely_active(forward.statements, there)
+    if active is None:
+        return False
+    return not all(_surely_carries(item, active) for item in forward.results)
+
+
+def _surely_active(statements: Iterable[Statement], active: Names) -> Names | None:
+    """The names that carry a gradient whichever way is taken; None where every way ends in an error."""
+    for item in statements:
+        if isinstance(item, If):
+            ways = [_surely_active(way, active) for way in (item.body, item.orelse)]
+            ends = [way for way in ways if way is not None]
+            if not ends:
+                return None
+            active = frozenset.intersection(*ends)
+        elif raises((item,)):
+            return None
+        elif _surely_carries(item.value, active):
+            active |= written(item)
+        elif not item.operator and item.target.kind != "subscript":
+            active -= item.target.names()
+    return active
+
+
+def _surely_carries(node: Node, active: Names) -> bool:
+    """Whether the value requires grad in PyTorch if the `active` names do, whatever a conditional chooses."""
+    ways = (
+        way
+        for item in node.walk()
+        if item.kind == "conditional"
+        for way in item.args[1:]
+    )
+    return carries_gradient(node, active, flat=True) and all(
+        carries_gradient(way, active, flat=True) for way in ways
+    )
+
+
+def _may_be_told(spec: OpSpec) -> bool:
+    """Whether the gradient is the derivative of a forward that can be followed line by line."""
+    several = len(spec.outputs) > 1
+    return several and spec.derive and not (spec.kept or spec.surrogate or spec.dirty)
+
+
+def _stated(spec: OpSpec) -> Iterator[Formula]:
+    yield from (formula for _, formula in spec.gradients)
+    if spec.backward is not None:
+        yield spec.backward
+
+
+def _names(formula: Formula) -> Names:
+    nodes = [node for item in formula.statements for node in expressions(item)]
+    nodes += [formula.result] if formula.result is not None else []
+    return frozenset().union(*(node.names() for node in nodes))

@@ -1,0 +1,140 @@
+"""Locals of the forward in the backward of an op: whether each may come again, whether it is active.
+
+In: an `OpSpec` and what was taken apart of it. Out: the `Plan`. Invariant: a statement that reads what has changed since, draws
+random numbers or runs a kernel of the user's is not repeated.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from scaffold.derive.activity import calls_unknown, is_random, leaves_torch
+from scaffold.derive.aliasing import Trace
+from scaffold.derive.derivation import Forward
+from scaffold.derive.forward.body import write_forward
+from scaffold.derive.forward.ssa_names import as_they_were
+from scaffold.derive.given import Given
+from scaffold.derive.metadata import reads
+from scaffold.derive.plan.recomputation import Locals, Plan, active_locals, plan, unsure
+from scaffold.derive.value_kinds import Kinds, kinds_of_inputs
+from scaffold.derive.write.backward_program import free_reads
+from scaffold.derive.write.live_variables import settled, without_dead
+from scaffold.formula import Formula, Node, Statement, expressions, sharing, written
+from scaffold.spec import OpSpec
+
+Lines = tuple[Statement, ...]
+
+
+class Reuse(NamedTuple):
+    """What of the forward comes again in the backward."""
+
+    plan: Plan
+    forward: Lines  # with a name of its own for every value that is saved
+    constant: frozenset[str]  # saved locals that carry a gradient
+    described: frozenset[str] = frozenset()  # locals of which shape or dtype is kept
+
+
+def plan_reuse(spec: OpSpec, given: Given) -> Reuse:
+    """Which locals of the forward are computed again in the backward, and which are saved."""
+    if given.forward is None:
+        return Reuse(Plan((), ()), (), frozenset())
+    graph, statements = given.graph, given.forward.statements
+    origin = dict(given.versions)
+    again = statements if given.again is None else given.again
+    own = written(*statements)
+    chosen, described = _plan(spec, given, again, own)
+    if not own.issuperset((*chosen.saved, *described)):
+        statements = again  # which has a name for all that is saved
+    forward = as_they_were(graph, statements, origin, {*chosen.saved, *described})
+    tensors = frozenset(item.name for item in spec.differentiable)
+    constant = active_locals(statements, tensors) & set(chosen.saved)
+    return Reuse(chosen, forward, constant, described)
+
+
+def _plan(
+    spec: OpSpec, given: Given, statements: Lines, own: frozenset[str]
+) -> tuple[Plan, frozenset[str]]:
+    """What comes again of these statements, and what is described; the forward's `own` names are saved rather."""
+    inputs = {item.name for item in spec.inputs}
+    statements = settled(given.graph, statements)
+    locals_ = written(*statements) - inputs
+    found = [read for read, _ in free_reads(given.program) if read.name in locals_]
+    wanted = frozenset(read.name for read in found)
+    # The shape of a part, `x[:, 1:].shape`, is none that is kept of the whole.
+    data = frozenset(read.name for read in found if read.element or not read.facets)
+    kinds = kinds_of_inputs(spec).after(statements)
+    forward = Locals(
+        statements,
+        _Repeatable(spec, statements, kinds),
+        kinds,
+        locals_ & frozenset(given.origins),
+        given.place,
+        given.graph,
+        frozenset(inputs | written(*given.program)),
+    )
+    rather = given.kept
+    if rather is None:
+        rather = (
+            wanted & own
+            if spec.once_differentiable or spec.forgoes_second
+            else frozenset()
+        )
+    outputs = frozenset(given.origins)
+    asked = wanted - data - outputs
+    if spec.style != "combined":
+        return plan(forward, wanted - outputs, rather), frozenset()
+    least = plan(forward, data - outputs, rather)
+    there = written(*least.repeated) | set(least.saved)
+    described = frozenset(
+        name
+        for name in asked - there
+        if forward.kinds.of_name(name) == "tensor" and not unsure(statements, (name,))
+    )
+    return plan(forward, wanted - outputs - described, rather), described
+
+
+class _Repeatable:
+    """Whether computing a statement again gives the same at a fair price."""
+
+    def __init__(self, spec: OpSpec, statements: Lines, kinds: Kinds) -> None:
+        objects = {item.name for item in spec.attributes}
+        self.spec, self.kinds = spec, kinds
+        self.unknown = frozenset(objects | (spec.foreign - kinds.arrays))
+        changes = Trace(statements, sharing).changes
+        several = [item.holders for item in changes if len(item.holders) > 1]
+        self.changed = frozenset(spec.dirty).union(*several)
+
+    def __call__(self, item: Statement) -> bool:
+        touched = written(item) | {
+            read.name
+            for node in expressions(item)
+            for read in reads(node)
+            if not read.facets
+        }
+        return not touched & self.changed and all(
+            self._fair(node) for node in expressions(item)
+        )
+
+    def _fair(self, node: Node) -> bool:
+        if is_random(node) or calls_unknown(node, self.unknown):
+            return False
+        if self.kinds.of(node) in ("scalar", "array"):
+            return True
+        return not leaves_torch(node, self.unknown & self.spec.foreign)
+
+
+def live_forward(spec: OpSpec, formula: Formula, ends: bool = False) -> Forward:
+    """The forward without the lines that its results do not need; `ends`: those results that have a gradient."""
+    forward = write_forward(spec, formula)
+    if ends and not formula.kept:
+        pairs = zip(spec.outputs, forward.results, strict=True)
+        results = tuple(value for output, value in pairs if output.differentiable)
+        forward = forward._replace(results=results)
+    live = frozenset().union(*(value.names() for value in forward.results))
+    lines = without_dead(formula.graph, forward.statements, live, effects(spec))
+    return forward._replace(statements=lines)
+
+
+def effects(spec: OpSpec) -> Callable[[Node], bool]:
+    """Whether an expression does more than to compute its value, as far as one can see."""
+    unknown = spec.foreign | {item.name for item in spec.attributes}
+    return lambda node: is_random(node) or calls_unknown(node, unknown)

@@ -1,0 +1,169 @@
+"""What forward returns: tensors of its own, each of them once.
+
+In: the statements and results of a forward. Out: results with a clone where one could be an input, another result or a saved
+local. Invariant: same values; nothing is cloned that is surely new.
+"""
+
+from dataclasses import replace
+
+from scaffold.derive.aliasing import Trace
+from scaffold.derive.derivation import Saved
+from scaffold.derive.forward.optional_branches import Lines
+from scaffold.formula import (
+    Assign,
+    Graph,
+    If,
+    Node,
+    Statement,
+    copied,
+    same_tensor,
+    sharing,
+)
+from scaffold.spec import OpSpec, Output
+
+
+def own_results(
+    spec: OpSpec, graph: Graph, lines: Lines, results: tuple[Node, ...]
+) -> tuple[Lines, tuple[Node, ...]]:
+    """The forward with results that are tensors of the op's own: no input, and none of them twice."""
+    inputs = frozenset(item.name for item in spec.tensors) - set(spec.dirty)
+    several = frozenset(item.name for item in spec.tensors if item.variadic)
+    for value in results:
+        if value.kind == "name" and Trace(lines, copied).of(value.label) & inputs:
+            lines = _cloned_in_branches(graph, lines, value, inputs - several)
+    exact, perhaps = Trace(lines, copied), Trace(lines, same_tensor)
+    seen: frozenset[str] = frozenset()
+    own = []
+    for output, value in zip(spec.outputs, results, strict=True):
+        if output.variadic:
+            own.append(_own_elements(graph, value, inputs, several))
+            continue
+        memory = perhaps.of_value(value)
+        if memory & seen:
+            own.append(_cloned(graph, value))
+        else:
+            own.append(_own(graph, value, exact, inputs, several))
+        seen |= memory
+    return lines, tuple(own)
+
+
+def _cloned_in_branches(
+    graph: Graph, lines: Lines, result: Node, inputs: frozenset[str]
+) -> Lines:
+    """`y = x` in a branch as `y = x.clone()`, which costs nothing in the other branches."""
+
+    def one(item: Statement) -> Statement:
+        if isinstance(item, If):
+            body = tuple(one(inner) for inner in item.body)
+            return replace(item, body=body, orelse=tuple(map(one, item.orelse)))
+        copy = item.value.kind == "name" and item.value.label in inputs
+        if item.target is result and copy and not item.operator:
+            return replace(item, value=_cloned(graph, item.value))
+        return item
+
+    return tuple(one(item) if isinstance(item, If) else item for item in lines)
+
+
+def _own(
+    graph: Graph,
+    value: Node,
+    exact: Trace,
+    inputs: frozenset[str],
+    several: frozenset[str],
+) -> Node:
+    """An input that is returned as it is must be cloned or marked dirty; so must one of a variadic input."""
+    if value.kind == "conditional":
+        test, *branches = value.args
+        parts = (_own(graph, branch, exact, inputs, several) for branch in branches)
+        return graph.node("conditional", "", (test, *parts))
+    if value.kind == "name" and exact.of_value(value) & inputs:
+        return _cloned(graph, value)
+    if value.kind == "subscript" and value.args[0].label in several:
+        return _cloned(graph, value)
+    return value
+
+
+def _own_elements(
+    graph: Graph, value: Node, inputs: frozenset[str], several: frozenset[str]
+) -> Node:
+    if value.kind == "name" and value.label in several:
+        return graph.constant(f"tuple(tensor.clone() for tensor in {value.label})")
+    if value.kind == "tuple":
+        parts = (
+            _cloned(graph, part) if sharing(part) & inputs and copied(part) else part
+            for part in value.args
+        )
+        return graph.node("tuple", "", tuple(parts))
+    return value
+
+
+def _cloned(graph: Graph, value: Node) -> Node:
+    """`value.clone()`."""
+    return graph.node("call", "", (graph.node("attribute", "clone", (value,)),))
+
+
+def kept_apart(
+    spec: OpSpec,
+    graph: Graph,
+    statements: Lines,
+    results: tuple[Node, ...],
+    saved: tuple[Saved, ...],
+) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """For `setup_context`: the results, and the saved locals as they are returned beside them.
+
+    A saved local is returned as non-differentiable: it must not be the tensor of a result or a view of it. And PyTorch
+    refuses to save an input that is returned as it is.
+    """
+    same, views = Trace(statements, same_tensor), Trace(statements, sharing)
+    inputs = frozenset(item.name for item in spec.tensors) - set(spec.dirty)
+    taken = frozenset().union(*(views.of_value(value) for value in results)) - inputs
+    extra = []
+    for name in (item.origin for item in saved if item.source == "intermediate"):
+        named, memory = graph.name(name), views.of(name) - inputs
+        if memory & taken:
+            extra.append(_cloned(graph, named))
+        else:
+            extra.append(_as_view(graph, named) if same.of(name) & inputs else named)
+        taken |= memory
+    return tuple(
+        (
+            _cloned(graph, value)
+            if _is_saved(output, same.of_value(value) & inputs, saved)
+            else value
+        )
+        for output, value in zip(spec.outputs, results, strict=True)
+    ), tuple(extra)
+
+
+def saved_apart(
+    graph: Graph,
+    statements: Lines,
+    results: tuple[Node, ...],
+    saved: tuple[Saved, ...],
+) -> Lines:
+    """For a combined forward: saved locals that are no views of a result, which autograd takes for changed."""
+    views = Trace(statements, sharing)
+    taken = frozenset().union(*(views.of_value(value) for value in results))
+    copies = []
+    for name in (item.origin for item in saved if item.source == "intermediate"):
+        if views.of(name) & taken:
+            named = graph.name(name)
+            copies.append(Assign(named, _cloned(graph, named)))
+    return (*statements, *copies)
+
+
+def _is_saved(output: Output, as_is: frozenset[str], saved: tuple[Saved, ...]) -> bool:
+    """Whether an output that may be one of the inputs is saved, or that input."""
+    return not output.variadic and any(
+        as_is
+        and item.source == "output"
+        and item.origin == output.name
+        or item.source == "input"
+        and item.origin in as_is
+        for item in saved
+    )
+
+
+def _as_view(graph: Graph, named: Node) -> Node:
+    method = graph.node("attribute", "view_as", (named,))
+    return graph.node("call", "", (method, named))

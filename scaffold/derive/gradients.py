@@ -1,0 +1,225 @@
+"""The gradients of an op, derived from its forward.
+
+In: an `OpSpec`, its forward as it will stand, and the inputs that want a gradient. Out: `Derived`: statements that assign
+`grad_<input>`, over the forward's own names. Invariant: each gradient is the derivative; what cannot be derived is said, not
+guessed.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from scaffold.derive.autograd_fallback import as_a_whole
+from scaffold.derive.derivation import Derived, Forward
+from scaffold.derive.forward.body import grad_name, write_forward
+from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.op import Op, Program
+from scaffold.derive.graph.precision import Precision
+from scaffold.derive.graph.static_values import UnsupportedError, dotted
+from scaffold.derive.input_domains import domains
+from scaffold.derive.lower.statements import Lowered, lower
+from scaffold.derive.plan.costs import Costs
+from scaffold.derive.plan.rematerialization import is_dear
+from scaffold.derive.plan.save_policy import Backward, settled
+from scaffold.derive.reverse import Reverse, Reversed
+from scaffold.derive.rules.tables import table_of
+from scaffold.derive.simplify.advice import advice
+from scaffold.derive.simplify.assumptions import present, settled_tests, users_of
+from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.probabilities import with_probabilities
+from scaffold.derive.simplify.scalar_factors import Scalars
+from scaffold.derive.underived import NOT_DERIVED
+from scaffold.formula import Graph, Node
+from scaffold.spec import OpSpec
+
+TOO_DEEP = "it is nested too deeply"
+A_WHOLE = "autograd differentiates the forward as a whole"
+
+
+def derived(
+    spec: OpSpec,
+    graph: Graph,
+    forward: Forward,
+    wanted: Collection[str],
+    taken: Collection[str],
+) -> Derived:
+    """The gradients of the wanted inputs."""
+    program = Program(graph)
+    applier = Applier(program, table_of(spec))
+    advised: tuple[str, ...] = ()
+    try:
+        if any(item.variadic and item.name in wanted for item in spec.tensors):
+            raise UnsupportedError("it takes any number of tensors")
+        lowered = lower(spec, forward, applier, frozenset(wanted))
+        advised = advice(lowered.results)
+        found = _differentiated(spec, applier, forward, lowered, taken)
+        within = domains(applier.table, lowered.results)
+        return found._replace(notes=(*found.notes, *advised), domains=within)
+    except (UnsupportedError, RecursionError) as error:
+        wanted = tuple(wanted)
+        whole = as_a_whole(spec, graph, forward, wanted, taken)
+        words = NOT_DERIVED if whole is None else A_WHOLE
+        why = TOO_DEEP if isinstance(error, RecursionError) else error
+        note = f"{words}: {why}"
+        separate = replace(spec, style="setup-context")
+        if whole is None and as_a_whole(separate, graph, forward, wanted, taken):
+            note += f'; with style = "setup-context" {A_WHOLE}'
+        return Derived(whole or (), (note, *advised))
+
+
+def _differentiated(
+    spec: OpSpec,
+    applier: Applier,
+    forward: Forward,
+    lowered: Lowered,
+    taken: Collection[str],
+) -> Derived:
+    held = _held(spec, forward, lowered)
+    make = _maker(applier, lowered, held)
+    results = _cotangents(spec, applier.program, lowered)
+    make.precision = Precision(results)
+    make.saves = spec.forgoes_second
+    found = _walked_back(spec, make, lowered, results)
+    roots, of = _roots(spec, make, held, lowered.results, found)
+    regrouped = Scalars(make, roots, lambda op: op in held)
+    roots = {name: regrouped(root) for name, root in roots.items()}
+    of = {regrouped.known.get(op, op): primal for op, primal in of.items()}
+    backward = Backward(
+        spec, applier, forward, lowered, held, results, roots, of, found.via, taken
+    )
+    like = _like(spec, lowered)
+    return settled(backward)._replace(notes=_notes(found), like=like)
+
+
+def _maker(applier: Applier, lowered: Lowered, held: Collection[Op]) -> Maker:
+    """What makes the backward: it leaves whole what has a name, and meets the forward's products again."""
+    make = Maker(applier, lambda op: op in held and op.rule not in ("input", "static"))
+    apart = {*lowered.results, *lowered.held_in_branches}
+    make.meet_again(tuple(applier.program.ops), apart)
+    return make
+
+
+def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op]:
+    """The gradient that comes in for each result."""
+    found: dict[Op, Op] = {}
+    for output, result in zip(spec.outputs, lowered.results, strict=True):
+        if output.differentiable and result.is_tensor:
+            name = grad_name(spec, output.name)
+            cotangent = program.op(
+                "cotangent", (), name, kind=result.kind, shape=result.shape
+            )
+            found[cotangent] = result
+    return found
+
+
+def _walked_back(
+    spec: OpSpec, make: Maker, lowered: Lowered, results: Mapping[Op, Op]
+) -> Reversed:
+    """The gradients of the inputs."""
+    seeds: dict[Op, list[Op]] = {}
+    for cotangent, result in results.items():
+        seeds.setdefault(result, []).append(cotangent)
+    absent = {lowered.inputs[item.name] for item in spec.tensors if item.optional}
+    return Reverse(make, absent, make.saves).run(seeds, lowered.inputs)
+
+
+def _roots(
+    spec: OpSpec,
+    make: Maker,
+    held: Mapping[Op, str],
+    results: Collection[Op],
+    found: Reversed,
+) -> tuple[dict[str, Op], dict[Op, Op]]:
+    """The gradient of each input, which is there where its gradient is asked for; and what each cotangent is of."""
+    roots, of = dict(found.gradients), dict(found.of)
+
+    def renew(name: str, known: Mapping[Op, Op]) -> None:
+        roots[name] = known.get(roots[name], roots[name])
+        for old, new in known.items():
+            if old in of:
+                of.setdefault(new, of[old])
+
+    for item in spec.differentiable:
+        if item.optional and item.name in roots:
+            others = [op for name, op in found.gradients.items() if name != item.name]
+            kept = {*held, *(op for root in others for op in root.walk())}
+            renew(item.name, present(make, roots[item.name], item.name, kept))
+    kept = {*held, *_dear(make, roots.values())}
+    users = users_of(roots.values())
+    for name, root in tuple(roots.items()):
+        renew(name, settled_tests(make, root, kept, users))
+    if not (make.saves or spec.once_differentiable):
+        there = {*results, *(op for op in held if op.rule == "input")}
+        known = with_probabilities(make, roots, held, there)
+        for name in roots:
+            renew(name, known)
+    return roots, of
+
+
+def _dear(make: Maker, roots: Iterable[Op]) -> Collection[Op]:
+    """What gradients share rather than compute twice."""
+    costs = Costs(make.applier.table)
+    return {op for root in roots for op in root.walk() if is_dear(costs, op)}
+
+
+def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
+    """The names of forward values: locals, and outputs that have no local."""
+    held = dict(lowered.held)
+    for output, result in zip(spec.outputs, lowered.results, strict=True):
+        if result.is_tensor:
+            held.setdefault(result, output.name)
+    return held
+
+
+def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
+    """Each input that surely has the shape of an output, and that output."""
+    outputs = tuple(zip(spec.outputs, lowered.results, strict=True))
+    told = {
+        item.name: output.name
+        for output, result in reversed(outputs)
+        for item in spec.tensors
+        if output.differentiable and not (item.optional or item.variadic)
+        if result.is_tensor and result.shape == lowered.inputs[item.name].shape
+    }
+    return tuple(told.items())
+
+
+def _notes(found: Reversed) -> tuple[str, ...]:
+    names = sorted(
+        {
+            _called(op) if op.rule == "call" else op.rule.rstrip("_")
+            for op in found.calls
+        }
+    )
+    return tuple(
+        f"{name} has no rule: autograd differentiates that call" for name in names
+    )
+
+
+def _called(op: Op) -> str:
+    assert isinstance(op.data, Node)
+    path = (dotted(op.data.args[0]) if op.data.args else None) or op.data.label
+    return path.removeprefix(path.partition(".")[0] + ".") if path[0] == "<" else path
+
+
+def outline(spec: OpSpec, wanted: Collection[str]) -> Mapping[str, object] | None:
+    """The primitives that each gradient is made of, as far as the rules make it; None where there are no rules for it.
+
+    It costs a fifth of a derivation: two ops of which it differs are not written alike.
+    """
+    assert spec.forward is not None
+    program = Program(spec.forward.graph)
+    applier = Applier(program, table_of(spec))
+    try:
+        forward = write_forward(spec, spec.forward)
+        lowered = lower(spec, forward, applier, frozenset(wanted))
+        make = _maker(applier, lowered, _held(spec, forward, lowered))
+        results = _cotangents(spec, program, lowered)
+        make.precision, make.saves = Precision(results), spec.forgoes_second
+        found = _walked_back(spec, make, lowered, results)
+    except (UnsupportedError, RecursionError):
+        return None
+    return {
+        name: Counter(op.rule for op in root.walk() if op.kind != "static")
+        for name, root in found.gradients.items()
+    }

@@ -1,0 +1,202 @@
+"""The application of a primitive: a call as it is written, or a rule by name.
+
+In: a `Table` and a `Program`. Out: ops with all parameters of their rule, in its order. Invariant: an argument that takes
+no tensor gets none; a call that fits no rule is not guessed at.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from scaffold.derive.graph.conditions import holds
+from scaffold.derive.graph.inference import infer
+from scaffold.derive.graph.op import Op, Program, literal, tensors
+from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.rules.spelling import Spelling, bind
+from scaffold.derive.rules.table import Found, Rule, Table
+from scaffold.formula import Node
+
+WITHOUT_GRADIENT = "constant"
+FOR_FORMULAS = "backward"  # a forward with it has no rule
+
+
+class Bound(NamedTuple):
+    """A rule and the argument of each of its parameters."""
+
+    rule: Rule
+    args: dict[str, Op]
+
+
+class Applier:
+    """Makes ops of one program out of the rules of a table."""
+
+    def __init__(self, program: Program, table: Table) -> None:
+        self.program, self.table = program, table
+
+    def found(
+        self,
+        kind: str,
+        name: str,
+        positional: Sequence[Op],
+        keywords: Mapping[str, Op] | None = None,
+    ) -> Bound | None:
+        """The rule that a spelling with these arguments means."""
+        for item in self.table.find(kind, name):
+            bound = self._bind(item, positional, keywords or {})
+            if bound is not None:
+                return Bound(item.rule, bound)
+        return None
+
+    def _bind(
+        self, found: Found, positional: Sequence[Op], keywords: Mapping[str, Op]
+    ) -> dict[str, Op] | None:
+        names = {item.name for item in found.spelled.parameters}
+        usual = {
+            KEYWORDS.get(key, key) if key not in names else key: value
+            for key, value in keywords.items()
+        }
+        if len(usual) != len(keywords):
+            return None
+        bound = bind(found.spelled, positional, usual, self._collected)
+        if bound is None or any(item.rule == "starred" for item in bound.values()):
+            return None  # of `*several` nobody knows which parameters they are
+        rule = found.rule
+        whole = self.completed(rule, self._with_defaults(found.spelled, bound))
+        fits = whole is not None and all(
+            rule.code or name in rule.tensors or not any(tensors((value,)))
+            for name, value in whole.items()
+        )
+        return whole if fits and whole and self._is_meant(rule, whole) else None
+
+    def _is_meant(self, rule: Rule, whole: Mapping[str, Op]) -> bool:
+        """Whether the rule is for such arguments; `dim` is no bool: that is `unbiased`, in another overload."""
+        if rule.category == FOR_FORMULAS:
+            return False
+        if "dim" in whole and isinstance(literal(whole["dim"]), bool):
+            return False
+        kinds = {value.kind for value in tensors(whole.values())}
+        if rule.facts.complex is False and "complex" in kinds:
+            return False
+        if rule.facts.complex == "only" and "complex" not in kinds:
+            return False
+        test = self.table.condition(rule)
+        return test is None or holds(test, whole)
+
+    def _collected(self, values: Sequence[Op]) -> Op:
+        if len(values) == 1 and (
+            values[0].rule in ("list", "shape") or values[0].kind == "group"
+        ):
+            return values[0]
+        if (
+            len(values) == 1
+            and values[0].rule == "static"
+            and _is_shape(values[0].data)
+        ):
+            return values[0]
+        return self.program.op("list", values)
+
+    def _with_defaults(self, spelled: Spelling, bound: dict[str, Op]) -> dict[str, Op]:
+        for item in spelled.parameters:
+            if item.name not in bound and item.default is not None:
+                bound[item.name] = self.default(item.default)
+        return bound
+
+    def completed(self, rule: Rule, bound: Mapping[str, Op]) -> dict[str, Op] | None:
+        """The arguments in the rule's order, defaults included; None where one is amiss."""
+        whole: dict[str, Op] = {}
+        for item in rule.parameters:
+            if item.name in bound:
+                whole[item.name] = bound[item.name]
+            elif item.default is not None:
+                whole[item.name] = self.default(item.default)
+            else:
+                return None
+        return whole if bound.keys() <= whole.keys() else None
+
+    def takes_none(self, op: Op, arg: Op) -> bool:
+        """Whether an op takes None for an argument: `F.linear` for its bias."""
+        rule = self.table.of_op(op.rule)
+        if arg.rule not in ("input", "static") or rule is None:
+            return False
+        parameters = rule.parameters
+        return any(
+            value is arg and item.default is not None and item.default.label == "None"
+            for value, item in zip(op.args, parameters, strict=False)
+        )
+
+    def default(self, node: Node) -> Op:
+        """A default of the table as a value."""
+        return constant(self.program, node) or self.program.static(node)
+
+    def apply(self, rule: Rule, args: Mapping[str, Op]) -> Op:
+        """The op of a rule with all its arguments."""
+        if any(op.kind == "group" and op.active for op in args.values()):
+            raise UnsupportedError("a tuple of any length")
+        inferred = infer(self.program, rule, args)
+        active = rule.category != WITHOUT_GRADIENT and inferred.kind in ACTIVE
+        given = (op for name, op in args.items() if name in rule.formulas or rule.code)
+        active = active and any(op.active for op in tensors(given))
+        return self.program.op(
+            rule.op,
+            args.values(),
+            kind=inferred.kind,
+            shape=inferred.shape,
+            active=active,
+        )
+
+    def named(self, name: str, *positional: Op) -> Op:
+        """The op of a primitive by its name in the graph."""
+        rule = self.table.of_op(name)
+        if rule is None:
+            raise UnsupportedError(f"{name} is no primitive")
+        count = next(
+            (at for at, item in enumerate(rule.parameters) if item.keyword), None
+        )
+        plain = positional[:count]
+        keywords = {
+            item.name: value
+            for item, value in zip(
+                rule.parameters[len(plain) :], positional[len(plain) :], strict=False
+            )
+        }
+        bound = bind(rule.spelled, plain, keywords, self._collected)
+        whole = None if bound is None else self.completed(rule, bound)
+        if whole is None:
+            raise UnsupportedError(f"{name} takes other arguments")
+        return self.apply(rule, whole)
+
+
+ACTIVE = frozenset({"real", "complex", "group"})
+# Names that PyTorch takes for the parameters that the table calls otherwise.
+KEYWORDS = {
+    "input": "x",
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "other": "y",
+    "self": "x",
+    "split_size_or_sections": "split_size",
+}
+
+
+def _is_shape(data: object) -> bool:
+    return isinstance(data, Node) and (data.label == "shape" or data.kind == "name")
+
+
+def constant(program: Program, node: Node) -> Op | None:
+    """A literal as a constant, if that is what an expression is."""
+    match node:
+        case Node("constant", text):
+            return program.const(_literal(text))
+        case Node("unary", "-", (Node("constant", text),)):
+            value = _literal(text)
+            if isinstance(value, int | float | complex):
+                return program.const(-value)
+        case Node("tuple" | "list", _, args):
+            inner = [constant(program, arg) for arg in args]
+            if all(item is not None for item in inner):
+                return program.op("list", [item for item in inner if item])
+    return None
+
+
+def _literal(text: str) -> object:
+    return ast.literal_eval(text)

@@ -1,0 +1,131 @@
+"""Which values of a call have the same dtype, whatever it is.
+
+In: ops, and the result that each cotangent is of. Out: for each op the tensors whose dtypes, promoted, are its dtype. Invariant:
+what is not known to follow from its arguments is a source of its own.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from scaffold.derive.graph.op import Op, tensors
+
+# Primitives whose precision is that of their arguments taken together.
+PROMOTING = frozenset(
+    {"add", "sub", "mul", "div", "neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt"}
+    | {"sigmoid", "tanh", "abs", "sgn", "where", "pow_exponent", "sin", "cos", "erf"}
+    | {"softmax", "log_softmax", "reciprocal", "sigmoid_backward", "tanh_backward"}
+    | {"silu_backward", "mish_backward", "gelu_backward", "softmax_backward"}
+    | {
+        "scatter",
+        "scatter_add",
+        "index_add",
+        "index_put",
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "unsqueeze",
+        "squeeze",
+    }
+    | {"mT", "expanded", "reshaped", "unless_vector", "unless_scalar", "same"}
+    | {
+        "summed_to",
+        "fitted_to",
+        "slice",
+        "select",
+        "softplus",
+        "logsigmoid",
+        "detach",
+        "clamp",
+    }
+    | {"vector_norm", "norm", "cat", "masked_fill", "gather", "zeros", "permute"}
+    | {"movedim", "flip", "index", "index_select", "embedding", "take_along_dim"}
+    | {"transpose", "relu", "silu", "var", "cond", "maximum", "minimum", "pow"}
+)
+
+# Primitives that want the same of all their arguments.
+UNIFORM = frozenset(
+    {"matmul", "mm", "bmm", "mv", "dot", "contracted", "einsum", "linear", "outer"}
+    | {"tensordot", "addmm", "baddbmm"}
+)
+
+Sources = frozenset[Op]
+
+
+def of_default_dtype(op: Op) -> bool:
+    """Whether a real value is computed of masks and integers alone: it is float32 whatever the inputs are."""
+    given = list(tensors(op.args))
+    return (
+        op.kind == "real"
+        and op.rule in PROMOTING
+        and bool(given)
+        and all(arg.kind in ("int", "bool") or of_default_dtype(arg) for arg in given)
+    )
+
+
+class Precision:
+    """Which tensors of a call tell the dtype of a value."""
+
+    def __init__(self, results: Mapping[Op, Op]) -> None:
+        self.results = results  # a cotangent -> the result that it has the dtype of
+        self.known: dict[Op, Sources] = {}
+        self.known_gradients: dict[Op, Sources] = {}
+        self.alike: dict[Op, Op] = {}  # what a contraction takes has one dtype
+        for result in results.values():
+            for op in result.walk():
+                if op.rule in UNIFORM:
+                    self.unite(op)
+
+    def unite(self, op: Op) -> None:
+        first, *rest = {
+            self._found(source) for arg in tensors(op.args) for source in self._of(arg)
+        } or {op}
+        self.alike |= dict.fromkeys(rest, first)
+
+    def _found(self, source: Op) -> Op:
+        while source in self.alike:
+            source = self.alike[source]
+        return source
+
+    def __call__(self, op: Op) -> Sources:
+        """The tensors, one of those that are alike."""
+        return frozenset(map(self._found, self._of(op)))
+
+    def of_gradients(self, op: Op) -> Sources:
+        """The gradients that come in which it depends on: of several, one alone may come in batches."""
+        if op not in self.known_gradients:
+            own = (op,) if op.rule == "cotangent" else ()
+            inner = map(self.of_gradients, op.args)
+            self.known_gradients[op] = frozenset(own).union(*inner)
+        return self.known_gradients[op]
+
+    def _of(self, op: Op) -> Sources:
+        if op not in self.known:
+            self.known[op] = self._sources(op)
+        return self.known[op]
+
+    def _sources(self, op: Op) -> Sources:
+        if not op.is_tensor or op.kind in ("int", "bool"):
+            return frozenset()
+        if op in self.results:
+            return self._of(self.results[op])
+        if op.rule == "type_as":
+            return self._of(op.args[1])
+        if op.rule == "item":
+            return self._together(op.args[0].args)
+        if op.rule in PROMOTING or op.rule in UNIFORM:
+            return self._together(op.args)
+        return frozenset({op})
+
+    def _together(self, args: Iterable[Op]) -> Sources:
+        return frozenset[Op]().union(*map(self._of, tensors(args)))
+
+
+def source_of(op: Op) -> Op | None:
+    """The one input that has the dtype of a value, if there is one."""
+    precision = Precision({})
+    for inner in op.walk():
+        if inner.rule in UNIFORM:
+            precision.unite(inner)
+    found = next(iter(sources := precision(op)), None)
+    plain = found is not None and found.rule == "input" and found.kind == op.kind
+    return found if plain and len(sources) == 1 else None

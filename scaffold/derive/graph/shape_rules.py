@@ -1,0 +1,664 @@
+"""Shapes of results that are neither those of the arguments nor their broadcast.
+
+In: the arguments of a rule by parameter. Out: a shape, or None for one that is not known. Invariant: what is said holds in
+every call that PyTorch accepts.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from scaffold.derive.graph import shapes
+from scaffold.derive.graph.op import Op, Program, literal, tensors
+from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, is_lead
+from scaffold.formula import Node
+
+# --- Equations of `torch.einsum`.
+#
+# In: their text. Out: letters. Invariant: `...` stays as it is.
+
+
+def letters_of(equation: str) -> tuple[list[str], str]:
+    """The letters of each operand and of the result, which may be left to the order of the alphabet."""
+    left, arrow, result = equation.replace(" ", "").partition("->")
+    inputs = left.split(",")
+    if not arrow:
+        plain = left.replace(".", "").replace(",", "")
+        once = sorted(item for item in set(plain) if plain.count(item) == 1)
+        result = "..." * ("..." in left) + "".join(once)
+    return inputs, result
+
+
+# --- Shapes of results whose sizes have to be counted: views, slices, padding, tensors made of sizes.
+#
+# In: the arguments of a rule by parameter, or of a call that makes a tensor. Out: a shape, or None for one that is not known.
+# Invariant: what is said holds in every call that PyTorch accepts.
+
+
+Args = Mapping[str, Op]
+
+
+def size_left(dims: Sequence[Dim], sizes: Sequence[Dim]) -> Dim | None:
+    """The size that `-1` stands for beside others; `dims` are those of the tensor."""
+    if any(map(is_lead, dims)):
+        return None
+    names = [dim for dim in dims if isinstance(dim, str)]
+    for size in sizes:
+        if isinstance(size, str):
+            if size not in names:
+                return None
+            names.remove(size)
+    whole, part = (
+        math.prod(dim for dim in several if isinstance(dim, int))
+        for several in (dims, sizes)
+    )
+    if not part or whole % part:
+        return None
+    left = whole // part
+    if not names:
+        return left
+    return names[0] if len(names) == 1 and left == 1 else None
+
+
+def slice_size(size: Dim, start: Op, end: Op, step: Op) -> Dim:
+    """How long a slice of a dim is: a number, or a name for it."""
+    bounds = [literal(item) for item in (start, end, step)]
+    plain = [item for item in bounds if item is None or type(item) is int]
+    if isinstance(size, int) and len(plain) == 3 and (bounds[2] is None or plain[2]):
+        return len(range(size)[slice(*plain)])
+    return f"?{size}[{start.serial}:{end.serial}:{step.serial}]"
+
+
+def range_shape(program: Program, args: Sequence[Op]) -> Shape | None:
+    """Of `torch.arange`: as long as its end, less its start."""
+    if len(args) == 3 and literal(args[2]) == 1:
+        args = args[:2]
+    if len(args) == 1:
+        return Shape((program.size_of(args[0]),))
+    if len(args) != 2 or type(start := literal(args[0])) is not int:
+        return None
+    if start == 0:
+        return Shape((program.size_of(args[1]),))
+    size, more = program.offsets.get(args[1], (None, 0))
+    return Shape((program.size_of(size),)) if size and more == start else None
+
+
+def made_shape(program: Program, name: str, args: Sequence[Op]) -> Shape | None:
+    """Of a tensor that a call of torch's makes of Python values."""
+    if name == "arange":
+        return range_shape(program, args)
+    if name == "linspace" and len(args) == 3:
+        return Shape((program.size_of(args[2]),))
+    if name == "eye" and args:
+        return Shape((program.size_of(args[0]), program.size_of(args[-1])))
+    if name == "tensor" and args:
+        return _nested(args[0])
+    if name == "full" and args:
+        return sizes_shape(program, args[:1])
+    if name in ("ones", "zeros", "empty") and args:
+        return sizes_shape(program, args)
+    return None
+
+
+def _nested(value: Op) -> Shape | None:
+    """Of a number, or of a list of numbers."""
+    if value.rule == "list":
+        inner = {_nested(item) for item in value.args}
+        return Shape((len(value.args),)) if inner == {SCALAR} else None
+    plain = value.rule == "const" or value.rule == "static" and _is_number(value)
+    return SCALAR if plain else None
+
+
+def _is_number(value: Op) -> bool:
+    """Whether a Python value is sure to be one number: it is computed."""
+    return isinstance(value.data, Node) and value.data.kind in ("binary", "unary")
+
+
+def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
+    """The shape that sizes are, one by one or as one tuple."""
+    first = args[0]
+    if first.rule == "shape" and isinstance(first.data, Shape):
+        return first.data
+    sizes = first.args if first.rule == "list" else args
+    if all(item.rule in ("const", "size", "static") for item in sizes):
+        return Shape(tuple(map(program.size_of, sizes)))
+    return None
+
+
+def new(program: Program, args: Args) -> Shape | None:
+    """Of `x.new_zeros(2, 3)`."""
+    return sizes_shape(program, (args["size"],))
+
+
+def one_hot(program: Program, args: Args) -> Shape | None:
+    """One dim more, as long as there are classes."""
+    dims, classes = args["index"].shape.dims, args["num_classes"]
+    if dims is None or literal(classes) == -1:
+        return None
+    return Shape((*dims, program.size_of(classes)))
+
+
+def compared(program: Program, args: Args) -> Shape | None:
+    """Of a similarity or a distance along one dim."""
+    both = shapes.broadcast(*(item.shape for item in tensors(args.values())))
+    dim = literal(args["dim"]) if "dim" in args else -1
+    keepdim = literal(args["keepdim"]) if "keepdim" in args else False
+    if not isinstance(dim, int) or not isinstance(keepdim, bool):
+        return None
+    return shapes.reduced(both, (dim,), keepdim)
+
+
+def together(program: Program, args: Args) -> Shape | None:
+    """All tensors broadcast."""
+    return shapes.broadcast(*(item.shape for item in tensors(args.values())))
+
+
+def padded(program: Program, args: Args) -> Shape | None:
+    """The last dims, each longer by what is before and behind it."""
+    dims, pad = args["x"].shape.dims, literal(args["pad"])
+    if dims is None or not isinstance(pad, tuple):
+        return None
+    whole = all(type(item) is int for item in pad)
+    if not whole or len(pad) // 2 > args["x"].shape.trailing:
+        return None
+    done = list(dims)
+    for at in range(len(pad) // 2):
+        more, dim = pad[2 * at] + pad[2 * at + 1], done[-1 - at]
+        if more:
+            done[-1 - at] = dim + more if isinstance(dim, int) else f"?{dim}+{more}"
+    return Shape(tuple(done))
+
+
+def flattened(program: Program, args: Args) -> Shape | None:
+    """One dim for several, which has no name unless all but one are 1."""
+    dims, shape = args["x"].shape.dims, args["x"].shape
+    ends = [literal(args[name]) for name in ("start_dim", "end_dim")]
+    if dims is None or shape.lead is not None or not dims:
+        return None
+    if not all(isinstance(end, int) for end in ends):
+        return None
+    first, last = (int(str(end)) % len(dims) for end in ends)
+    size = size_left(dims[first : last + 1], ())
+    if size is None:
+        size = "?" + "*".join(str(dim) for dim in dims[first : last + 1])
+    return Shape((*dims[:first], size, *dims[last + 1 :]))
+
+
+def with_diagonal(program: Program, args: Args) -> Shape | None:
+    """Of `diag_embed`: the last dim twice."""
+    dims = args["x"].shape.dims
+    plain = literal(args["offset"]) == 0 and args["x"].shape.trailing > 0
+    ends = {literal(args["dim1"]), literal(args["dim2"])} == {-2, -1}
+    return Shape((*dims, dims[-1])) if dims and plain and ends else None
+
+
+# --- Shapes of what several tensors make together, or one with itself: `stack`, `cat`, `einsum`, `diagonal`.
+#
+# In: the arguments of a rule by parameter. Out: a shape, or None for one that is not known. Invariant: what is said holds in
+# every call that PyTorch accepts.
+
+
+def _dim(args: Args) -> tuple[int] | None:
+    dim = literal(args["dim"])
+    return (dim,) if isinstance(dim, int) else None
+
+
+def stacked(program: Program, args: Args) -> Shape | None:
+    """`stack`: one dim more, as long as there are parts; they all have one shape."""
+    parts = list(tensors(args.values()))
+    dims = _dim(args)
+    if not parts or not dims:
+        return None
+    first = parts[0].shape
+    wide = shapes.unsqueezed(first, dims[0])
+    at = shapes.position(wide, dims[0])
+    if wide.dims is None or at is None:
+        return shapes.unknown("stacked", first, dims[0], len(parts))
+    return Shape((*wide.dims[:at], len(parts), *wide.dims[at + 1 :]))
+
+
+def joined(program: Program, args: Args) -> Shape | None:
+    """`cat`: two slices that make up a dim are that dim; else a size without a name."""
+    parts, dims = list(tensors(args.values())), _dim(args)
+    known = [part.shape for part in parts if part.shape.dims is not None]
+    if not known or not dims or known[0].dims is None:
+        return None
+    at = shapes.position(known[0], dims[0])
+    if at is None or any(len(part.dims or ()) != len(known[0].dims) for part in known):
+        return None
+    sizes = [
+        part.shape.dims[at] if part.shape.dims else f"?part{part.serial}"
+        for part in parts
+    ]
+    whole = _whole(str(sizes[0]), str(sizes[1])) if len(sizes) == 2 else None
+    if all(isinstance(size, int) for size in sizes):
+        size: Dim = sum(size for size in sizes if isinstance(size, int))
+    else:
+        size = whole or "?" + "+".join(map(str, sizes))
+    return Shape((*known[0].dims[:at], size, *known[0].dims[at + 1 :]))
+
+
+def _whole(one: str, two: str) -> str | None:
+    """The size that `?D[1:2:1]` and `?D[2:1:1]` make up, where op 1 is None."""
+    found = [re.fullmatch(r"\?(.+)\[(\d+):(\d+):(\d+)\]", item) for item in (one, two)]
+    if found[0] is None or found[1] is None or found[0][1] != found[1][1]:
+        return None
+    (a, b, step), (c, d, other) = found[0].groups()[1:], found[1].groups()[1:]
+    none = step
+    halves = a == none == d and b == c or c == none == b and d == a
+    return found[0][1] if halves and step == other else None
+
+
+def einsum(program: Program, args: Args) -> Shape | None:
+    """Sizes by letter, where each has one."""
+    equation, operands = literal(args["equation"]), args["operands"]
+    if not isinstance(equation, str):
+        return None
+    inputs, result = letters_of(equation)
+    sizes: dict[str, Dim] = {}
+    leads: list[Shape] = []
+    for letters, operand in zip(inputs, tensors((operands,)), strict=False):
+        lead = _letter_sizes(letters, operand.shape, sizes)
+        if lead is None:
+            return None
+        leads.append(lead)
+    leading = shapes.broadcast(*leads)
+    before, dots, after = result.partition("...")
+    if leading.dims is None or leading.dims and not dots:
+        return None
+    ends = [tuple(sizes[item] for item in part) for part in (before, after)]
+    return Shape((*ends[0], *leading.dims, *ends[1]))
+
+
+def _letter_sizes(letters: str, shape: Shape, sizes: dict[str, Dim]) -> Shape | None:
+    """Note the size of each letter of an operand; what its dots stand for, or None where that is not known."""
+    before, dots, after = letters.partition("...")
+    count = len(before) + len(after)
+    if (
+        shape.dims is None
+        or count > len(shape.dims)
+        or not dots
+        and count < len(shape.dims)
+    ):
+        return None
+    end = len(shape.dims) - len(after)
+    first, last = shape.dims[: len(before)], shape.dims[end:]
+    for letter, dim in zip(before + after, first + last, strict=True):
+        if shapes.is_lead(dim) or dim == 1 or sizes.setdefault(letter, dim) != dim:
+            return None
+    return Shape(shape.dims[len(before) : end])
+
+
+def diagonal(program: Program, args: Args) -> Shape | None:
+    """The main diagonals of square matrices."""
+    dims = args["x"].shape.dims
+    main = literal(args["offset"]) == 0
+    ends = {literal(args["dim1"]), literal(args["dim2"])} == {-2, -1}
+    if main and ends and dims and args["x"].shape.trailing > 1:
+        return Shape(dims[:-1]) if dims[-1] == dims[-2] else None
+    plain = main and literal(args["dim1"]) in (0, -2)
+    square = dims is not None and len(dims) == 2 and dims[0] == dims[1]
+    return (
+        Shape(dims[:1])
+        if dims and square and plain and args["x"].shape.lead is None
+        else None
+    )
+
+
+def as_many_dims(one: Shape, two: Shape) -> bool:
+    """Whether two shapes are sure to have as many dims, two at least."""
+    if one.rank is None or two.rank is None:
+        return one == two and one.least > 1
+    return one.rank == two.rank > 1
+
+
+def added(program: Program, args: Args) -> Shape | None:
+    """Of `addmm` and `baddbmm`: that of the product, to which the input is broadcast."""
+    x, y = args["x"].shape.dims, args["y"].shape.dims
+    return Shape((*x[:-1], y[-1])) if x and y else None
+
+
+# --- The shapes of losses: a scalar, or one loss for each element or each example.
+#
+# In: the arguments of a call by name. Out: the shape of its result, or None where that is not known.
+
+
+def loss_shape(program: Program, args: Mapping[str, Op]) -> Shape | None:
+    """A scalar, or one loss for each element."""
+    reduction = literal(args["reduction"])
+    if reduction in ("mean", "sum", "batchmean"):
+        return SCALAR
+    if reduction != "none" or "weight" in args:
+        return None
+    return shapes.broadcast(*(item.shape for item in tensors(args.values())))
+
+
+def class_loss(program: Program, args: Mapping[str, Op]) -> Shape | None:
+    """A scalar, or one loss for each example."""
+    if literal(args["reduction"]) in ("mean", "sum"):
+        return SCALAR
+    x, target = list(tensors(args.values()))[:2]
+    classes = x.shape.rank is not None and target.shape.rank == x.shape.rank - 1
+    return target.shape if classes and literal(args["reduction"]) == "none" else None
+
+
+# --- Shapes of what is computed of windows that slide over the last dims: convolutions.
+#
+# In: the arguments of a rule by parameter. Out: a shape, or None for one that is not known. Invariant: what is said holds in
+# every call that PyTorch accepts.
+
+
+def convolved(program: Program, args: Args) -> Shape | None:
+    """A batch, the channels of the weight, and sizes, which stay where the padding makes up for the kernel."""
+    dims, weight = args["input"].shape.dims, args["weight"].shape
+    if dims is None or args["input"].shape.rank is None:
+        return None
+    kernel: Sequence[Dim] = weight.dims or ()
+    if weight.rank != len(dims):
+        kernel = [f"?{args['weight'].serial}[{at}]" for at in range(len(dims))]
+    slides = [args[name] for name in ("stride", "padding", "dilation")]
+    sizes = (_left(dims[at], kernel[at], slides, at - 2) for at in range(2, len(dims)))
+    return Shape((dims[0], kernel[0], *sizes))
+
+
+def _left(size: Dim, kernel: Dim, slides: Sequence[Op], at: int) -> Dim:
+    """How many windows there are along a dim."""
+    stride, padding, dilation = (_number(item, at) for item in slides)
+    if isinstance(kernel, int) and stride == 1 and padding is not None and dilation:
+        more = 2 * padding - dilation * (kernel - 1)
+        if isinstance(size, int):
+            return size + more
+        if not more:
+            return size
+    by = ":".join(str(item.serial) for item in slides)
+    return f"?{size}[{kernel}|{by}|{at}]"
+
+
+def _number(value: Op, at: int) -> int | None:
+    """What a dim has of a number for each, or of one for all."""
+    several = literal(value)
+    if isinstance(several, tuple):
+        several = several[at % len(several)] if several else None
+    return several if type(several) is int else None
+
+
+WINDOW_SHAPES = dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolved)
+
+
+# --- Shapes of results that are neither those of the arguments nor their broadcast.
+
+
+Infer = Callable[[Program, Args], Shape | None]
+
+
+def dims_of(dim: Op | None) -> tuple[int | str, ...] | None:
+    """The dims that an argument names; None for all. One that is not written out goes by a name of its own."""
+    value = None if dim is None else literal(dim)
+    if value is None:
+        return None
+    if isinstance(value, int):
+        return (value,)
+    if isinstance(value, tuple) and all(isinstance(item, int) for item in value):
+        return value
+    return (f"@{dim.serial}",) if dim else None
+
+
+def dim_of(dim: Op) -> int | str:
+    """The one dim that an argument names."""
+    value = literal(dim)
+    return value if isinstance(value, int) else f"@{dim.serial}"
+
+
+def _ints(args: Args, *names: str) -> tuple[int, ...] | None:
+    values = [literal(args[name]) for name in names if name in args]
+    whole = all(isinstance(value, int) for value in values)
+    return tuple(values) if whole and len(values) == len(names) else None  # type: ignore[arg-type]
+
+
+def _transposed(program: Program, args: Args) -> Shape | None:
+    names = [name for name in args if name != "x"]
+    dims = _ints(args, *names)
+    return shapes.transposed(args["x"].shape, *dims[:2]) if dims else None
+
+
+def _swapped(program: Program, args: Args) -> Shape | None:
+    x = args["x"].shape
+    return x if x.rank in (0, 1) else shapes.transposed(x, -2, -1)
+
+
+def _reversed(program: Program, args: Args) -> Shape | None:
+    x = args["x"].shape
+    if x.dims is not None and x.rank is not None:
+        return Shape(x.dims[::-1])
+    return None
+
+
+def _permuted(program: Program, args: Args) -> Shape | None:
+    dims = literal(args["dims"])
+    return shapes.permuted(args["x"].shape, dims) if isinstance(dims, tuple) else None
+
+
+def _unsqueezed(program: Program, args: Args) -> Shape | None:
+    return shapes.unsqueezed(args["x"].shape, dim_of(args["dim"]))
+
+
+def _squeezed(program: Program, args: Args) -> Shape | None:
+    dims = dims_of(args["dim"]) if "dim" in args else None
+    if not dims:
+        return None
+    shape = args["x"].shape
+    for dim in sorted(dims, reverse=isinstance(dims[0], int) and dims[0] >= 0):
+        shape = shapes.squeezed(shape, dim)
+    return shape
+
+
+def sized(program: Program, shape: Op) -> Shape | None:
+    """The shape that a static value is, as `reshape` takes it."""
+    if shape.rule == "shape" and isinstance(shape.data, Shape):
+        return shape.data
+    if shape.rule != "list" or any(dim.rule == "starred" for dim in shape.args):
+        return None
+    if any(literal(dim) == -1 for dim in shape.args):
+        return Shape(
+            tuple(
+                f"?-{shape.serial}" if literal(dim) == -1 else program.size_of(dim)
+                for dim in shape.args
+            )
+        )
+    return Shape(tuple(program.size_of(dim) for dim in shape.args))
+
+
+def _embedded(program: Program, args: Args) -> Shape | None:
+    index, weight = args["index"].shape, args["weight"].shape
+    if index.dims is None or weight.dims is None or weight.rank != 2:
+        return None
+    return Shape((*index.dims, weight.dims[1]))
+
+
+def _pairs(program: Program, args: Args) -> Shape | None:
+    x, y = (item.shape.dims for item in tensors(args.values()))
+    if x is None or y is None or len(x) < 2 or x[:-2] != y[:-2]:
+        return None
+    return Shape((*x[:-1], y[-2]))
+
+
+def _sizes(args: Args) -> Op:
+    """The sizes that a view is asked for, whatever they are called."""
+    return next(args[name] for name in ("shape", "sizes", "size") if name in args)
+
+
+def _reshaped(program: Program, args: Args) -> Shape | None:
+    shape = sized(program, _sizes(args))
+    dims, sizes = args["x"].shape.dims, _sizes(args)
+    if shape is None or shape.dims is None or dims is None or sizes.rule != "list":
+        return shape
+    given = [program.size_of(item) for item in sizes.args if literal(item) != -1]
+    rest = size_left(dims, given)
+    if rest is None:
+        return shape
+    return Shape(
+        tuple(rest if str(dim).startswith("?-") else dim for dim in shape.dims)
+    )
+
+
+def _expanded(program: Program, args: Args) -> Shape | None:
+    whole = sized(program, _sizes(args))
+    if whole is None or whole.dims is None or _sizes(args).rule != "list":
+        return whole
+    dims, left = args["x"].shape.dims or (), len(whole.dims) - args["x"].shape.trailing
+    kept = [at for at, dim in enumerate(_sizes(args).args) if literal(dim) == -1]
+    if any(at < left for at in kept):
+        return None
+    done = list(whole.dims)
+    for at in kept:
+        done[at] = dims[at - len(done)]
+    return Shape(tuple(done))
+
+
+def _matmul(program: Program, args: Args) -> Shape | None:
+    left, right = (item.shape for item in tensors(args.values()))
+    found = shapes.multiplied(left, right)
+    return found or shapes.unknown("product", left, right)
+
+
+def _vector(program: Program, args: Args) -> Shape | None:
+    """Of `torch.mv`, which takes a matrix and a vector."""
+    x, y = (item.shape for item in tensors(args.values()))
+    return shapes.multiplied(x, y) or shapes.unknown("rank", 1, ("mv", x, y))
+
+
+def _attention(program: Program, args: Args) -> Shape | None:
+    key = shapes.transposed(args["key"].shape, -2, -1)
+    scores = shapes.multiplied(args["query"].shape, key)
+    return None if scores is None else shapes.multiplied(scores, args["value"].shape)
+
+
+def _linear(program: Program, args: Args) -> Shape | None:
+    weight = shapes.transposed(args["weight"].shape, -2, -1)
+    x = args.get("x") or args["input"]
+    return shapes.multiplied(x.shape, weight)
+
+
+def _outer(program: Program, args: Args) -> Shape | None:
+    one, two = (item.shape for item in tensors(args.values()))
+    if one.dims is None or two.dims is None or one.rank != 1 or two.rank != 1:
+        return None
+    return Shape((*one.dims, *two.dims))
+
+
+def _without_matrix(program: Program, args: Args) -> Shape | None:
+    return shapes.reduced(args["x"].shape, (-2, -1), False)
+
+
+def _of(name: str) -> Infer:
+    return lambda program, args: args[name].shape if name in args else None
+
+
+def _scalar(program: Program, args: Args) -> Shape | None:
+    return SCALAR
+
+
+def _solved(program: Program, args: Args) -> Shape | None:
+    left, right = (item.shape for item in list(tensors(args.values()))[:2])
+    if left.rank == 2 and right.rank in (1, 2):
+        return right
+    if as_many_dims(left, right) and left.dims and right.dims:
+        same = left.dims[:-2] == right.dims[:-2]
+        return right if same else None
+    return None
+
+
+def _selected(program: Program, args: Args) -> Shape | None:
+    """`select`: one dim is gone."""
+    dims = _ints(args, "dim")
+    return shapes.reduced(args["x"].shape, dims, False) if dims else None
+
+
+def _indexed(program: Program, args: Args) -> Shape | None:
+    """`index_select`: one dim becomes as long as the index."""
+    dims, x, index = _ints(args, "dim"), args["x"].shape, args["index"].shape
+    at = shapes.position(x, dims[0]) if dims else None
+    if at is None or x.dims is None or index.dims is None or index.rank != 1:
+        return None
+    return Shape((*x.dims[:at], index.dims[0], *x.dims[at + 1 :]))
+
+
+def _along(program: Program, args: Args) -> Shape | None:
+    """`take_along_dim`: both shapes broadcast, but for the dim."""
+    x, index = args["x"].shape, args["indices"].shape
+    if literal(args["dim"]) is None:
+        return index if x.rank == index.rank == 1 else None
+    same = index.dims is not None and 1 not in index.dims and x.rank == index.rank
+    return index if same else None
+
+
+AS_THEIR_FIRST = frozenset(
+    {"scatter", "scatter_add", "scatter_reduce", "scatter_mean", "scatter_extreme"}
+    | {
+        "index_add",
+        "index_fill",
+        "index_copy",
+        "index_put",
+        "select_scatter",
+        "slice_scatter",
+    }
+    | {"diagonal_scatter", "inv", "cholesky", "prelu"}
+)
+SHAPES: dict[str, Infer] = {
+    "transpose": _transposed,
+    "t": _swapped,
+    "mT": _swapped,
+    "mH": _swapped,
+    "H": _swapped,
+    "T": _reversed,
+    "permute": _permuted,
+    "unsqueeze": _unsqueezed,
+    "squeeze": _squeezed,
+    "reshape": _reshaped,
+    "view": _reshaped,
+    "expand": _expanded,
+    "mv": _vector,
+    "scaled_dot_product_attention": _attention,
+    "broadcast_to": _expanded,
+    "expand_as": _of("other"),
+    "view_as": _of("other"),
+    "matmul": _matmul,
+    "linear": _linear,
+    "outer": _outer,
+    "gather": _of("index"),
+    "take_along_dim": _along,
+    "trace": _scalar,
+    "mm": _matmul,
+    "bmm": _matmul,
+    "nll_loss": class_loss,
+    "cross_entropy": class_loss,
+    "dot": _scalar,
+    "det": _without_matrix,
+    "logdet": _without_matrix,
+    "solve": _solved,
+    "addmm": added,
+    "baddbmm": added,
+    "new_zeros": new,
+    "new_ones": new,
+    "new_full": new,
+    "one_hot": one_hot,
+    "heaviside": together,
+    "cosine_similarity": compared,
+    "pairwise_distance": compared,
+    "vecdot": compared,
+    "cdist": _pairs,
+    "cross": together,
+    "pad": padded,
+    "flatten": flattened,
+    "diag_embed": with_diagonal,
+    "stack": stacked,
+    "diagonal": diagonal,
+    "cat": joined,
+    "einsum": einsum,
+    "select": _selected,
+    "index_select": _indexed,
+    "embedding": _embedded,
+    **dict.fromkeys(AS_THEIR_FIRST, _of("x")),
+    **WINDOW_SHAPES,
+    "masked_select": lambda program, args: None,
+}

@@ -1,0 +1,102 @@
+"""Where the values of inputs should lie for the forward to be smooth there, from the domains of the rules that read them.
+
+In: a lowered forward. Out: a domain for each input that needs one. Invariant: what a rule asks of a value is asked of the inputs
+that it is made of only where that follows: of `a * b` to be positive, that both are.
+"""
+
+from collections.abc import Iterable
+
+from scaffold.derive.graph.op import Op, is_number, number, tensors
+from scaffold.derive.rules.table import Table
+from scaffold.spec import Domain
+
+# What is asked; of several the first is asked.
+ORDER: tuple[Domain, ...] = (
+    "spd",
+    "simplex",
+    "unit",
+    "positive",
+    "distinct",
+    "nonzero",
+)
+WORDS = {"invertible": "spd", "lower": "spd"}
+UNIT = frozenset({"(0.1, 0.9)", "(-0.9, 0.9)", "(-1, 1)", "(0, 1)"})
+SUMS = frozenset({"sum", "mean", "prod", "prod_all", "cumsum", "cumprod", "amax"})
+SUMS |= {"amin", "reciprocal", "cat", "stack"}
+BOTH = frozenset({"add", "mul", "div", "maximum", "minimum"})
+# Results whose elements are some of the argument's.
+MOVES = frozenset(
+    {"reshape", "view", "flatten", "unflatten", "transpose", "permute", "movedim"}
+    | {"t", "T", "mT", "squeeze", "squeeze_all", "unsqueeze", "expand", "expand_as"}
+    | {"broadcast_to", "narrow", "select", "getitem", "diagonal", "flip", "roll"}
+    | {"gather", "index_select", "item", "clone", "contiguous", "detach"}
+)
+Asked = dict[str, set[Domain]]
+
+
+def domains(table: Table, results: Iterable[Op]) -> tuple[tuple[str, Domain], ...]:
+    """The domain of each input, by name."""
+    asked: Asked = {}
+    seen = set[tuple[Op, Domain]]()
+    for op in {op: None for result in results for op in result.walk()}:
+        rule = table.of_op(op.rule)
+        if rule is None:
+            continue
+        for item, arg in zip(rule.parameters, op.args, strict=False):
+            word = _word(rule.domain.get(item.name, "any"))
+            if word and not _is_whole_power(op):
+                for tensor in tensors((arg,)):
+                    _ask(tensor, word, asked, seen)
+    return tuple((name, min(words, key=ORDER.index)) for name, words in asked.items())
+
+
+def _word(domain: str) -> Domain | None:
+    """A rule's domain as a word of signatures."""
+    within, *kinks = (part.strip() for part in domain.split(";"))
+    if within in UNIT:
+        return "unit"
+    if "not 0" in kinks and within == "any":
+        return "nonzero"
+    asked = WORDS.get(within, within)
+    return next((word for word in ORDER if word == asked), None)
+
+
+def _is_whole_power(op: Op) -> bool:
+    """`x ** 2`: of any x."""
+    exponent = number(op.args[1]) if op.rule == "pow_exponent" else None
+    return isinstance(exponent, int) and exponent >= 0
+
+
+def _ask(op: Op, word: Domain, asked: Asked, seen: set[tuple[Op, Domain]]) -> None:
+    """Ask of a value that it is in a domain."""
+    if (op, word) in seen:
+        return
+    seen.add((op, word))
+    if op.rule == "input":
+        asked.setdefault(str(op.data), set()).add(word)
+        return
+    for arg, inner in _follows(op, word):
+        _ask(arg, inner, asked, seen)
+
+
+def _follows(op: Op, word: Domain) -> list[tuple[Op, Domain]]:
+    """What is enough to ask of the arguments; nothing where that cannot be said."""
+    if word == "positive":
+        return _positive(op)
+    moved = op.rule in MOVES and op.args[0].is_tensor
+    return [(op.args[0], word)] if moved and word in ("nonzero", "unit") else []
+
+
+def _positive(op: Op) -> list[tuple[Op, Domain]]:
+    if op.rule == "sub" and is_number(op.args[0], 1):
+        return [(op.args[1], "unit")]
+    if op.rule == "mul" and op.args[0] is op.args[1]:
+        return []
+    if op.rule in BOTH:
+        numbers = [number(arg) for arg in op.args]
+        if any(isinstance(item, int | float) and item < 0 for item in numbers):
+            return []
+        return [(arg, "positive") for arg in op.args if arg.is_tensor]
+    if op.rule in SUMS or op.rule in MOVES:
+        return [(arg, "positive") for arg in tensors(op.args[:1])]
+    return []

@@ -1,0 +1,1 @@
+"""Statements and expressions of the forward -> the graph."""

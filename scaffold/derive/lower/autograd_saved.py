@@ -1,0 +1,70 @@
+"""What plain autograd keeps of a forward, as the rules tell: the tensors that the gradient of each primitive reads.
+
+In: ops of a lowered forward. Out: ops. Invariant: a view keeps what it is a view of; of what a formula reads only the shape,
+nothing is kept.
+"""
+
+from collections.abc import Iterator
+
+from scaffold.derive.graph.op import Op, tensors
+from scaffold.derive.rules.table import Rule, Table
+from scaffold.derive.rules.vocabulary import BUILDERS
+from scaffold.formula import Node
+
+MIXES = frozenset(
+    {"contraction", "linalg"}
+)  # in code: each argument's reads the others
+
+
+def retained(table: Table, op: Op) -> Iterator[Op]:
+    """The tensors that autograd keeps for the gradient of one primitive."""
+    if op.rule == "call":
+        yield from tensors(op.args)
+    elif rule := table.of_op(op.rule):
+        yield from _of_rule(table, rule, op)
+
+
+def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
+    named = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
+    if rule.code is not None:
+        yield from _of_code(rule, op)
+        return
+    for name, arg in named.items():
+        if name not in rule.formulas or not any(
+            part.active for part in tensors((arg,))
+        ):
+            continue
+        for read in _reads(table.gradients(rule, name)[0]):
+            if read == "result" or read in rule.results:
+                yield op
+            elif read in named:
+                yield from tensors((named[read],))
+
+
+def _of_code(rule: Rule, op: Op) -> Iterator[Op]:
+    if rule.category not in MIXES:
+        return
+    operands = list(tensors(op.args))
+    for operand in operands:
+        if any(other.active for other in operands if other is not operand):
+            yield operand
+
+
+def _reads(node: Node) -> frozenset[str]:
+    """The names whose values a formula reads."""
+    if node.kind == "name":
+        return frozenset({node.label})
+    args = node.args
+    if node.kind == "call" and node.args[0].label in BUILDERS:
+        word = BUILDERS[node.args[0].label]
+        args = node.args[1:2] if word.parameters[0] == "g" else ()
+    elif node.kind == "call":
+        args = node.args[1:]
+    return frozenset[str]().union(*map(_reads, args))
+
+
+def storage(table: Table, op: Op) -> Op:
+    """The tensor whose memory a tensor shares."""
+    while (rule := table.of_op(op.rule)) and rule.category == "view":
+        op = next(tensors(op.args))
+    return op

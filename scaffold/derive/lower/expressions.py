@@ -1,0 +1,475 @@
+"""Expressions of the forward as primitives.
+
+In: an expression, and the op of each name in it. Out: its op. Invariant: an op has the value of the expression that it came
+from; what is not understood is a call without a rule, or `UnsupportedError`.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from scaffold.derive.activity import READ_OUT, is_random
+from scaffold.derive.graph.application import Applier, Bound, constant
+from scaffold.derive.graph.conditions import choose
+from scaffold.derive.graph.op import Kind, Op, Program, literal, tensors
+from scaffold.derive.graph.precision import source_of
+from scaffold.derive.graph.shapes import Shape, unknown
+from scaffold.derive.graph.static_values import (
+    UnsupportedError,
+    dotted,
+    size_at,
+    static_node,
+)
+from scaffold.derive.lower import indexing
+from scaffold.derive.lower.unruled_calls import item_of_call
+from scaffold.derive.rules.tables import ruled_imports
+from scaffold.derive.value_kinds import COMPLEX, INTEGERS, REALS, Kinds, kinds_of_inputs
+from scaffold.formula import Node
+from scaffold.spec import OpSpec, TensorInput
+
+# --- Dtypes, as far as derivatives differ by them.
+#
+# In: what is declared of an input, or the name of a dtype of torch's. Out: the kind of its tensors.
+
+
+# The kinds of inputs, by what is declared.
+KINDS: Mapping[str, Kind] = {
+    "float": "real",
+    "complex": "complex",
+    "int": "int",
+    "index": "int",
+    "bool": "bool",
+}
+
+
+TENSORS: Mapping[str, Kind] = {  # `torch.DoubleTensor`
+    **dict.fromkeys(("Double", "Float", "Half", "BFloat16"), "real"),
+    **dict.fromkeys(("Byte", "Char", "Short", "Int", "Long"), "int"),
+    "Bool": "bool",
+}
+
+
+def kind_of_type(name: object, node: object) -> Kind | None:
+    """The kind of tensors of a type of torch's, by its name or as it is written: `torch.cuda.FloatTensor`."""
+    text = node.label if isinstance(node, Node) else name
+    last = text.rpartition(".")[2] if isinstance(text, str) else ""
+    return TENSORS.get(last.removesuffix("Tensor")) if last != "Tensor" else None
+
+
+def kind_named(name: str) -> Kind | None:
+    """The kind of tensors of a dtype of torch's."""
+    if name in INTEGERS:
+        return "int"
+    if name in REALS:
+        return "real"
+    return "complex" if name in COMPLEX else "bool" if name == "bool" else None
+
+
+# --- Python values of the forward: sizes, attributes, tests, and arithmetic on them.
+#
+# In: expressions that are no tensor. Out: static ops. Invariant: a value is written down over names that still mean the same when
+# the backward runs.
+
+
+class PythonValues:
+    """What expressions need to know of Python values."""
+
+    program: Program
+    kinds: Kinds
+    env: dict[str, Op]
+    writes: dict[str, int]
+
+    def value(self, node: Node) -> Op:
+        """The op of an expression."""
+        raise NotImplementedError
+
+    def test(self, node: Node) -> Node:
+        """A condition, if it is fixed for a call."""
+        if not self.is_static(node):
+            raise UnsupportedError("a condition depends on the data of a tensor")
+        return self.fixed(node)
+
+    def is_static(self, node: Node) -> bool:
+        """Whether an expression has one value throughout a call, whatever the data."""
+        scalar = self.kinds.of(node) == "scalar"
+        return scalar and not any(item.label in READ_OUT for item in node.walk())
+
+    def several(self, nodes: Iterable[Node]) -> list[Op]:
+        """The values of arguments, those of `*sizes` one by one."""
+        found: list[Op] = []
+        for node in nodes:
+            if node.kind != "starred":
+                found.append(self.value(node))
+                continue
+            inner = self.value(node.args[0])
+            found += inner.args if inner.rule == "list" else [self._starred(inner)]
+        return found
+
+    def _starred(self, inner: Op) -> Op:
+        if inner.kind != "static":
+            raise UnsupportedError("a star before tensors")
+        return self.program.op("starred", (inner,))
+
+    def _static(self, node: Node) -> Op:
+        match node:
+            case Node("attribute", "shape", (inner,)) if not self.is_static(inner):
+                return self.program.op("shape", (), self.value(inner).shape)
+            case Node("subscript", _, (Node("attribute", "shape", (inner,)), index)):
+                return self._size(node, inner, index)
+            case Node("call", _, (Node("attribute", "size", (inner,)), index)):
+                return self._size(node, inner, index)
+            case Node("call", _, (Node("attribute", "size", (inner,)),)):
+                if not self.is_static(inner):
+                    return self.program.op("shape", (), self.value(inner).shape)
+            case Node("attribute", "dtype", (inner,)) if not self.is_static(inner):
+                return self._dtype(node, self.value(inner))
+            case Node("call", _, (Node("attribute", "type", (inner,)),)):
+                op = self.program.static(self.fixed(node))
+                self.program.dtypes[op] = self.value(inner).kind
+                return op
+        op = self.program.static(self.fixed(node))
+        self._note_fraction(node, op)
+        match node:
+            case Node("binary", "+", (one, Node("constant", text))) if text.isdigit():
+                self.program.offsets[op] = self.value(one), int(text)
+        return op
+
+    def _dtype(self, node: Node, value: Op) -> Op:
+        """The dtype of a tensor, read where it can be."""
+        if not self._changes(node):
+            op = self.program.static(node)
+        else:
+            told = self._told_by_input(value, "dtype")
+            op = told or self.program.op("dtype", (value,))
+        self.program.dtypes[op] = value.kind
+        return op
+
+    def _note_fraction(self, node: Node, op: Op) -> None:
+        """`x.shape[-1] // 2` is no more than the size."""
+        match node:
+            case Node("binary", "//", (whole, part)):
+                size, count = self.value(whole), literal(self.value(part))
+                if size.rule == "size" and isinstance(count, int) and count >= 1:
+                    self.program.fractions[op] = str(size.data)
+
+    def _size(self, node: Node, inner: Node, index: Node) -> Op:
+        at = constant(self.program, index)
+        value = None if at is None else literal(at)
+        if not isinstance(value, int) or self.is_static(inner):
+            return self._cut(inner, index) or self.program.static(self.fixed(node))
+        return size_at(self.program, self.value(inner).shape, value)
+
+    def _cut(self, inner: Node, index: Node) -> Op | None:
+        """`x.shape[:-1]`, size by size."""
+        if index.kind != "slice" or self.is_static(inner):
+            return None
+        parts = list[int | None]()
+        for item in index.args:
+            part = None if item.kind == "absent" else literal(self.value(item))
+            if part is not None and not isinstance(part, int):
+                return None
+            parts.append(part)
+        shape = self.value(inner).shape
+        if shape.rank is None:
+            return None
+        places = range(shape.rank)[slice(*parts)]
+        return self.program.op(
+            "list", [size_at(self.program, shape, at) for at in places]
+        )
+
+    def fixed(self, node: Node) -> Node:
+        """The expression over names that are assigned once; sizes of others are read where they can be."""
+
+        def placed(item: Node) -> Node | None:
+            if not self._changes(item):
+                return item if item is not node else None
+            found = self._metadata(item)
+            return None if found is None else static_node(self.program, found)
+
+        if not self._changes(node):
+            return node
+        done = self.program.graph.rewrite(node, placed)
+        for name in done.names():
+            if self.writes.get(name, 0) > 1:
+                raise UnsupportedError(
+                    f"'{name}' is assigned twice, and read as a Python value"
+                )
+        return done
+
+    def _changes(self, node: Node) -> bool:
+        return any(self.writes.get(name, 0) > 1 for name in node.names())
+
+    def _metadata(self, node: Node) -> Op | None:
+        """A name of a Python value, or what a tensor tells without its data."""
+        match node:
+            case Node("name", name) if name in self.env:
+                op = self.env[name]
+                return op if op.kind == "static" else None
+            case Node("attribute", "shape" | "ndim" as label, (inner,)):
+                shape = self.value(inner).shape
+                return self.program.op(
+                    "shape" if label == "shape" else "rank", (), shape
+                )
+            case Node("subscript", _, (Node("attribute", "shape", (inner,)), index)):
+                return self._size(node, inner, index)
+            case Node("call", _, (Node("attribute", "size", (inner,)), index)):
+                return self._size(node, inner, index)
+            case Node("call", _, (Node("attribute", "numel" | "nelement", (inner,)),)):
+                return self.program.op("count", (), self.value(inner).shape)
+            case Node("call", _, (Node("attribute", "dim" | "ndimension", (inner,)),)):
+                return self.program.op("rank", (), self.value(inner).shape)
+            case Node("attribute", "dtype" | "device" as label, (inner,)):
+                return self._told_by_input(self.value(inner), label)
+        return None
+
+    def _told_by_input(self, value: Op, label: str) -> Op | None:
+        """The dtype or the device of a tensor, where an input has the same."""
+        source = source_of(value)
+        if source is None and label == "device":
+            inputs = (op for op in value.walk() if op.rule == "input")
+            source = max(inputs, key=lambda op: op.shape.least, default=None)
+            if any(op.rule == "call" and any(tensors(op.args)) for op in value.walk()):
+                source = None  # it may be on another one
+        if source is None or source in self.program.optional:
+            return None
+        graph = self.program.graph
+        node = graph.node("attribute", label, (graph.name(str(source.data)),))
+        return self.program.static(node)
+
+
+# --- Expressions of the forward as primitives.
+
+
+class Expressions(PythonValues):
+    """Turns expressions into ops, with the op that each name has at that point."""
+
+    def __init__(self, spec: OpSpec, applier: Applier, wanted: frozenset[str]) -> None:
+        self.spec, self.applier = spec, applier
+        self.program: Program = applier.program
+        self.kinds = kinds_of_inputs(spec)
+        self.ruled = ruled_imports(spec)
+        self.imported = {item.binding for item in spec.imports} - self.ruled
+        self.inputs = {
+            item.name: self._input(item, item.name in wanted) for item in spec.tensors
+        }
+        self.env: dict[str, Op] = dict(self.inputs)
+        self.program.optional |= {
+            self.inputs[item.name] for item in spec.tensors if item.optional
+        }
+        for item in spec.attributes:
+            self.env[item.name] = self.program.static(
+                self.program.graph.name(item.name)
+            )
+        self.program.never_none |= {
+            item.name
+            for item in spec.attributes
+            if "None" not in item.annotation and item.annotation != "object"
+        }
+        self.program.ints |= {
+            item.name for item in spec.attributes if item.annotation == "int"
+        }
+        self.program.sequences |= {
+            item.name
+            for item in spec.attributes
+            if item.annotation.startswith(("tuple", "list"))
+        }
+        self.writes: dict[str, int] = {}
+
+    def _input(self, item: TensorInput, wanted: bool) -> Op:
+        if item.dims is None:
+            shape = unknown("input", item.name)
+        else:
+            dims = (f"...{item.name}" if dim == "..." else dim for dim in item.dims)
+            shape = Shape(tuple(dims))
+        kind: Kind = "group" if item.variadic else KINDS[item.dtype]
+        return self.program.op(
+            "input", (), item.name, kind=kind, shape=shape, active=wanted
+        )
+
+    def item(self, op: Op, position: int) -> Op:
+        """One of several results."""
+        if op.rule == "list":
+            return op.args[position]
+        if op.rule == "shape" and isinstance(op.data, Shape):
+            return size_at(self.program, op.data, position)
+        if op.kind == "static":
+            node = self._static_node(op)
+            index = self.program.graph.constant(str(position))
+            return self.program.static(
+                self.program.graph.node("subscript", "", (node, index))
+            )
+        if op.rule == "call" and not op.active:
+            return item_of_call(self.program, op, position)
+        if op.kind != "group" or op.rule in ("input", "call"):
+            raise UnsupportedError("several results of a call that has no rule")
+        shape, kind, active = indexing.item_of(self.program, self.applier, op, position)
+        return self.program.op(
+            "item", (op,), position, kind=kind, shape=shape, active=active
+        )
+
+    def chosen(self, test: Node, body: Op, orelse: Op) -> Op:
+        """One of two values; of two tuples one by one."""
+        if any(
+            item.rule == "list" and any(tensors((item,))) for item in (body, orelse)
+        ):
+            return self._of_lists(test, body, orelse)
+        return choose(self.program, test, body, orelse)
+
+    def _of_lists(self, test: Node, body: Op, orelse: Op) -> Op:
+        """One of two tuples; None stands for one that a branch leaves out."""
+        count = max(len(body.args), len(orelse.args))
+        several = [
+            [item] * count if literal(item) is None else item.args
+            for item in (body, orelse)
+            if item.rule == "list" or literal(item) is None
+        ]
+        if [len(items) for items in several] != [count, count]:
+            raise UnsupportedError("a choice between tuples of different lengths")
+        pairs = zip(*several, strict=True)
+        return self.program.op("list", [self.chosen(test, *pair) for pair in pairs])
+
+    def value(self, node: Node) -> Op:
+        """The op of an expression."""
+        known = constant(self.program, node)
+        if known is not None:
+            return known
+        if node.kind == "call" and is_random(node):
+            return self._random(node)
+        if node.kind in ("tuple", "list"):
+            return self.program.op("list", self.several(node.args))
+        if node.kind == "name" and node.label in self.env:
+            return self.env[node.label]
+        if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
+            return self._of_torch(node)
+        if self.is_static(node):
+            return self._static(node)
+        method = getattr(self, f"_{node.kind}", None)
+        if method is None:
+            raise UnsupportedError(f"a {node.kind} in the forward")
+        op: Op = method(node)
+        return op
+
+    def _of_torch(self, node: Node) -> Op:
+        """A dtype, or the like."""
+        op, kind = self.program.static(node), kind_named(node.label)
+        if kind is not None:
+            self.program.dtypes[op] = kind
+        return op
+
+    def _static_node(self, op: Op) -> Node:
+        if op.rule == "static" and isinstance(op.data, Node):
+            return op.data
+        raise UnsupportedError("a part of a shape")
+
+    def _random(self, node: Node) -> Op:
+        raise UnsupportedError(
+            "it draws random numbers inside an expression; give what it draws a line of its own, mask = ..."
+        )
+
+    def _name(self, node: Node) -> Op:
+        if node.label not in ("bool", "int", "float"):
+            raise UnsupportedError(f"'{node.label}'")
+        return self._of_torch(node)
+
+    def _unary(self, node: Node) -> Op:
+        (inner,) = node.args
+        value = self.value(inner)
+        if node.label == "+":
+            return value
+        return self._operator(node, node.label, value)
+
+    def _binary(self, node: Node) -> Op:
+        left, right = map(self.value, node.args)
+        return self._operator(node, node.label, left, right)
+
+    def _compare(self, node: Node) -> Op:
+        if "," in node.label:
+            raise UnsupportedError("a chain of comparisons of tensors")
+        left, right = map(self.value, node.args)
+        return self._operator(node, node.label, left, right)
+
+    def _operator(self, node: Node, label: str, *values: Op) -> Op:
+        return self._applied(self.applier.found("operator", label, values), node)
+
+    def _call(self, node: Node) -> Op:
+        raise NotImplementedError
+
+    def _unknown(self, node: Node) -> Op:
+        raise NotImplementedError
+
+    def _applied(self, bound: Bound | None, node: Node) -> Op:
+        if bound is None:
+            return self._unknown(node)
+        return self.applier.apply(bound.rule, bound.args)
+
+    def _conditional(self, node: Node) -> Op:
+        test, body, orelse = node.args
+        return self.chosen(self.test(test), self.value(body), self.value(orelse))
+
+    def _attribute(self, node: Node) -> Op:
+        (inner,) = node.args
+        value = self.value(inner)
+        if node.label in ("values", "indices") and value.kind == "group":
+            return self._field(value, node.label)
+        if node.label == "data":
+            return self._applied(self.applier.found("method", "detach", (value,)), node)
+        return self._applied(
+            self.applier.found("attribute", node.label, (value,)), node
+        )
+
+    def _field(self, value: Op, name: str) -> Op:
+        rule = self.applier.table.of_op(value.rule)
+        if rule is None or name not in rule.results:
+            raise UnsupportedError(f".{name}")
+        return self.item(value, rule.results.index(name))
+
+    def _subscript(self, node: Node) -> Op:
+        inner, index = node.args
+        value = self.value(inner)
+        if value.kind == "group":
+            at = constant(self.program, index)
+            position = None if at is None else literal(at)
+            if not isinstance(position, int) or position < 0:
+                raise UnsupportedError("an index of a tuple")
+            return self.item(value, position)
+        if value.rule == "list":
+            return self._of_list(value, index)
+        parts = index.args if index.kind == "tuple" else (index,)
+        return indexing.taken(self.applier, value, [self._part(part) for part in parts])
+
+    def _of_list(self, several: Op, index: Node) -> Op:
+        """One of values that are written out, or some."""
+        at = self._part(index)
+        if at.rule == "range":
+            lower, upper, step = (self._bound(item) for item in at.args)
+            return self.program.op("list", several.args[lower:upper:step])
+        position = self._bound(at)
+        count = len(several.args)
+        if position is None or not -count <= position < count:
+            raise UnsupportedError("an index of a tuple")
+        return several.args[position]
+
+    def _bound(self, op: Op) -> int | None:
+        """Where a part of a tuple begins, or ends."""
+        value = literal(op)
+        if value is None or isinstance(value, int):
+            return value
+        raise UnsupportedError("an index of a tuple")
+
+    def _part(self, node: Node) -> Op:
+        """A part of an index."""
+        if node.kind == "slice":
+            none = self.program.const(None)
+            return self.program.op(
+                "range",
+                [
+                    none if part.kind == "absent" else self.value(part)
+                    for part in node.args
+                ],
+            )
+        part = self.value(node)
+        if (
+            part.kind == "group"
+            or node.kind == "name"
+            and node.label in self.program.sequences
+        ):
+            raise UnsupportedError("an index that is a tuple")
+        return part

@@ -1,0 +1,108 @@
+"""Assignments to a part of a tensor, `h[mask] = y`, as primitives that make the whole of it anew.
+
+In: the tensor, the parts of its index and what is put there. Out: an op. Invariant: the value of the tensor after the assignment;
+what cannot be said so is refused.
+"""
+
+from collections.abc import Sequence
+
+from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.op import Op, literal
+from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.lower import indexing
+
+CHANGES = "it changes a tensor in place"
+
+
+def put(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
+    """What `value` is after `value[parts] = new`."""
+    if value.kind != "real" or new.is_tensor and new.kind != "real":
+        raise UnsupportedError(CHANGES)
+    if any(part.is_tensor for part in parts):
+        done = _picked(applier, value, parts, new)
+    else:
+        done = _sliced(applier, value, parts, new)
+    return applier.program.shaped(done, value.shape)
+
+
+def _picked(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
+    """At a mask, or at indices."""
+    if not all(part.is_tensor and part.kind in ("int", "bool") for part in parts):
+        raise UnsupportedError(CHANGES)
+    whole = len(parts) == 1 and parts[0].kind == "bool"
+    if whole and parts[0].shape == value.shape:
+        everywhere = _unpicked(applier, new, parts[0])
+        if everywhere is not None:
+            return applier.named("where", parts[0], everywhere, value)
+    if not new.is_tensor:
+        new = applier.named("new_full", value, applier.program.op("list", ()), new)
+    return applier.named("index_put", value, applier.program.op("list", parts), new)
+
+
+def _unpicked(applier: Applier, new: Op, mask: Op) -> Op | None:
+    """Of `y[mask].exp() * 2` the value for all of `y`; None where something else than such parts is in it."""
+    if not new.is_tensor:
+        return new
+    if new.rule == "index" and new.args[1:] == (mask,):
+        return new.args[0] if new.args[0].shape == mask.shape else None
+    rule = applier.table.of_op(new.rule)
+    if rule is None or rule.category != "elementwise":
+        return None
+    args = [_unpicked(applier, arg, mask) for arg in new.args]
+    if any(arg is None for arg in args):
+        return None
+    return applier.named(new.rule, *(arg for arg in args if arg is not None))
+
+
+def _sliced(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
+    """In a slice, or in a row, along one dim."""
+    dims = _dims(parts)
+    program, none = applier.program, applier.program.const(None)
+    given = [(dim, part) for dim, part in dims if not indexing.is_whole(part)]
+    if len(given) != 1 or given[0][1].rule == "const" and given[0][1].value is None:
+        raise UnsupportedError(CHANGES)
+    ((dim, part),) = given
+    if part.rule != "range":
+        row = indexing.selected(applier, value, dim, part)
+        at = program.const(dim)
+        return applier.named("select_scatter", value, _as(applier, new, row), at, part)
+    start, end, step = part.args
+    src = _as(applier, new, indexing.sliced(applier, value, dim, part.args))
+    if all(_is_counted(item) for item in part.args):
+        by = program.const(1) if literal(step) is None else step
+        at = program.const(dim)
+        return applier.named("slice_scatter", value, src, at, start, end, by)
+    several = literal(start) is not None and literal(end) is not None
+    if several or literal(step) is not None:
+        raise UnsupportedError(CHANGES)
+    if literal(start) is None:
+        rest = indexing.sliced(applier, value, dim, (end, none, none))
+        pieces = [src, rest]
+    else:
+        rest = indexing.sliced(applier, value, dim, (none, start, none))
+        pieces = [rest, src]
+    return applier.named("cat", program.op("list", pieces), program.const(dim))
+
+
+def _is_counted(bound: Op) -> bool:
+    """Whether a bound is none, or counted from the start, as `slice_scatter` wants it."""
+    value = literal(bound)
+    return value is None or isinstance(value, int) and value >= 0
+
+
+def _dims(parts: Sequence[Op]) -> list[tuple[int, Op]]:
+    """Each part with its dim, behind an ellipsis counted from the end."""
+    ellipsis = [at for at, part in enumerate(parts) if indexing.is_ellipsis(part)]
+    split = ellipsis[0] if ellipsis else len(parts)
+    behind = parts[split + 1 :]
+    return [
+        *enumerate(parts[:split]),
+        *((at - len(behind), part) for at, part in enumerate(behind)),
+    ]
+
+
+def _as(applier: Applier, new: Op, like: Op) -> Op:
+    """What is put, in the shape of the place."""
+    if not new.is_tensor:
+        return applier.named("full_like", like, new)
+    return new if new.shape == like.shape else applier.named("expand_as", new, like)

@@ -1,0 +1,248 @@
+"""Indexing as primitives, one dimension at a time, and single results of several.
+
+In: a tensor and the parts of its index. Out: `slice`, `select`, `unsqueeze` and `index` ops. Invariant: dims after an
+ellipsis are counted from the end, so that they hold whatever the rank.
+"""
+
+from collections.abc import Sequence
+
+from scaffold.derive.graph import shapes
+from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.inference import INDICES, reduced_shape
+from scaffold.derive.graph.op import Kind, Op, Program, literal
+from scaffold.derive.graph.shape_rules import slice_size
+from scaffold.derive.graph.shapes import Dim, Shape
+from scaffold.derive.graph.static_values import fold, static_node
+from scaffold.derive.rules.table import Rule
+
+WHOLE = ("range", None, None, None)
+
+
+def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
+    """`value[parts]`."""
+    if any(part.is_tensor or part.rule == "list" for part in parts):
+        return _advanced(applier, value, parts)
+    ellipsis = [at for at, part in enumerate(parts) if is_ellipsis(part)]
+    split = ellipsis[0] if ellipsis else len(parts)
+    at = 0
+    for part in parts[:split]:
+        value, at = _step(applier, value, part, at, 1)
+    at = -1
+    for part in reversed(parts[split + 1 :]):
+        value, at = _step(applier, value, part, at, -1)
+    return value
+
+
+def is_whole(part: Op) -> bool:
+    """Whether a part of an index is `:`."""
+    return part.rule == "range" and all(literal(item) is None for item in part.args)
+
+
+def is_ellipsis(part: Op) -> bool:
+    return part.rule == "const" and part.value is ...
+
+
+def _step(applier: Applier, value: Op, part: Op, at: int, way: int) -> tuple[Op, int]:
+    """Take one part of an index at a dim; the dim where the next part goes."""
+    if part.rule == "range":
+        return sliced(applier, value, at, part.args), at + way
+    if part.rule == "const" and part.value is None:
+        return applier.named("unsqueeze", value, applier.program.const(at)), at + way
+    return selected(applier, value, at, part), at
+
+
+def sliced(
+    applier: Applier,
+    value: Op,
+    dim: int,
+    bounds: Sequence[Op],
+    known: Shape | None = None,
+) -> Op:
+    """`value[start:end:step]` in one dim; its shape may be known from elsewhere."""
+    start, end, step = bounds
+    program = applier.program
+    if all(literal(item) is None for item in (start, end, step)):
+        return value
+    args = {"x": value, "dim": program.const(dim), "start": start, "end": end}
+    args["step"] = step
+    shape = known or _sliced_shape(value, dim, start, end, step)
+    op = _viewed(program, "slice", args, shape)
+    if known is None:
+        _note_size(applier, op, start, end, step)
+    return op
+
+
+def selected(
+    applier: Applier, value: Op, dim: int, index: Op, known: Shape | None = None
+) -> Op:
+    """`value[index]` in one dim; its shape may be known from elsewhere."""
+    program = applier.program
+    args = {"x": value, "dim": program.const(dim), "index": index}
+    shape = known or shapes.reduced(value.shape, (dim,), False)
+    return _viewed(program, "select", args, shape)
+
+
+def _viewed(
+    program: Program, rule: str, args: dict[str, Op], shape: Shape | None
+) -> Op:
+    x = args["x"]
+    return program.op(rule, args.values(), kind=x.kind, shape=shape, active=x.active)
+
+
+def _sliced_shape(value: Op, dim: int, start: Op, end: Op, step: Op) -> Shape | None:
+    at, dims = shapes.position(value.shape, dim), value.shape.dims
+    if at is None or dims is None:
+        return None
+    size = slice_size(dims[at], start, end, step)
+    return Shape((*dims[:at], size, *dims[at + 1 :]))
+
+
+def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
+    """How long `x[:n]` and `x[n:]` are, where n is a part of the size."""
+    x, dims = op.args[0].shape, op.shape.dims
+    at = shapes.position(x, int(str(literal(op.args[1]))))
+    if dims is None or x.dims is None or at is None or literal(step) is not None:
+        return
+    program, whole = applier.program, x.dims[at]
+    if isinstance(dims[at], int):
+        return
+    if literal(start) is None and program.fractions.get(end) == whole:
+        program.sizes[dims[at]] = end
+    elif literal(end) is None and program.fractions.get(start) == whole:
+        size = program.op("size", (), whole)
+        rest = fold(
+            program, "sub", (size, start), lambda item: static_node(program, item)
+        )
+        assert rest is not None
+        program.sizes[dims[at]] = rest
+
+
+def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
+    """An index that holds tensors."""
+    program = applier.program
+    parts = list(parts)
+    while is_whole(parts[-1]):
+        parts.pop()
+    if sum(part.is_tensor for part in parts) == 1 and _is_plain(parts):
+        value, parts = _one_tensor(applier, value, parts)
+    shape = _indexed_shape(value.shape, parts)
+    return program.op(
+        "index", (value, *parts), kind=value.kind, shape=shape, active=value.active
+    )
+
+
+def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:
+    """The shape that an index leaves: one for the dims that are indexed together, and the rest."""
+    places = [at for at, part in enumerate(parts) if part.rule != "range"]
+    first, last = places[0], places[-1]
+    whole = (item for part in parts if part.rule == "range" for item in part.args)
+    if len(places) != last - first + 1 or any(
+        literal(item) is not None for item in whole
+    ):
+        return None
+    picked = [_picked_shape(part) for part in parts[first : last + 1]]
+    if None in picked:
+        return None
+    index = shapes.broadcast(*(item for item in picked if item is not None))
+    if shape.rank == len(parts) == len(places):
+        return index
+    known = len(shape.dims or ()) if shape.lead is None else shape.lead
+    if shape.dims is None or index.dims is None or len(parts) > known:
+        return None
+    if shape.lead is not None and index.lead is not None:
+        return None
+    return Shape((*shape.dims[:first], *index.dims, *shape.dims[last + 1 :]))
+
+
+def _picked_shape(part: Op) -> Shape | None:
+    """The shape of an index, of which only those of integers are known."""
+    if part.rule == "list":
+        plain = all(type(literal(item)) is int for item in part.args)
+        return Shape((len(part.args),)) if plain else None
+    return part.shape if part.kind == "int" else None
+
+
+def _is_plain(parts: Sequence[Op]) -> bool:
+    """Whether numbers beside the tensor can be taken before it: they are its neighbours, or it comes first."""
+    if any(
+        part.rule == "list"
+        or is_ellipsis(part)
+        or part.rule == "const"
+        and part.value is None
+        for part in parts
+    ):
+        return False
+    places = [at for at, part in enumerate(parts) if part.rule != "range"]
+    return parts[0].is_tensor or places == list(range(places[0], places[-1] + 1))
+
+
+def _one_tensor(applier: Applier, value: Op, parts: list[Op]) -> tuple[Op, list[Op]]:
+    """Take slices and numbers first, from the right, so that only the tensor is left."""
+    left: list[Op] = []
+    none = applier.program.const(None)
+    whole = applier.program.op("range", (none, none, none))
+    for at in reversed(range(len(parts))):
+        part = parts[at]
+        if part.is_tensor:
+            left.insert(0, part)
+        elif part.rule == "range":
+            value = sliced(applier, value, at, part.args)
+            left.insert(0, whole)
+        else:
+            value = selected(applier, value, at, part)
+    while left[-1] is whole:
+        left.pop()
+    return value, left
+
+
+def item_of(
+    program: Program, applier: Applier, op: Op, position: int
+) -> tuple[Shape | None, Kind, bool]:
+    """Shape, kind and activity of one of several results."""
+    rule = applier.table.of_op(op.rule)
+    assert rule is not None
+    x = op.args[0]
+    kind: Kind = "complex" if x.kind == "complex" else x.kind
+    names = rule.results
+    if names[0].startswith("*") or len(names) <= position:
+        return _part_shape(rule.op, x, op, position), kind, op.active
+    if names[position] in INDICES:
+        return _field_shape(op, rule), "int", False
+    return _field_shape(op, rule), kind, op.active
+
+
+def _part_shape(name: str, x: Op, op: Op, position: int) -> Shape | None:
+    """The shape of each part, which `unbind` makes the same; `chunk` may leave a smaller one."""
+    if name == "unbind":
+        dim = literal(op.args[1])
+        return shapes.reduced(x.shape, (dim,), False) if isinstance(dim, int) else None
+    if name in ("split", "chunk", "tensor_split"):
+        dim = literal(op.args[2])
+        at = shapes.position(x.shape, dim) if isinstance(dim, int) else None
+        if at is not None and x.shape.dims is not None:
+            size = (
+                _part_size(name, x.shape.dims[at], op.args[1], position)
+                or f"?{op.serial}[{position}]"
+            )
+            return Shape((*x.shape.dims[:at], size, *x.shape.dims[at + 1 :]))
+    return None
+
+
+def _part_size(name: str, whole: Dim, parts: Op, position: int) -> int | None:
+    """The size of a part, where numbers say it: `split([3, 1])`, `chunk(4)` of a size of 4."""
+    said = literal(parts)
+    if name == "split" and isinstance(said, tuple) and position < len(said):
+        return said[position] if type(said[position]) is int else None
+    if type(said) is not int or said < 1 or not isinstance(whole, int):
+        return None
+    if name == "split":
+        return max(0, min(said, whole - position * said))
+    return whole // said if whole % said == 0 else None
+
+
+def _field_shape(op: Op, rule: Rule) -> Shape | None:
+    """Values and indices of a reduction, or of what keeps the shape."""
+    args = dict(zip((item.name for item in rule.parameters), op.args, strict=True))
+    if "keepdim" in args:
+        return reduced_shape(op.args[0], args)
+    return op.args[0].shape if rule.op in ("sort", "cummax", "cummin") else None

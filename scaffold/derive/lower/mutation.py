@@ -1,0 +1,91 @@
+"""Changes in place of what the forward itself made: `torch.zeros_like(x).index_add_(0, index, y)`, `h.clamp_(min=0)`.
+
+In: calls and statements as they are written. Out: the call that makes a new tensor of the same value; what must not get a
+second name. Invariant: a tensor that changes has one name, or none, before and after.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from scaffold.derive.aliasing import Trace
+from scaffold.formula import (
+    Assign,
+    Graph,
+    Node,
+    Statement,
+    assignments,
+    bound,
+    same_memory,
+    sharing,
+    written_to,
+)
+
+
+def made_anew(graph: Graph, node: Node) -> Node | None:
+    """A call that changes its tensor, as the one that makes a new one of the same value."""
+    if "out" in node.keywords:
+        return None
+    callee, *args = node.args
+    callee = graph.node("attribute", callee.label.removesuffix("_"), callee.args)
+    if "inplace" in node.keywords:
+        at = node.keywords.index("inplace") - len(node.keywords)
+        del args[at]
+    names = tuple(name for name in node.keywords if name != "inplace")
+    return graph.node("call", "", (callee, *args), names)
+
+
+def changes_of_a_name(item: Assign) -> frozenset[Node]:
+    """The calls by which a statement changes one name's tensor and nothing else: `h.mul_(y).add_(1)`."""
+    node = item.value if item.target is _sole_name(item.value) else None
+    node = next(filter(_changes, node.walk()), None) if node else item.value
+    found = list[Node]()
+    while node and (changed := next(written_to(node), None)):
+        found.append(node)
+        node = changed
+    several = [*_changed_under_names(item.value)]
+    fits = node is not None and node.kind == "name" and len(several) == len(found)
+    fits = fits and item.target.kind in ("name", "absent") and not item.operator
+    return frozenset(found) if fits else frozenset()
+
+
+def _changes(node: Node) -> bool:
+    return any(written_to(node))
+
+
+def _sole_name(value: Node) -> Node | None:
+    """The name whose tensor an expression changes, if it stands there once: of `h.add_(y) / 2` it is `h`."""
+    inner = next(filter(_changes, value.walk()), None)
+    while inner is not None and (changed := next(written_to(inner), None)):
+        inner = changed
+    if inner is None or inner.kind != "name" or _count(value, inner) != 1:
+        return None
+    return inner
+
+
+def _count(value: Node, name: Node) -> int:
+    """How often a name stands in an expression."""
+    return sum(_count(arg, name) for arg in value.args) + (value is name)
+
+
+def changes_names(item: Assign) -> bool:
+    """Whether a statement changes the tensor of a name by a call."""
+    return any(_changed_under_names(item.value))
+
+
+def _changed_under_names(value: Node) -> Iterator[Node]:
+    for node in value.walk():
+        yield from (changed for changed in written_to(node) if sharing(changed))
+
+
+def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> set[Node]:
+    """The expressions whose memory changes later: a name for one would name what it was changed into."""
+    statements, values = tuple(statements), list(results)
+    names = {change.name for change in Trace(statements, sharing).changes}
+    found = set[Node]()
+    for item in assignments(statements):
+        values.append(item.value)
+        if names & bound(item.target) or names & sharing(item.value):
+            found.update(same_memory(item.value))
+    for node in (inner for value in values for inner in value.walk()):
+        for changed in written_to(node):
+            found.update(same_memory(changed))
+    return found

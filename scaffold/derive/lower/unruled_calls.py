@@ -1,0 +1,149 @@
+"""Calls that have no rule, as templates over their tensors.
+
+In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensors. Invariant: Python values stay as they are written.
+"""
+
+from collections.abc import Callable, Sequence
+
+from scaffold.derive.graph.op import Kind, Op, Program, literal
+from scaffold.derive.graph.shape_rules import made_shape
+from scaffold.derive.graph.shapes import Shape, is_lead
+from scaffold.derive.graph.static_values import UnsupportedError, dotted
+from scaffold.derive.value_kinds import COMPLEX, INTEGERS, is_of_module
+from scaffold.formula import Graph, Node, keywords
+
+NORMS = frozenset({"batch_norm", "instance_norm"})
+STATISTICS = frozenset({"running_mean", "running_var"})
+CREATORS = frozenset(
+    {
+        "arange",
+        "as_tensor",
+        "empty",
+        "eye",
+        "full",
+        "linspace",
+        "logspace",
+        "ones",
+        "tensor",
+    }
+    | {"tril_indices", "triu_indices", "zeros"}
+)
+TO_INT = frozenset({"argwhere", "nonzero", "randint", "randperm"})
+TO_REAL = frozenset({"irfft", "irfft2", "irfftn", "hfft", "hfft2", "hfftn"})
+TO_COMPLEX = frozenset({"stft", "polar", "complex", "eig", "eigvals"})
+
+
+def template_of(
+    graph: Graph,
+    node: Node,
+    tensor: Callable[[Node], Op | None],
+    fixed: Callable[[Node], Node],
+) -> tuple[Node, list[Op]]:
+    """The template of a call and its tensors, each once; `tensor` tells what an argument is, `fixed` writes another one."""
+    if node.kind not in ("call", "binary", "attribute"):
+        raise UnsupportedError(f"'{node.label}' has no rule")
+    args: list[Op] = []
+    method = node.args[0] if node.kind == "call" else None
+
+    def placed(item: Node) -> Node | None:
+        if item is node or item.kind in ("tuple", "list", "slice", "constant"):
+            return None
+        if item.kind == "attribute" and is_of_module(item):
+            return item
+        if item is method:
+            return None
+        op = tensor(item)
+        if op is None:
+            return fixed(item)
+        if op not in args:
+            args.append(op)
+        return graph.name(f"<:{args.index(op)}>")
+
+    return graph.rewrite(node, placed), args
+
+
+def refuse_changes(node: Node) -> None:
+    """Refuse a call that changes running statistics."""
+    if changes_statistics(node):
+        raise UnsupportedError(f"{node.args[0].label} changes its running statistics")
+
+
+def changes_statistics(node: Node) -> bool:
+    """Whether a call changes running statistics; it has none where they are None."""
+    if node.kind != "call" or node.args[0].label not in NORMS:
+        return False
+    named = keywords(node)
+    plain = node.args[1 : len(node.args) - len(named)]
+    given = [*plain[1:3], *(named[name] for name in STATISTICS & named.keys())]
+    return any(item.label != "None" for item in given)
+
+
+def creates(node: Node) -> bool:
+    """Whether a call makes a tensor out of Python values."""
+    path = dotted(node.args[0]) if node.kind == "call" else None
+    return path in {f"torch.{name}" for name in CREATORS}
+
+
+def made(program: Program, node: Node, args: list[Op], read: list[Op]) -> Op:
+    """The tensor that such a call makes; `read` are those of which it takes the dtype."""
+    name = node.args[0].label
+    plain = args[: len(args) - len(node.keywords)]
+    dtype = keywords(node).get("dtype")
+    whole = name in ("arange", "tril_indices", "triu_indices") and dtype is None
+    whole = whole and all(
+        isinstance(literal(item), int) or item.rule == "size" for item in plain
+    )
+    kind: Kind = "int" if whole or _is_dtype(dtype, INTEGERS) else "real"
+    kind = "bool" if _is_dtype(dtype, frozenset({"bool"})) else kind
+    kind = "complex" if _is_dtype(dtype, COMPLEX) else kind
+    named = dict(zip(node.keywords, args[len(plain) :], strict=True))
+    if "dtype" in named:  # `dtype=x.dtype`
+        kind = program.dtypes.get(named["dtype"], kind)
+    return program.op(
+        "call", read, node, kind=kind, shape=made_shape(program, name, plain)
+    )
+
+
+def item_of_call(program: Program, op: Op, position: int) -> Op:
+    """One of several results of a call that carries no gradient."""
+    assert isinstance(op.data, Node)
+    index = program.graph.constant(str(position))
+    item = program.graph.node("subscript", "", (op.data, index))
+    kind = kind_of_call(op.data, op.args)
+    if kind == "real" and all(arg.kind == "int" for arg in op.args):
+        kind = "int"
+    shape = _grid_shape(op.data, op.args)
+    return program.op("call", op.args, item, kind=kind, shape=shape)
+
+
+def _grid_shape(template: Node, tensors: Sequence[Op]) -> Shape | None:
+    """Of a part of `torch.meshgrid`: a size for each vector."""
+    callee, *args = template.args
+    named = keywords(template)
+    vectors = args[: len(args) - len(named)]
+    if callee.label != "meshgrid" or any(item.kind != "name" for item in vectors):
+        return None
+    each = [tensors[int(item.label[2:-1])].shape.dims for item in vectors]
+    if any(dims is None or len(dims) != 1 or is_lead(dims[0]) for dims in each):
+        return None
+    sizes = [dim for dims in each for dim in dims or ()]
+    if "xy" in (named["indexing"].label if "indexing" in named else ""):
+        sizes[:2] = sizes[1::-1]
+    return Shape(tuple(sizes))
+
+
+def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:
+    return node is not None and node.label in names
+
+
+def kind_of_call(node: Node, args: Sequence[Op]) -> Kind:
+    """Whether the result is complex, as far as the name tells."""
+    name = (dotted(node.args[0]) or node.args[0].label) if node.args else ""
+    last = name.rpartition(".")[2]
+    if last in TO_REAL:
+        return "real"
+    if last in TO_INT:
+        return "int"
+    if ".fft." in name or last in TO_COMPLEX:
+        return "complex"
+    return "complex" if any(arg.kind == "complex" for arg in args) else "real"

@@ -1,0 +1,1 @@
+"""What of the forward is saved for the backward, and what is computed again."""

@@ -1,0 +1,229 @@
+"""What of the forward is saved for the backward, and what is computed again.
+
+In: the gradients, over values of the forward. Out: the values to save beside inputs and outputs. Invariant: what is not
+saved can be computed from what is; values are saved only where that is noticeably faster than to compute them all again.
+
+Each value of the forward that the backward reads must be at hand: saved, or computed from its arguments, which must then be
+at hand. The cheapest choice is a minimum cut: cutting a value's own edge saves it, cutting the edge to the sink computes it.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from itertools import combinations, pairwise, product
+
+from scaffold.derive.graph.op import Op, tensors
+from scaffold.derive.graph.shapes import Dim, Dims, Shape, is_lead
+from scaffold.derive.plan.costs import Costs
+from scaffold.derive.rules.table import Table
+
+# --- Tables of pairs: products of each row of one tensor with each row of another, like the scores of attention.
+#
+# In: the ops of a forward. Out: those among them that are such tables. Invariant: what an input or an output is as large as is
+# no table; nor is a product with a weight, which has no leading dim in common with what it is multiplied by.
+
+
+Pair = tuple[Dim, Dim]
+LEAD = "..."
+
+
+def tables_of_pairs(
+    table: Table, forward: Collection[Op], ends: Collection[Op]
+) -> frozenset[Op]:
+    """The values that grow with the square of a length with which inputs and outputs grow."""
+    pairs = {pair for op in forward if _is_product(table, op) for pair in _pairs(op)}
+    leaves = [op for op in forward if op.rule == "input" or op in ends]
+    sizes = [Counter(_dims(op.shape)) for op in leaves]
+
+    def is_table(own: Counter[Dim]) -> bool:
+        return any(Counter(pair) <= own for pair in pairs) and not any(
+            own <= other for other in sizes
+        )
+
+    return frozenset(op for op in forward if is_table(Counter(_dims(op.shape))))
+
+
+def _is_product(table: Table, op: Op) -> bool:
+    rule = table.of_op(op.rule)
+    if rule is not None:
+        return rule.category == "contraction"
+    return op.rule in ("einsum", "contracted")
+
+
+def _pairs(op: Op) -> Iterator[Pair]:
+    """Two dims of a product, one of each factor, that come for every index of a dim of both."""
+    whole = _dims(op.shape)
+    for left, right in combinations(
+        [_dims(item.shape) for item in tensors(op.args)], 2
+    ):
+        both = set(left) & set(right) & set(whole)
+        own = [
+            [dim for dim in whole if dim in one and dim not in other]
+            for one, other in ((left, right), (right, left))
+        ]
+        squares = [(dim, dim) for dim in both if whole.count(dim) > 1]
+        for pair in (*product(*own), *squares):
+            if both.difference(pair):
+                yield pair[0], pair[1]
+
+
+def _dims(shape: Shape) -> Dims:
+    """The dims that are known; the leading ones of any number are taken for the same."""
+    match shape:
+        case Shape(tuple() as dims):
+            return tuple(LEAD if is_lead(dim) else dim for dim in dims)
+        case Shape(None, ("product", Shape() as left, Shape() as right)):
+            one, two = _dims(left), _dims(right)
+            if len(one) > 1 and len(two) > 1:
+                lead = (LEAD,) * (LEAD in one or LEAD in two)
+                return (*lead, one[-2], two[-1])
+    return ()
+
+
+# --- A minimum cut of a small graph.
+#
+# In: capacities of directed edges. Out: the nodes on the source's side of the cut nearest to the source. Invariant: the same
+# in every run; an edge of capacity `NEVER` is not cut if that can be avoided.
+
+
+NEVER = 10**12
+
+
+class Flow:
+    """Edges with what they still let through."""
+
+    def __init__(self) -> None:
+        self.rest: dict[Hashable, dict[Hashable, int]] = {}
+
+    def edge(self, one: Hashable, two: Hashable, capacity: int) -> None:
+        """Add an edge, or to its capacity."""
+        there = self.rest.setdefault(one, {})
+        there[two] = min(NEVER, there.get(two, 0) + capacity)
+        self.rest.setdefault(two, {}).setdefault(one, 0)
+
+    def source_side(self, source: Hashable, sink: Hashable) -> frozenset[Hashable]:
+        """Push all that goes from source to sink; what can then still be reached."""
+        while True:
+            before = self._reached(source)
+            if sink not in before:
+                return frozenset(before)
+            path = [sink]
+            while path[-1] != source:
+                path.append(before[path[-1]])
+            self._push(path[::-1])
+
+    def _reached(self, source: Hashable) -> dict[Hashable, Hashable]:
+        """The nodes within reach, and the one before each on a shortest path."""
+        before, waiting = {source: source}, deque([source])
+        while waiting:
+            node = waiting.popleft()
+            for other, capacity in self.rest.get(node, {}).items():
+                if capacity and other not in before:
+                    before[other] = node
+                    waiting.append(other)
+        return before
+
+    def _push(self, path: list[Hashable]) -> None:
+        edges = list(pairwise(path))
+        most = min(self.rest[one][two] for one, two in edges)
+        for one, two in edges:
+            self.rest[one][two] -= most
+            self.rest[two][one] += most
+
+
+# --- What of the forward is saved for the backward, and what is computed again.
+
+
+NOTICEABLE = 0.05  # the part of forward and backward that saving must spare
+OUTGROWN = 16  # times the price: a table of pairs outgrows all that it is made of
+SOURCE, SINK = "source", "sink"
+
+
+def to_save(
+    costs: Costs,
+    results: Iterable[Op],
+    roots: Iterable[Op],
+    can_be_saved: Callable[[Op], bool],
+) -> tuple[Op, ...]:
+    """The values that are saved, in the order in which they are computed."""
+    ends = tuple(results)
+    forward = frozenset(op for result in ends for op in result.walk())
+    backward = frozenset(op for root in roots for op in root.walk())
+    read = sorted(_read(backward, forward), key=lambda op: op.serial)
+    if all(op.rule == "input" for op in read):
+        return ()
+    choice = _Choice(costs, forward, frozenset(ends), read)
+    none, _ = choice.best(lambda op: False)
+    cost, saved = choice.best(can_be_saved)
+    whole = sum(costs.compute(op) for op in forward | backward)
+    return saved if none - cost >= NOTICEABLE * whole else ()
+
+
+def _read(backward: Collection[Op], forward: Collection[Op]) -> Iterator[Op]:
+    """The values of the forward that the backward starts from."""
+    for op in backward:
+        if op in forward or op.rule == "dtype":
+            continue
+        yield from (arg for arg in _tensors(op.args) if arg in forward)
+
+
+def _tensors(ops: Iterable[Op]) -> Iterator[Op]:
+    for op in ops:
+        if op.rule == "list":
+            yield from _tensors(op.args)
+        elif op.is_tensor or op.kind == "group":
+            yield op
+
+
+class _Choice:
+    """The ways to have all values that are read."""
+
+    def __init__(
+        self,
+        costs: Costs,
+        forward: frozenset[Op],
+        ends: frozenset[Op],
+        read: list[Op],
+    ) -> None:
+        self.costs, self.ends, self.read = costs, ends, read
+        self.tables = tables_of_pairs(costs.table, forward, ends)
+        self.ops = sorted(
+            (op for op in forward if op.is_tensor or op.kind == "group"),
+            key=lambda op: op.serial,
+        )
+
+    def best(self, can_be_saved: Callable[[Op], bool]) -> tuple[int, tuple[Op, ...]]:
+        """The least cost, and what is saved for it beside inputs and outputs."""
+        flow = Flow()
+        for op in self.ops:
+            self._add(flow, op, can_be_saved)
+        for op in self.read:
+            flow.edge(SOURCE, ("have", op.serial), NEVER)
+        near = flow.source_side(SOURCE, SINK)
+        cost, saved = 0, []
+        for op in self.ops:
+            have, make = (("have", op.serial) in near, ("make", op.serial) in near)
+            if have and not make:
+                cost += self._keep(op, can_be_saved)
+                saved.append(op)
+            elif make:
+                cost += self._compute(op)
+        apart = (op for op in saved if op.rule != "input" and op not in self.ends)
+        return cost, tuple(apart)
+
+    def _add(self, flow: Flow, op: Op, can_be_saved: Callable[[Op], bool]) -> None:
+        have, make = ("have", op.serial), ("make", op.serial)
+        flow.edge(have, make, self._keep(op, can_be_saved))
+        flow.edge(make, SINK, self._compute(op))
+        for arg in _tensors(op.args):
+            flow.edge(make, ("have", arg.serial), NEVER)
+
+    def _keep(self, op: Op, can_be_saved: Callable[[Op], bool]) -> int:
+        leaf = op.rule == "input" or op in self.ends
+        if op.is_tensor and (leaf or op.rule == "drawn" or can_be_saved(op)):
+            price = self.costs.keep(op, leaf)
+            return price * OUTGROWN if op in self.tables else price
+        return NEVER
+
+    def _compute(self, op: Op) -> int:
+        """What cannot be computed again is cut off by its price."""
+        return NEVER if op.rule in ("input", "drawn") else self.costs.compute(op)

@@ -1,0 +1,301 @@
+"""From the cotangents of the outputs back to the gradients of the inputs.
+
+In: the lowered forward and the cotangent of each result. Out: an op for each input's gradient, with exactly its shape and kind.
+Invariant: what reaches an op is summed before it is passed on, and summed to the op's shape once for each shape it comes in.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from scaffold.derive.autograd_fallback import pulled_back
+from scaffold.derive.graph import shapes
+from scaffold.derive.graph.conditions import may_be_zero
+from scaffold.derive.graph.op import Op, is_number, tensors
+from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.rules.coded_gradients import CODED
+from scaffold.derive.rules.formula_words import Builders
+from scaffold.derive.rules.formulas import Evaluator
+from scaffold.derive.rules.several_results import (
+    all_parts,
+    all_taken,
+    item_at,
+    of_few_parts,
+    of_side,
+)
+from scaffold.derive.rules.table import Rule
+from scaffold.derive.simplify.compositions import Composer
+from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.joined_sums import as_one_choice, sure_of_one
+from scaffold.formula import Node
+
+Pairs = list[tuple[Op, Op]]
+
+
+class Reversed(NamedTuple):
+    """The gradients, and the forward op that each cotangent on the way belongs to."""
+
+    gradients: dict[str, Op]
+    of: dict[Op, Op]  # a cotangent -> the forward op
+    via: dict[
+        Op, tuple[Op, Op]
+    ]  # a part of one -> what it is of, and what has read that
+    calls: tuple[Op, ...]  # those that autograd itself differentiates
+
+
+def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
+    """A gradient that has the argument's shape, whether or not that can be seen."""
+    if gradient.rule == "neg" and not make.opaque(gradient):
+        return make("neg", exactly(make, gradient.args[0], arg))
+    return (
+        gradient if make.opaque(gradient) else make.program.shaped(gradient, arg.shape)
+    )
+
+
+class Reverse:
+    """One walk back over the program."""
+
+    def __init__(
+        self, make: Maker, optional: Collection[Op] = (), fuse: bool = False
+    ) -> None:
+        self.make, self.program = make, make.program
+        self.optional, self.fuse = optional, fuse
+        self.composed = Composer(make.applier)
+        self.builders = Builders(make)
+        self.waiting: dict[Op, list[Op]] = {}
+        self.parts: dict[Op, dict[int, Op]] = {}
+        self.of: dict[Op, Op] = {}
+        self.via: dict[Op, tuple[Op, Op]] = {}
+        self.calls: list[Op] = []
+
+    def run(self, seeds: Mapping[Op, list[Op]], inputs: Mapping[str, Op]) -> Reversed:
+        """Walk back from the results' cotangents."""
+        for op, cotangents in seeds.items():
+            if op.active:
+                self.waiting.setdefault(op, []).extend(cotangents)
+        last = max((op.serial for op in seeds), default=-1)
+        for op in reversed(self.program.ops[: last + 1]):
+            if (
+                op.rule != "input"
+                and op.active
+                and (op in self.waiting or op in self.parts)
+            ):
+                self._pass_on(op)
+        gradients = {name: self._whole(op) for name, op in inputs.items() if op.active}
+        return Reversed(gradients, self.of, self.via, tuple(self.calls))
+
+    def _whole(self, op: Op) -> Op:
+        """All that has reached an input, in its shape."""
+        found = self._gathered(op)
+        zeros = self.make.zeros(op, op.shape)
+        return zeros if found is None else self._filled(found, zeros)
+
+    def _filled(self, g: Op, zeros: Op) -> Op:
+        """Zeros in the shape of the input where a branch has a 0."""
+        if g.rule != "cond" or not isinstance(g.data, Node) or not may_be_zero(g):
+            return zeros if is_number(g, 0) else g
+        return self.make.choose(g.data, *(self._filled(item, zeros) for item in g.args))
+
+    def _gathered(self, op: Op) -> Op | None:
+        """The sum of all that has reached an op, in the op's shape; None for nothing."""
+        by_shape: dict[object, Op] = {}
+        waiting = self.waiting.get(op, ())
+        slices = [item for item in waiting if item.rule == "unsliced"]
+        for item in [*slices, *(item for item in waiting if item not in slices)]:
+            key = (item.shape, item.kind)
+            known = by_shape.get(key)
+            by_shape[key] = item if known is None else self.make("add", known, item)
+        total: Op | None = None
+        for item in by_shape.values():
+            part = self.builders.sum_to(item, op)
+            if item in self.via:
+                self.via.setdefault(part, self.via[item])
+            total = part if total is None else self.make("add", total, part)
+        if total is None or is_number(total, 0):
+            return None
+        one = as_one_choice(self.make, total)
+        return sure_of_one(self.make, one)
+
+    def _pass_on(self, op: Op) -> None:
+        if op.kind == "group":
+            self._pass_on_parts(op)
+            return
+        g = self._gathered(op)
+        if g is None:
+            return
+        if g.rule not in ("cotangent", "const"):
+            self.of.setdefault(g, op)
+            if self._is_shared(op):
+                self.make.algebra.atoms.add(g)
+        self._arrive(op, self._where_not_zero(op, g))
+
+    def _is_shared(self, op: Op) -> bool:
+        """Whether several gradients come of its cotangent."""
+        return len({arg for arg in op.args if arg.active}) > 1
+
+    def _arrive(self, op: Op, pairs: Pairs) -> None:
+        """Put gradients down at their ops."""
+        for arg, gradient in self._summed(pairs).items():
+            self.waiting.setdefault(arg, []).append(gradient)
+            self.via.setdefault(gradient, (arg, op))
+
+    def _where_not_zero(self, op: Op, g: Op) -> Pairs:
+        """A cotangent that is zero under a test leaves gradients that are; what is absent there is not asked."""
+        if g.rule != "cond" or op.rule == "item" or not may_be_zero(g):
+            return self._contributions(op, g)
+        sides = (None if is_number(item, 0) else item for item in g.args)
+        pairs = [self._where_not_zero(op, s) if s else None for s in sides]
+        return self._chosen(g, pairs)
+
+    def _chosen(self, g: Op, sides: Iterable[Pairs | None]) -> Pairs:
+        """The gradients of both sides of a choice, 0 where a side has none."""
+        test, zero = g.data, self.make.const(0)
+        assert isinstance(test, Node)
+        parts = [self._summed(pairs or ()) for pairs in sides]
+        return [
+            (arg, self.make.choose(test, *(part.get(arg, zero) for part in parts)))
+            for arg in dict.fromkeys([*parts[0], *parts[1]])
+        ]
+
+    def _summed(self, pairs: Iterable[tuple[Op, Op]]) -> dict[Op, Op]:
+        """One gradient for each op; what reaches one twice from one place is one sum."""
+        sums: dict[Op, Op] = {}
+        for arg, gradient in pairs:
+            if arg.active and not is_number(gradient, 0):
+                known = sums.get(arg)
+                if known is not None and known.shape != gradient.shape:
+                    known = self.builders.sum_to(known, arg)  # else one is broadcast
+                    gradient = self.builders.sum_to(gradient, arg)
+                sums[arg] = (
+                    gradient if known is None else self.make("add", known, gradient)
+                )
+        return sums
+
+    def _contributions(self, op: Op, g: Op) -> Pairs:
+        if op.rule == "item":
+            self.parts.setdefault(op.args[0], {})[int(str(op.data))] = g
+            return []
+        if op.rule == "cond":
+            return self._of_choice(op, g)
+        if op.rule == "call":
+            return self._of_call(op, g)
+        if composition := self.composed(op):
+            env = {"grad": g, "result": op, **composition.args}
+            return self._of_formulas(op, composition.rule, env, composed=True)
+        if op.rule in CODED:
+            pairs = CODED[op.rule](self.make, op, g)
+            return self._of_call(op, g) if pairs is None else pairs
+        return self._of_rule(op, {"grad": g, "result": op})
+
+    def _of_choice(self, op: Op, g: Op) -> Pairs:
+        body, orelse = op.args
+        zero, test = self.make.const(0), op.data
+        assert isinstance(test, Node)
+        one, two = (self._same(g, item) for item in op.args)
+        return [
+            (body, self.make.choose(test, one, zero)),
+            (orelse, self.make.choose(test, zero, two)),
+        ]
+
+    def _same(self, g: Op, op: Op) -> Op:
+        """A cotangent in the branch where it has the shape of that branch's value."""
+        if g.shape == op.shape or not op.is_tensor:
+            return g
+        return self.program.op("same", (g,), op.shape, kind=g.kind, shape=op.shape)
+
+    def _of_rule(self, op: Op, env: dict[str, Op]) -> Pairs:
+        rule = self._rule(op)
+        names = [item.name for item in rule.parameters]
+        return self._of_formulas(op, rule, env | dict(zip(names, op.args, strict=True)))
+
+    def _rule(self, op: Op) -> Rule:
+        """The rule of a primitive."""
+        rule = self.make.applier.table.of_op(op.rule)
+        assert rule is not None, op.rule
+        return rule
+
+    def _of_formulas(
+        self, op: Op, rule: Rule, env: dict[str, Op], *, composed: bool = False
+    ) -> Pairs:
+        pairs, home = [], self.make.applier.table.home(rule)
+        for name in (item.name for item in rule.parameters if item.name in env):
+            arg = env[name]
+            if not any(item.active for item in tensors((arg,))):
+                continue
+            if name in rule.facts.nondiff:
+                continue
+            if name not in rule.formulas:
+                return (
+                    self._of_call(op, env["grad"])
+                    if "grad" in env
+                    else self._refuse(op)
+                )
+            if arg.rule == "list":
+                raise UnsupportedError(f"the gradient of a list in {op.rule}")
+            formula = self._formula(op, rule, name, composed)
+            try:
+                gradient = Evaluator(self.make, env, home).value(formula)
+            except UnsupportedError:
+                if "grad" not in env:
+                    raise
+                return self._of_call(op, env["grad"])
+            if rule.category == "loss":
+                gradient = self._whole_loss(gradient, op)
+            elif rule.category != "elementwise":
+                gradient = exactly(self.make, gradient, arg)
+            pairs.append((arg, gradient))
+        return pairs
+
+    def _whole_loss(self, gradient: Op, op: Op) -> Op:
+        """The gradient of each element's loss; of a sum it may be known for all elements at once."""
+        whole = shapes.broadcast(*(arg.shape for arg in tensors(op.args)))
+        if not gradient.is_tensor or shapes.fits(whole, gradient.shape):
+            return gradient
+        return self.make.expanded(gradient, whole)
+
+    def _formula(self, op: Op, rule: Rule, name: str, composed: bool) -> Node:
+        """The formula of an argument's gradient: one call where that is wanted and is known.
+
+        What was computed in several steps has a variant of its own, if there is one.
+        """
+        table = self.make.applier.table
+        several = table.gradients(rule, name)
+        if composed and len(several) > 1:
+            return several[-1]
+        fused = table.fused(rule, name) if self.fuse and op.kind == "real" else None
+        return fused or several[0]
+
+    def _refuse(self, op: Op) -> Pairs:
+        raise UnsupportedError(f"{self._rule(op).name} has no gradient here")
+
+    def _pass_on_parts(self, op: Op) -> None:
+        self._arrive(op, self._of_parts(op, self.parts.get(op, {})))
+
+    def _of_parts(self, op: Op, arrived: dict[int, Op]) -> Pairs:
+        """The gradients of several results: what has not arrived is zero."""
+        for g in arrived.values():
+            if g.rule == "cond" and may_be_zero(g):
+                sides = (of_side(arrived, g.data, side) for side in (0, 1))
+                return self._chosen(
+                    g, [self._of_parts(op, s) if s else None for s in sides]
+                )
+        rule = self._rule(op)
+        if rule.results[0].startswith("*"):
+            if not all_taken(self.program, op, arrived):
+                return [of_few_parts(self.make, op, arrived)]
+            env = {f"grad_{rule.results[0][1:]}": all_parts(self.make, op, arrived)}
+        else:
+            if op.rule == "eigh" and len(arrived) < 2:
+                raise UnsupportedError("one of the results of eigh is not used")
+            env = {
+                f"grad_{name}": arrived.get(position, self.make.const(0))
+                for position, name in enumerate(rule.results)
+            }
+            env |= {
+                name: item_at(self.make, op, position)
+                for position, name in enumerate(rule.results)
+            }
+        return self._of_rule(op, env)
+
+    def _of_call(self, op: Op, g: Op) -> Pairs:
+        self.calls.append(op)
+        return pulled_back(self.make.applier, op, g, self.optional)

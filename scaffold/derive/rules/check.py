@@ -1,0 +1,292 @@
+"""What is wrong with a table of rules, a team's own for the most part: everything at once, each at its place.
+
+In: the text of a table, and the one below it. Out: a `Table`, or `ScaffoldErrors`. Invariant: what passes can be read by
+`rules`: no formula, spelling, sample or domain of it fails later.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from scaffold.derive.rules.samples import (
+    Drawn,
+    Sample,
+    Several,
+    read_domain,
+    read_sample,
+)
+from scaffold.derive.rules.spelling import Spelling, spelling
+from scaffold.derive.rules.table import Table, operands, read_rule
+from scaffold.derive.rules.vocabulary import BUILDERS
+from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.formula import BUILTINS, Node, Scope, Text, judged, judged_value, parse
+from scaffold.primitives import CATEGORIES, Primitives, full_name
+from scaffold.primitives.spelling import ROOTS
+from scaffold.spec.toml import parse_toml
+from scaffold.spec.toml_places import Places
+
+GRADIENTLESS = frozenset({"constant", "backward"})
+STRING, STRINGS = "a string", "an array of strings"
+TYPES = {
+    "call": STRING,
+    "from": STRING,
+    "also": STRINGS,
+    "category": STRING,
+    "when": STRING,
+    "grad": "a table: grad.x = '...'",
+    "fused": "a table: fused.x = '...'",
+    "composed": STRINGS,
+    "code": STRING,
+    "nondiff": STRINGS,
+    "results": STRINGS,
+    "domain": "a table: domain.x = '...'",
+    "samples": STRINGS,
+    "operands": STRINGS,
+    "linear": "true or false",
+    "once": "true or false",
+    "complex": 'true, false or "only"',
+}
+
+EXAMPLES = {
+    "call": "call = 'torch.exp(x)'",
+    "category": "category = 'elementwise'",
+    "samples": "samples = ['x[3, 4]']",
+}
+
+
+class Entry(NamedTuple):
+    """One section of a table, as it stands."""
+
+    name: str
+    raw: dict[str, Any]
+    places: Places
+
+    def problem(
+        self, message: str, *path: str, hint: str | None = None, key: bool = False
+    ) -> ScaffoldError:
+        place = self.places(path, key=key)
+        return ScaffoldError(f"rule '{self.name}': {message}", place, hint)
+
+
+def checked_table(text: str, path: str, base: Table | None = None) -> Table:
+    """Read a table whole; every problem of it is reported."""
+    data = parse_toml(text, path)
+    places = Places(text, path)
+    problems, entries = [], []
+    for name, raw in data.items():
+        entry = Entry(name, raw, places.below((name,)))
+        if not isinstance(raw, dict):
+            place = places((name,), key=True)
+            hint = "a rule is a table: [exp]"
+            problems.append(ScaffoldError(f"'{name}' is no rule", place, hint))
+        elif found := list(_of_shape(entry)):
+            problems += found
+        else:
+            entries.append(entry)
+    heads = {item.name: _heads(item) for item in entries}
+    composed = {item.name: tuple(item.raw.get("composed", ())) for item in entries}
+    table = Table(Primitives(heads, data.__getitem__, composed), base)
+    for entry in entries:
+        problems += _of_rule(entry, table)
+    raise_all(sorted(problems, key=lambda item: item.location or Location(path)))
+    return table
+
+
+def _heads(entry: Entry) -> tuple[str, ...]:
+    return (entry.raw["call"], *entry.raw.get("also", ()))
+
+
+def _of_shape(entry: Entry) -> Iterator[ScaffoldError]:
+    """Keys that are not there, unknown or of the wrong type."""
+    for key, value in entry.raw.items():
+        if key not in TYPES:
+            hint = did_you_mean(key, TYPES) or f"keys: {', '.join(TYPES)}"
+            yield entry.problem(f"unknown key '{key}'", key, hint=hint, key=True)
+        elif not _has_type(key, value):
+            yield entry.problem(f"'{key}' must be {TYPES[key]}", key)
+    for key in ("call", "category", "samples"):
+        if not entry.raw.get(key):
+            yield entry.problem(f"'{key}' is missing", hint=EXAMPLES[key])
+    category = entry.raw.get("category")
+    if isinstance(category, str) and category not in CATEGORIES:
+        hint = did_you_mean(category, CATEGORIES) or ", ".join(sorted(CATEGORIES))
+        yield entry.problem(f"unknown category '{category}'", "category", hint=hint)
+
+
+def _has_type(key: str, value: Any) -> bool:
+    if key == "complex":
+        return isinstance(value, bool) or value == "only"
+    if TYPES[key] is STRING:
+        return isinstance(value, str)
+    if TYPES[key] is STRINGS:
+        return _are_strings(value)
+    if key == "grad":
+        return isinstance(value, dict) and all(
+            isinstance(item, str) or (item and _are_strings(item))
+            for item in value.values()
+        )
+    if key in ("domain", "fused"):
+        return isinstance(value, dict) and _are_strings(list(value.values()))
+    return isinstance(value, bool)
+
+
+def _are_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _of_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
+    heads = _heads(entry)
+    spelled = spelling(heads[0], heads[0], table.graph)
+    if spelled is None:
+        hint = "like 'torch.exp(x)', 'x.sum(dim=None)', 'x.mT' or 'x + y'"
+        yield entry.problem(f"'{heads[0]}' is no call", "call", hint=hint)
+        return
+    if "from" in entry.raw and (spelled.kind != "function" or "." in spelled.name):
+        hint = "call it by its name alone: call = 'f(x)'"
+        yield entry.problem("'from' is of a function", "from", hint=hint)
+    yield from _of_operator(entry, spelled, "call")
+    names = {item.name for item in spelled.parameters}
+    yield from _of_also(entry, names, table)
+    yield from _of_parameters(entry, names)
+    yield from _of_operands(entry, names)
+    yield from _of_gradients(entry)
+    yield from _of_samples(entry, table)
+    yield from _of_formulas(entry, table)
+
+
+def _of_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldError]:
+    for head in entry.raw.get("also", ()):
+        spelled = spelling(head, entry.raw["call"], table.graph)
+        if spelled is None:
+            yield entry.problem(f"'{head}' is no spelling", "also")
+            continue
+        yield from _of_operator(entry, spelled, "also")
+        for item in spelled.parameters:
+            if item.name not in names:
+                yield _unknown_parameter(entry, item.name, names, "also")
+
+
+def _of_operator(entry: Entry, spelled: Spelling, key: str) -> Iterator[ScaffoldError]:
+    """A rule is of an operator, which is what a formula may name."""
+    said = None
+    if spelled.kind in ("method", "attribute"):
+        said = judged_value(spelled.name)
+    elif spelled.kind == "function" and "." in spelled.name:
+        said, _ = judged(full_name(spelled.name))
+    if said is not None:
+        yield entry.problem(said[0], key, hint=said[1])
+
+
+def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
+    for key in ("grad", "domain", "fused"):
+        for name in entry.raw.get(key, {}):
+            if name not in names:
+                yield _unknown_parameter(entry, name, names, key, name)
+    for name in entry.raw.get("nondiff", ()):
+        if name not in names:
+            yield _unknown_parameter(entry, name, names, "nondiff")
+        elif name in entry.raw.get("grad", {}):
+            message = f"'{name}' has a gradient and is in nondiff"
+            yield entry.problem(message, "nondiff")
+
+
+def _of_operands(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
+    """Shapes of parameters, in each string those of the same ones."""
+    taken = [operands(text) for text in entry.raw.get("operands", ())]
+    for text, wanted in zip(entry.raw.get("operands", ()), taken, strict=True):
+        if not wanted or wanted.keys() != taken[0].keys():
+            hint = "like 'x[N, K], y[K, M]', in each string of the same parameters"
+            yield entry.problem(f"'{text}' are no operands", "operands", hint=hint)
+        for name in wanted.keys() - names:
+            yield _unknown_parameter(entry, name, names, "operands")
+
+
+def _unknown_parameter(
+    entry: Entry, name: str, names: set[str], *path: str
+) -> ScaffoldError:
+    hint = did_you_mean(name, names) or f"its parameters: {', '.join(sorted(names))}"
+    return entry.problem(f"'{name}' is no parameter", *path, hint=hint)
+
+
+def _of_gradients(entry: Entry) -> Iterator[ScaffoldError]:
+    """A constant has no formula, and anything else needs one."""
+    formulas, category = "grad" in entry.raw, entry.raw["category"]
+    if category in GRADIENTLESS and formulas:
+        yield entry.problem(f"a rule of category {category} has no gradient", "grad")
+    elif not formulas and "code" not in entry.raw and category not in GRADIENTLESS:
+        yield entry.problem("no gradient is given", hint="grad.x = '...'")
+
+
+def _of_samples(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
+    rule = read_rule(entry.name, entry.raw, table.graph)
+    names = frozenset(item.name for item in rule.parameters)
+    drawn = set[str]()
+    for text in rule.samples:
+        sample = read_sample(text, rule.spelled, table.graph)
+        if sample is None:
+            hint = "like the arguments of the call: 'x[3, 4], dim=-1'"
+            yield entry.problem(f"'{text}' is no sample", "samples", hint=hint)
+        else:
+            drawn |= _drawn(sample)
+    for name in rule.formulas.keys() - drawn:
+        yield entry.problem(f"no sample has a tensor for '{name}'", "samples")
+    for name, domain in rule.domain.items():
+        if read_domain(domain, names, table.graph) is None:
+            message, hint = f"'{domain}' is no domain", "like 'positive; not 1'"
+            yield entry.problem(message, "domain", name, hint=hint)
+
+
+def _drawn(sample: Sample) -> set[str]:
+    return {
+        name for name, value in sample.items() if isinstance(value, Drawn | Several)
+    }
+
+
+def _of_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
+    rule = read_rule(entry.name, entry.raw, table.graph)
+    scope = Scope(table.scope(rule))
+    texts: list[tuple[str, tuple[str, ...]]] = (
+        [(rule.when, ("when",))] if rule.when else []
+    )
+    for name, several in rule.formulas.items():
+        texts += [(text, ("grad", name)) for text in several]
+    texts += [(text, ("fused", name)) for name, text in rule.fused.items()]
+    texts += [(text, ("composed",)) for text in entry.raw.get("composed", ())]
+    for text, path in texts:
+        place = entry.places(path)
+        try:
+            formula = parse(Text(text, place), scope, table.graph)
+        except ScaffoldError as error:
+            yield from error.problems
+            continue
+        if formula.statements or formula.result is None:
+            yield entry.problem("a formula is one expression", *path)
+        else:
+            yield from _of_calls(entry, formula.result, table, path)
+
+
+def _of_calls(
+    entry: Entry, formula: Node, table: Table, path: tuple[str, ...]
+) -> Iterator[ScaffoldError]:
+    """Calls of what is no primitive, or with too many arguments."""
+    for node in formula.walk():
+        if node.kind != "call":
+            continue
+        callee, *args = node.args
+        if callee.kind == "attribute" and callee.args[0].label in ROOTS - {"math"}:
+            hint = "use a primitive of the table by its name, or add it"
+            yield entry.problem("a call of torch in a formula", *path, hint=hint)
+            continue
+        name = callee.label
+        if callee.kind == "attribute" or (name in BUILTINS and name not in table):
+            continue
+        if name in BUILDERS:
+            known = len(BUILDERS[name].parameters)
+        elif name in table:
+            parameters = table.rule(name).parameters
+            starred = any(item.starred for item in parameters)
+            known = len(args) if starred else len(parameters)
+        else:
+            yield entry.problem(f"'{name}' is no primitive", *path)
+            continue
+        if len(args) > known:
+            yield entry.problem(f"{name} takes {known} arguments", *path)

@@ -1,0 +1,538 @@
+"""Gradients that depend on ranks, equations or indices, and so are code rather than formulas.
+
+In: an op and the cotangent of its result. Out: pairs of an argument and its gradient, which the caller sums to the
+argument's shape. Invariant: what cannot be told from the shapes falls back on autograd of the one call.
+"""
+
+from collections.abc import Callable
+
+from scaffold.derive.graph import shapes
+from scaffold.derive.graph.op import UNKNOWN, Kind, Op, literal
+from scaffold.derive.graph.shape_rules import as_many_dims, dim_of, letters_of
+from scaffold.derive.graph.shapes import SCALAR, Shape, is_lead
+from scaffold.derive.graph.static_values import may_be_none, static_node
+from scaffold.derive.lower import indexing
+from scaffold.derive.rules.formula_words import Builders, as_matrix, unless_vector
+from scaffold.derive.simplify.constructors import Maker
+
+# --- The gradient of `F.scaled_dot_product_attention`, whose probabilities are computed again.
+#
+# In: an op and the cotangent of its result. Out: pairs of an argument and its gradient. Invariant: a row without anything to attend to
+# has no gradient, as in PyTorch.
+
+
+Pairs = list[tuple[Op, Op]]
+
+
+def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Pairs of query, key, value and a mask that is added, and their gradients."""
+    query, key, value, mask, _, causal, scale = op.args
+    minus = make.const(-1)
+    if literal(causal) is UNKNOWN:
+        return None
+    factor = _scale(make, query, scale)
+    scores = make("mul", factor, make("matmul", query, make("mT", key)))
+    hidden: list[Op] = []
+    if literal(causal) is True:
+        below = make("tril", make("ones_like", scores))
+        hidden.append(make("eq", below, make.const(0)))
+    if mask.is_tensor:
+        found = _masked(make, scores, mask, hidden)
+        scores = _where_given(make, mask, found, scores)
+    for item in hidden:
+        scores = make("masked_fill", scores, item, make.const(float("-inf")))
+    probs = make("softmax", scores, minus)
+    for item in hidden:
+        probs = make("masked_fill", probs, item, make.const(0))
+    of_probs = make("matmul", g, make("mT", value))
+    total = make("sum", make("mul", of_probs, probs), minus, make.const(True))
+    of_scores = make("mul", probs, make("sub", of_probs, total))
+    pairs = [
+        (query, make("mul", factor, make("matmul", of_scores, key))),
+        (key, make("mul", factor, make("matmul", make("mT", of_scores), query))),
+        (value, make("matmul", make("mT", probs), g)),
+    ]
+    return [*pairs, (mask, of_scores)] if mask.active else pairs
+
+
+def _scale(make: Maker, query: Op, scale: Op) -> Op:
+    """The factor of the scores."""
+    size = make.program.op("size", (make.const(-1),), query.shape)
+    usual = make("pow", size, make.const(-0.5))
+    if literal(scale) is None:
+        return usual
+    if not may_be_none(make.program, scale):
+        return scale
+    graph = make.program.graph
+    pair = (static_node(make.program, scale), graph.constant("None"))
+    return make.choose(graph.node("compare", "is not", pair), scale, usual)
+
+
+def _masked(make: Maker, scores: Op, mask: Op, hidden: list[Op]) -> Op:
+    """The scores with a mask that is added to them; one that hides joins the hidden."""
+    if mask.kind == "bool":
+        hidden.append(make("bitwise_not", mask))
+        return scores
+    return make("add", scores, mask)
+
+
+def _where_given(make: Maker, mask: Op, masked: Op, plain: Op) -> Op:
+    if mask not in make.program.optional or masked is plain:
+        return masked
+    graph = make.program.graph
+    pair = (graph.name(str(mask.data)), graph.constant("None"))
+    return make.choose(graph.node("compare", "is not", pair), masked, plain)
+
+
+# --- The gradient of `torch.einsum`: another einsum, of the cotangent and the other operands.
+#
+# In: an op and the cotangent of its result. Out: pairs of an operand and its gradient; None where an operand is read along a
+# diagonal. Invariant: each gradient has its operand's dims, though one of size 1 may have been broadcast.
+
+
+def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Pairs of an operand and its gradient."""
+    equation, operands = op.args
+    text = literal(equation)
+    if not isinstance(text, str) or operands.rule != "list":
+        return None
+    inputs, result = letters_of(text)
+    pairs = []
+    for at, operand in enumerate(operands.args):
+        if not operand.active:
+            continue
+        others = [item for k, item in enumerate(inputs) if k != at]
+        rest = [item for k, item in enumerate(operands.args) if k != at]
+        factors = [g, *(make("conj", item) for item in rest)]
+        found = _of_operand(make, operand, inputs[at], [result, *others], factors)
+        if found is None:
+            return None
+        pairs.append((operand, found))
+    return pairs
+
+
+def _of_operand(
+    make: Maker, operand: Op, letters: str, others: list[str], factors: list[Op]
+) -> Op | None:
+    if len(letters) > 1 and letters[-1] == letters[-2] and "." not in letters:
+        return _of_diagonal(make, operand, letters, others, factors)
+    known = set("".join(others))
+    alone = [at for at, item in enumerate(letters) if item not in known]
+    plain = letters.replace("...", "")
+    if len(set(plain)) != len(plain) or not _dots_fit(letters, others):
+        return None
+    if alone and "..." in letters:
+        return None
+    kept = "".join(item for item in letters if item in known)
+    if len(factors) == 1 and others[0] == kept:
+        found = factors[0]
+    else:
+        found = _einsum(
+            make,
+            f"{','.join(others)}->{kept}",
+            make.program.op("list", factors),
+            operand if not alone else None,
+        )
+    for at in alone:
+        found = make("unsqueeze", found, make.const(at))
+    if not _is_as_long(letters, operand, others, factors):
+        return Builders(make).fit_to(found, operand)
+    return make.expanded(found, operand.shape) if alone else found
+
+
+def _dots_fit(letters: str, others: list[str]) -> bool:
+    """Whether the leading dims of an operand are those of the result as well: behind a letter they may be fewer."""
+    return "..." not in letters or letters[0] == "." and "..." in others[0]
+
+
+def _is_as_long(
+    letters: str, operand: Op, others: list[str], factors: list[Op]
+) -> bool:
+    """Whether the product of the others is sure to be as long as the operand in each letter that is summed over.
+
+    A size of 1 is broadcast: where the others have it, the operand may be longer.
+    """
+    sizes = _sizes(letters, operand)
+    pairs = list(zip(others, factors, strict=True))
+    beside = [_sizes(item, factor) for item, factor in pairs[1:]]
+    summed = set("".join(others[1:])) - set(others[0])
+    return all(
+        letter in sizes and any(sizes[letter] == item.get(letter) for item in beside)
+        for letter in summed.intersection(letters)
+    ) and (
+        all(letter in "".join(others) for letter in letters)
+        or _is_no_longer(letters, sizes, pairs)
+    )
+
+
+def _is_no_longer(
+    letters: str, sizes: dict[str, object], pairs: list[tuple[str, Op]]
+) -> bool:
+    """Whether the others are no longer than the operand in any of its letters."""
+    return all(
+        letter not in letters or size == sizes.get(letter)
+        for item, factor in pairs
+        for letter, size in _all_sizes(item, factor)
+    )
+
+
+def _all_sizes(letters: str, operand: Op) -> list[tuple[str, object]]:
+    """The size of each letter, None where it is not known."""
+    known = _sizes(letters, operand)
+    return [(letter, known.get(letter)) for letter in letters if letter != "."]
+
+
+def _sizes(letters: str, operand: Op) -> dict[str, object]:
+    """The size of each letter of an operand that is known."""
+    before, _, after = letters.partition("...")
+    dims, lead = operand.shape.dims, operand.shape.lead
+    if dims is None:
+        return {}
+    found: dict[str, object] = {}
+    if lead is None or lead >= len(before):
+        found |= zip(before, dims, strict=False)
+    if after and operand.shape.trailing >= len(after):
+        found |= zip(after, dims[-len(after) :], strict=True)
+    return found
+
+
+def _of_diagonal(
+    make: Maker, operand: Op, letters: str, others: list[str], factors: list[Op]
+) -> Op | None:
+    """Of an operand that is read along the diagonal of its last two dims."""
+    rank = len(letters)
+    if operand.shape.dims is None or operand.shape.rank != rank:
+        return None
+    line = make.applier.named("diagonal", operand, *map(make.const, (0, -2, -1)))
+    line = make.program.shaped(line, Shape(operand.shape.dims[:-1]))
+    found = _of_operand(make, line, letters[:-1], others, factors)
+    if found is None:
+        return None
+    whole = make("diag_embed", Builders(make).fit_to(found, line))
+    return make.program.shaped(whole, operand.shape)
+
+
+def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
+    """The product; its shape is the operand's where no size is 1."""
+    rule = make.applier.table.of_op("einsum")
+    assert rule is not None
+    plain = make.applier.apply(
+        rule, {"equation": make.const(equation), "operands": factors}
+    )
+    if operand is None:
+        return plain
+    dims = operand.shape.dims
+    sure = dims is not None and operand.shape.lead is None and 1 not in dims
+    parts = all(
+        item.shape.dims is not None
+        and item.shape.lead is None
+        and 1 not in item.shape.dims
+        for item in factors.args[1:]
+    )
+    if not (sure and parts and _agree(equation, operand, factors)):
+        return plain
+    return make.program.op(
+        "einsum",
+        (make.const(equation), factors),
+        "whole",
+        kind=plain.kind,
+        shape=operand.shape,
+    )
+
+
+def _agree(equation: str, operand: Op, factors: Op) -> bool:
+    """Whether each letter of the operand has one size: of two, one may be 1."""
+    letters, _, kept = equation.partition("->")
+    sizes = dict(zip(kept, operand.shape.dims or (), strict=False))
+    return all(
+        sizes.get(letter, dim) == dim
+        for part, factor in zip(letters.split(","), factors.args, strict=False)
+        for letter, dim in zip(part, factor.shape.dims or (), strict=False)
+    )
+
+
+# --- The gradients of indexing: what was picked goes back to its place in a tensor of zeros.
+#
+# In: an op and the cotangent of its result. Out: pairs of an argument and its gradient; None for an index that is not one of those
+# here. Invariant: what is picked twice is summed.
+
+
+def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
+    x = op.args[0]
+    program = make.program
+    if op.rule == "narrow":
+        dim, start, length = op.args[1:]
+        if not isinstance(first := literal(start), int) or first < 0:
+            return None
+        bounds = (start, make("add", start, length), make.const(None))
+        data = program.op(
+            "unsliced", (g, dim, *bounds), x.shape, kind=g.kind, shape=x.shape
+        )
+        return [(x, data)]
+    if op.rule == "slice":
+        data = program.op(
+            "unsliced", (g, *op.args[1:]), x.shape, kind=g.kind, shape=x.shape
+        )
+        return [(x, data)]
+    if op.rule == "select":
+        into = make.zeros(g, x.shape)
+        whole = make("select_scatter", into, g, *op.args[1:])
+        return [(x, make.program.shaped(whole, x.shape))]
+    return _of_index(make, op, g)
+
+
+def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of an index with tensors or lists in it."""
+    x, *parts = op.args
+    program = make.program
+    if any(not part.is_tensor for part in parts):
+        return _of_one_part(make, op, g) or _of_last_parts(make, op, g)
+    accumulate = make.const(any(part.kind != "bool" for part in parts))
+    indices = program.op("list", parts)
+    whole = make("index_put", make.zeros(g, x.shape), indices, g, accumulate)
+    return [(x, program.shaped(whole, x.shape))]
+
+
+def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of `x[:, :, index]`, with whole dims before and behind."""
+    x, *parts = op.args
+    places = [at for at, part in enumerate(parts) if part.rule != "range"]
+    if len(places) != 1 or not all(
+        part.rule != "range" or all(literal(item) is None for item in part.args)
+        for part in parts
+    ):
+        return None
+    (at,) = places
+    index, rank = _as_tensor(make, parts[at], g), parts[at].shape.rank
+    if parts[at].rule == "list":
+        rank = 1
+    if index is None or rank is None or parts[at].kind == "bool":
+        return None
+    if rank == 0:
+        index, g = make("unsqueeze", index, make.const(0)), make(
+            "unsqueeze", g, make.const(at)
+        )
+    elif rank > 1:
+        ends = (make.const(at), make.const(at + rank - 1))
+        index, g = make("flatten", index), make("flatten", g, *ends)
+    into = make.zeros(g, x.shape)
+    added = make("index_add", into, make.const(at), index, g)
+    return [(x, make.program.shaped(added, x.shape))]
+
+
+def _of_last_parts(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of `x[:, i, j]`, whose last dims are all picked together: these go first, as `index_put` wants them."""
+    x, *parts = op.args
+    before = [part for part in parts if part.rule == "range"]
+    indices, count = parts[len(before) :], len(before)
+    dims = x.shape.dims
+    if (
+        dims is None
+        or x.shape.rank != len(parts)
+        or any(literal(item) is not None for part in before for item in part.args)
+        or not all(part.is_tensor and part.kind == "int" for part in indices)
+    ):
+        return None
+    first, last = tuple(range(count)), tuple(range(-count, 0))
+    ends = [make.const(item if count > 1 else item[0]) for item in (first, last)]
+    into = make.zeros(g, Shape((*dims[count:], *dims[:count])))
+    listed = make.program.op("list", indices)
+    added = make("index_put", into, listed, make("movedim", g, *ends), make.const(True))
+    back = make("movedim", added, *reversed(ends))
+    return [(x, make.program.shaped(back, x.shape))]
+
+
+def _as_tensor(make: Maker, part: Op, g: Op) -> Op | None:
+    """The tensor that an index is."""
+    if part.is_tensor:
+        return part
+    values = literal(part)
+    if not isinstance(values, tuple) or not all(type(item) is int for item in values):
+        return None
+    return make.program.op("indices", (part, g), None, kind="int")
+
+
+# --- Gradients that depend on ranks, equations or indices, and so are code rather than formulas.
+
+
+Coded = Callable[[Maker, Op, Op], Pairs | None]
+
+
+def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
+    x, y = op.args
+    if y.shape.rank == 1:
+        return _by_vector(make, x, y, g)
+    if x.shape.rank == 1 and y.shape.least > 1:
+        return _of_vector(make, x, y, g)
+    if y.shape.rank == 2 and x.shape.rank != 2:
+        left = make("matmul", g, make("mH", y))
+        return [(x, left), (y, _contracted(make, make("conj", x), g))]
+    wide = as_matrix(make, as_matrix(make, g, y, -1), x, -2)
+    rows, columns = as_matrix(make, x, x, -2), as_matrix(make, y, y, -1)
+    left = make("matmul", wide, make("mH", columns))
+    right = make("matmul", make("mH", rows), wide)
+    if columns is not y:
+        narrow = make("squeeze", right, make.const(-1))
+        right = unless_vector(make.program, right, narrow, y)
+    return [(x, left), (y, right)]
+
+
+def _by_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
+    """Of the product with a vector."""
+    if x.shape.rank == 1:
+        of_x, of_y = make("conj", y), make("conj", x)
+        return [(x, make("mul", g, of_x)), (y, make("mul", g, of_y))]
+    wide = make("unsqueeze", g, make.const(-1))
+    if x.shape.rank == 2:
+        other = make("matmul", make("mH", x), g)
+    else:
+        other = make("mul", wide, make("conj", x))
+    return [(x, make("mul", wide, make("conj", y))), (y, other)]
+
+
+def _of_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
+    """Of the product of a vector with matrices."""
+    minus, turned = make.const(-1), make("conj", y)
+    column = make("unsqueeze", make("conj", x), minus)
+    row = make("unsqueeze", g, make.const(-2))
+    if y.shape.rank == 2:
+        of_x = make("matmul", turned, g)
+    else:
+        of_x = make("matmul", turned, make("unsqueeze", g, minus))
+        of_x = make("squeeze", of_x, minus)
+    return [(x, of_x), (y, make("mul", column, row))]
+
+
+def _contracted(make: Maker, x: Op, g: Op) -> Op:
+    """The product of two tensors over all dims but their last."""
+    program = make.program
+    kind: Kind = "complex" if "complex" in (x.kind, g.kind) else "real"
+    shape = None
+    if x.shape.trailing and g.shape.trailing and x.shape.dims and g.shape.dims:
+        shape = SCALAR._replace(dims=(x.shape.dims[-1], g.shape.dims[-1]))
+    lead = g.shape
+    if lead.dims is not None:  # as many dims, whatever their sizes
+        lead = Shape(tuple(dim if is_lead(dim) else 1 for dim in lead.dims))
+    dims = program.op("lead_dims", (), lead)
+    return program.op("contracted", (x, g, dims, dims), None, kind=kind, shape=shape)
+
+
+def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
+    x, weight, bias = op.args
+    if (
+        weight.shape.rank not in (2, None)
+        or x.shape.rank == 1
+        and weight.shape.rank is None
+    ):
+        return None
+    if x.shape.rank == 2:
+        of_weight = make("matmul", make("mT", g), make("conj", x))
+    else:
+        of_weight = _contracted(make, g, make("conj", x))
+    pairs = [(x, make("matmul", g, make("conj", weight))), (weight, of_weight)]
+    return [*pairs, (bias, g)] if bias.is_tensor else pairs
+
+
+def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
+    parts, dim = op.args
+    at = literal(dim)
+    if parts.rule != "list" or not isinstance(at, int):
+        return None
+    build, none = Builders(make), make.const(None)
+    start, pairs = none, []
+    for position, part in enumerate(parts.args):
+        last = position == len(parts.args) - 1
+        size = build.size(part, dim)
+        end = none if last else size if start is none else make("add", start, size)
+        if part.active:
+            bounds = (start, end, none)
+            piece = indexing.sliced(make.applier, g, at, bounds, part.shape)
+            pairs.append((part, piece))
+        start = end
+    return pairs
+
+
+def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
+    parts, dim = op.args
+    at = literal(dim)
+    if parts.rule != "list" or not isinstance(at, int):
+        return None
+    return [
+        (part, _selected(make, g, at, position, part))
+        for position, part in enumerate(parts.args)
+        if part.active
+    ]
+
+
+def _selected(make: Maker, g: Op, at: int, position: int, part: Op) -> Op:
+    """One part of a stack's gradient; the same for all where that was spread over them."""
+    if g.rule == "expanded":
+        inner = g.args[0]
+        if inner.shape == SCALAR:
+            return make.expanded(inner, part.shape)
+        if inner.rule == "unsqueeze" and literal(inner.args[1]) == at:
+            return make.expanded(inner.args[0], part.shape)
+    return indexing.selected(make.applier, g, at, make.const(position), part.shape)
+
+
+def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
+    x, src, dim, start, end, step = op.args
+    at = literal(dim)
+    if not isinstance(at, int):
+        return None
+    left = make("slice_scatter", g, make.zeros(g, src.shape), dim, start, end, step)
+    by = make.const(None) if literal(step) == 1 else step
+    bounds = (start, end, by)
+    return [(x, left), (src, indexing.sliced(make.applier, g, at, bounds, src.shape))]
+
+
+COUNTED = frozenset({"argsort", "argmax", "argmin", "item"})  # indices from 0
+
+
+def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
+    x, index, dim = op.args
+    at = shapes.position(x.shape, dim_of(dim))
+    counted = index.rule in COUNTED or literal(dim) is None
+    if literal(dim) is None and x.shape.rank == index.shape.rank == 1:
+        at, dim = 0, make.const(0)
+    if at is None or x.shape.dims is None or index.shape.dims is None:
+        return None
+    rest = [(*dims[:at], *dims[at + 1 :]) for dims in (x.shape.dims, index.shape.dims)]
+    if rest[0] != rest[1]:
+        return None  # one may have been broadcast
+    if not counted:  # an index from the end, which no scatter takes
+        size = Builders(make).size(x, dim)
+        index = make.applier.named("remainder", index, size)
+    if x.shape.rank == 1:
+        return [(x, make("index_add", make.zeros(g, x.shape), dim, index, g))]
+    return [(x, make("scatter_add", make.zeros(g, x.shape), dim, index, g))]
+
+
+def solve(make: Maker, op: Op, g: Op) -> Pairs | None:
+    a, b = op.args
+    vector = a.shape.rank == 2 and b.shape.rank == 1
+    if not vector and not as_many_dims(a.shape, b.shape):
+        return None  # b may be one vector for each matrix
+    of_b = make("solve", make("mH", a), g)
+    if vector:
+        of_a = make("neg", make("outer", of_b, make("conj", op)))
+    else:
+        of_a = make("neg", make("matmul", of_b, make("mH", op)))
+    return [(a, of_a), (b, of_b)]
+
+
+CODED: dict[str, Coded] = {
+    "matmul": matmul,
+    "linear": linear,
+    "cat": cat,
+    "slice_scatter": slice_scatter,
+    "stack": stack,
+    "narrow": getitem,
+    "slice": getitem,
+    "select": getitem,
+    "index": getitem,
+    "einsum": einsum,
+    "solve": solve,
+    "take_along_dim": take_along_dim,
+    "scaled_dot_product_attention": attention,
+}

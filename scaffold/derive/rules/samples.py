@@ -1,0 +1,104 @@
+"""The samples and domains of the rule table: calls to check a rule on, and where their values lie.
+
+In: their text. Out: a `Sample` by parameter, a `Domain`; None for what cannot be read. Invariant: no value is made up here:
+that takes torch.
+"""
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scaffold.derive.rules.spelling import Spelling, bind
+from scaffold.errors import Location, ScaffoldError
+from scaffold.formula import Graph, Node, Scope, Text, parse
+
+NAMED = frozenset(
+    {"any", "positive", "nonzero", "unit", "simplex", "spd", "distinct"}
+    | {"invertible", "lower", "bool", "sign"}
+)
+_INDEX = re.compile(r"index\((\d+)\)$")
+_INTERVAL = re.compile(r"\((-?[\d.]+), (-?[\d.]+)\)$")
+
+
+class Drawn(NamedTuple):
+    """A tensor of a sample."""
+
+    name: str
+    sizes: tuple[int, ...]
+
+
+class Several(NamedTuple):
+    """A tuple in a sample, with tensors in it."""
+
+    items: tuple["Argument", ...]
+
+
+Argument = Drawn | Several | Node
+Sample = dict[str, Argument]
+
+
+class Domain(NamedTuple):
+    """Where test values lie: a word of `NAMED`, "index" or "interval", its bounds, and what to stay away from."""
+
+    within: str = "any"
+    bounds: tuple[float, float] = (0, 0)
+    kinks: tuple[Node, ...] = ()
+
+
+def read_sample(text: str, spelled: Spelling, graph: Graph) -> Sample | None:
+    """The arguments of one call, by parameter."""
+    try:
+        tree = ast.parse(f"f({text})", mode="eval").body
+        if not isinstance(tree, ast.Call):
+            return None
+        positional = [_argument(item, graph) for item in tree.args]
+        keywords = {
+            str(item.arg): _argument(item.value, graph) for item in tree.keywords
+        }
+    except (SyntaxError, ValueError, ScaffoldError):
+        return None
+    return bind(spelled, positional, keywords, _collected)
+
+
+def _argument(item: ast.expr, graph: Graph) -> Argument:
+    match item:
+        case ast.Subscript(ast.Name(name), sizes):
+            found = ast.literal_eval(sizes)
+            return Drawn(name, found if isinstance(found, tuple) else (found,))
+        case ast.Tuple(items) if any(isinstance(part, ast.Subscript) for part in items):
+            return Several(tuple(_argument(part, graph) for part in items))
+    node = parse(
+        Text(ast.unparse(item), Location("sample")), Scope(frozenset()), graph
+    ).result
+    assert node is not None  # without `targets` a formula has a result
+    return node
+
+
+def _collected(items: Sequence[Argument]) -> Argument:
+    """What a starred parameter takes: one tuple, or the arguments themselves."""
+    return items[0] if len(items) == 1 else Several(tuple(items))
+
+
+def read_domain(text: str, names: frozenset[str], graph: Graph) -> Domain | None:
+    """A domain; its kinks are expressions over the parameters `names`."""
+    first, *rest = (part.strip() for part in text.split(";"))
+    kinks = []
+    for part in rest:
+        if not part.startswith("not "):
+            return None
+        place = Location("domain")
+        try:
+            kink = parse(Text(part[4:], place), Scope(names), graph).result
+        except ScaffoldError:
+            return None
+        if kink is not None:
+            kinks.append(kink)
+    if first in NAMED:
+        return Domain(first, kinks=tuple(kinks))
+    if found := _INDEX.match(first):
+        return Domain("index", (0, int(found[1])), tuple(kinks))
+    if found := _INTERVAL.match(first):
+        bounds = (float(found[1]), float(found[2]))
+        return Domain("interval", bounds, tuple(kinks))
+    return None

@@ -1,0 +1,83 @@
+"""The gradients of what has several results: parts, as `split` makes them, and fields, like values and indices.
+
+In: an op and the cotangents of those of its results that have one, by position. Out: what a formula reads, or the gradient of what the
+parts were taken of. Invariant: what has no cotangent counts as zeros.
+"""
+
+from collections.abc import Mapping
+from functools import reduce
+
+from scaffold.derive.graph.op import Op, Program, is_number, literal
+from scaffold.derive.graph.static_values import UnsupportedError, is_int
+from scaffold.derive.lower.indexing import item_of
+from scaffold.derive.rules.formula_words import Builders
+from scaffold.derive.simplify.constructors import Maker
+
+
+def all_taken(program: Program, op: Op, arrived: Mapping[int, Op]) -> bool:
+    """Whether it is known that a gradient comes from each part, or that the other parts are there."""
+    every = op.rule == "chunk" and literal(op.args[1]) == len(arrived)
+    return every or op in program.unpacked
+
+
+def of_few_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op]:
+    """What some parts were taken of, and its gradient."""
+    pieces = [_of_part(make, op, at, g) for at, g in sorted(arrived.items())]
+    found = [piece for piece in pieces if piece]
+    if len(found) < len(pieces):
+        raise UnsupportedError(f"the parts of {op.rule} are not all taken")
+    return op.args[0], reduce(lambda one, two: make("add", one, two), found)
+
+
+def all_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:
+    """A gradient for every part; only as many are known as the forward takes."""
+    items = make.program.items_of(op)
+    parts = [
+        arrived.get(at) or make.zeros(items[at], items[at].shape)
+        for at in range(len(items))
+    ]
+    return make.program.op("list", parts)
+
+
+def item_at(make: Maker, op: Op, position: int) -> Op:
+    """One of several results, whether the forward takes it or not."""
+    known = make.program.items_of(op).get(position)
+    if known is not None:
+        return known
+    shape, kind, active = item_of(make.program, make.applier, op, position)
+    return make.program.op(
+        "item", (op,), position, kind=kind, shape=shape, active=active
+    )
+
+
+def of_side(arrived: Mapping[int, Op], test: object, side: int) -> dict[int, Op]:
+    """What arrives of several results on one side of a test, but what is 0 there."""
+    chosen = {
+        at: g.args[side] if g.rule == "cond" and g.data is test else g
+        for at, g in arrived.items()
+    }
+    return {at: g for at, g in chosen.items() if not is_number(g, 0)}
+
+
+def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
+    """Of one part of what `unbind`, `split` and `chunk` take apart, by its number."""
+    x, none = op.args[0], make.const(None)
+    if op.rule == "unbind":
+        into = make.zeros(g, x.shape)
+        whole = make("select_scatter", into, g, op.args[1], make.const(at))
+        return make.program.shaped(whole, x.shape)
+    count, dim = op.args[1:]
+    size = Builders(make).size(g, dim)
+    if at == 0:  # the parts may differ in size, but the first one comes first
+        bounds = (none, size, none)
+    elif op.rule == "chunk" and literal(count) == at + 1:
+        start = make("sub", Builders(make).size(x, dim), size)
+        bounds = (start, none, none)
+    elif op.rule == "split" and is_int(make.program, count):
+        start = make("mul", make.const(at), count)
+        bounds = (start, make("add", start, size), none)
+    else:
+        return None
+    return make.program.op(
+        "unsliced", (g, dim, *bounds), x.shape, kind=g.kind, shape=x.shape
+    )

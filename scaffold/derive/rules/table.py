@@ -1,0 +1,260 @@
+"""The rule table: what each primitive is called, and the formula of each of its gradients.
+
+In: the text of `rules.toml`, or of a team's own table (its grammar is the header of `rules.toml`). Out: a `Table` that
+finds a `Rule` by how it is spelled. Invariant: what nobody asks for is not parsed; a derivation reads a few rules of two
+hundred.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from scaffold.derive.rules.spelling import Parameter, Spelling, spelling
+from scaffold.derive.rules.vocabulary import BUILDERS
+from scaffold.errors import Location
+from scaffold.formula import Graph, Node, Scope, Text, parse
+from scaffold.primitives import (
+    Facts,
+    Primitives,
+    Section,
+    built_in_primitives,
+    facts_of,
+)
+
+Wanted = dict[str, tuple[str, ...]]  # an operand of a primitive -> its sizes
+
+_OPERAND = re.compile(r"(\w+)\[((?:\.\.\., )?\w+(?:, \w+)*)\]")
+_OPERANDS = re.compile(rf"{_OPERAND.pattern}(?:, {_OPERAND.pattern})*")
+
+
+class Rule(NamedTuple):
+    """One primitive. `formulas` are text; `Table.gradients` has them as nodes."""
+
+    name: str
+    spelled: Spelling  # as it is printed
+    facts: Facts
+    formulas: Mapping[str, tuple[str, ...]]  # parameter -> variants of equal value
+    domain: Mapping[str, str] = {}
+    samples: tuple[str, ...] = ()
+    when: str | None = (
+        None  # a test of what is fixed for a call: the rule is for calls where it holds
+    )
+    code: str | None = None  # the function of the engine that has the gradients
+    once: bool = False  # autograd does not differentiate it
+    fused: Mapping[str, str] = {}  # parameter -> its gradient in one call of ATen's
+    module: str | None = None  # of a function that is not PyTorch's
+    op: str = ""  # what its ops are called: no word of the engine's for a team's rule
+    operands: tuple[str, ...] = ()  # the shapes that PyTorch takes, else it raises
+
+    @property
+    def category(self) -> str:
+        return self.facts.category
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        return self.facts.results
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return self.spelled.parameters
+
+    @property
+    def tensors(self) -> frozenset[str]:
+        """The parameters that may be tensors; any other is fixed for a call."""
+        return frozenset(self.formulas) | frozenset(self.facts.nondiff)
+
+    @property
+    def cotangents(self) -> tuple[str, ...]:
+        """What the formulas call the gradients of the results."""
+        if self.results == ("result",):
+            return ("grad",)
+        return tuple(f"grad_{name.lstrip('*')}" for name in self.results)
+
+
+class Found(NamedTuple):
+    """A rule, and the spelling that it was found by."""
+
+    rule: Rule
+    spelled: Spelling
+
+
+class Table:
+    """Finds rules by name and by spelling; reads each when it is first asked for."""
+
+    def __init__(self, primitives: Primitives, base: "Table | None" = None) -> None:
+        self.primitives, self.base = primitives, base
+        self.graph: Graph = base.graph if base else Graph()
+        self._rules: dict[str, Rule] = {}
+        self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
+        self._compositions: tuple[tuple[Rule, Node], ...] | None = None
+        self._ops = {self._op_of(name): name for name in primitives}
+
+    @property
+    def heads(self) -> Mapping[str, tuple[str, ...]]:
+        """The spellings of each rule of this table, without those of the base."""
+        return self.primitives.heads
+
+    def find(self, kind: str, name: str) -> tuple[Found, ...]:
+        """The rules that are spelled so, in the order of the table: the first whose parameters fit is meant.
+
+        `kind` and `name`: ("function", "torch.exp"), ("method", "sum"), ("attribute", "mT"), ("operator", "+"),
+        ("subscript", "[]"). A parameter that is not in `Rule.tensors` does not take a tensor, and `dim` no bool (the
+        one argument of `x.var(False)` is `unbiased`); then `condition` must hold.
+        """
+        own = tuple(self._found(*item) for item in self.primitives.find(kind, name))
+        return own + (self.base.find(kind, name) if self.base else ())
+
+    def _found(self, name: str, head: str) -> Found:
+        read = spelling(head, self.heads[name][0], self.graph)
+        assert read is not None, f"{name}: {head}"
+        return Found(self.rule(name), read)
+
+    def spelled(self) -> frozenset[tuple[str, str]]:
+        """What `find` has an answer for."""
+        return self.primitives.spelled() | (
+            self.base.spelled() if self.base else frozenset()
+        )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.primitives or (self.base is not None and name in self.base)
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all rules, those of the base first."""
+        return (self.base.names() if self.base else ()) + tuple(self.heads)
+
+    def rule(self, name: str) -> Rule:
+        """The rule of a name."""
+        if name not in self.heads and self.base:
+            return self.base.rule(name)
+        if name not in self._rules:
+            read = read_rule(name, self.primitives.section(name), self.graph)
+            self._rules[name] = read._replace(op=self._op_of(name))
+        return self._rules[name]
+
+    def of_op(self, op: str) -> Rule | None:
+        """The rule whose ops are called so; None of what is no primitive of a table."""
+        if op in self._ops:
+            return self.rule(self._ops[op])
+        return self.base.of_op(op) if self.base else None
+
+    def home(self, rule: Rule) -> "Table":
+        """The table that a rule stands in: what its formulas call is looked up there."""
+        if self._rules.get(rule.name) is rule or self.base is None:
+            return self
+        return self.base.home(rule)
+
+    def _op_of(self, name: str) -> str:
+        """What the ops of a rule of this table are called.
+
+        A team's rule for the call that the built-in one of that name is for takes its place. Any other is a primitive that the
+        engine knows nothing of, whatever its name.
+        """
+        if self.base is None:
+            return name
+        if name not in self.base:
+            return f"{name}_"
+        same = self.base.head(name) == self.heads[name][0]
+        return self.base.rule(name).op + "_" * (not same)
+
+    def head(self, name: str) -> str:
+        """How a rule is printed."""
+        if name not in self.heads and self.base:
+            return self.base.head(name)
+        return self.heads[name][0]
+
+    def gradients(self, rule: Rule, parameter: str) -> tuple[Node, ...]:
+        """The formulas of a parameter's gradient, each of the same value."""
+        key = (rule.op, parameter)
+        if key not in self._gradients:
+            scope = Scope(self.scope(rule))
+            self._gradients[key] = tuple(
+                self._parsed(text, scope, rule) for text in rule.formulas[parameter]
+            )
+        return self._gradients[key]
+
+    def fused(self, rule: Rule, parameter: str) -> Node | None:
+        """The formula of a parameter's gradient in one call, if there is one."""
+        key = (rule.op, f"{parameter} fused")
+        if parameter not in rule.fused:
+            return None
+        if key not in self._gradients:
+            text, scope = rule.fused[parameter], Scope(self.scope(rule))
+            self._gradients[key] = (self._parsed(text, scope, rule),)
+        return self._gradients[key][0]
+
+    def compositions(self) -> tuple[tuple[Rule, Node], ...]:
+        """What rules compute, written with other primitives, over their parameters."""
+        if self._compositions is None:
+            own = tuple(
+                (
+                    self.rule(name),
+                    self._parsed(
+                        text, Scope(self.scope(self.rule(name))), self.rule(name)
+                    ),
+                )
+                for name, texts in self.primitives.composed.items()
+                for text in texts
+            )
+            self._compositions = own + (self.base.compositions() if self.base else ())
+        return self._compositions
+
+    def condition(self, rule: Rule) -> Node | None:
+        """The test under which a rule holds, over its parameters."""
+        if rule.when is None:
+            return None
+        return self._parsed(rule.when, Scope(self.scope(rule)), rule)
+
+    def scope(self, rule: Rule) -> frozenset[str]:
+        """The names that the formulas of a rule may read."""
+        own = {item.name for item in rule.parameters}
+        results = {name.lstrip("*") for name in rule.results}
+        known = own | results | set(rule.cotangents)
+        return frozenset(known | set(self.names()) | BUILDERS.keys())
+
+    def _parsed(self, text: str, scope: Scope, rule: Rule) -> Node:
+        place = Location(f"rule {rule.name}")
+        node = parse(Text(text, place), scope, self.graph).result
+        assert node is not None  # without `targets` a formula has a result
+        return node
+
+
+def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
+    """A rule of a table that is known to be right."""
+    spelled = spelling(raw["call"], raw["call"], graph)
+    assert spelled is not None, name
+    formulas = {key: _several(value) for key, value in raw.get("grad", {}).items()}
+    return Rule(
+        name,
+        spelled,
+        facts_of(raw),
+        formulas,
+        raw.get("domain", {}),
+        tuple(raw["samples"]),
+        raw.get("when"),
+        raw.get("code"),
+        raw.get("once", False),
+        raw.get("fused", {}),
+        raw.get("from"),
+        operands=tuple(raw.get("operands", ())),
+    )
+
+
+def operands(text: str) -> Wanted:
+    """The sizes of each operand of `x[N, K], y[K, M]`; nothing of what is not written so."""
+    if not _OPERANDS.fullmatch(text):
+        return {}
+    return {
+        name: tuple(size.strip() for size in sizes.split(","))
+        for name, sizes in _OPERAND.findall(text)
+    }
+
+
+def _several(value: str | list[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+@lru_cache(maxsize=1)
+def built_in() -> Table:
+    """The table that comes with the package."""
+    return Table(built_in_primitives())

@@ -1,0 +1,39 @@
+"""The tables of rules that hold for an op: the team's own over the built-in one.
+
+In: an `OpSpec`, or a team's files. Out: a `Table`. Invariant: a team's rule goes before the built-in one of that name or
+spelling; a table that is not right is an error with its places, never left out.
+"""
+
+from functools import lru_cache
+
+from scaffold.derive.rules.table import Table, built_in
+from scaffold.spec import OpSpec, RuleFile
+
+
+def table_of(spec: OpSpec) -> Table:
+    """The rules for an op."""
+    return table_with(spec.rules)
+
+
+@lru_cache(maxsize=8)
+def table_with(files: tuple[RuleFile, ...]) -> Table:
+    """The built-in table under a team's own, the last of them uppermost."""
+    table = built_in()
+    if files:
+        from scaffold.derive.rules.check import checked_table
+    for file in files:
+        table = checked_table(file.text, file.path, table)
+    return table
+
+
+def ruled_imports(spec: OpSpec) -> frozenset[str]:
+    """The functions of the user's, by the names that the op has for them, that a rule is about."""
+    if not (spec.rules and spec.imports):
+        return frozenset()
+    table = table_of(spec)
+    return frozenset(
+        item.binding
+        for item in spec.imports
+        for found in table.find("function", item.binding)
+        if item.name == item.binding and found.rule.module == item.module
+    )

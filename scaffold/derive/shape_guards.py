@@ -1,0 +1,466 @@
+"""The declared shapes that a backward relies on, as tests at the top of forward.
+
+In: an `OpSpec`, its `Derivation`, and how another is made. Out: a `ShapeCheck` for each input whose shape has to be asked.
+Invariant: a call that passes the tests, and that PyTorch takes, has the shapes that the backward is for; what PyTorch itself demands
+is not asked again, and where the backward would be the same without the declaration nothing is.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+from scaffold.derive.derivation import Derivation, ShapeCheck
+from scaffold.derive.graph.op import Op
+from scaffold.derive.lower.statements import Lowered
+from scaffold.derive.rules.table import Table, Wanted, operands
+from scaffold.errors import ScaffoldError
+from scaffold.spec import Dim, OpSpec, TensorInput
+
+# --- What PyTorch itself demands of the inputs' sizes and ranks: it raises in the forward where they are others.
+#
+# In: the lowered forward of an op, each of whose input sizes has a name of its own. Out: `Enforced`. Invariant: only primitives that
+# run in every call are asked, so what is said holds whenever the forward returns.
+
+
+PRODUCT = "contraction"
+
+
+class Enforced(NamedTuple):
+    """Names of sizes that are surely equal, and the inputs that surely have as many dims as is declared."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+    ranks: frozenset[str] = frozenset()
+
+
+def enforced(table: Table, lowered: Lowered) -> Enforced:
+    """What the primitives of a forward demand."""
+    ops = [
+        op
+        for op in _reached(lowered)
+        if op in lowered.places and op.rule in table and table.rule(op.rule).operands
+    ]
+    pairs, ranks = list[tuple[str, str]](), set[str]()
+    users = _users(lowered)
+    for op in ops:
+        rule = table.rule(op.rule)
+        args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
+        taken = [operands(text) for text in rule.operands]
+        pairs += _pairs(next((item for item in taken if _fits(item, args)), {}), args)
+        for name in taken[0]:
+            arg = args[name]
+            most = arg.rule == "input" and _has_rank(
+                arg, [item[name] for item in taken]
+            )
+            if most and (len(taken) == 1 or _only_in_products(table, arg, op, users)):
+                ranks.add(str(arg.data))
+    return Enforced(tuple(pairs), frozenset(ranks))
+
+
+def _reached(lowered: Lowered) -> Iterator[Op]:
+    """The ops that the results are made of, each once."""
+    seen = set[Op]()
+    for result in lowered.results:
+        for op in result.walk():
+            if op not in seen:
+                seen.add(op)
+                yield op
+
+
+def _users(lowered: Lowered) -> dict[Op, list[Op]]:
+    found: dict[Op, list[Op]] = {}
+    for op in _reached(lowered):
+        for arg in op.args:
+            found.setdefault(arg, []).append(op)
+    return found
+
+
+def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
+    """Whether operands are known to have dims for the sizes."""
+    for name, sizes in wanted.items():
+        shape = args[name].shape
+        if sizes[0] == "...":
+            if shape.trailing < len(sizes) - 1:
+                return False
+        elif shape.rank != len(sizes):
+            return False
+    return True
+
+
+def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
+    """The names of sizes that one letter stands for."""
+    known: dict[str, str] = {}
+    for name, sizes in wanted.items():
+        dims = args[name].shape.dims
+        if dims is None:  # its rank is known alone: a transpose of no known sizes
+            continue
+        for back, size in enumerate(reversed(sizes), 1):
+            if size == "...":
+                continue
+            dim = dims[-back]
+            if isinstance(dim, str):
+                yield known.setdefault(size, dim), dim
+
+
+def _has_rank(arg: Op, taken: list[tuple[str, ...]]) -> bool:
+    """Whether an operand has as many dims as a primitive takes at most."""
+    most = 0 if any(sizes[0] == "..." for sizes in taken) else max(map(len, taken))
+    return arg.shape.rank == most
+
+
+def _only_in_products(
+    table: Table, arg: Op, op: Op, users: Mapping[Op, list[Op]]
+) -> bool:
+    """Whether a matrix only goes into products: without one of its dims these have one less, and no gradient fits."""
+
+    def is_product(user: Op) -> bool:
+        return user.rule in table and table.rule(user.rule).category == PRODUCT
+
+    if is_product(op):
+        return all(map(is_product, users[arg]))
+    return users[arg] == [op] and all(map(is_product, users.get(op, ())))
+
+
+# --- The declared shapes that a backward relies on, as tests at the top of forward.
+
+
+LEAD = "..."
+Derive = Callable[[OpSpec], Derivation]
+
+
+class Place(NamedTuple):
+    """One dim of one input."""
+
+    item: TensorInput
+    at: int
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        assert self.item.dims is not None
+        return self.item.dims
+
+    @property
+    def own_name(self) -> str:
+        """A name that no other size has."""
+        return f"{self.dims[self.at]}_of_{self.item.name}_{self.at}"
+
+    @property
+    def axis(self) -> int:
+        """Its position: the last one and what stands behind leading dims are counted from the end."""
+        last = self.at == len(self.dims) - 1 > 0
+        behind = LEAD in self.dims[: self.at]
+        return self.at - len(self.dims) if last or behind else self.at
+
+    @property
+    def size(self) -> str:
+        """The expression: `x.shape[-1]`."""
+        return f"{self.item.name}.shape[{self.axis}]"
+
+    def part(self, count: int) -> str:
+        """So many sizes from here: `x.shape[:2]`, `x.shape[-2:]`."""
+        first, end = self.at, self.at + count
+        if LEAD in self.dims[:first] or first and end == len(self.dims):
+            first, end = first - len(self.dims), end - len(self.dims)
+        bounds = f"{first or ''}:{end if end and end != len(self.dims) else ''}"
+        return f"{self.item.name}.shape[{bounds}]"
+
+
+class Known(NamedTuple):
+    """What each dim of an input must be, where something tells; and which of them have to be asked."""
+
+    item: TensorInput
+    sizes: tuple["Place | int | None", ...]
+    asked: tuple[int, ...]
+    of: frozenset[str]  # optional inputs that tell
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        assert self.item.dims is not None
+        return self.item.dims
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the shape is told, so that one comparison is enough."""
+        return bool(self.asked) and None not in self.sizes
+
+
+def shape_checks(
+    spec: OpSpec, found: Derivation, derive: Derive
+) -> tuple[ShapeCheck, ...]:
+    """What forward has to ask of the shapes of its inputs."""
+    declared = [item for item in spec.tensors if _is_fixed(item)]
+    if not (spec.shape_checks and declared and found.complete and spec.differentiable):
+        return ()
+    stated = found.derived != {item.name for item in spec.differentiable}
+    relies = _Reliance(spec, found, derive)
+    pairs, ranks = _enforced(spec)
+    known = _known(declared, pairs)
+    # Of a formula that is stated nobody knows what it is for: then all is asked.
+    asked = any(item.asked for item in known) and not stated
+    if asked and not relies.on_more_than(_without_names(spec)):
+        known = [item._replace(asked=()) for item in known]
+    alone = [item.item for item in known if _rank_is_free(item, ranks)]
+    if alone and not stated and not relies.on_more_than(_open(spec, known, alone)):
+        alone = []
+    checks = (_check(item, known, item.item in alone) for item in known)
+    return tuple(check for check in checks if check is not None)
+
+
+class _Reliance:
+    """What an op's text tells of the shapes that it was written for."""
+
+    def __init__(self, spec: OpSpec, found: Derivation, derive: Derive) -> None:
+        self.spec, self.found, self.derive = spec, found, derive
+
+    @cached_property
+    def outline(self) -> object:
+        from scaffold.derive.gradients import outline
+
+        return outline(self.spec, self.found.derived)
+
+    def on_more_than(self, weaker: OpSpec) -> bool:
+        """Whether the op would be written otherwise if no more was declared than here."""
+        from scaffold.derive.gradients import outline
+
+        found = self.found
+        if outline(weaker, found.derived) != self.outline:
+            return True
+        try:
+            other = self.derive(weaker)
+        except ScaffoldError:
+            return True
+        return any(
+            one != two
+            for one, two in (
+                (found.forward, other.forward),
+                (found.results, other.results),
+                (found.blocks, other.blocks),
+                (found.elements, other.elements),
+                (found.saved, other.saved),
+                (found.kept, other.kept),
+            )
+        )
+
+
+def _is_fixed(item: TensorInput) -> bool:
+    return item.dims not in (None, (LEAD,)) and not item.variadic
+
+
+def _with_dims(spec: OpSpec, dims: dict[str, tuple[Dim, ...]]) -> OpSpec:
+    inputs = (
+        (
+            item._replace(dims=dims[item.name])
+            if isinstance(item, TensorInput) and item.name in dims
+            else item
+        )
+        for item in spec.inputs
+    )
+    return replace(spec, inputs=tuple(inputs))
+
+
+def _places(item: TensorInput) -> Iterator[Place]:
+    for at, dim in enumerate(item.dims or ()):
+        if dim != LEAD:
+            yield Place(item, at)
+
+
+def _own_dims(item: TensorInput) -> tuple[Dim, ...]:
+    """A size of its own in each dim."""
+    named = {place.at: place.own_name for place in _places(item)}
+    return tuple(named.get(at, dim) for at, dim in enumerate(item.dims or ()))
+
+
+def _without_names(spec: OpSpec) -> OpSpec:
+    """The op as if no two sizes were declared equal, and none a number."""
+    fixed = (item for item in spec.tensors if _is_fixed(item))
+    return _with_dims(spec, {item.name: _own_dims(item) for item in fixed})
+
+
+# What PyTorch demands
+
+
+def _enforced(spec: OpSpec) -> tuple[tuple[tuple[str, str], ...], frozenset[str]]:
+    """Names of places that PyTorch demands to be of one size, and the inputs whose rank it demands."""
+    if spec.forward is None or spec.kept is not None:
+        return (), frozenset()
+    from scaffold.derive.forward.body import write_forward
+    from scaffold.derive.graph.application import Applier
+    from scaffold.derive.graph.op import Program
+    from scaffold.derive.graph.static_values import UnsupportedError
+    from scaffold.derive.lower.statements import lower
+    from scaffold.derive.rules.tables import table_of
+
+    open_ = _without_names(spec)
+    forward = write_forward(open_, spec.forward)
+    table = table_of(spec)
+    try:
+        applier = Applier(Program(spec.forward.graph), table)
+        lowered = lower(open_, forward, applier, frozenset())
+    except (UnsupportedError, RecursionError):
+        return (), frozenset()
+    return enforced(table, lowered)
+
+
+# Which sizes tell which
+
+
+def _known(
+    declared: Sequence[TensorInput], pairs: Sequence[tuple[str, str]]
+) -> list[Known]:
+    """For each input what its sizes must be, by the first input that has the name, and what has to be asked."""
+    places = [place for item in declared for place in _places(item)]
+    group = _groups([place.own_name for place in places], pairs)
+    sizes: dict[str, Place | int] = {}
+    asked: set[str] = set()
+    tellers: dict[str, str] = {}
+    for dim in dict.fromkeys(place.dims[place.at] for place in places):
+        same = [place for place in places if place.dims[place.at] == dim]
+        first = next((item for item in same if not item.item.optional), same[0])
+        done = set[str]() if isinstance(dim, int) else {group[first.own_name]}
+        for place in same:
+            if isinstance(dim, str) and place == first:
+                continue
+            sizes[place.own_name] = dim if isinstance(dim, int) else first
+            if isinstance(dim, str) and first.item.optional:
+                tellers[place.own_name] = first.item.name
+            if group[place.own_name] not in done:
+                done.add(group[place.own_name])
+                asked.add(place.own_name)
+    return [_known_of(item, sizes, asked, tellers) for item in declared]
+
+
+def _known_of(
+    item: TensorInput,
+    sizes: dict[str, Place | int],
+    asked: set[str],
+    tellers: dict[str, str],
+) -> Known:
+    own = tuple(_places(item))
+    told = {place.at: sizes.get(place.own_name) for place in own}
+    return Known(
+        item,
+        tuple(told.get(at) for at in range(len(item.dims or ()))),
+        tuple(place.at for place in own if place.own_name in asked),
+        frozenset(tellers[one.own_name] for one in own if one.own_name in tellers),
+    )
+
+
+def _groups(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """For each name one of those that are equal to it."""
+    group = {name: name for name in names}
+    for one, two in pairs:
+        if one in group and two in group and group[one] != group[two]:
+            old, new = group[two], group[one]
+            group = {name: new if at == old else at for name, at in group.items()}
+    return group
+
+
+# Ranks
+
+
+def _rank_is_free(known: Known, ranks: frozenset[str]) -> bool:
+    """Whether nothing else asks how many dims there are."""
+    return LEAD not in known.dims and not known.whole and known.item.name not in ranks
+
+
+def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) -> OpSpec:
+    """The op as if nothing but the last dim of these inputs was declared, nor of those that are held to their shape."""
+    base = spec if any(item.asked for item in known) else _without_names(spec)
+    names = {item.name: item.dims for item in base.tensors}
+    lasts = {item.dims[-1] for item in alone if item.dims}
+    dims: dict[str, tuple[Dim, ...]] = {}
+    for item in known:
+        own = names[item.item.name]
+        if own is None or LEAD in own:
+            continue
+        leader = _leader(item, known, alone)
+        if leader is not None:
+            dims[item.item.name] = (LEAD + leader.name, *own[-1:])
+        else:
+            dims[item.item.name] = tuple(
+                dim if item.dims[place.at] in lasts else place.own_name
+                for place, dim in zip(_places(item.item), own, strict=True)
+            )
+    return _with_dims(base, dims)
+
+
+def _leader(
+    known: Known, others: Sequence[Known], alone: Sequence[TensorInput]
+) -> TensorInput | None:
+    """The input with whose rank that of another goes: itself, or the one that it is compared with."""
+    if known.item in alone:
+        return known.item
+    told = _like_another(known, others) if known.whole else None
+    return next((item for item in alone if f"{item.name}.shape" == told), None)
+
+
+# Tests
+
+
+def _check(known: Known, others: Sequence[Known], with_rank: bool) -> ShapeCheck | None:
+    """What is asked of one input."""
+    name, dims = known.item.name, known.dims
+    absent = ((name,) if known.item.optional else ()) + tuple(sorted(known.of))
+    declared = f"{name}[{', '.join(map(str, dims))}]"
+    if known.whole:
+        told = _like_another(known, others)
+        sizes = ", ".join(map(_size, known.sizes))
+        shape = told or f"({sizes}{',' * (len(dims) == 1)})"
+        shown = f"[*{told}]" if told else f"[{sizes}]"
+        test = f"{name}.shape != {shape}"
+        return ShapeCheck(name, absent, (test,), declared, f"{{{shown}}}", -1)
+    tests = [f"{name}.ndim != {len(dims)}"] if with_rank else []
+    tests += [_test(known, run) for run in _runs(known)]
+    if not tests:
+        return None
+    shown = ", ".join(_shown(dim, known.sizes[at]) for at, dim in enumerate(dims))
+    expected = f"[{shown}]" if known.asked else f"{len(dims)}-D"
+    axis = Place(known.item, known.asked[0]).axis if known.asked else None
+    return ShapeCheck(name, absent, tuple(tests), declared, expected, axis)
+
+
+def _size(size: Place | int | None) -> str:
+    return size.size if isinstance(size, Place) else str(size)
+
+
+def _shown(dim: Dim, size: Place | int | None) -> str:
+    """A size of the message: as a number where something tells it."""
+    return f"{{{size.size}}}" if isinstance(size, Place) else str(dim)
+
+
+def _runs(known: Known) -> list[list[int]]:
+    """The dims to ask, those together that stand side by side as they do in another input."""
+    runs: list[list[int]] = []
+    for at in known.asked:
+        last = known.sizes[runs[-1][-1]] if runs else None
+        this = known.sizes[at]
+        beside = isinstance(last, Place) and last._replace(at=last.at + 1) == this
+        if runs and beside and runs[-1][-1] + 1 == at:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    return runs
+
+
+def _test(known: Known, run: list[int]) -> str:
+    """`y.shape[0] != x.shape[0]`, or `y.shape[:2] != x.shape[:2]`."""
+    here, there = Place(known.item, run[0]), known.sizes[run[0]]
+    if len(run) == 1 or not isinstance(there, Place):
+        return f"{here.size} != {_size(there)}"
+    return f"{here.part(len(run))} != {there.part(len(run))}"
+
+
+def _like_another(known: Known, others: Sequence[Known]) -> str | None:
+    """The shape, or part of the shape, of an input before that has the same sizes: `x.shape`, `x.shape[:2]`."""
+    count = len(known.dims)
+    for other in others[: others.index(known)]:
+        name, dims = other.item.name, other.dims
+        if other.item.optional or other.item.dims is None:
+            continue
+        if dims == known.dims:
+            return f"{name}.shape"
+        if count > 1 and LEAD not in dims[-count:] and dims[-count:] == known.dims:
+            return f"{name}.shape[-{count}:]"
+        if count > 1 and dims[:count] == known.dims:
+            return f"{name}.shape[:{count}]"
+    return None

@@ -1,0 +1,206 @@
+"""A gradient under what is sure where it is asked for.
+
+In: the gradient of an optional input, or of one branch. Out: the same, knowing that the input is there, that the test
+holds. Invariant: equal wherever that holds; nothing dear that other gradients compute is computed apart for it.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+
+from scaffold.derive.graph.op import Op
+from scaffold.derive.simplify.constructors import Maker
+from scaffold.formula import Graph, Node
+
+Users = Mapping[Op, set[Op]]
+TURNED = {"add": "sub", "sub": "add"}  # what takes a term that is negative
+# The branch that a test takes, 0 or 1; or the test that is left of it.
+Decide = Callable[[Node], int | Node]
+
+
+def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, Op]:
+    """The values below where the input of that name is not None; what is `kept` stays as it is."""
+    decide = partial(_with_input, make.program.graph, name)
+    return _assumed(make, root, decide, kept)
+
+
+def settled_tests(
+    make: Maker, root: Op, kept: Collection[Op], users: Users
+) -> dict[Op, Op]:
+    """The values below without tests inside a branch that the branch decides; what others use too stays as it is."""
+    known: dict[Op, Op] = {}
+    if not any(op.rule == "cond" for op in root.walk()):
+        return known
+
+    def settled(op: Op) -> Op:
+        if op in known:
+            return known[op]
+        known[op] = op
+        if op not in kept:
+            inner = _decided(make, op, kept, users) if op.rule == "cond" else op
+            known[op] = rebuilt(make, inner, settled)
+        return known[op]
+
+    settled(root)
+    return known
+
+
+def users_of(roots: Iterable[Op]) -> Users:
+    """The ops that read each op; a root is read by itself."""
+    found: dict[Op, set[Op]] = {}
+    for root in roots:
+        found.setdefault(root, set()).add(root)
+        for op in root.walk():
+            for arg in op.args:
+                found.setdefault(arg, set()).add(op)
+    return found
+
+
+def _decided(make: Maker, op: Op, kept: Collection[Op], users: Users) -> Op:
+    assert isinstance(op.data, Node)
+    body, orelse = (
+        _assumed(
+            make,
+            arg,
+            partial(_with_test, op.data, at),
+            {*kept, *_used_elsewhere(op, arg, users)},
+        )[arg]
+        for at, arg in enumerate(op.args)
+    )
+    return _chosen(make, op, op.data, body, orelse)
+
+
+def _used_elsewhere(choice: Op, branch: Op, users: Users) -> Collection[Op]:
+    """The values of a branch that are read outside of it."""
+    inside = {choice}
+    for op in sorted(branch.walk(), key=lambda op: op.serial, reverse=True):
+        if users.get(op, inside) <= inside:
+            inside.add(op)
+    return {op for op in branch.walk() if op not in inside}
+
+
+def _assumed(
+    make: Maker, root: Op, decide: Decide, kept: Collection[Op]
+) -> dict[Op, Op]:
+    known: dict[Op, Op] = {}
+
+    def renewed(op: Op) -> Op:
+        if op not in known:
+            known[op] = changed(op) if op not in kept else op
+        return known[op]
+
+    def changed(op: Op) -> Op:
+        if op.rule != "cond" or not isinstance(op.data, Node):
+            return rebuilt(make, op, renewed)
+        taken = decide(op.data)
+        if isinstance(taken, int):
+            return renewed(op.args[taken])
+        return _chosen(make, op, taken, *map(renewed, op.args))
+
+    renewed(root)
+    return known
+
+
+def rebuilt(make: Maker, op: Op, of: Callable[[Op], Op]) -> Op:
+    """An op of other arguments."""
+    args = tuple(map(of, op.args))
+    if args == op.args:
+        return op
+    if op.rule == "cond" and isinstance(op.data, Node):
+        return _chosen(make, op, op.data, *args)
+    rule = op.rule
+    if rule in TURNED and args[1].rule == "neg" and not make.opaque(args[1]):
+        rule, args = TURNED[rule], (args[0], args[1].args[0])
+    return make.program.op(
+        rule, args, op.data, kind=op.kind, shape=op.shape, active=op.active
+    )
+
+
+def _chosen(make: Maker, op: Op, test: Node, body: Op, orelse: Op) -> Op:
+    """A choice in the place of another."""
+    if body is orelse:
+        return body
+    if orelse.rule == "cond" and orelse.args[0] is body and _holds(test, orelse.data):
+        return orelse
+    if (body, orelse) == op.args and test is op.data:
+        return op
+    return make.program.op(
+        "cond", (body, orelse), test, kind=op.kind, shape=op.shape, active=op.active
+    )
+
+
+def _holds(test: Node, other: object) -> bool:
+    """Whether a test holds only where another one does."""
+    return isinstance(other, Node) and _with_test(test, 0, other) == 0
+
+
+def _with_input(graph: Graph, name: str, test: Node) -> int | Node:
+    """A test, where the input of that name is not None."""
+    if is_presence(test, name):
+        return 0
+    if test.kind != "boolean":
+        return test
+    left = tuple(part for part in test.args if not is_presence(part, name))
+    if len(left) == len(test.args):
+        return test
+    if test.label == "or" or not left:
+        return 0
+    return left[0] if len(left) == 1 else graph.node("boolean", "and", left)
+
+
+def _with_test(known: Node, branch: int, test: Node) -> int | Node:
+    """A test inside the branch of another: 0 if that held, 1 if not."""
+    if test is known:
+        return branch
+    match known:
+        case Node("boolean", label, parts) if label == ("or" if branch else "and"):
+            for part in parts:
+                found = _with_test(part, branch, test)
+                if isinstance(found, int):
+                    return found
+        case Node("compare", "==", (one, Node("constant", value))) if not branch:
+            match test:
+                case Node(
+                    "compare", "==", (two, Node("constant", other))
+                ) if one is two and _differ(value, other):
+                    return 1
+    return test
+
+
+def decides(known: object, branch: int, test: object, at: int) -> bool:
+    """Whether the branch of a test tells that of another one."""
+    if known is test or not (isinstance(known, Node) and isinstance(test, Node)):
+        return False
+    return _with_test(known, branch, test) == at
+
+
+def _differ(one: str, two: str) -> bool:
+    """Whether two literals are surely not equal: both are strings, or whole numbers."""
+    strings = all(item[0] in "'\"" for item in (one, two))
+    if strings:
+        return one[1:-1] != two[1:-1] and "\\" not in one + two
+    return one.isdecimal() and two.isdecimal() and int(one) != int(two)
+
+
+def is_presence(test: object, name: str) -> bool:
+    """Whether a test is that the input of that name is not None."""
+    match test:
+        case Node("compare", "is not", (Node("name", label), Node("constant", "None"))):
+            return label == name
+    return False
+
+
+def implies(test: object, branch: int, name: str) -> bool:
+    """Whether the value of that name is not None where a test took a branch: 0 if it held, 1 if not."""
+    match test:
+        case Node("name", label):
+            return branch == 0 and label == name
+        case Node("unary", "not", (inner,)):
+            return implies(inner, 1 - branch, name)
+        case Node("boolean", label, parts) if label == ("or" if branch else "and"):
+            return any(implies(part, branch, name) for part in parts)
+        case Node("compare", "is not" | "is" as label, (one, two)):
+            held = label == ("is" if branch else "is not")
+            return held and one.label == name and two.label == "None"
+        case Node("compare", "<" | "<=" | ">" | ">=", parts):
+            return any(part.label == name for part in parts)  # None has no order
+    return False

@@ -1,0 +1,374 @@
+"""What single primitives of the backward simplify to.
+
+In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape; what a forward local holds stays whole.
+"""
+
+from collections.abc import Callable
+
+from scaffold.derive.graph import shapes
+from scaffold.derive.graph.inference import dim_of, dims_of
+from scaffold.derive.graph.op import Op, Program, is_number, literal
+from scaffold.derive.graph.precision import Precision, of_default_dtype
+from scaffold.derive.graph.shapes import Dims, Shape
+from scaffold.derive.graph.static_values import is_length
+from scaffold.derive.simplify.algebra import Algebra
+
+# --- What is known of values without computing them.
+#
+# In: an op. Out: a fact about it. Invariant: true in exact arithmetic wherever the values are finite; what is not known is not true.
+
+
+def along(op: Op) -> Dims | None:
+    """The dims of a reduction that keeps them, where they are written out."""
+    _, *rest = op.args
+    if len(rest) < 2 or literal(rest[1]) is not True:
+        return None
+    return dims_of(rest[0]) or None
+
+
+def is_constant_along(op: Op, left: Shape) -> bool:
+    """Whether a value is the same along the dims that are 1 in a shape."""
+    return not op.is_tensor or shapes.fits(op.shape, left)
+
+
+def sums_to_zero(op: Op, dims: Dims) -> bool:
+    """Whether its sum along the dims is zero: it is centred there, or a multiple of what is."""
+    left = shapes.reduced(op.shape, dims, True)
+    if op.rule == "neg":
+        return sums_to_zero(op.args[0], dims)
+    if op.rule == "sub":
+        x, mean = op.args
+        centred = mean.rule == "mean" and len(mean.args) == 3
+        return centred and mean.args[0] is x and along(mean) == dims
+    if op.rule in ("mul", "div"):
+        one, two = op.args
+        pairs = [(one, two)] if op.rule == "div" else [(one, two), (two, one)]
+        return any(
+            part.shape == op.shape
+            and is_constant_along(other, left)
+            and sums_to_zero(part, dims)
+            for part, other in pairs
+        )
+    return False
+
+
+# --- What transposes, squeezes and flips in the backward simplify to.
+#
+# In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape; what a forward local holds stays whole.
+
+
+class Rearrangements:
+    """One method for each primitive that moves elements and computes nothing; and what all rewrites know."""
+
+    program: Program
+    algebra: Algebra
+    opaque: Callable[[Op], bool]
+    precision: Precision | None
+    saves: bool  # values inside the forward may be saved
+    count: Callable[[Op, Op], Op | None]
+
+    def __call__(self, name: str, *args: Op) -> Op:
+        raise NotImplementedError
+
+    def rearrangements(self) -> dict[str, Callable[..., Op | None]]:
+        """What simplifies a primitive, by its name."""
+        return {
+            "mT": self._mT,
+            "t": self._t,
+            "T": self._T,
+            "mH": self._mH,
+            "H": self._H,
+            "transpose": self._transpose,
+            "flip": self._flip,
+            "squeeze": self._squeeze,
+            "unsqueeze": self._unsqueeze,
+        }
+
+    def const(self, value: object) -> Op:
+        """A Python literal."""
+        return self.program.const(value)
+
+    def expanded(self, op: Op, shape: Shape) -> Op:
+        raise NotImplementedError
+
+    def _mT(self, a: Op) -> Op | None:
+        if a.rule in ("mT", "t") or a.rule == "T" and a.shape.rank == 2:
+            return a.args[0]
+        if a.rule == "transpose" and {literal(item) for item in a.args[1:]} == {-1, -2}:
+            return a.args[0]
+        if a.rule == "matmul" and not self.opaque(a):
+            left, right = a.args
+            if all(item.shape.least >= 2 for item in (left, right)):
+                return self("matmul", self("mT", right), self("mT", left))
+        return self._inside_mT(a)
+
+    def _inside_mT(self, a: Op) -> Op | None:
+        """Signs, constants and sums that a transpose does not touch."""
+        if self.opaque(a):
+            return None
+        if a.rule == "neg":
+            return self("neg", self("mT", a.args[0]))
+        if a.rule == "mul" and a.args[0].kind == "static":
+            return self("mul", a.args[0], self("mT", a.args[1]))
+        if a.rule == "contracted":
+            x, y, *dims = a.args
+            shape = shapes.transposed(a.shape, -2, -1)
+            return self.program.op(
+                "contracted", (y, x, *dims), None, kind=a.kind, shape=shape
+            )
+        if a.rule == "summed_to" and isinstance(a.data, tuple) and a.data[1] is None:
+            shape = shapes.transposed(a.data[0], -2, -1)
+            inner = self("mT", a.args[0])
+            return self.program.op(
+                "summed_to", (inner,), (shape, None), kind=a.kind, shape=shape
+            )
+        return None
+
+    def _t(self, a: Op) -> Op | None:
+        return self("mT", a) if a.shape.rank == 2 else None
+
+    def _T(self, a: Op) -> Op | None:
+        return self("mT", a) if a.shape.rank == 2 else None
+
+    def _mH(self, a: Op) -> Op | None:
+        if a.kind != "complex":
+            return self("mT", a)
+        return a.args[0] if a.rule == "mH" else None
+
+    def _H(self, a: Op) -> Op | None:
+        return self("mH", a) if a.shape.rank == 2 else None
+
+    def _transpose(self, a: Op, first: Op, second: Op) -> Op | None:
+        if {literal(first), literal(second)} == {-1, -2}:
+            return self("mT", a)
+        same = a.rule == "transpose" and set(a.args[1:]) == {first, second}
+        return a.args[0] if same else None
+
+    def _squeeze(self, a: Op, dim: Op) -> Op | None:
+        """`sum(keepdim=True)` squeezed is a sum without."""
+        if a.rule in ("sum", "mean", "amax", "amin") and not self.opaque(a):
+            x, dims, keepdim = a.args
+            whole = dims_of(dims) == dims_of(dim)
+            one = isinstance(literal(dims), int) and self._same_dim(a, dims, dim)
+            if literal(keepdim) is True and (whole or one):
+                return self(a.rule, x, dims, self.const(False))
+        if self.algebra.is_(a, "unsqueeze") and self._same_dim(a, a.args[1], dim):
+            return a.args[0]
+        if a.rule == "sum" and not self.opaque(a) and len(dims_of(a.args[1]) or ()) > 1:
+            return self._squeezed_sum(a, dim)
+        if self.algebra.is_(a, "neg"):
+            return self("neg", self("squeeze", a.args[0], dim))
+        if self.algebra.is_(a, "mul") and a.args[0].kind == "static":
+            return self("mul", a.args[0], self("squeeze", a.args[1], dim))
+        return None
+
+    def _same_dim(self, a: Op, one: Op, two: Op) -> bool:
+        places = [shapes.position(a.shape, dim_of(dim)) for dim in (one, two)]
+        return (
+            dim_of(one) == dim_of(two) or None not in places and places[0] == places[1]
+        )
+
+    def _squeezed_sum(self, a: Op, dim: Op) -> Op | None:
+        """`sum((-2, -1), keepdim=True)` squeezed at -2: a sum, unsqueezed at -1."""
+        x, dims, keepdim = a.args
+        plain = [at for at in dims_of(dims) or () if isinstance(at, int)]
+        at = literal(dim)
+        if literal(keepdim) is not True or at not in plain or max(plain) >= 0:
+            return None
+        found = self("sum", x, dims)
+        rest = sorted((item for item in plain if item != at), reverse=True)
+        for item in rest:
+            gone = sum(1 for other in plain if other == at and other > item)
+            found = self("unsqueeze", found, self.const(item + gone))
+        return found
+
+    def _unsqueeze(self, a: Op, dim: Op) -> Op | None:
+        at = dim_of(dim)
+        wide = shapes.unsqueezed(a.shape, at)
+        if a.rule == "sum" and not self.opaque(a):
+            x, dims, keepdim = a.args
+            if literal(keepdim) is False and dims_of(dims) == (at,):
+                return self("sum", x, dims, self.const(True))
+        if self.algebra.is_(a, "squeeze") and a.args[0].shape == wide:
+            return a.args[0]
+        if a.rule == "expanded" and a.args[0].shape == shapes.SCALAR:
+            return self.expanded(a.args[0], wide)
+        if self.algebra.is_(a, "neg"):
+            return self("neg", self("unsqueeze", a.args[0], dim))
+        return None
+
+    def _flip(self, a: Op, dims: Op) -> Op | None:
+        return a.args[0] if a.rule == "flip" and a.args[1] is dims else None
+
+
+# --- What single primitives of the backward simplify to.
+
+
+# What is linear in a cotangent, and what grows without bound.
+LINEAR = frozenset({"mul", "div", "add", "sub", "where", "real", "conj"})
+POLES = frozenset({"reciprocal", "rsqrt"})
+
+
+class Rewrites(Rearrangements):
+    """One method for each primitive that has something to simplify."""
+
+    def rewrites(self) -> dict[str, Callable[..., Op | None]]:
+        """What simplifies a primitive, by its name."""
+        return {
+            "mean": self._mean,
+            "sum": self._sum,
+            "matmul": self._matmul,
+            "real": self._real,
+            "conj": self._conj,
+            "exp": self._exp,
+            "pow": self._pow,
+            "pow_exponent": self._pow_exponent,
+            "scatter_add": self._scatter_add,
+        }
+
+    def div_by_count(self, a: Op, b: Op) -> Op | None:
+        """`sum(x, dim) / n` as `mean(x, dim)`, where n is how many it takes."""
+        for factor in self.algebra.factors(a):
+            if factor.rule == "sum" and not self.opaque(factor):
+                x, dim, keepdim = factor.args
+                if self.count(x, dim) is b:
+                    none = literal(dim) is None
+                    mean = self("mean", x) if none else self("mean", x, dim, keepdim)
+                    rest = self.algebra.factors(a)
+                    rest[rest.index(factor)] = mean
+                    return self.algebra.product(rest)
+        return None
+
+    def _mean(
+        self, a: Op, dim: Op | None = None, keepdim: Op | None = None
+    ) -> Op | None:
+        """Without dims it broadcasts as it is."""
+        if dim is None or keepdim is None or literal(keepdim) is not True:
+            return None
+        if literal(dim) is None:
+            return self("mean", a)
+        return self._constant_factor_out("mean", a, dim, keepdim)
+
+    def _real(self, a: Op) -> Op | None:
+        return a if a.kind != "complex" else None
+
+    def _conj(self, a: Op) -> Op | None:
+        if a.kind != "complex":
+            return a
+        return a.args[0] if a.rule == "conj" and not self.opaque(a) else None
+
+    def _pow_exponent(self, a: Op, b: Op) -> Op | None:
+        if is_number(b, 1):
+            return a
+        return self.const(1) if is_number(b, 0) else None
+
+    def _pow(self, a: Op, b: Op) -> Op | None:
+        if b.kind == "static":
+            return self("pow_exponent", a, b)
+        return self("pow_base", a, b) if a.kind == "static" else None
+
+    def _exp(self, a: Op) -> Op | None:
+        """Of a log-softmax it is the softmax, which is computed as well as it can be."""
+        if a.rule == "log_softmax" and not self.opaque(a) and not self.saves:
+            return self("softmax", *a.args)
+        return None
+
+    def _matmul(self, a: Op, b: Op) -> Op | None:
+        if self.algebra.is_(a, "neg"):
+            return self("neg", self("matmul", a.args[0], b))
+        if self.algebra.is_(b, "neg"):
+            return self("neg", self("matmul", a, b.args[0]))
+        for one, at in ((a, 0), (b, 1)):
+            if self.algebra.is_(one, "mul") and one.args[0].kind == "static":
+                pair = (one.args[1], b) if at == 0 else (a, one.args[1])
+                return self("mul", one.args[0], self("matmul", *pair))
+        return None
+
+    def _sum(
+        self, a: Op, dim: Op | None = None, keepdim: Op | None = None
+    ) -> Op | None:
+        if dim is not None and literal(dim) is None and keepdim and literal(keepdim):
+            return self("sum", a)  # without dims it broadcasts as it is
+        rest = [item for item in (dim, keepdim) if item is not None]
+        if self.algebra.is_(a, "neg"):
+            return self("neg", self("sum", a.args[0], *rest))
+        if self.algebra.is_(a, "mul") and a.args[0].kind == "static":
+            return self("mul", a.args[0], self("sum", a.args[1], *rest))
+        if self.algebra.is_(a, "div") and a.args[1].kind == "static":
+            kept = keepdim is not None and literal(keepdim) is True
+            if kept or not is_length(a.args[1]):  # a sum of nothing is not 0 / 0
+                return self("div", self("sum", a.args[0], *rest), a.args[1])
+        if keepdim is not None and literal(keepdim) is True and dim is not None:
+            if is_one_hot(a) and dims_of(dim) == dims_of(a.args[1]):
+                return self.const(1)
+            return self._constant_factor_out("sum", a, dim, keepdim)
+        return None
+
+    def _scatter_add(self, a: Op, dim: Op, index: Op, source: Op) -> Op | None:
+        """One value a line goes to where a one-hot is 1."""
+        at = shapes.position(index.shape, dim_of(dim))
+        if a.rule != "zeros" or at is None or not a.shape.dims:
+            return None
+        line = list(a.shape.dims)
+        line[at : at + 1] = [1]
+        if index.shape.dims != tuple(line) or source.shape != index.shape:
+            return None
+        inputs = (op for op in self.program.ops if op.rule == "input")
+        like = next((op for op in inputs if op.shape == a.shape), a.args[0])
+        zeros = self.program.op("zeros", (like,), a.shape, kind=a.kind, shape=a.shape)
+        args = (zeros, dim, index, self.const(1))
+        one_hot = self.program.op("scatter", args, kind=a.kind, shape=a.shape)
+        return self("mul", source, one_hot)
+
+    def _divided_apart(self, a: Op, b: Op) -> Op | None:
+        """`g * onehot / y` as `g / y.gather(...) * onehot`: what `y` is elsewhere, zero maybe, is not divided by."""
+        if not (self.algebra.is_(a, "mul") and b.is_tensor and b.shape == a.shape):
+            return None
+        source, onehot = a.args
+        if not is_one_hot(onehot):
+            return None
+        _, dim, index, _ = onehot.args
+        return self("mul", self("div", source, self("gather", b, dim, index)), onehot)
+
+    def _constant_factor_out(self, rule: str, a: Op, dim: Op, keepdim: Op) -> Op | None:
+        """`sum(x * m)` as `m * sum(x)` where `m` is the same along the dims; a part that sums to zero goes."""
+        dims = dims_of(dim)
+        if not dims:
+            return None
+        left = shapes.reduced(a.shape, dims, True)
+        if self.algebra.is_(a, "add", "sub"):
+            one, two = a.args
+            if two.is_tensor and two.shape == one.shape and sums_to_zero(two, dims):
+                return self(rule, one, dim, keepdim)
+            return None
+        terms = self.algebra.deep_terms
+        term = terms.of(a)
+        outer = term._replace(
+            number=1,
+            tensors=tuple(op for op in term.tensors if shapes.fits(op.shape, left)),
+            below=tuple(op for op in term.below if shapes.fits(op.shape, left)),
+            statics=(),
+            static_below=(),
+        )
+        if not (outer.tensors or outer.below) or outer == term:
+            return None
+        rest = terms.op(term.without(outer))
+        if rest.shape != a.shape or rest.kind != a.kind or of_default_dtype(rest):
+            return None
+        reduced = self(rule, rest, dim, keepdim)
+        tensors = (*outer.tensors, reduced)
+        found = terms.op(outer._replace(tensors=tensors))
+        return self.expanded(found, left)
+
+
+def is_one_hot(op: Op) -> bool:
+    """Whether it is zeros with a 1 in each line."""
+    ones = op.rule == "scatter" and is_number(op.args[3], 1)
+    return ones and op.args[0].rule == "zeros"
+
+
+def has_poles(op: Op) -> bool:
+    """Whether it is divided by what may be zero, seen through what is linear."""
+    if op.rule == "div" and op.args[1].is_tensor or op.rule in POLES:
+        return True
+    return op.rule in LINEAR and any(map(has_poles, op.args))

@@ -1,0 +1,292 @@
+"""The backward as the user states it, by a formula for each gradient or one for all.
+
+In: an `OpSpec` and its forward. Out: the statements, and the names that they find outside. Invariant: every name that the op owns
+(inputs, outputs, imports) still means that, wherever ctx must stand for it; what could mean two things is an error.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from scaffold.derive.aliasing import Trace
+from scaffold.derive.derivation import Element, Forward
+from scaffold.derive.forward.body import grad_name, gradient_names, returned_names
+from scaffold.derive.forward.optional_branches import Unfolder
+from scaffold.derive.metadata import reads
+from scaffold.derive.names import (
+    apart,
+    apart_from,
+    fresh,
+    hidden_builtins,
+    outer_renamed,
+)
+from scaffold.derive.write.backward_program import Line, free_reads, read_names
+from scaffold.errors import ScaffoldError
+from scaffold.formula import (
+    Assign,
+    Formula,
+    Graph,
+    If,
+    Statement,
+    assigned,
+    expressions,
+    renaming,
+    sharing,
+    written,
+)
+from scaffold.spec import OpSpec
+
+# --- The gradient formulas of an op as one program.
+#
+# In: a formula for each input. Out: statements that assign `grad_<input>`. Invariant: each formula computes what it computes
+# alone; a line that two of them have in common stands once, if it is the same value in both.
+
+
+Lines = tuple[Statement, ...]
+
+
+def join(
+    graph: Graph, formulas: Iterable[tuple[str, Formula]], outer: frozenset[str]
+) -> Lines:
+    """One program of all formulas; none of them assigns an outer name or a local of another."""
+    program: list[Statement] = []
+    used = set(outer)
+    for name, formula in formulas:
+        body = _with_result(graph, name, formula)
+        shared = _shared(program, body)
+        common = written(*shared)
+        for local in sorted(written(*body) - common - {f"grad_{name}"}):
+            if local in used:
+                new = fresh(f"{name}_{local}", used | written(*body))
+                body = apart(graph, body, local, new)
+                used.add(new)
+            used.add(local)
+        program += [item for item in body if item not in shared]
+    return tuple(program)
+
+
+def _with_result(graph: Graph, name: str, formula: Formula) -> Lines:
+    """The statements of a formula and the assignment of its gradient."""
+    target = graph.name(f"grad_{name}")
+    assert formula.result is not None
+    if formula.result is target:
+        return formula.statements
+    statements, result = formula.statements, formula.result
+    if target.label in written(*statements):  # a local of that name, but not the result
+        new = f"{name}_{target.label}"
+        statements = apart(graph, statements, target.label, new)
+        result = graph.rewrite(result, renaming(graph, target.label, new))
+    return (*statements, Assign(target, result, "", formula.comments))
+
+
+def _shared(program: list[Statement], body: Lines) -> Lines:
+    """The lines of a formula that the program has, with the same values of all that they read."""
+    if Trace((*program, *body), sharing).changes:
+        return ()  # a line may change what another one made
+    shared: list[Statement] = []
+    own, theirs = written(*body), written(*program)
+    for item in body[:-1]:
+        known = written(*shared)
+        if isinstance(item, If) or item not in program:
+            continue
+        once = all(
+            _count(name, program) == _count(name, body) == 1 for name in written(item)
+        )
+        if once and not read_names(item) & (own | theirs) - known:
+            shared.append(item)
+    return tuple(shared)
+
+
+def _count(name: str, statements: Iterable[Statement]) -> int:
+    return sum(name in written(item) for item in statements)
+
+
+# --- The backward as the user states it, by a formula for each gradient or one for all.
+
+
+def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
+    """The names that a formula of a gradient finds outside."""
+    names = {item.name for item in (*spec.inputs, *spec.outputs)}
+    names |= {item.binding for item in spec.imports} | gradient_names(spec)
+    if forward is not None and spec.forward is not None:
+        names |= assigned(spec.forward) | written(*forward.statements)
+    return frozenset(names)
+
+
+def stated_backward(spec: OpSpec, graph: Graph, forward: Forward | None) -> Lines:
+    """The statements of the formulas of all gradients, in order."""
+    outer = outer_names(spec, forward)
+    renamed = _renamed(spec, forward)
+    for formula in (*dict(spec.gradients).values(), spec.backward):
+        if formula is not None:
+            _refuse_in_place(spec, formula, outer)
+    if spec.backward is not None:
+        program = _isolated(spec, graph, spec.backward.statements, forward, renamed)
+    else:
+        _refuse_index(spec)
+        formulas = [
+            (name, _reads_renamed(graph, formula, renamed))
+            for name, formula in spec.gradients
+        ]
+        program = join(graph, formulas, outer | _builtins(formulas))
+    taken = outer | written(*program)
+    program = Unfolder(graph, set(taken), _whole(spec)).block(program)
+    _refuse_ambiguous(spec)
+    return program
+
+
+def _whole(spec: OpSpec) -> frozenset[str]:
+    """Gradients that must stay one expression: those of an element of a variadic input."""
+    return frozenset(f"grad_{item.name}" for item in spec.tensors if item.variadic)
+
+
+def _renamed(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
+    """Names in the user's formulas that are called otherwise in the op."""
+    renamed = dict(forward.renamed) if forward else {}
+    sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
+    if sole and any(item.name == "output" for item in spec.inputs):
+        renamed["grad_output"] = grad_name(spec, spec.outputs[0].name)
+    return renamed
+
+
+def _builtins(formulas: list[tuple[str, Formula]]) -> frozenset[str]:
+    results = [item.result for _, item in formulas if item.result]
+    return frozenset().union(
+        *(hidden_builtins(item.statements, *results) for _, item in formulas)
+    )
+
+
+def _reads_renamed(graph: Graph, formula: Formula, renamed: dict[str, str]) -> Formula:
+    """The formula over the names that locals of the forward have got."""
+    body = _lines(formula)
+    for old, new in renamed.items():
+        body, _ = outer_renamed(graph, body, old, new)
+    last = body[-1]
+    assert isinstance(last, Assign)
+    return replace(formula, statements=body[:-1], result=last.value)
+
+
+def _isolated(
+    spec: OpSpec,
+    graph: Graph,
+    program: Lines,
+    forward: Forward | None,
+    renamed: dict[str, str],
+) -> Lines:
+    """A whole backward, whose locals hide only what no rewriting to ctx can touch."""
+    for old, new in renamed.items():
+        program, _ = outer_renamed(graph, program, old, new)
+    metadata = {
+        read.name
+        for item in program
+        for node in expressions(item)
+        for read in reads(node)
+        if read.facets
+    }
+    tensors = {item.name for item in spec.tensors} | set(origins_of(spec, forward))
+    outer = {attribute.name for attribute in spec.attributes} | tensors & metadata
+    outer |= {item.binding for item in spec.imports} | hidden_builtins(program)
+    taken = outer_names(spec, None) | written(*program)
+    taken |= assigned(spec.forward) if spec.forward else frozenset()
+    return apart_from(graph, program, outer, taken)[0]
+
+
+def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> None:
+    """A backward changes only tensors that it made, and none of them under two names."""
+    statements = _lines(formula)
+    attributes = {item.name for item in spec.attributes}
+    for change in Trace(statements, sharing).changes:
+        foreign = sorted(change.outside & outer - attributes)
+        if foreign:
+            message = (
+                f"the backward changes '{foreign[0]}' in place, which it did not make"
+            )
+            hint = f"work on a copy: {foreign[0]}.clone()"
+            raise ScaffoldError(message, formula.location, hint)
+        later = statements[change.position + 1 :]
+        read = read_names(*later)
+        wanted = read | gradient_names(spec)
+        others = sorted(change.holders & wanted - {change.name} - attributes)
+        if others:
+            message = f"'{change.name}' changes in place while '{others[0]}' shares its memory"
+            hint = "give it memory of its own with .clone()"
+            raise ScaffoldError(message, formula.location, hint)
+
+
+def _refuse_index(spec: OpSpec) -> None:
+    """`i` is the index in the formula of a variadic input."""
+    several = {item.name for item in spec.tensors if item.variadic}
+    for name, formula in spec.gradients:
+        if name in several and any(each.name == "i" for each in spec.inputs):
+            message = f"'i' is an input, and the index in the gradient of '{name}'"
+            raise ScaffoldError(message, formula.location, "name the input otherwise")
+
+
+def origins_of(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
+    """The names under which the backward may read an output: its own and the local returned as it."""
+    inputs = {item.name for item in spec.inputs}
+    origins = {item.name: item.name for item in spec.outputs if item.name not in inputs}
+    if forward is None:
+        return origins
+    for local, output in forward.returned.items():
+        if local not in inputs:
+            origins[local] = output
+    return origins
+
+
+def _refuse_ambiguous(spec: OpSpec) -> None:
+    """A name that is an output and another local of the forward: the backward must not read it."""
+    if spec.forward is None:
+        return
+    locals_ = assigned(spec.forward)
+    returned = returned_names(spec, spec.forward.result)
+    other = {
+        item.name
+        for item in spec.outputs
+        if item.name in locals_ and returned.get(item.name) != item.name
+    }
+    for formula in (*dict(spec.gradients).values(), spec.backward):
+        for name in sorted(other & _outside_reads(formula)):
+            message = f"'{name}' is a local of the forward and the name of an output"
+            hint = "return it under that name, or name it otherwise"
+            raise ScaffoldError(message, formula.location if formula else None, hint)
+
+
+def _outside_reads(formula: Formula | None) -> frozenset[str]:
+    lines = _lines(formula) if formula else ()
+    return frozenset(read.name for read, _ in free_reads(lines))
+
+
+def _lines(formula: Formula) -> Lines:
+    """The statements of a formula, the last of which has its result."""
+    if formula.result is None:
+        return formula.statements
+    return (*formula.statements, Assign(formula.graph.node("absent"), formula.result))
+
+
+# --- The gradient of a variadic input: what is computed for each of its tensors.
+#
+# In: the lines of the backward. Out: `Element`s, and the other lines. Invariant: a line that reads the index `i` stands where
+# `i` is.
+
+
+def element_lines(
+    spec: OpSpec, lines: tuple[Line, ...]
+) -> tuple[tuple[Element, ...], tuple[Line, ...]]:
+    """Formulas for one element of a variadic input, apart from the other lines."""
+    if spec.backward:
+        return (), lines
+    several = {item.name for item in spec.differentiable if item.variadic}
+    elements, rest, inside = [], list[Line](), list[Statement]()
+    of_index = {"i"}
+    for line in lines:
+        item = line.statement
+        (name,) = written(item) if len(written(item)) == 1 else ("",)
+        target = name.removeprefix("grad_")
+        if isinstance(item, Assign) and name != target and target in several:
+            elements.append(Element(target, tuple(inside), item.value))
+        elif line.serves <= several and read_names(item) & of_index:
+            of_index |= written(item)
+            inside.append(item)
+        else:
+            rest.append(line)
+    return tuple(elements), tuple(rest)

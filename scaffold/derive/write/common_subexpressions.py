@@ -1,0 +1,259 @@
+"""Expressions that stand several times in a backward.
+
+In: its statements. Out: the same with a name for what costs more than to look at a tensor. Invariant: what gets a name is
+computed where it was computed anyway, of the same values; nothing that draws, changes in place or is not PyTorch's gets one.
+"""
+
+import builtins
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from scaffold.derive.aliasing import Trace
+from scaffold.derive.names import fresh
+from scaffold.derive.value_kinds import Kinds
+from scaffold.derive.write.backward_program import lines_of
+from scaffold.formula import (
+    Assign,
+    Graph,
+    If,
+    Node,
+    Statement,
+    assignments,
+    expressions,
+    rewritten,
+    same_memory,
+    sharing,
+    written,
+    written_to,
+)
+
+Lines = tuple[Statement, ...]
+OFTEN = 3  # times that one operation stands until it gets a name
+OPERATIONS = frozenset({"binary", "call"})
+# What a value is called, by the function or the operator that makes it; else as the function is.
+WORDS = {"+": "total", "-": "difference", "*": "product", "/": "quotient"}
+WORDS |= {"**": "power", "@": "product", "pow": "power", "sum": "total"}
+WORDS |= {"broadcast_shapes": "shape", "abs": "magnitude", "amax": "largest"}
+WORDS |= {"softmax": "probs", "log_softmax": "log_probs", "cat": "joined"}
+WORDS |= {
+    "max": "largest",
+    "min": "smallest",
+    "new_zeros": "zeros",
+    "einsum": "product",
+}
+WORDS |= {"where": "selected", "gather": "gathered", "stack": "stacked"}
+
+
+class Use(NamedTuple):
+    """Where an expression stands in a block: at which statement, and whether it is computed whenever that runs."""
+
+    position: int
+    sure: bool
+
+
+class Backward(NamedTuple):
+    """What is known of the statements."""
+
+    graph: Graph
+    kinds: Kinds
+    taken: frozenset[str]  # names that stand outside
+    foreign: Callable[[Node], bool]  # whether an expression is not to be moved
+    wanted: tuple[str, ...]  # the inputs whose gradients are computed
+    optional: frozenset[str]  # inputs that may be absent
+
+
+def named_once(known: Backward, statements: Lines) -> Lines:
+    """The statements, in which each dear expression stands once where that is possible."""
+
+    def spelled(node: Node) -> Node | None:
+        """`1.` as the formatter has it, which is how the engine writes it."""
+        whole = node.kind == "constant" and node.label[0] in "0123456789"
+        if whole and node.label.endswith("."):
+            return known.graph.constant(f"{node.label}0")
+        return None
+
+    statements = rewritten(known.graph, statements, spelled)
+    while True:
+        changed = frozenset(
+            name for item in Trace(statements, sharing).changes for name in item.holders
+        )
+        step = _Step(known, statements, changed)
+        found = step.without_repeat(statements) or step.block(statements, True)
+        if found is None:
+            return statements
+        statements = found
+
+
+class _Step:
+    """One expression that is given a name."""
+
+    def __init__(
+        self, known: Backward, statements: Lines, changed: frozenset[str]
+    ) -> None:
+        self.known, self.changed = known, changed
+        nodes = {node for item in statements for node in expressions(item)}
+        inner = {part for node in nodes for part in node.walk()}
+        self.fixed = {
+            part
+            for node in inner
+            for changed_one in written_to(node)
+            for part in same_memory(changed_one)
+        }
+        self.names = known.taken.union(*(node.names() for node in nodes))
+        lines = lines_of(statements, known.wanted)
+        self.serves = {id(line.statement): line.serves for line in lines}
+        self.assigned = [
+            name for item in assignments(statements) for name in written(item)
+        ]
+        self.names |= {*self.assigned}
+
+    def without_repeat(self, lines: Lines) -> Lines | None:
+        """The lines without one that assigns to a name what it is already."""
+        for last, item in enumerate(lines):
+            for first in range(last):
+                same = isinstance(item, Assign) and item == lines[first]
+                if not same or self._is_unlike(lines[first + 1 : last], item):
+                    continue
+                return (*lines[:last], *lines[last + 1 :])
+        return None
+
+    def _is_unlike(self, between: Lines, item: Statement) -> bool:
+        """Whether a statement gives, or does, something else after those."""
+        assert isinstance(item, Assign)
+        names = item.value.names() | written(item)
+        plain = item.target.kind == "name" and not item.operator
+        touched = frozenset(self.changed).union(*map(written, between))
+        return not plain or bool(names & touched) or self.known.foreign(item.value)
+
+    def block(self, lines: Lines, outermost: bool) -> Lines | None:
+        """The lines with one name more, in an inner block where there is none for these."""
+        uses: dict[Node, list[Use]] = {}
+        for position, item in enumerate(lines):
+            for node, sure in _parts(item):
+                uses.setdefault(node, []).append(Use(position, sure))
+        several = [
+            node
+            for node, found in uses.items()
+            if len(found) > 1 and self._is_dear(node, len(found))
+            if self._may_stand_first(lines, node, found, outermost)
+        ]
+        if several:
+            node = max(several, key=lambda node: sum(1 for _ in node.walk()))
+            return self._named(lines, node, uses[node][0].position)
+        for position, item in enumerate(lines):
+            if isinstance(item, If):
+                for label, inner in (("body", item.body), ("orelse", item.orelse)):
+                    if (found_inside := self.block(inner, False)) is not None:
+                        branches = {"body": item.body, "orelse": item.orelse}
+                        branches[label] = found_inside
+                        choice = If(item.test, **branches, comments=item.comments)
+                        return (*lines[:position], choice, *lines[position + 1 :])
+        return None
+
+    def _is_dear(self, node: Node, count: int) -> bool:
+        if node.kind not in OPERATIONS or node in self.fixed:
+            return False
+        inner = list(node.walk())
+        if any(part.kind in ("lambda", "body") for part in inner):
+            return False
+        if any(True for part in inner for _ in written_to(part)):
+            return False
+        if node.names() & self.changed or self.known.foreign(node):
+            return False
+        if _is_view(node) or not self._is_tensor(node):
+            return False
+        steps = sum(self._is_step(part) for part in inner)
+        return node.kind == "call" or node.label == "@" or steps > 1 or count >= OFTEN
+
+    def _is_step(self, node: Node) -> bool:
+        return node.kind in OPERATIONS and self._is_tensor(node)
+
+    def _is_tensor(self, node: Node) -> bool:
+        if node.kind == "call" and node.args[0].label == "broadcast_shapes":
+            return True
+        return self.known.kinds.of(node) == "tensor"
+
+    def _may_stand_first(
+        self, lines: Lines, node: Node, uses: Sequence[Use], outermost: bool
+    ) -> bool:
+        """Whether it may be computed before the first of its uses, where it is computed anyway."""
+        first, last = uses[0].position, uses[-1].position
+        between = lines[first : last + 1]
+        if node.names() & written(*between):
+            return False
+        held = (item for item in between if isinstance(item, Assign))
+        if any(item.value is node and written(item) & self.changed for item in held):
+            return False
+        sure = [lines[use.position] for use in uses if use.sure]
+        if not (sure and outermost):
+            return bool(sure)
+        served = self._served(lines[use.position] for use in uses)
+        return len(served) == 1 or bool(self._served(sure) - self.known.optional)
+
+    def _served(self, several: Iterable[Statement]) -> frozenset[str]:
+        """The inputs whose gradients need one of the statements."""
+        nothing = frozenset[str]()
+        return nothing.union(*(self.serves.get(id(item), nothing) for item in several))
+
+    def _named(self, lines: Lines, node: Node, first: int) -> Lines:
+        """The lines over a name: that of the local which is just this, if there is one."""
+        own = next(filter(None, (self._holder(item, node) for item in lines)), None)
+        name = own.target if own else self.known.graph.name(self._name(node))
+        begun = own or Assign(name, node)
+        rest = tuple(item for item in lines if item is not own)
+
+        def change(part: Node) -> Node | None:
+            if part.kind == "lambda":  # it has parameters of these names
+                return part
+            return name if part is node else None
+
+        changed = rewritten(self.known.graph, rest, change)
+        return (*changed[:first], begun, *changed[first:])
+
+    def _holder(self, item: Statement, node: Node) -> Assign | None:
+        if not isinstance(item, Assign) or item.value is not node or item.operator:
+            return None
+        name = item.target.label
+        plain = item.target.kind == "name" and not name.startswith("grad_")
+        return item if plain and self.assigned.count(name) == 1 else None
+
+    def _name(self, node: Node) -> str:
+        label = node.args[0].label if node.kind == "call" else node.label
+        stem = WORDS.get(label, label.strip("_") or "value")
+        reads = [part.label for part in node.walk() if part.kind == "name"]
+        plain = stem in ("zeros", "ones", "shape")
+        if not plain and any(name.startswith("grad_") for name in reads):
+            stem = f"{stem}_grad"
+        words = [name for name in reads if name in self.assigned or name in self.names]
+        words = [name for name in words if name not in ("torch", "F", "math")]
+        for name in (stem, *(f"{stem}_{word}" for word in words)):
+            if name not in self.names and not hasattr(builtins, name):
+                return name
+        return fresh(f"{stem}_again", self.names)
+
+
+def _is_view(node: Node) -> bool:
+    """Whether a value may share the memory of another, so that it costs nothing."""
+    return sum(1 for _ in same_memory(node)) > 1
+
+
+def _parts(item: Statement) -> Iterator[tuple[Node, bool]]:
+    """Each operation of a statement as often as it stands there, and whether it is computed whenever that runs."""
+    if isinstance(item, If):
+        yield from _inside(item.test, True)
+        for inner in (*item.body, *item.orelse):
+            yield from ((node, False) for node, _ in _parts(inner))
+        return
+    if item.target.kind == "subscript":
+        yield from _inside(item.target, True)
+    yield from _inside(item.value, True)
+
+
+def _inside(node: Node, sure: bool) -> Iterator[tuple[Node, bool]]:
+    if node.kind == "lambda":
+        return
+    if node.kind in OPERATIONS:
+        yield node, sure
+    maybe = node.kind in ("conditional", "boolean")
+    for at, part in enumerate(node.args):
+        yield from _inside(part, sure and (at == 0 or not maybe))

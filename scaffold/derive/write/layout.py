@@ -1,0 +1,75 @@
+"""A derived backward as an author lays it out.
+
+In: an op, what was taken apart of it, and the statements of its backward. Out: statements, and the blocks that they stand in.
+Invariant: the same values; of a backward that holds a formula of the user's no expression is renamed.
+"""
+
+from collections.abc import Collection
+
+from scaffold.derive.derivation import Block
+from scaffold.derive.forward.live_forward import effects
+from scaffold.derive.given import Given
+from scaffold.derive.stated_gradients import outer_names
+from scaffold.derive.value_kinds import kinds_of_inputs
+from scaffold.derive.write.backward_program import Line, lines_of
+from scaffold.derive.write.common_subexpressions import Backward, named_once
+from scaffold.derive.write.placement import gathered, place
+from scaffold.formula import Graph, Node, Statement, rewritten
+from scaffold.spec import OpSpec
+
+# --- Functions of PyTorch that say no type, which a strict type checker does not let typed code call.
+#
+# In: statements of the backward. Out: the same over bare names, `broadcast_shapes(x.shape, y.shape)`, to which the generated code
+# gives a type. Invariant: no name of the user's is taken.
+
+
+# The function, and what it returns.
+UNTYPED = {"broadcast_shapes": "torch.Size"}
+
+
+def by_bare_names(
+    graph: Graph, statements: tuple[Statement, ...], taken: Collection[str]
+) -> tuple[Statement, ...]:
+    """The statements with `broadcast_shapes` for `torch.broadcast_shapes`, unless that is the name of something else."""
+
+    def bare(node: Node) -> Node | None:
+        match node:
+            case Node("attribute", label, (Node("name", "torch"),)) if (
+                label in UNTYPED and label not in taken
+            ):
+                return graph.name(label)
+        return None
+
+    return rewritten(graph, statements, bare)
+
+
+# --- A derived backward as an author lays it out.
+
+
+def once_each(
+    spec: OpSpec, given: Given, program: tuple[Statement, ...]
+) -> tuple[Statement, ...]:
+    """The program with names for what stands in it several times."""
+    wanted = tuple(item.name for item in spec.differentiable)
+    if not given.derived.issuperset(wanted):
+        return program
+    blocks = blocks_of(given, lines_of(program, wanted))
+    program = tuple(item for block in blocks for item in block.statements)
+    taken = outer_names(spec, given.forward)
+    known = Backward(
+        given.graph,
+        kinds_of_inputs(spec).after(program),
+        taken,
+        effects(spec),
+        wanted,
+        frozenset(item.name for item in spec.tensors if item.optional),
+    )
+    return by_bare_names(given.graph, named_once(known, program), taken)
+
+
+def blocks_of(given: Given, lines: tuple[Line, ...]) -> tuple[Block, ...]:
+    """The lines where they go; choices by one test are one."""
+    blocks = place(lines)
+    if not given.derived:
+        return blocks
+    return tuple(Block(block.serves, gathered(block.statements)) for block in blocks)

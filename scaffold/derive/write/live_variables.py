@@ -1,0 +1,152 @@
+"""Statements without those that nothing needs.
+
+In: the statements of a body and the names that are read after it. Out: the same without dead lines. Invariant: what has an
+effect beyond its names (a change in place, a random number, a call of the user's code) stays.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from scaffold.derive.names import fresh
+from scaffold.derive.write.backward_program import read_names, surely_written
+from scaffold.formula import (
+    Assign,
+    Graph,
+    If,
+    Node,
+    Statement,
+    changed_in_place,
+    expressions,
+    is_check,
+    raises,
+    written,
+)
+
+# --- Tests turned around, as one would write them: `p != 2` for `not p == 2`.
+#
+# In: the test of an `if`. Out: its opposite. Invariant: just one of the two holds.
+
+
+OPPOSITES = {"==": "!=", "is": "is not", "in": "not in"}
+OPPOSITES |= {after: before for before, after in OPPOSITES.items()}
+
+
+def negated(graph: Graph, test: Node) -> Node:
+    """The opposite of a test."""
+    match test:
+        case Node("unary", "not", (inner,)):
+            return inner
+        case Node("compare", label, args) if label in OPPOSITES:
+            return graph.node("compare", OPPOSITES[label], args)
+    return graph.node("unary", "not", (test,))
+
+
+def are_opposite(one: Node, two: Node) -> bool:
+    """Whether one test is the other turned around."""
+    for test, other in ((one, two), (two, one)):
+        match test:
+            case Node("unary", "not", (inner,)) if inner is other:
+                return True
+            case Node("compare", label, args) if args == other.args:
+                return other.kind == "compare" and OPPOSITES.get(label) == other.label
+    return False
+
+
+# --- The statements of a run that raises nothing.
+#
+# In: the statements of a forward, with its checks. Out: the same without `assert`, `raise` and the tests before them. Invariant:
+# wherever the forward returns at all, they give what it gives.
+
+
+Lines = tuple[Statement, ...]
+
+
+def settled(graph: Graph, statements: Lines) -> Lines:
+    """The statements without what they refuse to run with."""
+    return tuple(line for item in statements for line in _settled(graph, item))
+
+
+def _settled(graph: Graph, item: Statement) -> Lines:
+    if not isinstance(item, If):
+        return () if is_check(item) else (item,)
+    body, orelse = settled(graph, item.body), settled(graph, item.orelse)
+    if raises(item.body):
+        return orelse
+    if raises(item.orelse):
+        return body
+    if body:
+        return (replace(item, body=body, orelse=orelse),)
+    if orelse:
+        test = negated(graph, item.test)
+        return (replace(item, test=test, body=orelse, orelse=()),)
+    return ()
+
+
+# --- Statements without those that nothing needs.
+
+
+def without_dead(
+    graph: Graph,
+    statements: Lines,
+    live: frozenset[str],
+    has_effect: Callable[[Node], bool],
+) -> Lines:
+    """The statements that compute the live names, or that have an effect."""
+    return _Pruner(graph, statements, has_effect).block(statements, live)
+
+
+class _Pruner:
+    def __init__(
+        self, graph: Graph, statements: Lines, has_effect: Callable[[Node], bool]
+    ) -> None:
+        self.graph, self.has_effect = graph, has_effect
+        self.taken = read_names(*statements) | written(*statements)
+
+    def block(self, statements: Lines, live: frozenset[str]) -> Lines:
+        kept: list[Statement] = []
+        for item in reversed(statements):
+            pruned = self._one(item, live)
+            if pruned is not None:
+                kept.append(pruned)
+                live = (live - surely_written(pruned)) | read_names(pruned)
+        return tuple(reversed(kept))
+
+    def _one(self, item: Statement, live: frozenset[str]) -> Statement | None:
+        if isinstance(item, If):
+            return self._choice(item, live)
+        if item.operator or item.target.kind in ("absent", "subscript"):
+            return item  # it changes what another name may hold
+        if not written(item) & live and not self._acts(item):
+            return None
+        return self._marked(item, live)
+
+    def _choice(self, item: If, live: frozenset[str]) -> If | None:
+        body, orelse = self.block(item.body, live), self.block(item.orelse, live)
+        if body:
+            return replace(item, body=body, orelse=orelse)
+        if orelse:
+            test = negated(self.graph, item.test)
+            return replace(item, test=test, body=orelse, orelse=())
+        return None
+
+    def _acts(self, item: Assign) -> bool:
+        return any(
+            self.has_effect(node) or any(changed_in_place(node))
+            for node in expressions(item)
+        )
+
+    def _marked(self, item: Assign, live: frozenset[str]) -> Assign:
+        """`a, _b = f(x)` where only `a` is used."""
+
+        def marked(part: Node) -> Node:
+            if part.kind == "starred":
+                return self.graph.node("starred", "", (marked(part.args[0]),))
+            unused = part.kind == "name" and part.label not in live
+            if not unused or part.label.startswith("_"):
+                return part
+            return self.graph.name(fresh(f"_{part.label}", self.taken))
+
+        if item.target.kind != "tuple":
+            return replace(item, target=marked(item.target))
+        target = self.graph.node("tuple", "", tuple(map(marked, item.target.args)))
+        return replace(item, target=target)

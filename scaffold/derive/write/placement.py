@@ -1,0 +1,171 @@
+"""Statements under tests, arranged as an author would.
+
+In: statements, and the tests that they stand under. Out: statements with `if`s. Invariant: every name has the same value after them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from scaffold.derive.derivation import Block
+from scaffold.derive.write.backward_program import Line, read_names
+from scaffold.derive.write.live_variables import are_opposite, negated
+from scaffold.formula import Assign, Graph, If, Node, Statement, written
+
+# --- Where each line of the backward goes: under the `needs_input_grad` branches that need it.
+#
+# In: lines and what they serve. Out: `Block`s in order. Invariant: no line moves before one that it depends on.
+
+
+def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:
+    """Gather the lines that serve the same gradients, as far as their order allows."""
+    blocks: list[Block] = []
+    for line in lines:
+        position = _last_with(blocks, line)
+        if position is None:
+            blocks.append(Block(line.serves, (line.statement,)))
+        else:
+            statements = (*blocks[position].statements, line.statement)
+            blocks[position] = Block(line.serves, statements)
+    return tuple(blocks)
+
+
+def _last_with(blocks: list[Block], line: Line) -> int | None:
+    """The block to append to: the last one of the same service, if nothing after it is in the way."""
+    for position in reversed(range(len(blocks))):
+        if blocks[position].serves == line.serves:
+            return position
+        if any(depend(item, line.statement) for item in blocks[position].statements):
+            return None
+    return None
+
+
+def depend(first: Statement, second: Statement) -> bool:
+    """Whether two statements must stay in their order."""
+    reads_first, reads_second = read_names(first), read_names(second)
+    writes_first, writes_second = written(first), written(second)
+    return bool(
+        writes_first & (reads_second | writes_second) or reads_first & writes_second
+    )
+
+
+def joint_gradients(lines: tuple[Line, ...]) -> frozenset[str]:
+    """The inputs whose gradient is assigned where others are served too."""
+    joint = set()
+    for line in lines:
+        for name in written(line.statement):
+            served = name.removeprefix("grad_")
+            if (
+                name.startswith("grad_")
+                and served in line.serves
+                and len(line.serves) > 1
+            ):
+                joint.add(served)
+    return frozenset(joint)
+
+
+# --- Statements under tests, arranged as an author would.
+
+
+def merged(lines: list[Statement]) -> list[Statement]:
+    """Neighbours under the same test, or one and its opposite, as one `if`."""
+    done: list[Statement] = []
+    for line in lines:
+        last = done[-1] if done else None
+        both = None
+        if isinstance(line, If) and isinstance(last, If):
+            both = _as_one(last, line)
+        if both is None:
+            done.append(line)
+        else:
+            done[-1] = both
+    return done
+
+
+def gathered(lines: Iterable[Statement]) -> tuple[Statement, ...]:
+    """Choices by one test as one `if`, also where the lines between them have nothing to do with the second."""
+    done: list[Statement] = []
+    for line in lines:
+        at = _joined_at(done, line) if isinstance(line, If) else None
+        if at is None:
+            done.append(line)
+        else:
+            done[at[0]] = at[1]
+    return tuple(_inside(item) for item in done)
+
+
+def _inside(item: Statement) -> Statement:
+    """A choice in whose branches the choices are gathered."""
+    if not isinstance(item, If):
+        return item
+    return If(item.test, gathered(item.body), gathered(item.orelse), item.comments)
+
+
+def _joined_at(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
+    """Where a choice can join one before it, and what that is then."""
+    for at in reversed(range(len(done))):
+        before = done[at]
+        both = _as_one(before, line) if isinstance(before, If) else None
+        if both is not None:
+            return at, both
+        if depend(before, line):
+            return None
+    return None
+
+
+def _as_one(one: If, two: If) -> If | None:
+    """Two choices that follow each other, if one test decides both."""
+    if one.test.names() & written(one):
+        return None
+    comments = (*one.comments, *two.comments)
+    if one.test is two.test:
+        body = tuple(merged([*one.body, *two.body]))
+        orelse = tuple(merged([*one.orelse, *two.orelse]))
+        return If(one.test, body, orelse, comments)
+    if are_opposite(one.test, two.test):
+        body = tuple(merged([*one.body, *two.orelse]))
+        orelse = tuple(merged([*one.orelse, *two.body]))
+        return If(one.test, body, orelse, comments)
+    return None
+
+
+def under(
+    graph: Graph, tests: list[tuple[Node, int]], lines: list[Statement]
+) -> list[Statement]:
+    """Statements under tests, each of which holds (0) or does not (1)."""
+    for test, at in reversed(tests):
+        test = negated(graph, test) if at else test
+        lines = [If(test, tuple(lines))]
+    return lines
+
+
+def without_copy(lines: list[Statement], sole: bool) -> tuple[Statement, ...]:
+    """Statements whose last one copies what the one before has made: made under that name at once.
+
+    Where the copy is the `sole` use, also in the branches of an `if`.
+    """
+    match lines:
+        case [*before, Assign(made, value, "", comments), Assign(target, last)] if (
+            last is made
+        ):
+            return (*before, Assign(target, value, "", comments))
+        case [*before, If() as choice, Assign(target, last)] if sole:
+            found = _assigned_in(choice, last, target)
+            if found is not None:
+                return (*before, found)
+    return tuple(lines)
+
+
+def _assigned_in(choice: If, made: Node, target: Node) -> If | None:
+    """A choice that assigns another name, if all of its branches end with that assignment."""
+    branches = list[tuple[Statement, ...]]()
+    for body in (choice.body, choice.orelse):
+        match body:
+            case (*before, Assign(name, value, "", comments)) if name is made:
+                branches.append((*before, Assign(target, value, "", comments)))
+            case (*before, If() as inner):
+                found = _assigned_in(inner, made, target)
+                if found is None:
+                    return None
+                branches.append((*before, found))
+            case _:
+                return None
+    return If(choice.test, branches[0], branches[1])

@@ -1,0 +1,658 @@
+"""Ops -> expressions.
+
+In: an op, and the names of values that have one. Out: a formula's node. Invariant: it has the op's value; each primitive is
+spelled as its rule says, without the arguments that are defaults.
+"""
+
+from collections.abc import Callable, Mapping
+
+from scaffold.derive.graph import shapes
+from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.op import Op, Program, is_number, literal
+from scaffold.derive.graph.shapes import Dim, Shape
+from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
+from scaffold.derive.rules.spelling import Parameter, Spelling
+from scaffold.derive.write.in_place import InPlace
+from scaffold.derive.write.preconditions import Need, Outcome, meets
+from scaffold.derive.write.shape_sources import Holders, UnknownShapeError
+from scaffold.formula import Graph, Node
+
+# --- Python values and shapes of a program -> expressions.
+#
+# In: static ops, and the names of values that have one. Out: nodes. Invariant: a size is read where no whole tensor must live on
+# for it.
+
+
+# The values that have a shape, each with the optional inputs that must be there to compute it.
+Owners = dict[Shape, list[tuple[Op, frozenset[Need]]]]
+OF_A_SHAPE = frozenset(
+    {"zeros", "expanded", "reshaped", "summed_to", "same", "vjp", "unsliced"}
+    | {"shaped_like", "fitted_to"}
+)
+
+
+def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Owners:
+    """The values that can tell a shape: they ask for none themselves."""
+    owners: Owners = {}
+    for op in program.ops:
+        if op.is_tensor and not _asks(op):
+            owners.setdefault(op.shape, []).append((op, needs(op)))
+    return owners
+
+
+def _asks(op: Op) -> bool:
+    return any(inner.rule in OF_A_SHAPE for inner in op.walk())
+
+
+class StaticPrinter:
+    """Writes down what is no tensor; `names` are those of locals of forward and backward."""
+
+    in_place: InPlace | None = None
+    tests: tuple[Outcome, ...] = ()  # those under which a statement is written
+
+    def __init__(
+        self,
+        applier: Applier,
+        holders: Holders,
+        names: Mapping[Op, str],
+        owners: Owners,
+        asked: set[Op],
+    ) -> None:
+        self.applier, self.program = applier, applier.program
+        self.graph: Graph = self.program.graph
+        self.holders, self.names, self.owners = holders, names, owners
+        self.asked = asked
+
+    def node(self, op: Op) -> Node:
+        """The expression of an op: its name if it has one."""
+        raise NotImplementedError
+
+    def _input(self, op: Op) -> Node:
+        return self.graph.name(str(op.data))
+
+    _cotangent = _input
+
+    def _const(self, op: Op) -> Node:
+        if op.value is ...:
+            return self.graph.constant("...")
+        return number_node(self.program, op.value)
+
+    def _static(self, op: Op) -> Node:
+        assert isinstance(op.data, Node)
+        return self.placed(op.data)
+
+    def placed(self, node: Node) -> Node:
+        """An expression with sizes where it has placeholders."""
+        return self.graph.rewrite(node, self._placeholder)
+
+    def _placeholder(self, node: Node) -> Node | None:
+        """What stands for a size in a Python expression of the engine's."""
+        if node.kind == "name" and node.label.startswith("<"):
+            return self.node(self.program.ops[int(node.label[1:-1])])
+        return None
+
+    def _list(self, op: Op) -> Node:
+        return self.graph.node("tuple", "", tuple(map(self.node, op.args)))
+
+    def _shape(self, op: Op) -> Node:
+        assert isinstance(op.data, Shape)
+        return self.shape(op.data)
+
+    def shape(self, shape: Shape, like: Op | None = None) -> Node:
+        """The expression of a shape."""
+        try:
+            return self.holders.shape(shape, like)
+        except UnknownShapeError:
+            return self._told_by_value(shape)
+
+    def _told_by_value(self, shape: Shape) -> Node:
+        """The shape of a value of the forward, or what follows from such shapes."""
+        match shape.key:
+            case ("broadcast", tuple() as parts) if shape not in self.owners:
+                shapes = map(self.shape, parts)
+                return self.function("torch.broadcast_shapes", *shapes)
+        return self._attribute(self._owner(shape), "shape")
+
+    def _owner(self, shape: Shape) -> Node:
+        several = self.owners.get(shape, ())
+        for met in (self._is_current, self._is_met):
+            for op, needs in several:
+                if all(map(met, needs)):
+                    return self._anew(op)
+        return self._by_base(shape)
+
+    def _is_current(self, need: Need) -> bool:
+        """Whether a value needs what is there wherever this gradient is asked for."""
+        return need == self.holders.current
+
+    def _is_met(self, need: Need) -> bool:
+        """Whether what a value needs is there under the tests around the statement."""
+        told = any(meets(outcome, need) for outcome in self.tests)
+        return told or self._is_current(need)
+
+    def _by_base(self, shape: Shape) -> Node:
+        """A value of a shape, made of one that has the shape it comes of."""
+        match shape.key:
+            case ("unsqueezed" | "squeezed" as word, Shape() as base, int() as dim):
+                return self._viewed(base, word.removesuffix("d"), dim)
+            case ("transposed", Shape() as base, dims) if dims == {-2, -1}:
+                return self._attribute(self._owner(base), "mT")
+            case ("transposed", Shape() as base, frozenset() as dims) if len(dims) == 2:
+                return self._viewed(base, "transpose", *sorted(dims))
+            case ("drop" | "keep" as word, Shape() as base, (int(), *_) as dims):
+                callee = self._attribute(self._owner(base), "sum")
+                at = self.program.const(dims[0] if len(dims) == 1 else dims)
+                keepdim = self.program.const(word == "keep")
+                args = (callee, self.node(at), self.node(keepdim))
+                return self.graph.node("call", "", args, ("keepdim",))
+        raise UnsupportedError(NO_SHAPE)
+
+    def _viewed(self, base: Shape, label: str, *dims: int) -> Node:
+        """A view of a value of a shape."""
+        numbers = (number_node(self.program, dim) for dim in dims)
+        return self.method(self._owner(base), label, *numbers)
+
+    def _anew(self, op: Op) -> Node:
+        """A value of the forward over the forward's names: those of the backward may come later."""
+        names, self.names = self.names, self.holders.held
+        in_place, self.in_place = self.in_place, None
+        if op not in self.names:
+            self.asked.add(op)
+        try:
+            return self.node(op)
+        finally:
+            self.names, self.in_place = names, in_place
+
+    def _size(self, op: Op) -> Node:
+        if isinstance(op.data, Shape):
+            (dim,) = op.args
+            index = self.node(dim)
+            return self.graph.node("subscript", "", (self.shape(op.data), index))
+        assert isinstance(op.data, str)
+        return self.size(op.data)
+
+    def size(self, dim: Dim) -> Node:
+        """The expression of a size."""
+        return self.holders.size(dim)
+
+    def _rank(self, op: Op) -> Node:
+        return self._of_tensor(op, "ndim")
+
+    def _dtype(self, op: Op) -> Node:
+        (value,) = op.args
+        if value not in self.names:
+            self.asked.add(value)
+        return self._attribute(self.node(value), "dtype")
+
+    def _count(self, op: Op) -> Node:
+        return self._of_tensor(op, "numel")
+
+    def _ratio(self, op: Op) -> Node:
+        """How many elements a reduction takes into one."""
+        whole, kept = op.args
+        some = self.method(self._anew(kept), "numel")
+        one = self.graph.constant("1")
+        left = self.graph.node("call", "", (self.graph.name("max"), some, one))
+        return self.graph.node("binary", "//", (self.node(whole), left))
+
+    def _of_tensor(self, op: Op, label: str) -> Node:
+        assert isinstance(op.data, Shape)
+        try:
+            return self.holders.of_tensor(op.data, label)
+        except UnknownShapeError:
+            found = self._attribute(self._owner(op.data), label)
+            return self.graph.node("call", "", (found,)) if label == "numel" else found
+
+    def _attribute(self, value: Node, label: str) -> Node:
+        return self.graph.node("attribute", label, (value,))
+
+    def method(self, value: Node, label: str, *args: Node) -> Node:
+        """`value.label(args)`."""
+        return self.graph.node("call", "", (self._attribute(value, label), *args))
+
+    def function(self, path: str, *args: Node, keywords: tuple[str, ...] = ()) -> Node:
+        """`torch.path(args)`; the keywords are those of the last arguments."""
+        first, *rest = path.split(".")
+        callee = self.graph.name(first)
+        for label in rest:
+            callee = self._attribute(callee, label)
+        return self.graph.node("call", "", (callee, *args), keywords)
+
+
+# --- Products and new dims as one writes them: `2 * g * x`, `x[..., None, None]`.
+#
+# In: ops of which no name holds the inner ones. Out: expressions. Invariant: the same factors in the same order, at no greater
+# cost; the same dims.
+
+
+SIGNS = {"mul": "*", "div": "/"}
+
+
+class ChainPrinter(StaticPrinter):
+    """Writes chains without the parentheses that the order of their making asks for."""
+
+    def _mul(self, op: Op) -> Node:
+        return self._times(*op.args)
+
+    def _times(self, a: Op, b: Op) -> Node:
+        """`a * (b * c)` as `a * b * c`, where that broadcasts nothing earlier."""
+        if b not in self.names and b.rule in SIGNS and self._as_cheap(a, b):
+            first, last = b.args
+            return self._joined(SIGNS[b.rule], self._times(a, first), self.node(last))
+        return self._joined("*", self.node(a), self.node(b))
+
+    def _joined(self, label: str, left: Node, right: Node) -> Node:
+        return self.graph.node("binary", label, (left, right))
+
+    def _as_cheap(self, a: Op, b: Op) -> bool:
+        if a.kind == "static":
+            return b.kind != "static"
+        first = b.args[0]
+        return first.is_tensor and shapes.fits(
+            shapes.broadcast(a.shape, first.shape), b.shape
+        )
+
+    def _unsqueeze(self, op: Op) -> Node:
+        """Several new dims as an index."""
+        dims, inner = [literal(op.args[1])], op.args[0]
+        while inner.rule == "unsqueeze" and inner not in self.names:
+            dims.insert(0, literal(inner.args[1]))
+            inner = inner.args[0]
+        index = index_of(dims) if len(dims) > 1 else None
+        if index is None:
+            return self.method(
+                self.node(op.args[0]), "unsqueeze", self.node(op.args[1])
+            )
+        graph, absent = self.graph, self.graph.node("absent")
+        words = {
+            ":": graph.node("slice", "", (absent,) * 3),
+            "...": graph.constant("..."),
+            "None": graph.constant("None"),
+        }
+        parts = graph.node("tuple", "", tuple(words[part] for part in index))
+        return graph.node("subscript", "", (self.node(inner), parts))
+
+
+def index_of(dims: list[object]) -> list[str] | None:
+    """The index that makes the new dims one after the other; None where they count from both ends."""
+    plain = [dim for dim in dims if isinstance(dim, int)]
+    if len(plain) < len(dims) or min(plain) < 0 <= max(plain):
+        return None
+    parts: list[str] = (
+        []
+    )  # the dims that are written out, those nearest to the end counted from first
+    for dim in plain:
+        at = -dim - 1 if dim < 0 else dim
+        parts += [":"] * (at - len(parts))
+        parts.insert(at, "None")
+    return ["...", *reversed(parts)] if plain[0] < 0 else parts
+
+
+# --- The gradient of a slice as it is written: in a tensor of zeros, at its place.
+#
+# In: a printer and an `unsliced` op. Out: its expression. Invariant: it can be differentiated again and vmapped.
+
+
+def unsliced(printer: StaticPrinter, op: Op) -> Node:
+    """`torch.slice_scatter(g.new_zeros(x.shape), g, dim=1, end=2)`."""
+    g, dim, start, end, step = op.args
+    if g.kind == "complex" or any(_is_from_the_end(item) for item in (start, end)):
+        return _slice_backward(printer, op)
+    zeros = printer.method(printer.node(g), "new_zeros", printer.shape(op.shape))
+    args, keywords = [zeros, printer.node(g)], []
+    for name, item in (("dim", dim), ("start", start), ("end", end), ("step", step)):
+        if literal(item) is not None and not (name == "dim" and is_number(item, 0)):
+            keywords.append(name)
+            args.append(printer.node(item))
+    return printer.function("torch.slice_scatter", *args, keywords=tuple(keywords))
+
+
+def _slice_backward(printer: StaticPrinter, op: Op) -> Node:
+    """The same where `torch.slice_scatter` cannot be vmapped, or differentiated: as autograd does it."""
+    g, dim, *bounds = op.args
+    graph, sizes, at = printer.graph, printer.shape(op.shape), literal(dim)
+    size = graph.node("subscript", "", (sizes, printer.node(dim)))
+    if sizes.kind == "tuple" and isinstance(at, int):
+        size = sizes.args[at]
+    usual = (graph.constant("0"), size, graph.constant("1"))
+    given = [
+        default if literal(item) is None else printer.node(item)
+        for item, default in zip(bounds, usual, strict=True)
+    ]
+    name, where = "torch.ops.aten.slice_backward", printer.node(dim)
+    return printer.function(name, printer.node(g), sizes, where, *given)
+
+
+def _is_from_the_end(bound: Op) -> bool:
+    value = literal(bound)
+    return isinstance(value, int) and value < 0
+
+
+# --- Ops -> expressions.
+
+
+POSITIONAL = frozenset({"dim", "dims", "dim0", "dim1", "alpha", "shape"})
+
+
+class Printer(ChainPrinter):
+    """Writes ops down."""
+
+    def node(self, op: Op) -> Node:
+        """The expression of an op: its name if it has one."""
+        if op in self.names:
+            return self.graph.name(self.names[op])
+        return self.expression(op)
+
+    def expression(self, op: Op) -> Node:
+        """The expression, name or not."""
+        if self.in_place is not None and (over := self.in_place(op)) is not None:
+            return over
+        own = WRITERS.get(op.rule)
+        return self.by_rule(op) if own is None else own(self, op)
+
+    def by_rule(self, op: Op) -> Node:
+        """The expression as the op's rule spells it."""
+        rule = self.applier.table.of_op(op.rule)
+        if rule is None:
+            raise UnsupportedError(f"{op.rule} cannot be written down")
+        return self.spelled(rule.spelled, op.args)
+
+    def _expanded(self, op: Op) -> Node:
+        assert isinstance(op.data, Shape)
+        shape = self.shape(op.data)
+        value = self.node(op.args[0])
+        if shape.kind == "attribute" and shape.label == "shape":
+            return self.method(value, "expand_as", shape.args[0])
+        return self.method(value, "expand", shape)
+
+    def _reshaped(self, op: Op) -> Node:
+        assert isinstance(op.data, Shape)
+        shape = self.shape(op.data)
+        return self.method(self.node(op.args[0]), "reshape", shape)
+
+    def _summed_to(self, op: Op) -> Node:
+        assert isinstance(op.data, tuple)
+        shape, like = op.data
+        return self.method(
+            self.node(op.args[0]), "sum_to_size", self.shape(shape, like)
+        )
+
+    def _fitted_to(self, op: Op) -> Node:
+        """`g.expand(torch.broadcast_shapes(g.shape, x.shape)).sum_to_size(x.shape)`."""
+        assert isinstance(op.data, tuple)
+        value, shape = self.node(op.args[0]), self.shape(*op.data)
+        own = self._attribute(value, "shape")
+        both = self.function("torch.broadcast_shapes", own, shape)
+        return self.method(self.method(value, "expand", both), "sum_to_size", shape)
+
+    def _shaped_like(self, op: Op) -> Node:
+        g, like = op.args
+        shape = self._attribute(self._anew(like), "shape")
+        return self.method(self.node(g), "reshape", shape)
+
+    def _indices(self, op: Op) -> Node:
+        """A list of indices as a tensor."""
+        values, like = op.args
+        device = self._attribute(self._named_like(like), "device")
+        return self.function(
+            "torch.tensor", self.node(values), device, keywords=("device",)
+        )
+
+    def _zeros(self, op: Op) -> Node:
+        assert isinstance(op.data, Shape)
+        shape = self.shape(op.data)
+        like = self._named_like(op.args[0])
+        if shape.kind == "attribute" and shape.args[0] is like:
+            return self.function("torch.zeros_like", like)
+        return self.method(like, "new_zeros", shape)
+
+    def _named_like(self, op: Op) -> Node:
+        """A tensor that has a name, of the same dtype."""
+        if op in self.names or op.rule in ("input", "cotangent"):
+            return self.node(op)
+        for other in self.holders.sure:
+            if other.rule == "cotangent" and other.kind == op.kind:
+                return self.node(other)
+        return self.node(op)
+
+    def _starred(self, op: Op) -> Node:
+        return self.graph.node("starred", "", (self.node(op.args[0]),))
+
+    def _same(self, op: Op) -> Node:
+        return self.node(op.args[0])
+
+    def _cast(self, op: Op) -> Node:
+        value, like = op.args
+        return self.method(
+            self.node(value), "to", self._attribute(self.node(like), "dtype")
+        )
+
+    def _item(self, op: Op) -> Node:
+        index = self.graph.constant(str(op.data))
+        return self.graph.node("subscript", "", (self.node(op.args[0]), index))
+
+    def _cond(self, op: Op) -> Node:
+        assert isinstance(op.data, Node)
+        body, orelse = (self.branch(op, arg) for arg in op.args)
+        return self.graph.node("conditional", "", (self.placed(op.data), body, orelse))
+
+    def branch(self, choice: Op, value: Op) -> Node:
+        """The value of a branch; a tensor where the other branch has one: `grad_output.new_zeros(x.shape)`."""
+        if is_number(value, 0) and choice.is_tensor:
+            for other in self.holders.sure:
+                if other.rule == "cotangent" and other.kind == choice.kind:
+                    shape = self._shape_or_none(choice)
+                    return self.method(self.node(other), "new_zeros", shape)
+        return self.node(value)
+
+    def _shape_or_none(self, op: Op) -> Node:
+        """The shape of a value; of one that nothing tells, that of a number, which broadcasts."""
+        try:
+            return self.shape(op.shape)
+        except UnsupportedError:
+            return self.graph.node("tuple")
+
+    def _lead_dims(self, op: Op) -> Node:
+        """All dims but the last."""
+        assert isinstance(op.data, Shape) or op.data is None
+        rank = op.shape.rank if op.data is None else op.data.rank
+        if rank is not None:
+            numbers = (self.graph.constant(str(at)) for at in range(rank - 1))
+            return self.graph.node("list", "", tuple(numbers))
+        ndim = self._of_tensor(op, "ndim")
+        last = self.graph.node("binary", "-", (ndim, self.graph.constant("1")))
+        dims = self.graph.node("call", "", (self.graph.name("range"), last))
+        return self.graph.node("call", "", (self.graph.name("list"), dims))
+
+    def _unless_vector(self, op: Op) -> Node:
+        """`g.unsqueeze(-2) if x.ndim == 1 else g`."""
+        value, other, ndim = map(self.node, op.args)
+        test = self.graph.node("compare", "==", (ndim, self.graph.constant("1")))
+        return self.graph.node("conditional", "", (test, other, value))
+
+    def _unless_scalar(self, op: Op) -> Node:
+        """`g.unsqueeze(-1) if x.ndim else g`."""
+        value, other, ndim = map(self.node, op.args)
+        return self.graph.node("conditional", "", (ndim, value, other))
+
+    def _contracted(self, op: Op) -> Node:
+        left, right, *dims = map(self.node, op.args)
+        pair = self.graph.node("tuple", "", tuple(dims))
+        return self.function("torch.tensordot", left, right, pair, keywords=("dims",))
+
+    def _where(self, op: Op) -> Node:
+        return self.function("torch.where", *map(self.node, op.args))
+
+    def _einsum(self, op: Op) -> Node:
+        equation, operands = op.args
+        return self.function(
+            "torch.einsum", self.node(equation), *map(self.node, operands.args)
+        )
+
+    # Indexing
+
+    def _slice(self, op: Op) -> Node:
+        value, dim, *bounds = op.args
+        return self._subscripted(value, literal(dim), self._range(bounds))
+
+    def _range(self, bounds: list[Op]) -> Node:
+        absent = self.graph.node("absent")
+        parts = (
+            absent if literal(item) is None else self.node(item) for item in bounds
+        )
+        return self.graph.node("slice", "", tuple(parts))
+
+    def _select(self, op: Op) -> Node:
+        value, dim, index = op.args
+        return self._subscripted(value, literal(dim), self.node(index))
+
+    def _subscripted(self, value: Op, dim: object, part: Node) -> Node:
+        if not isinstance(dim, int):
+            raise UnsupportedError("an index at a dim that is not written out")
+        absent = self.graph.node("absent")
+        whole = self.graph.node("slice", "", (absent,) * 3)
+        dots = self.graph.constant("...")
+        parts = (
+            [*[whole] * dim, part] if dim >= 0 else [dots, part, *[whole] * (-dim - 1)]
+        )
+        index = (
+            parts[0] if len(parts) == 1 else self.graph.node("tuple", "", tuple(parts))
+        )
+        return self.graph.node("subscript", "", (self.node(value), index))
+
+    def _index(self, op: Op) -> Node:
+        value, *parts = op.args
+        nodes = tuple(
+            self._range(list(part.args)) if part.rule == "range" else self.node(part)
+            for part in parts
+        )
+        index = nodes[0] if len(nodes) == 1 else self.graph.node("tuple", "", nodes)
+        return self.graph.node("subscript", "", (self.node(value), index))
+
+    def _unsliced(self, op: Op) -> Node:
+        return unsliced(self, op)
+
+    def _call(self, op: Op) -> Node:
+        assert isinstance(op.data, Node)
+
+        def filled(node: Node) -> Node | None:
+            if node.kind == "name" and node.label.startswith("<:"):
+                return self.node(op.args[int(node.label[2:-1])])
+            return self._placeholder(node)
+
+        return self.graph.rewrite(op.data, filled)
+
+    # Rules
+
+    def spelled(self, spelling: Spelling, args: tuple[Op, ...]) -> Node:
+        """A primitive as its rule prints it."""
+        if spelling.kind == "operator":
+            nodes = tuple(map(self.node, args))
+            if len(nodes) == 1:
+                return self._signed(spelling.name, nodes[0])
+            kind = (
+                "compare"
+                if spelling.name in ("==", "!=", "<", "<=", ">", ">=")
+                else "binary"
+            )
+            return self.graph.node(kind, spelling.name, nodes)  # type: ignore[arg-type]
+        if spelling.kind == "attribute":
+            return self._attribute(self.node(args[0]), spelling.name)
+        pairs = list(zip(spelling.parameters, args, strict=True))
+        if spelling.kind == "method":
+            callee = self._attribute(self.node(args[0]), spelling.name)
+            return self._called(callee, pairs[1:])
+        callee = self.function(spelling.name).args[0]
+        return self._called(callee, pairs, spelling.name.startswith("torch.linalg."))
+
+    def _signed(self, label: str, value: Node) -> Node:
+        """A sign at the first factor of a product, where it needs no parentheses; two are none."""
+        if label == "-" and value.kind == "unary" and value.label == "-":
+            return value.args[0]
+        if label == "-" and value.kind == "binary" and value.label in ("*", "/"):
+            left, right = value.args
+            return self.graph.node(
+                "binary", value.label, (self._signed("-", left), right)
+            )
+        return self.graph.node("unary", label, (value,))
+
+    def _called(
+        self, callee: Node, pairs: list[tuple[Parameter, Op]], by_name: bool = False
+    ) -> Node:
+        """A call without the arguments that are defaults; with `by_name` options have their names."""
+        args, named, skipped = list[Node](), list[tuple[str, Node]](), False
+        bounds = [op for parameter, op in pairs if parameter.name in ("min", "max")]
+        both = len(bounds) == 2 and all(literal(op) is not None for op in bounds)
+        owner = callee.args[0].label if callee.args else ""
+        by_name = by_name or owner == "linalg"
+        for parameter, op in pairs:
+            if parameter.starred and op.rule == "list" and op.args:
+                args += map(self.node, op.args)
+            elif parameter.default is not None and self._is_default(
+                parameter.default, op
+            ):
+                skipped = True
+            elif (
+                skipped
+                or named
+                or parameter.keyword
+                or isinstance(literal(op), bool)
+                or (
+                    parameter.default is not None
+                    and (by_name or parameter.name not in POSITIONAL)
+                    and not both
+                )
+            ):
+                named.append((parameter.name, self.node(op)))
+            else:
+                args.append(self.node(op))
+        names = tuple(name for name, _ in named)
+        return self.graph.node(
+            "call", "", (callee, *args, *(node for _, node in named)), names
+        )
+
+    def _is_default(self, default: Node, op: Op) -> bool:
+        value = literal(self.applier.default(default))
+        own = literal(op)
+        return type(value) is type(own) and value == own
+
+
+# How each op is written that no rule of a table spells, or that is written otherwise.
+WRITERS: dict[str, Callable[[Printer, Op], Node]] = {
+    "expanded": Printer._expanded,
+    "reshaped": Printer._reshaped,
+    "summed_to": Printer._summed_to,
+    "fitted_to": Printer._fitted_to,
+    "shaped_like": Printer._shaped_like,
+    "indices": Printer._indices,
+    "zeros": Printer._zeros,
+    "starred": Printer._starred,
+    "same": Printer._same,
+    "cast": Printer._cast,
+    "item": Printer._item,
+    "cond": Printer._cond,
+    "lead_dims": Printer._lead_dims,
+    "unless_vector": Printer._unless_vector,
+    "unless_scalar": Printer._unless_scalar,
+    "contracted": Printer._contracted,
+    "where": Printer._where,
+    "einsum": Printer._einsum,
+    "slice": Printer._slice,
+    "select": Printer._select,
+    "index": Printer._index,
+    "unsliced": Printer._unsliced,
+    "call": Printer._call,
+    "mul": Printer._mul,
+    "unsqueeze": Printer._unsqueeze,
+    "input": Printer._input,
+    "const": Printer._const,
+    "static": Printer._static,
+    "list": Printer._list,
+    "shape": Printer._shape,
+    "size": Printer._size,
+    "rank": Printer._rank,
+    "dtype": Printer._dtype,
+    "count": Printer._count,
+    "ratio": Printer._ratio,
+    "cotangent": Printer._cotangent,
+}

@@ -1,0 +1,194 @@
+"""Which values get a statement of their own, and in which branch it stands.
+
+In: the gradients. Out: a `Schedule`. Invariant: a value is computed only under the tests that guard its uses; a value that
+several places share is computed once, unless no common place is safe.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from scaffold.derive.graph.op import Op
+from scaffold.derive.simplify.assumptions import decides
+from scaffold.derive.write.preconditions import (
+    Outcome,
+    Safety,
+    guard_of,
+    guarded_by,
+    meets,
+)
+from scaffold.formula import Node
+
+# The choices around a place: serial of the `cond`, and its branch. One that several conds share has `SHARED` on top.
+Region = tuple[tuple[int, int], ...]
+SHARED = 1 << 40
+TRIVIAL = frozenset(
+    {
+        "input",
+        "cotangent",
+        "const",
+        "static",
+        "shape",
+        "size",
+        "rank",
+        "count",
+        "dtype",
+        "list",
+        "item",
+        "range",
+        "same",
+    }
+)
+CHEAP = frozenset(
+    {
+        "mT",
+        "t",
+        "T",
+        "mH",
+        "unsqueeze",
+        "expanded",
+        "neg",
+        "slice",
+        "select",
+        "conj",
+        "squeeze",
+        "zeros",
+    }
+)
+# What costs nothing: the value that is looked at has a name rather than the view.
+VIEWS = frozenset({"mT", "t", "T", "mH", "unsqueeze", "squeeze"})
+
+
+class Schedule(NamedTuple):
+    """The ops that get a name, by the region of their statement."""
+
+    named: dict[Op, Region]
+    regions: dict[Op, set[Region]]
+    uses: dict[Op, int]
+
+
+def scheduled(
+    roots: Iterable[tuple[Op, Region]],
+    held: Collection[Op],
+    safe: Safety,
+    forced: Collection[Op],
+) -> Schedule:
+    """Place every op below the roots; `held` ones have names already."""
+    wanted = set(forced)
+    roots = tuple(roots)
+    while True:
+        found = _place(roots, held, safe, wanted)
+        missing = {
+            op
+            for op in found.regions
+            if op.rule == "cond"
+            and op not in held
+            and op not in found.named
+            and all(op is not root for root, _ in roots)
+            and any(
+                region[-1:]
+                and region[-1][0] == op.serial
+                or (op.serial in dict(region))
+                for region in found.named.values()
+            )
+        }
+        if not missing - wanted:
+            return found
+        wanted |= missing
+
+
+def _place(
+    roots: tuple[tuple[Op, Region], ...],
+    held: Collection[Op],
+    safe: Safety,
+    wanted: set[Op],
+) -> Schedule:
+    ends = (*(root for root, _ in roots), *safe.choices)
+    below = {op.serial: op for end in ends for op in end.walk()}
+    regions: dict[Op, set[Region]] = {}
+    uses: dict[Op, int] = {}
+    named: dict[Op, Region] = {}
+    for root, region in roots:
+        regions.setdefault(root, set()).add(region)
+        uses[root] = uses.get(root, 0) + 1
+    for serial in sorted(below, reverse=True):
+        op = below[serial]
+        if op not in regions or op in held:
+            continue
+        places = regions[op]
+        if op in wanted or _comes_often(op, uses[op], held):
+            common: Region | None = _common(places)
+            if common not in places:
+                common = _guarded(places, below, safe, op)
+            if common is not None:
+                named[op] = common
+                places = {common}
+        for at, arg in enumerate(op.args):
+            regions.setdefault(arg, set()).update(_inside(op, at, places))
+            uses[arg] = uses.get(arg, 0) + _readings(op, at, op in named, uses[op])
+    return Schedule(named, regions, uses)
+
+
+def _comes_often(op: Op, uses: int, held: Collection[Op]) -> bool:
+    """Whether it is read more than once, and is more than a view or a sign of what has a name."""
+    trifling = op.rule in CHEAP and _is_leaf(op, held)
+    return uses > 1 and op.rule not in TRIVIAL | VIEWS and not trifling
+
+
+def _inside(op: Op, at: int, places: set[Region]) -> set[Region]:
+    """Where an argument is read."""
+    if op.rule != "cond":
+        return places
+    return {(*place, (op.serial, at)) for place in places}
+
+
+def _readings(op: Op, at: int, named: bool, uses: int) -> int:
+    """How often an argument is read by one op, which is written out where it has no name."""
+    again = not named and uses > 1 and op.rule not in TRIVIAL
+    return 2 if again or (op.rule == "unsliced" and at == 0) else 1
+
+
+def _is_leaf(op: Op, held: Collection[Op]) -> bool:
+    return all(arg.rule in TRIVIAL or arg in held for arg in op.args)
+
+
+def _common(places: set[Region]) -> Region:
+    """The innermost region around all of them."""
+    first, *rest = sorted(places)
+    for place in rest:
+        count = 0
+        while count < min(len(first), len(place)) and first[count] == place[count]:
+            count += 1
+        first = first[:count]
+    return first
+
+
+def _guarded(
+    places: set[Region], below: dict[int, Op], safe: Safety, op: Op
+) -> Region | None:
+    """The region under all tests that the places share, and those that tell that what is needed is there."""
+    common = _common(places)
+
+    def tests(place: Region) -> list[Outcome]:
+        several = ((below[step % SHARED].data, at) for step, at in place if step >= 0)
+        return [(test, at) for test, at in several if isinstance(test, Node)]
+
+    known = tests(common)
+    first, *rest = (tests(place[len(common) :]) for place in sorted(places))
+    shared = [pair for pair in first if all(pair in other for other in rest)]
+    conds = sorted((op for op in below.values() if op.rule == "cond"), key=_serial)
+    tested = {op.data: op.serial for op in reversed(conds)}
+    tests_there = [test for test in reversed(tested) if isinstance(test, Node)]
+    for need in sorted(safe.needs(op) - safe.there(common), key=str):
+        if not any(meets(pair, need) for pair in (*known, *shared)):
+            guard = guard_of(need, tests_there)
+            if guard is None:
+                return None
+            shared = guarded_by(guard, need, shared)
+    shared = [
+        pair for pair in shared if not any(decides(*other, *pair) for other in shared)
+    ]
+    return (*common, *((SHARED + tested[test], at) for test, at in shared))
+
+
+def _serial(op: Op) -> int:
+    return op.serial

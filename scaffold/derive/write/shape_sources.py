@@ -1,0 +1,190 @@
+"""Where a shape or a size can be read: on a cotangent, on an input, or on some value of that shape.
+
+In: shapes. Out: expressions. Invariant: an optional input is asked only about itself; no whole tensor is kept alive for a
+size where a cotangent or an input tells it.
+"""
+
+from collections.abc import Iterable
+
+from scaffold.derive.graph.op import Op, Program
+from scaffold.derive.graph.shapes import Dim, Shape, is_lead
+from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
+from scaffold.formula import Graph, Node
+
+
+class Holders:
+    """The tensors whose shapes are at hand in the backward, the best first."""
+
+    def __init__(
+        self,
+        program: Program,
+        first: Iterable[Op],
+        optional: Iterable[Op],
+        held: dict[Op, str],
+    ) -> None:
+        self.program = program
+        self.graph: Graph = program.graph
+        self.sure, self.optional, self.held = tuple(first), tuple(optional), held
+        self.current: str | None = None  # the input whose gradient is written down
+
+    def shape(self, shape: Shape, like: Op | None = None) -> Node:
+        """`x.shape`, or the sizes one by one."""
+        if like is not None and like.rule == "input":
+            if shape == SCALAR_SHAPE:
+                return self.graph.node("tuple")
+            return self._attribute(str(like.data), "shape")
+        if shape.dims == ():
+            return self.graph.node("tuple")
+        for op in self._holding():
+            if op.shape == shape:
+                return self._attribute(self._name(op), "shape")
+        if shape.dims is None:
+            return self._by_origin(shape)
+        if shape.lead is None:
+            try:
+                sizes = tuple(self.size(dim) for dim in shape.dims)
+            except UnsupportedError:
+                return self._by_any(shape)
+            return self.graph.node("tuple", "", sizes)
+        return self._by_prefix(shape) or self._by_any(shape)
+
+    def _broadcast(self, shape: Shape) -> Node:
+        """`torch.broadcast_shapes(x.shape, y.shape)`."""
+        parts = tuple(self.shape(part) for part in shape.key[1])
+        function = self.graph.node(
+            "attribute", "broadcast_shapes", (self.graph.name("torch"),)
+        )
+        return self.graph.node("call", "", (function, *parts))
+
+    def _by_origin(self, shape: Shape) -> Node:
+        """A shape by what it comes of: `torch.broadcast_shapes(x.shape, y.shape)[:-1]`."""
+        match shape.key:
+            case ("broadcast", _):
+                return self._broadcast(shape)
+            case ("drop" | "keep" as word, Shape() as base, (int() as dim,)) if dim in (
+                0,
+                -1,
+            ):
+                graph, absent = self.graph, self.graph.node("absent")
+                bound = number_node(self.program, dim or 1)
+                bounds = (absent, bound) if dim else (bound, absent)
+                index = graph.node("slice", "", (*bounds, absent))
+                rest = graph.node("subscript", "", (self.shape(base), index))
+                if word == "drop":
+                    return rest
+                if not base.least:  # a scalar keeps no dim
+                    return self._by_any(shape)
+                parts = [
+                    graph.node("starred", "", (rest,)),
+                    number_node(self.program, 1),
+                ]
+                return graph.node("tuple", "", tuple(parts if dim else parts[::-1]))
+        return self._by_any(shape)
+
+    def _by_prefix(self, shape: Shape) -> Node | None:
+        """`x.shape[:-1]`, `(*x.shape[:-1], 1)`: a shape that differs in its last dim from one at hand."""
+        assert shape.dims is not None
+        graph, absent = self.graph, self.graph.node("absent")
+        for op in self._holding():
+            if not op.shape.dims or not op.shape.trailing:
+                continue
+            bounds = (absent, number_node(self.program, -1), absent)
+            whole = self._attribute(self._name(op), "shape")
+            index = graph.node("slice", "", bounds)
+            first = graph.node("subscript", "", (whole, index))
+            if op.shape.dims[:-1] == shape.dims:
+                return first
+            if shape.trailing and op.shape.dims[:-1] == shape.dims[:-1]:
+                if not isinstance(shape.dims[-1], int):
+                    continue
+                starred = graph.node("starred", "", (first,))
+                return graph.node("tuple", "", (starred, self.size(shape.dims[-1])))
+        return None
+
+    def _by_any(self, shape: Shape) -> Node:
+        raise UnknownShapeError(shape)
+
+    def _holding(self) -> Iterable[Op]:
+        """Tensors that are surely there: cotangents and inputs, locals, and the input whose gradient it is."""
+        yield from self.sure
+        for op in self.held:
+            if op not in self.sure and op not in self.optional and _is_there(op):
+                yield op
+        yield from (op for op in self.optional if op.data == self.current)
+
+    def _name(self, op: Op) -> str:
+        return str(op.data) if op.rule in ("input", "cotangent") else self.held[op]
+
+    def _attribute(self, name: str, label: str) -> Node:
+        return self.graph.node("attribute", label, (self.graph.name(name),))
+
+    def size(self, dim: Dim) -> Node:
+        """A size by its name: `x.shape[-1]`."""
+        if isinstance(dim, int):
+            return number_node(self.program, dim)
+        if is_lead(dim):
+            raise UnsupportedError(NO_SHAPE)
+        for op in self._holding():
+            if op.shape.dims is not None and dim in op.shape.dims:
+                at = op.shape.dims.index(dim)
+                behind = len(op.shape.dims) - at
+                last = behind <= op.shape.trailing
+                first = at == 0 and behind > 1 and op.shape.lead is None
+                index = number_node(self.program, -behind if last and not first else at)
+                shape = self._attribute(self._name(op), "shape")
+                return self.graph.node("subscript", "", (shape, index))
+        raise UnsupportedError(NO_SHAPE)
+
+    def of_tensor(self, shape: Shape, label: str) -> Node:
+        """`x.ndim`, `x.numel()` of some tensor of the shape."""
+        for op in self._holding():
+            if op.shape == shape or label == "ndim" and _as_many(op.shape, shape):
+                found = self._attribute(self._name(op), label)
+                return (
+                    self.graph.node("call", "", (found,)) if label == "numel" else found
+                )
+        if label != "numel":
+            raise UnknownShapeError(shape)
+        if shape.dims is not None and shape.lead is None:
+            try:
+                return self._multiplied(shape.dims)
+            except UnsupportedError:  # a size that only the value itself tells
+                raise UnknownShapeError(shape) from None
+        found = self._by_origin(shape) if shape.dims is None else self.shape(shape)
+        if found.kind == "tuple":
+            raise UnknownShapeError(shape)
+        numel = self.graph.node("attribute", "numel", (found,))
+        return self.graph.node("call", "", (numel,))
+
+    def _multiplied(self, dims: Iterable[Dim]) -> Node:
+        """The product of sizes."""
+        first, *rest = map(self.size, dims)
+        for size in rest:
+            first = self.graph.node("binary", "*", (first, size))
+        return first
+
+
+def _is_there(op: Op) -> bool:
+    """Whether it is a tensor whatever the tests say: no branch leaves its name out, or makes it a number."""
+    if op.rule == "cond":
+        return all(map(_is_there, op.args))
+    return op.is_tensor
+
+
+def _as_many(one: Shape, two: Shape) -> bool:
+    """Whether two shapes have as many dims."""
+    if one.dims is None or two.dims is None or len(one.dims) != len(two.dims):
+        return False
+    leads = [[dim for dim in shape.dims or () if is_lead(dim)] for shape in (one, two)]
+    return leads[0] == leads[1]
+
+
+SCALAR_SHAPE = Shape(())
+
+
+class UnknownShapeError(UnsupportedError):
+    """No tensor at hand has the shape."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(NO_SHAPE)
+        self.shape = shape

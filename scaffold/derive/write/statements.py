@@ -1,0 +1,337 @@
+"""Gradients -> statements of the backward.
+
+In: an op for each gradient. Out: assignments, `grad_<input> = ...` among them. Invariant: run in order they give the
+gradients' values; no line is longer than an author would let it be.
+"""
+
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from scaffold.derive.autograd_fallback import pullback_of
+from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.op import Op, Program, called, pulled_args
+from scaffold.derive.graph.precision import Precision
+from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.simplify.rewrites import is_one_hot
+from scaffold.derive.write.in_place import InPlace
+from scaffold.derive.write.placement import merged, under, without_copy
+from scaffold.derive.write.preconditions import Outcome, Safety
+from scaffold.derive.write.printer import Owners, Printer, shape_owners
+from scaffold.derive.write.schedule import (
+    SHARED,
+    TRIVIAL,
+    VIEWS,
+    Region,
+    Schedule,
+    scheduled,
+)
+from scaffold.derive.write.shape_sources import Holders, UnknownShapeError
+from scaffold.derive.write.value_names import Namer, owners_of, users_of
+from scaffold.formula import Assign, If, Node, Statement, emit
+
+# --- Lines that are longer than an author would let them be.
+#
+# In: an op, and how it is written. Out: the part of it that gets a name. Invariant: what has a name already gets no other.
+
+
+WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
+LEAST = 12  # characters that a name is worth
+
+# What has no better name than how it is made.
+ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
+
+
+def telling_part(
+    printer: Printer, op: Op, width: int, of: Mapping[Op, Op], held: Container[Op]
+) -> Op | None:
+    """A part of a line of that width that says much, near to half of it."""
+    best, distance = None, 2 * width
+    for part in _inline_parts(printer, op, of, held):
+        size = len(emit(printer.expression(part)))
+        away = abs(size - width // 2)
+        if part.rule in ARITHMETIC and part not in of:
+            away += width // 3
+        if away < distance and size > LEAST:
+            best, distance = part, away
+    return best
+
+
+def _inline_parts(
+    printer: Printer, op: Op, of: Mapping[Op, Op], held: Container[Op]
+) -> Iterator[Op]:
+    """The ops that stand in the expression of another."""
+    waiting = list(op.args)
+    while waiting:
+        part = waiting.pop()
+        if part in printer.names or part.rule in ("input", "cotangent"):
+            continue
+        if printer.in_place is not None and is_one_hot(part):
+            continue  # it may stand there as an index only
+        plain = part.rule in ("zeros", "neg") and of.get(part) not in held
+        if part.rule not in TRIVIAL | VIEWS and not plain:
+            yield part
+        if part.rule != "cond":
+            waiting += part.args
+
+
+# --- Gradients -> statements of the backward.
+
+
+class Emission(NamedTuple):
+    """What is known when statements are written."""
+
+    applier: Applier
+    holders: Holders
+    held: dict[Op, str]
+    of: Mapping[Op, Op]
+    via: Mapping[Op, tuple[Op, Op]]
+    optional: Collection[Op]
+    taken: set[str]
+    asked: set[Op]  # values without a name that only a shape is read of
+    precision: Precision | None  # to write over temporaries
+    over: set[Op]  # what is written over one
+    own: Mapping[Op, str]  # locals of the forward that are computed here
+
+    @property
+    def guarded(self) -> frozenset[str]:
+        """The inputs whose gradient is computed only where they are there."""
+        return frozenset(str(op.data) for op in self.optional if op.rule == "input")
+
+
+def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...]:
+    """The statements that assign all gradients."""
+    ops = {op for root in roots.values() for op in root.walk()}
+    pulled = [op for op in ops if op.rule == "vjp"]
+    below = {arg for op in pulled for arg in (op, *pulled_args(op))}
+    below |= {op.args[0] for op in ops if op.rule == "fitted_to"}  # read twice
+    forced = {op for op in below if op.rule != "input"} | emission.own.keys()
+    for _ in range(60):
+        writer = _Writer(emission, roots, forced)
+        statements = writer.statements()
+        more = (writer.too_long() | writer.repeated(statements)) - forced
+        if not more:
+            return statements
+        forced |= more
+    return statements
+
+
+class _Writer:
+    """One attempt, with a choice of the ops that get names."""
+
+    def __init__(
+        self, emission: Emission, roots: Mapping[str, Op], forced: Collection[Op]
+    ) -> None:
+        self.emission, self.roots = emission, roots
+        self.program: Program = emission.applier.program
+        self.graph = self.program.graph
+        self.regions: dict[str, Region] = {
+            name: ((-at, 0),) if name in emission.guarded else ()
+            for at, name in enumerate(roots, 1)
+        }
+        held = emission.held
+        present = {-at: name for at, name in enumerate(roots, 1)}
+        safe = Safety(
+            emission.optional,
+            held,
+            emission.applier.takes_none,
+            present,
+            self.program.ops,
+        )
+        pairs = [(op, self.regions[name]) for name, op in roots.items()]
+        self.plan: Schedule = scheduled(pairs, held, safe, forced)
+        self.names: dict[Op, str] = dict(held)
+        self.namer = self._namer()
+        self.pulled: dict[Op, tuple[str, ...]] = {}
+        self._name_all()
+        owners = shape_owners(self.program, safe.needs)
+        self.printer = self._printer(self.names, owners)
+        self.words = self._printer({**held, **emission.own}, owners)
+        self.long: list[tuple[Op, int, str | None, tuple[Outcome, ...]]] = []
+        emission.over.clear()
+        if emission.precision:
+            self.printer.in_place = self._in_place(emission.precision)
+
+    def _namer(self) -> Namer:
+        emission = self.emission
+        return Namer(
+            set(emission.taken),
+            {**emission.held, **emission.own},
+            emission.of,
+            emission.via,
+            users_of(emission.of),
+            owners_of(self.roots),
+        )
+
+    def _printer(self, names: dict[Op, str], owners: Owners) -> Printer:
+        """What writes expressions down, over these names."""
+        emission = self.emission
+        return Printer(
+            emission.applier, emission.holders, names, owners, emission.asked
+        )
+
+    def _name_all(self) -> None:
+        for op in sorted(self.plan.named, key=lambda item: item.serial):
+            if op.rule == "vjp":
+                self._name_pulled(op)
+            elif op not in self.names:
+                self.names[op] = self.emission.own.get(op) or self.namer.name(op)
+
+    def _in_place(self, precision: Precision) -> InPlace:
+        """What may write over temporaries that one line reads."""
+        single = {op for op in self.plan.named if self.plan.uses[op] == 1}
+        return InPlace(
+            self.graph,
+            self.printer.node,
+            self.printer.by_rule,
+            self.names,
+            single,
+            precision,
+            self.emission.over,
+            {},
+        )
+
+    def repeated(self, statements: Iterable[Statement]) -> set[Op]:
+        """What would change in place twice."""
+        return over.repeated(statements) if (over := self.printer.in_place) else set()
+
+    def _name_pulled(self, op: Op) -> None:
+        """Names for all that autograd of one call gives."""
+        self.names[op] = "pullback"
+        items = self.program.items_of(op)
+        for item in items.values():
+            self.names[item] = self.namer.name(item)
+        count = len(pulled_args(op))
+        self.pulled[op] = tuple(
+            self.names[items[at]] if at in items else "_" for at in range(count)
+        )
+
+    def statements(self) -> tuple[Statement, ...]:
+        """All statements, each value before its first use."""
+        lines = list[Statement]()
+        done = set[Op]()
+        for name, op in self.roots.items():
+            region = self.regions[name]
+            below = {part for part in op.walk() if part not in done}
+            done.update(below)
+            self.emission.holders.current = None
+            before = self._region((), below)
+            self.emission.holders.current = name
+            own = self._region(region) if region else []
+            own += self._assigned(f"grad_{name}", op, region)
+            lines += [*before, *merged(own)]  # gradients keep branches of their own
+        return tuple(lines)
+
+    def _region(
+        self, region: Region, among: Collection[Op] | None = None
+    ) -> list[Statement]:
+        """The values that get their names in a region, among some ops."""
+        depth = len(region)
+        ops = [
+            op
+            for op, place in self.plan.named.items()
+            if place[:depth] == region and all(at >= (SHARED,) for at in place[depth:])
+        ]
+        if among is not None:
+            ops = [op for op in ops if op in among]
+        lines: list[Statement] = []
+        for op in sorted(ops, key=lambda item: item.serial):
+            place = self.plan.named[op]
+            tests = [(self._test(step), at) for step, at in place[depth:]]
+            made = self._assigned(self.names[op], op, place)
+            lines += under(self.graph, tests, made)
+        return merged(lines) if region else lines  # others may read a part of them
+
+    def _tests(self, region: Region) -> tuple[Outcome, ...]:
+        """The tests around a region, and how they have come out."""
+        steps = [(step % SHARED, at) for step, at in region if step >= 0]
+        several = ((self.program.ops[step].data, at) for step, at in steps)
+        return tuple((test, at) for test, at in several if isinstance(test, Node))
+
+    def _test(self, step: int) -> Node:
+        test = self.program.ops[step - SHARED].data
+        assert isinstance(test, Node)
+        return self.printer.placed(test)
+
+    def _assigned(self, name: str, op: Op, region: Region) -> list[Statement]:
+        target = self.graph.name(name)
+        if op in self.names and self.names[op] != name:
+            return [Assign(target, self.graph.name(self.names[op]))]
+        if op.rule == "vjp":
+            return self._pulled_back(op)
+        if op.rule == "cond" and self._takes_statements(op, region):
+            assert isinstance(op.data, Node)
+            body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
+            return [If(self.printer.placed(op.data), body, orelse)]
+        self.printer.tests = self._tests(region)
+        value = self.printer.expression(op)
+        self._measure(name, value, op)
+        return [Assign(target, value, "", self._comment(op))]
+
+    def _comment(self, op: Op) -> tuple[str, ...]:
+        """The forward expression that a cotangent is of, where no name says it."""
+        value = self.emission.of.get(op)
+        named = {*self.emission.held, *self.emission.own}
+        if value is None or value in named or op not in self.plan.named:
+            return ()
+        try:
+            text = emit(self.words.expression(value))
+        except (UnsupportedError, UnknownShapeError):
+            return ()
+        return (f"w.r.t. {text}",) if len(text) <= 48 else ()
+
+    def _branch(
+        self, name: str, op: Op, at: int, region: Region
+    ) -> tuple[Statement, ...]:
+        inner = (*region, (op.serial, at))
+        value = op.args[at]
+        lines = self._region(inner)
+        if value.rule == "const":
+            node = self.printer.branch(op, value)
+            return (*lines, Assign(self.graph.name(name), node))
+        lines += self._assigned(name, value, inner)
+        sole = self.plan.named.get(value) == inner and self.plan.uses[value] == 1
+        return without_copy(lines, sole)
+
+    def _takes_statements(self, op: Op, region: Region) -> bool:
+        inner = any(
+            place[: len(region) + 1]
+            and len(place) > len(region)
+            and place[len(region)][0] == op.serial
+            for place in self.plan.named.values()
+        )
+        zeros = any(arg.rule == "zeros" for arg in op.args)
+        chained = bool(region) and region[-1][1] == 1  # in an `else`: it is an `elif`
+        return inner or zeros or chained or len(emit(self.printer.expression(op))) > 60
+
+    def _pulled_back(self, op: Op) -> list[Statement]:
+        """`pullback = torch.func.vjp(lambda x: ..., x)[1]`, and what it gives for the cotangent."""
+        call, g = called(op), op.args[0]
+        graph, printer = self.graph, self.printer
+        args = pulled_args(op)
+        names = [self.names.get(arg) or str(arg.data) for arg in args]
+        function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
+        pullback = graph.name(self.namer.another("pullback"))
+        comment = "there is no rule for this call: autograd differentiates it"
+        gradients = tuple(map(graph.name, self.pulled[op]))
+        return [
+            pullback_of(graph, pullback, function, map(graph.name, names), comment),
+            Assign(
+                graph.node("tuple", "", gradients),
+                graph.node("call", "", (pullback, printer.node(g))),
+            ),
+        ]
+
+    def _measure(self, name: str, value: Node, op: Op) -> None:
+        width = len(name) + 3 + len(emit(value))
+        if width > WIDTH:
+            current, tests = self.emission.holders.current, self.printer.tests
+            self.long.append((op, width, current, tests))
+
+    def too_long(self) -> set[Op]:
+        """A part of each line that is too long, to be given a name."""
+        found = set[Op | None]()
+        of, held = self.emission.of, self.emission.held
+        for op, width, current, tests in self.long:
+            self.emission.holders.current, self.printer.tests = current, tests
+            found.add(telling_part(self.printer, op, width, of, held))
+        return {part for part in found if part is not None}

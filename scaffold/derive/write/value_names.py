@@ -1,0 +1,338 @@
+"""Names for values of the backward, by the role they play.
+
+In: an op. Out: an identifier. Invariant: no name is taken twice, and none is a builtin's or a keyword's.
+"""
+
+import builtins
+import keyword
+from collections.abc import Iterator, Mapping
+
+from scaffold.derive.graph.op import Op, is_number, pulled_args
+from scaffold.derive.names import fresh
+from scaffold.derive.simplify.forward_products import is_scaled
+from scaffold.derive.simplify.rewrites import is_one_hot
+
+# --- Words for values, by the primitive that makes or reads them.
+#
+# In: the name of a rule. Out: words, the best first. Invariant: each says what the value is, and none is a builtin's name.
+
+
+# Of values without a cotangent in them.
+VALUE: dict[str, tuple[str, ...]] = {
+    "add": ("total", "combined"),
+    "sub": ("difference", "rest"),
+    "mul": ("product", "slope", "factor"),
+    "div": ("quotient", "ratio", "share"),
+    "neg": ("negative",),
+    "lead_dims": ("leading",),
+    "matmul": ("product",),
+    "unless_vector": ("matrix",),
+    "unless_scalar": ("restored",),
+    "contracted": ("product",),
+    "einsum": ("product",),
+    "softmax": ("probs",),
+    "log_softmax": ("log_probs",),
+    "sum": ("total", "whole"),
+    "where": ("selected", "chosen"),
+    "pow": ("power",),
+    "pow_exponent": ("power",),
+    "pow_base": ("power",),
+    "slice": ("part", "piece"),
+    "select": ("part", "piece"),
+    "index": ("picked",),
+    "getitem": ("picked",),
+    "gather": ("gathered",),
+    "index_select": ("picked",),
+    "expanded": ("expanded",),
+    "expand": ("expanded",),
+    "reshaped": ("reshaped",),
+    "reshape": ("reshaped",),
+    "summed_to": ("summed",),
+    "fitted_to": ("summed",),
+    "zeros": ("zeros",),
+    "cond": ("chosen",),
+    "call": ("value",),
+    "abs": ("magnitude",),
+    "amax": ("largest",),
+    "amin": ("smallest",),
+    "rsqrt": ("inverse_root",),
+    "sqrt": ("root",),
+    "reciprocal": ("inverse",),
+    "inv": ("inverse",),
+    "solve": ("solution",),
+    "cat": ("joined",),
+    "stack": ("stacked",),
+    "vector_norm": ("norm",),
+    "clamp": ("clamped",),
+    "masked_fill": ("masked",),
+    "sgn": ("sign",),
+    "flip": ("flipped",),
+    "mT": ("transposed",),
+    "transpose": ("transposed",),
+    "permute": ("permuted",),
+    "movedim": ("moved",),
+    "unsqueeze": ("unsqueezed", "widened"),
+    "squeeze": ("squeezed",),
+    "flatten": ("flattened",),
+    "unflatten": ("unflattened",),
+    "view": ("viewed", "reshaped"),
+    "normalize": ("normalized",),
+    "linear": ("projected",),
+    "repeat": ("repeated",),
+    "repeat_interleave": ("repeated",),
+    "tile": ("tiled",),
+    "roll": ("rolled",),
+    "pad": ("padded",),
+    "clamp_min": ("clamped",),
+    "clamp_max": ("clamped",),
+    "interpolate": ("resized",),
+    "unfold": ("windows",),
+    "item": ("value", "part"),
+    "zeros_like": ("zeros",),
+    "ones_like": ("ones",),
+    **dict.fromkeys(("scatter", "scatter_add", "index_add"), ("scattered",)),
+    **dict.fromkeys(("index_put", "select_scatter"), ("scattered",)),
+}
+
+# Of what holds a cotangent, and is not itself that of a forward value.
+GRADIENT: dict[str, tuple[str, ...]] = {
+    "add": ("joint_grad", "total_grad", "whole_grad"),
+    "sub": ("net_grad", "rest_grad", "left_grad"),
+    "mul": ("scaled_grad", "weighted_grad"),
+    "div": ("scaled_grad", "weighted_grad"),
+    "neg": ("minus_grad",),
+    "matmul": ("projected_grad", "mapped_grad"),
+    "contracted": ("projected_grad", "mapped_grad"),
+    "einsum": ("projected_grad", "mapped_grad"),
+    "unless_vector": ("grad_matrix", "matrix_grad"),
+    "unless_scalar": ("restored_grad", "wide_grad"),
+    "sum": ("inner", "total_grad", "sum_grad"),
+    "mean": ("mean_grad", "inner"),
+    "where": ("selected_grad", "chosen_grad"),
+    "slice": ("part_grad", "piece_grad"),
+    "select": ("part_grad", "piece_grad"),
+    "summed_to": ("summed_grad",),
+    "fitted_to": ("summed_grad",),
+    "expanded": ("expanded_grad",),
+    "reshaped": ("reshaped_grad",),
+    "masked_fill": ("masked_grad",),
+    "cond": ("chosen_grad",),
+    "solve": ("solution",),
+    "gather": ("gathered_grad",),
+    "cat": ("joined_grad",),
+    "flip": ("flipped_grad",),
+    "pad": ("padded_grad",),
+    "narrow": ("narrowed_grad",),
+    "unsliced": ("padded_grad", "placed_grad"),
+    "select_scatter": ("placed_grad", "padded_grad"),
+    "diagonal_scatter": ("placed_grad", "padded_grad"),
+    "index_put": ("scattered_grad", "placed_grad"),
+    "index_add": ("scattered_grad", "placed_grad"),
+    "scatter": ("scattered_grad", "placed_grad"),
+    "scatter_add": ("scattered_grad", "placed_grad"),
+    "clamp": ("clamped_grad",),
+    "clamp_min": ("clamped_grad",),
+    "reshape": ("reshaped_grad",),
+    "transpose": ("transposed_grad",),
+    "permute": ("permuted_grad",),
+    "roll": ("rolled_grad",),
+    "cumsum": ("running_grad",),
+}
+
+# What reads the shape and the dtype of a cotangent only: no gradient is in it.
+APART = frozenset({"zeros", "zeros_like", "ones_like", "shape", "dtype", "size"})
+
+# What a value is called that goes into a primitive.
+CONSUMED = {
+    "softmax": "scores",
+    "log_softmax": "logits",
+    "logsumexp": "logits",
+    "exp": "exponent",
+    "sigmoid": "preactivation",
+    "tanh": "preactivation",
+    "relu": "preactivation",
+    "silu": "preactivation",
+    "gelu": "preactivation",
+    "softplus": "preactivation",
+    "elu": "preactivation",
+    "leaky_relu": "preactivation",
+    "logsigmoid": "logits",
+}
+
+MASKS = frozenset(
+    {"eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_not"}
+    | {"logical_not", "logical_and", "logical_or"}
+)
+
+
+# --- Names for values of the backward, by the role they play.
+
+
+ROOTS = frozenset({"sqrt", "norm", "vector_norm", "std", "std_unbiased"})
+
+BEFORE = ("other", "further", "next", "later", "last", "extra")
+
+
+class Namer:
+    """Gives each op a name that is free."""
+
+    def __init__(
+        self,
+        taken: set[str],
+        held: Mapping[Op, str],
+        of: Mapping[Op, Op],
+        via: Mapping[Op, tuple[Op, Op]],
+        users: Mapping[Op, list[Op]],
+        owners: Mapping[Op, list[str]],
+    ) -> None:
+        self.taken, self.held = taken, held
+        self.of, self.via = of, via
+        self.users = users  # the forward ops that read a forward op
+        self.owners = owners  # the inputs whose gradients an op is for
+        self.count = len({name for names in owners.values() for name in names})
+        self.known: dict[Op, bool] = {}
+
+    def name(self, op: Op) -> str:
+        """A name for the op's value."""
+        stems = list(dict.fromkeys(self._stems(op)))
+        stem = next((item for item in stems if self._is_free(item)), None)
+        chosen = stem or fresh(stems[-1], self.taken)
+        self.taken.add(chosen)
+        return chosen
+
+    def free(self, stem: str) -> str:
+        """The stem, with a number if it is taken."""
+        chosen = fresh(stem, self.taken)
+        self.taken.add(chosen)
+        return chosen
+
+    def another(self, stem: str) -> str:
+        """The stem, with a word before it if it is taken."""
+        several = (stem, *(f"{before}_{stem}" for before in BEFORE))
+        return self.free(next(filter(self._is_free, several), stem))
+
+    def _is_free(self, name: str) -> bool:
+        reserved = hasattr(builtins, name) or keyword.iskeyword(name)
+        return name not in self.taken and not reserved
+
+    def _stems(self, op: Op) -> Iterator[str]:
+        if op.rule == "item" and op.args[0].rule == "vjp":
+            word = self._word(pulled_args(op.args[0])[int(str(op.data))])
+            yield f"pulled_{word or 'back'}"
+            return
+        if op in self.of:
+            yield from self._of_forward(self.of[op])
+        roles = self._roles(op)
+        words = list(dict.fromkeys(filter(None, map(self._word, op.args))))
+        owners = self.owners.get(op, []) if self.count > 1 else []
+        yield roles[0]
+        if op in self.via:
+            yield from self._contributions(*self.via[op])
+        for role in roles:
+            yield role
+            if len(owners) == 1:
+                yield f"{role}_{owners[0]}"
+        for ends in (words, owners, ["_".join(owners)], ["_".join(words)]):
+            for end in filter(None, ends):
+                yield from (f"{role}_{end}" for role in roles)
+        for before in BEFORE:
+            yield from (f"{before}_{role}" for role in roles)
+            yield from (f"{before}_{role}_{word}" for role in roles for word in words)
+
+    def _contributions(self, value: Op, reader: Op) -> Iterator[str]:
+        """What a part of a cotangent is called: `grad_x_via_xz`."""
+        name = self.held.get(value) or str(value.data) * (value.rule == "input")
+        if not name:
+            return
+        roles = [self.held[reader]] if reader in self.held else self._roles(reader)
+        yield from (f"grad_{name}_via_{role}" for role in roles)
+
+    def _of_forward(self, value: Op) -> Iterator[str]:
+        """What the cotangent of a forward value is called."""
+        if value in self.held:
+            yield f"grad_{self.held[value]}"
+            return
+        roles = self._forward_roles(value)
+        words = filter(None, map(self._word, value.args))
+        yield from (f"grad_{role}" for role in roles)
+        yield from (f"grad_{roles[0]}_{word}" for word in words)
+
+    def _forward_roles(self, value: Op) -> list[str]:
+        found = [
+            CONSUMED[user.rule]
+            for user in self.users.get(value, ())
+            if user.rule in CONSUMED and user.args[0] is value
+        ]
+        return [*dict.fromkeys(found), *self._roles(value)]
+
+    def _roles(self, op: Op) -> list[str]:
+        if op.rule in MASKS:
+            return ["mask", "condition"]
+        if is_one_hot(op):
+            return ["onehot"]
+        if self._is_gradient(op):
+            if op.rule in ("sum", "mean") and self._is_unnamed_product(op.args[0]):
+                return ["inner", *GRADIENT[op.rule]]
+            masked = op.rule == "where" and any(is_number(arg, 0) for arg in op.args)
+            found = ("masked_grad",) if masked else ()
+            return [
+                *found,
+                *GRADIENT.get(op.rule, (f"{op.rule.lower().rstrip('_')}_grad",)),
+            ]
+        if self._is_normalized(op):
+            return ["normalized"]
+        if op.rule == "sub" and is_number(op.args[0], 1):
+            return ["complement"]
+        if op.rule == "pow_exponent" and is_number(op.args[1], 2):
+            return ["square"]
+        plain = op.rule.lower().rstrip("_").removesuffix("_unbiased")
+        return list(VALUE.get(op.rule, (plain,)))
+
+    def _is_gradient(self, op: Op) -> bool:
+        """Whether a cotangent is in it."""
+        if op not in self.known:
+            self.known[op] = op.rule == "cotangent" or (
+                op.rule not in APART and any(map(self._is_gradient, op.args))
+            )
+        return self.known[op]
+
+    def _is_unnamed_product(self, op: Op) -> bool:
+        return op.rule == "mul" and op not in self.of
+
+    def _is_normalized(self, op: Op) -> bool:
+        """Whether it is divided by a root or a norm."""
+        if op.rule == "mul":
+            return is_scaled(op) and any(arg.rule == "rsqrt" for arg in op.args)
+        if op.rule != "div":
+            return False
+        below = op.args[1]
+        guarded = below.rule == "clamp" and below.args[0].rule in ROOTS
+        return below.rule in ROOTS or guarded
+
+    def _word(self, op: Op) -> str:
+        """The user's name for a value, or for the first that it is of."""
+        if op.kind == "static" or op.rule == "cotangent":
+            return ""
+        if op in self.held and not self._is_gradient(op):
+            return self.held[op]
+        if op.rule == "input":
+            return str(op.data)
+        return next(filter(None, map(self._word, op.args)), "")
+
+
+def users_of(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
+    """The forward ops that read a forward op."""
+    found: dict[Op, list[Op]] = {}
+    for user in of.values():
+        for arg in user.args:
+            found.setdefault(arg, []).append(user)
+    return found
+
+
+def owners_of(roots: Mapping[str, Op]) -> dict[Op, list[str]]:
+    """The inputs whose gradients read an op."""
+    found: dict[Op, list[str]] = {}
+    for name, root in roots.items():
+        for op in root.walk():
+            found.setdefault(op, []).append(name)
+    return found

@@ -1,0 +1,240 @@
+"""What the tests around a statement say.
+
+In: tests, in the order in which they are met. Out: facts, and what follows from them. Invariant: two facts are equal only
+if they are about equal values: the same text, and nothing that it reads assigned in between.
+"""
+
+import ast
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from scaffold.formula.call_arguments import is_pure
+from scaffold.formula.effects import in_place_name
+from scaffold.formula.substitution import names_in, stored
+
+# --- What the tests around a statement say.
+
+
+Choices = Mapping[str, Collection[object]]  # all the values that a name may have
+
+
+class Fact(NamedTuple):
+    """What a test said: equal facts are about equal values."""
+
+    test: str
+    versions: tuple[tuple[str, int], ...]  # of the names in it
+    holds: bool
+
+    def otherwise(self) -> "Fact":
+        """The same test with the other answer."""
+        return self._replace(holds=not self.holds)
+
+
+Way = frozenset[Fact]
+ALWAYS: Way = frozenset()
+NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.IsNot: ast.Is,
+    ast.NotEq: ast.Eq,
+    ast.NotIn: ast.In,
+    ast.GtE: ast.Lt,
+    ast.LtE: ast.Gt,  # of a NaN neither holds, and no choice is about one
+}
+
+
+class Facts:
+    """Gathers them."""
+
+    def __init__(self, choices: Choices) -> None:
+        self.choices = choices
+        self.versions: dict[str, int] = {}
+        self.seen: dict[Fact, tuple[str, bool]] = {}  # a fact -> as it was written
+        self.all_of: dict[Fact, Way] = {}  # `a and b` -> a, b
+        self.equal: dict[Fact, tuple[str, object]] = {}  # `name == value`
+
+    def of(self, test: ast.expr) -> Fact:
+        """The fact that a test holds."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return self.of(test.operand).otherwise()
+        plain, holds = test, True
+        match test:
+            case ast.Compare(left, [operation], [right]) if type(operation) in NEGATED:
+                plain = ast.Compare(left, [NEGATED[type(operation)]()], [right])
+                holds = False
+        fact = Fact(ast.unparse(plain), self._versions(test), holds)
+        match plain:
+            case ast.BoolOp(ast.And(), values):
+                self.all_of[fact] = frozenset(map(self.of, values))
+            case ast.BoolOp(ast.Or(), values):
+                none = (self.of(value).otherwise() for value in values)
+                self.all_of[fact.otherwise()] = frozenset(none)
+            case ast.Compare(ast.Name(name), [ast.Eq()], [ast.Constant(value)]):
+                self.equal[fact._replace(holds=True)] = (name, value)
+        self.seen.setdefault(fact, (ast.unparse(test), True))
+        self.seen.setdefault(fact.otherwise(), (ast.unparse(test), False))
+        return fact
+
+    def _versions(self, test: ast.expr) -> tuple[tuple[str, int], ...]:
+        names = names_in([test])
+        if not is_pure([test]):
+            self.change("")  # each time it says something else
+            names.add("")
+        return tuple((name, self.versions.get(name, 0)) for name in sorted(names))
+
+    def left_out(self, way: Way, ways: Sequence[Way]) -> Fact | None:
+        """What also holds where a run that is on `way` is on none of the `ways`; None if it always is on one."""
+        known = self._implied(way)
+        if any(fact.otherwise() in known for fact in known):
+            return None  # no run is there
+        possible = [one for one in ways if not any(f.otherwise() in known for f in one)]
+        if any(one <= known for one in possible):
+            return None
+        order = list(self.seen).index
+        if not possible:
+            against = {fact.otherwise() for fact in ways[-1]}
+            return max(known & against, key=order)
+        open_ = min(possible[0] - known, key=order)
+        for fact in (open_, open_.otherwise()):
+            found = self.left_out(known | {fact}, ways)
+            if found is not None:
+                return found
+        return None
+
+    def _implied(self, way: Way) -> Way:
+        """The facts, and those that follow."""
+        known, before = set(way), 0
+        while len(known) > before:
+            before = len(known)
+            for whole, parts in self.all_of.items():
+                if parts <= known:
+                    known.add(whole)
+                if any(part.otherwise() in known for part in parts):
+                    known.add(whole.otherwise())
+            known |= {fact for fact in self.equal if self._is_left(fact, known)}
+        return frozenset(known)
+
+    def _is_left(self, fact: Fact, known: Collection[Fact]) -> bool:
+        """Whether a name has a value because it has no other of its choices."""
+        name, value = self.equal[fact]
+        others = {
+            other
+            for one, (_, other) in self.equal.items()
+            if one.otherwise() in known and one.versions == fact.versions
+        }
+        choices = self.choices.get(name, ())
+        return value in choices and {*choices} - {value} <= others
+
+    def written(self, fact: Fact) -> tuple[str, bool]:
+        """A test as it was written, and its answer where the fact holds."""
+        return self.seen[fact]
+
+    def change(self, name: str) -> None:
+        """Note that a name has another value from now on."""
+        self.versions[name] = self.versions.get(name, 0) + 1
+
+    def note_change(self, value: ast.expr) -> None:
+        """Note what a call for its effect changes: `x.exp_()`."""
+        match value:
+            case ast.Call(ast.Attribute(ast.Name(name), method)):
+                if in_place_name(method):
+                    self.change(name)
+
+
+# --- Reads of names that only some ways through the statements assign.
+#
+# In: the statements of a formula, and the names that have a value before them. Out: the first such read of each name, with a
+# test that tells the ways apart. Invariant: a read is fine only where the tests around it are the ones around an
+# assignment: the same text, and nothing that it reads assigned in between.
+
+
+class Unassigned(NamedTuple):
+    """A read that finds nothing where a test has that answer."""
+
+    name: ast.Name
+    test: str  # as the user wrote it
+    holds: bool
+
+
+def unassigned(
+    body: Sequence[ast.stmt], names: Collection[str], choices: Choices
+) -> list[Unassigned]:
+    """The first read of each name that may have no value there; `names` have one all along."""
+    nodes = (node for item in body for node in ast.walk(item))
+    if not any(isinstance(node, ast.If) for node in nodes):
+        return []
+    walk = _Walk(frozenset(stored(body)) - frozenset(names), choices)
+    walk.block(body, ALWAYS)
+    return list(walk.found.values())
+
+
+class _Walk:
+    """Follows the statements in order; `ways` are those by which a name got a value."""
+
+    def __init__(self, names: frozenset[str], choices: Choices) -> None:
+        self.names, self.facts = names, Facts(choices)
+        self.ways: dict[str, list[Way]] = {}
+        self.ended: list[Way] = []  # ways on which an error is raised
+        self.found: dict[str, Unassigned] = {}
+
+    def block(self, body: Sequence[ast.stmt], way: Way) -> None:
+        for item in body:
+            match item:
+                case ast.If(test, inner, other):
+                    self.read(test, way)
+                    fact = self.facts.of(test)
+                    self.block(inner, way | {fact})
+                    self.block(other, way | {fact.otherwise()})
+                case ast.Assign(targets, value):
+                    self.read(value, way)
+                    self.assign(targets, way)
+                case ast.AugAssign(target, _, value):
+                    self.read(value, way)
+                    if isinstance(target, ast.Name):
+                        self.check(target, way)
+                    self.assign([target], way)
+                case ast.AnnAssign(target, _, value) if value is not None:
+                    self.read(value, way)
+                    self.assign([target], way)
+                case ast.Assert(test):
+                    self.read(item, way)
+                    self.ended.append(way | {self.facts.of(test).otherwise()})
+                case ast.Raise():
+                    self.read(item, way)
+                    self.ended.append(way)
+                case ast.Expr(value) | ast.Return(value) if value is not None:
+                    self.read(value, way)
+                    self.facts.note_change(value)
+
+    def read(self, node: ast.AST, way: Way) -> None:
+        match node:
+            case ast.Name(_, ast.Load()):
+                self.check(node, way)
+            case ast.IfExp(test, body, orelse):
+                self.read(test, way)
+                fact = self.facts.of(test)
+                self.read(body, way | {fact})
+                self.read(orelse, way | {fact.otherwise()})
+            case ast.BoolOp(operation, values):
+                for value in values:
+                    self.read(value, way)
+                    fact = self.facts.of(value)
+                    runs_on = isinstance(operation, ast.And)
+                    way |= {fact if runs_on else fact.otherwise()}
+            case _:
+                for inner in ast.iter_child_nodes(node):
+                    self.read(inner, way)
+
+    def check(self, node: ast.Name, way: Way) -> None:
+        ways = self.ways.get(node.id)
+        if not ways or node.id in self.found:
+            return  # what nothing above assigns is an unknown name
+        fact = self.facts.left_out(way, [*self.ended, *ways])
+        if fact is not None:
+            self.found[node.id] = Unassigned(node, *self.facts.written(fact))
+
+    def assign(self, targets: Sequence[ast.expr], way: Way) -> None:
+        for target in targets:
+            self.read(target, way)
+        for name in stored(targets):
+            self.facts.change(name)
+            if name in self.names:
+                self.ways.setdefault(name, []).append(way)

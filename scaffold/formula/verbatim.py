@@ -1,0 +1,365 @@
+"""A forward with loops -> the same text, known to mean something.
+
+In: `Text` and the `Scope` of its names. Out: a `Formula` that holds the text as it is, every expression in it, and a sketch of what
+it does to its names. Invariant: whatever acts on anything but tensors and lists of the forward's own is an error at its
+place.
+
+The sketch is for questions about memory and kinds of values alone: a loop is a branch that runs twice, an append assigns
+the list anew, a return assigns nothing.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from scaffold.errors import raise_all
+from scaffold.formula.assertions import CheckedExpressions
+from scaffold.formula.emit import as_written
+from scaffold.formula.expression import Guarded, Source
+from scaffold.formula.graph import (
+    Assign,
+    Formula,
+    Graph,
+    If,
+    Kept,
+    Node,
+    Statement,
+    expressions,
+)
+from scaffold.formula.parse import Body
+from scaffold.formula.program import Program
+from scaffold.formula.single_return import with_one_return
+from scaffold.formula.text import Scope, Text
+
+# --- Expressions of a kept forward: those of formulas, with comprehensions and the functions that loops go over.
+#
+# In: an `ast` expression. Out: its node, and what the names of its comprehensions are drawn from. Invariant: the text stands as it is,
+# so nothing is dropped for an absent optional.
+
+
+ITERATED = frozenset({"enumerate", "reversed", "zip"})
+SAME_ITEMS = frozenset({"list", "reversed", "tuple"})
+
+
+class KeptSource(Source, Protocol):
+    """The text that an expression stands in."""
+
+    drawn: list[Assign]  # what names of comprehensions are
+
+    def target(self, item: ast.expr) -> Node:
+        """What is assigned."""
+
+
+class KeptExpressions(CheckedExpressions):
+    """Parses expressions of one kept forward into one graph."""
+
+    source: KeptSource
+
+    def __init__(
+        self, source: KeptSource, optional: frozenset[str], tensors: frozenset[str]
+    ) -> None:
+        super().__init__(source, optional, tensors)
+        self.source = source
+
+    def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
+        return None
+
+    def _Name(self, item: ast.Name, present: Guarded) -> Node:
+        if item.id in ITERATED and item.id not in self.source.locals:
+            return self.graph.name(item.id)
+        return super()._Name(item, present)
+
+    def _ListComp(self, item: ast.ListComp, present: Guarded) -> Node:
+        return self._comprehension(item, present)
+
+    def _GeneratorExp(self, item: ast.GeneratorExp, present: Guarded) -> Node:
+        return self._comprehension(item, present)
+
+    def _comprehension(
+        self, item: ast.ListComp | ast.GeneratorExp, present: Guarded
+    ) -> Node:
+        """A list of the element, and of all that it is made from."""
+        before = set(self.source.locals)
+        parts = []
+        for generator in item.generators:
+            if generator.is_async:
+                self.fail(generator.iter, "async is not allowed in a formula")
+            items = self.parse(generator.iter, present)
+            target = self.source.target(generator.target)
+            self.source.drawn.append(Assign(target, drawn(self.graph, items)))
+            parts += [items, *(self.parse(test, present) for test in generator.ifs)]
+        element = self.parse(item.elt, present)
+        self.source.locals -= self.source.locals - before
+        return self.graph.node("list", "", (element, *parts))
+
+
+def drawn(graph: Graph, items: Node) -> Node:
+    """One element of what a loop goes over."""
+    match items:
+        case Node("call", _, (Node("name", "range"), *_)):
+            return graph.constant("0")
+        case Node("call", _, (Node("name", "enumerate"), value, *_)):
+            pair = (graph.constant("0"), drawn(graph, value))
+            return graph.node("tuple", "", pair)
+        case Node("call", _, (Node("name", "zip"), *values)):
+            each = tuple(drawn(graph, value) for value in values)
+            return graph.node("tuple", "", each)
+        case Node("call", _, (Node("name", name), value)) if name in SAME_ITEMS:
+            return drawn(graph, value)
+    return graph.node("subscript", "", (items, graph.constant("0")))
+
+
+# --- A forward with loops -> the same text, known to mean something.
+
+
+GROWS = frozenset({"append", "clear", "extend", "insert", "pop", "reverse"})
+TYPES = frozenset({"Tensor", "torch", "list", "tuple", "bool", "float", "int", "str"})
+LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+
+
+class KeptBody(Body):
+    """Walks the statements of one forward."""
+
+    expressions: KeptExpressions
+
+    def __init__(
+        self, text: Text, program: Program, scope: Scope, graph: Graph
+    ) -> None:
+        super().__init__(text, program, scope, graph)
+        self.drawn: list[Assign] = []
+        self.returned: list[Node] = []
+        module = ast.Module(self.program.body, [])
+        self.assigned = _stored(module)
+        self.locals |= self.assigned
+        self.lists = _lists(module)
+        self.expressions = KeptExpressions(self, scope.optional, scope.tensors)
+
+    def kept(self, reason: str, node: ast.AST) -> Formula:
+        """The formula; `node` is why it is no straight line."""
+        self._end_in_one_return()
+        *above, last = self.program.body
+        statements, present = self._block(above, frozenset())
+        result = None
+        if isinstance(last, ast.Return | ast.Expr):
+            result = self._result(last, present)
+        elif not self.problems:
+            self.fail_without_result(last)
+        raise_all(self.problems)
+        assert result is not None  # or else there was a problem
+        code = _code(self.text, self.program.body)
+        ended = (*statements, *self._flushed(), Assign(self._absent, result))
+        read = tuple(inner for item in ended for inner in expressions(item))
+        kept = Kept(reason, self.place(node), *code, ended, (*self.returned, result))
+        whole = "\n".join(filter(None, (code.lines, f"return {code.value}")))
+        body = self.graph.node("body", whole, read)
+        text, place = self.text.value.strip(), self.text.location
+        return Formula((), body, text, place, (), self.graph, kept, self.locate)
+
+    def _end_in_one_return(self) -> None:
+        """Let what ends in an `if` that returns end in a return."""
+        if isinstance(self.program.body[-1], ast.If):
+            ended = with_one_return(list(self.program.body), self.scope.names)
+            self.program = self.program._replace(body=ended)
+            self.locals |= _stored(ast.Module(ended, []))
+
+    @property
+    def _absent(self) -> Node:
+        return self.graph.node("absent")
+
+    def target(self, item: ast.expr) -> Node:
+        """What is assigned."""
+        return self._target(item)
+
+    def _target(self, target: ast.expr) -> Node:
+        """As in a formula, and `rows[i][j]`."""
+        if isinstance(target, ast.Subscript) and _root(target):
+            return self.expressions.parse(target)
+        return super()._target(target)
+
+    def resolve(self, node: ast.Name) -> None:
+        """Complain of a name that is not known at this point."""
+        if not node.id.startswith("@"):
+            super().resolve(node)
+            return
+        message = f"'{node.id[1:]}' is called in a loop, where it cannot be replaced"
+        self.fail(node, message, "call it in a statement of its own: name = ...")
+
+    def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
+        """The statement of the sketch, behind what its comprehensions draw."""
+        before, self.drawn = self.drawn, []
+        found = self._sketched(item, present)
+        above, self.drawn = self._flushed(), before
+        if not above or found is None:
+            return found
+        return If(self._absent, (*above, found))
+
+    def _flushed(self) -> tuple[Assign, ...]:
+        drawn_now, self.drawn = tuple(self.drawn), []
+        return drawn_now
+
+    def _sketched(self, item: ast.stmt, present: Guarded) -> Statement | None:
+        match item:
+            case ast.For():
+                return self._for(item, present)
+            case ast.While():
+                test = self.expressions.parse(item.test, present)
+                return self._loop(test, (), item, present)
+            case ast.With():
+                return self._with(item, present)
+            case ast.Return(value) if value is not None:
+                self.returned.append(self.expressions.parse(value, present))
+                return Assign(self._absent, self.returned[-1])
+            case ast.Break() | ast.Continue() | ast.Pass():
+                return If(self._absent, ())
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), args, [])):
+                if method in GROWS and name in self.assigned:
+                    return self._grown(name, args, present)
+            case ast.Assign([ast.Subscript() as target], value):
+                root = _root(target)
+                if root in self.lists:
+                    self.expressions.parse(target, present)
+                    return self._grown(root, [value], present)
+            case ast.Assign([first, *others], value) if others:
+                node = self.expressions.parse(value, present)
+                targets = map(self._target, (first, *others))
+                return If(self._absent, tuple(Assign(each, node) for each in targets))
+            case ast.AnnAssign(_, annotation):
+                self._check_annotation(annotation)
+        return super()._statement(item, present)
+
+    def _for(self, item: ast.For, present: Guarded) -> Statement:
+        items = self.expressions.parse(item.iter, present)
+        step = Assign(self._target(item.target), drawn(self.graph, items))
+        start = Assign(self._absent, items)
+        return self._loop(self._absent, (start, step), item, present)
+
+    def _loop(
+        self,
+        head: Node,
+        step: tuple[Statement, ...],
+        item: ast.For | ast.While,
+        present: Guarded,
+    ) -> Statement:
+        body, _ = self._block(item.body, present)
+        after, _ = self._block(item.orelse, present)
+        return If(head, (*step, *body, *step, *body, *after), after)
+
+    def _with(self, item: ast.With, present: Guarded) -> Statement:
+        for part in item.items:
+            if ast.unparse(part) != "torch.no_grad()":
+                message = f"'{ast.unparse(part)}' cannot stand in a with"
+                self.fail(part.context_expr, message, "only torch.no_grad() can")
+        body, _ = self._block(item.body, present)
+        off = self.expressions.parse(ast.parse("torch.no_grad()", mode="eval").body)
+        return If(self._absent, (Assign(self._absent, off), *body), body)
+
+    def _choice(
+        self, item: ast.If, present: Guarded, above: tuple[str, ...]
+    ) -> Statement:
+        statement = super()._choice(item, present, above)
+        if isinstance(item.body[-1], LEAVES) and not item.orelse:
+            self.branches[item] = present | self.expressions.guards(item.test)[1]
+        return statement
+
+    def _grown(self, name: str, args: list[ast.expr], present: Guarded) -> Statement:
+        """A list that holds one more thing."""
+        known = self.graph.name(name)
+        parts = [self.expressions.parse(arg, present) for arg in args]
+        return Assign(known, self.graph.node("list", "", (known, *parts)))
+
+    def _check_annotation(self, annotation: ast.expr) -> None:
+        for node in ast.walk(annotation):
+            if isinstance(node, ast.Name) and node.id not in TYPES:
+                self.resolve(node)
+
+
+def _root(target: ast.expr) -> str:
+    """The name that subscripts hang on, if there is one."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+class _Code(NamedTuple):
+    lines: str
+    value: str
+
+
+def _code(text: Text, body: list[ast.stmt]) -> _Code:
+    """The text as the user wrote it, or what it says where calls in it were replaced."""
+    module = as_written(text, body)
+    if module is not None:
+        return _split(text.value, module.body[-1])
+    *above, last = body
+    value = ast.unparse(last)
+    return _Code("\n".join(map(ast.unparse, above)), _returned(value))
+
+
+def _split(text: str, last: ast.stmt) -> _Code:
+    """The lines above the last statement, and what it returns; a comment behind it is dropped."""
+    lines = text.encode().split(b"\n")
+    before = [*lines[: last.lineno - 1], lines[last.lineno - 1][: last.col_offset]]
+    above = b"\n".join(before).decode().rstrip().removesuffix(";").rstrip()
+    return _Code(above, _returned(ast.get_source_segment(text, last) or ""))
+
+
+def _returned(code: str) -> str:
+    return re.sub(r"\Areturn\b\s*", "", code)
+
+
+def _stored(module: ast.Module) -> frozenset[str]:
+    """The names that statements assign; those of comprehensions are their own."""
+    own = {
+        id(inner)
+        for node in ast.walk(module)
+        if isinstance(node, ast.comprehension)
+        for inner in ast.walk(node.target)
+    }
+    return frozenset(
+        node.id
+        for node in ast.walk(module)
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Store)
+        and id(node) not in own
+    )
+
+
+def _lists(module: ast.Module) -> frozenset[str]:
+    """The names that are lists wherever they are assigned."""
+    found: dict[str, bool] = {}
+    for name, value in _values(module):
+        found[name] = found.get(name, True) and value is not None and _is_list(value)
+    return frozenset(name for name, holds in found.items() if holds)
+
+
+def _values(module: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
+    """What names are assigned, if that is to be seen."""
+    seen: set[int] = set()
+    for node in ast.walk(module):
+        match node:
+            case ast.Assign([ast.Name() as target], value):
+                yield target.id, value
+                seen.add(id(target))
+            case ast.AnnAssign(ast.Name() as target, _, value):
+                yield target.id, value
+                seen.add(id(target))
+            case ast.AugAssign(ast.Name() as target):
+                seen.add(id(target))
+    names = (node for node in ast.walk(module) if isinstance(node, ast.Name))
+    for name in names:
+        if isinstance(name.ctx, ast.Store) and id(name) not in seen:
+            yield name.id, None
+
+
+def _is_list(value: ast.expr) -> bool:
+    match value:
+        case ast.List() | ast.ListComp() | ast.Call(ast.Name("list")):
+            return True
+        case ast.BinOp(left, ast.Mult(), right):
+            return isinstance(left, ast.List) or isinstance(right, ast.List)
+        case ast.BinOp(left, ast.Add(), right):
+            return _is_list(left) or _is_list(right)
+        case ast.IfExp(_, body, orelse):
+            return _is_list(body) and _is_list(orelse)
+    return False
