@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.structure import Module, circles, modules
+from benchmarks.structure import imports as imports_of
+
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "scaffold").rglob("*.py"))
 
@@ -231,6 +234,27 @@ LAWS: list[Law] = [
     nothing_is_evaluated,
     functions_are_short,
 ]
+
+
+def test_no_modules_import_each_other() -> None:
+    known = modules()
+    graph = {name: imports_of(module, known) for name, module in known.items()}
+    assert not circles(graph)
+
+
+def test_a_circle_is_found_wherever_the_import_stands() -> None:
+    texts = {
+        "a": "from b import x",
+        "b": "def f():\n    import c",
+        "c": "import a",
+        "d": "import a",
+    }
+    known = {
+        name: Module(name, "", Path(name), text, ast.parse(text))
+        for name, text in texts.items()
+    }
+    graph = {name: imports_of(module, known) for name, module in known.items()}
+    assert circles(graph) == [{"a", "b", "c"}]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: str(law.__name__))

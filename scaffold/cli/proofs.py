@@ -23,8 +23,7 @@ from scaffold.workspace.standing import present
 if TYPE_CHECKING:
     from scaffold.cli.project import Project
     from scaffold.cli.rendering import Provable
-    from scaffold.cli.survey import Op
-    from scaffold.cli.syncing import Work
+    from scaffold.cli.survey import Op, Work
     from scaffold.verify import Verdict
     from scaffold.workspace import Plan
 

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scaffold import __version__
 from scaffold.cli.project import Project
@@ -23,9 +23,13 @@ from scaffold.spec.manifest import (
     text_digest,
 )
 from scaffold.workspace.alike import Alike
-from scaffold.workspace.proofs import function_digest
+from scaffold.workspace.proofs import Proof, function_digest
+from scaffold.workspace.reconcile import Prospect
 from scaffold.workspace.standing import Standing, decoded, present, standing
 from scaffold.workspace.state import Origin, Record
+
+if TYPE_CHECKING:
+    from scaffold.cli.rendering import Provable
 
 NONE_ON_RECORD = "no proof is on record"
 OTHER_SPEC = "its specification moved since it was proven"
@@ -83,6 +87,18 @@ class Op(NamedTuple):
         data = present(root, kept.path)
         text = "" if data is None else decoded(data, kept.path)
         return function_digest(text, self.names) == proof.function
+
+
+class Work(NamedTuple):
+    """What is to be done about the files of an op."""
+
+    op: Op
+    prospects: tuple[Prospect, ...]
+    reads: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    code: str = ""  # digest of the Function as it is rendered, where proofs matter
+    proof: Proof | None = None  # of that, where it is known
+    provable: "Provable | None" = None  # what proves it, where it is not
 
 
 def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:

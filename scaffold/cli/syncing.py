@@ -7,13 +7,13 @@ Invariant: files, records and bases are one plan; a look and a write of the same
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scaffold.cli.places import from_here
 from scaffold.cli.project import Project
 from scaffold.cli.proofs import Proofs, Run, prove_works
 from scaffold.cli.settle import Settled, without_conflicts
-from scaffold.cli.survey import Op
+from scaffold.cli.survey import Op, Work
 from scaffold.errors import (
     ConflictError,
     Location,
@@ -23,13 +23,9 @@ from scaffold.errors import (
 )
 from scaffold.workspace import Plan, Policy, apply, plan, rehearse
 from scaffold.workspace.merging import merge
-from scaffold.workspace.proofs import Proof
 from scaffold.workspace.reconcile import Prospect, reconcile
 from scaffold.workspace.recording import record_files
 from scaffold.workspace.state import Record, base_path, read_base
-
-if TYPE_CHECKING:
-    from scaffold.cli.rendering import Provable
 
 WEIGHT = ("identical", "skip", "create", "remove", "update", "conflict", "left")
 
@@ -44,18 +40,6 @@ TOLD = {
     "identical": "identical",
 }
 NOTHING: Mapping[str, str] = {}
-
-
-class Work(NamedTuple):
-    """What is to be done about the files of an op."""
-
-    op: Op
-    prospects: tuple[Prospect, ...]
-    reads: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
-    code: str = ""  # digest of the Function as it is rendered, where proofs matter
-    proof: Proof | None = None  # of that, where it is known
-    provable: "Provable | None" = None  # what proves it, where it is not
 
 
 class Outcome(NamedTuple):

@@ -7,24 +7,12 @@ statements that no edit names are the same characters as before.
 
 import ast
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from scaffold.errors import ScaffoldError
-from scaffold.lint.model import Edit, EditKind
+from scaffold.lint.model import Edit, Place
 
 Group = tuple[Edit, ...]
 BY_LINE = ("decorate", "undecorate", "signature", "drop")  # of a definition
-
-
-class Place(NamedTuple):
-    """Where an edit is, in characters; of a definition and an insertion only the start counts."""
-
-    kind: EditKind
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-    text: str
 
 
 def fix_text(text: str, groups: Iterable[Sequence[Edit]]) -> str:

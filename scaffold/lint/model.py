@@ -33,6 +33,17 @@ class Edit(NamedTuple):
     text: str = ""
 
 
+class Place(NamedTuple):
+    """Where an edit is, in characters; of a definition and an insertion only the start counts."""
+
+    kind: EditKind
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
 class Found(NamedTuple):
     """What a rule says of a place."""
 

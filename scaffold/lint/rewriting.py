@@ -9,7 +9,7 @@ from typing import Any
 
 import libcst as cst
 
-from scaffold.lint.fixing import Place
+from scaffold.lint.model import Place
 from scaffold.lint.placing import Positioned, place_of
 
 

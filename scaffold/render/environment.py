@@ -4,10 +4,9 @@ In: a template's name and a view. Out: text, not formatted yet. Invariant: the t
 alone; a mistake in a template of the team's is an error at its line.
 """
 
-from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from scaffold.render.templates import BUILT_IN, Templates, template_root
+from scaffold.render.templates import BUILT_IN, Templates, built_in_environment
 
 if TYPE_CHECKING:
     import jinja2
@@ -20,32 +19,6 @@ class View(Protocol):
     def imports(self) -> str: ...
 
     def _replace(self, *, imports: str) -> Self: ...
-
-
-class Options(TypedDict):
-    """What our templates and those of a team have in common."""
-
-    trim_blocks: bool
-    lstrip_blocks: bool
-    keep_trailing_newline: bool
-    auto_reload: bool
-
-
-OPTIONS = Options(
-    trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, auto_reload=False
-)
-
-
-@cache
-def built_in_environment() -> "jinja2.Environment":
-    """The environment of our own templates."""
-    import jinja2  # what renders nothing does without
-
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(template_root()),
-        undefined=jinja2.StrictUndefined,
-        **OPTIONS,
-    )
 
 
 def keep_compiled(compiled: "jinja2.BytecodeCache") -> None:

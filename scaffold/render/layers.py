@@ -14,8 +14,12 @@ import jinja2.nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import missing
 
-from scaffold.render.environment import OPTIONS, built_in_environment
-from scaffold.render.templates import BUILT_IN_NAME, Templates
+from scaffold.render.templates import (
+    BUILT_IN_NAME,
+    OPTIONS,
+    Templates,
+    built_in_environment,
+)
 
 GLOBALS = ("range", "dict", "namespace", "joiner", "cycler")
 BY_CHANCE = ("random",)  # a filter of Jinja's: no two runs would agree

@@ -8,11 +8,15 @@ whether installed, installed as editable, or run from a clone.
 import hashlib
 import os
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.files import read_text
+
+if TYPE_CHECKING:
+    import jinja2
 
 OP, TESTS = "op.py.jinja", "test.py.jinja"
 WRITTEN = (OP, TESTS)  # what they render is written
@@ -118,3 +122,29 @@ def digest(templates: Templates) -> str:
             text = hashlib.sha256(source.text.encode()).hexdigest()
             total.update(f"{position} {source.name!r} {text}\n".encode())
     return total.hexdigest()
+
+
+class Options(TypedDict):
+    """What our templates and those of a team have in common."""
+
+    trim_blocks: bool
+    lstrip_blocks: bool
+    keep_trailing_newline: bool
+    auto_reload: bool
+
+
+OPTIONS = Options(
+    trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, auto_reload=False
+)
+
+
+@cache
+def built_in_environment() -> "jinja2.Environment":
+    """The environment of our own templates."""
+    import jinja2  # what renders nothing does without
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(template_root()),
+        undefined=jinja2.StrictUndefined,
+        **OPTIONS,
+    )

@@ -6,7 +6,7 @@ Invariant: it imports what it uses, and holds no section that has nothing to say
 """
 
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.render.formatting import format_source
@@ -42,8 +42,26 @@ from scaffold.render.testnames import LIBRARY, op_imports, samples_name
 from scaffold.render.whole import with_imports
 from scaffold.spec import OpSpec
 
-if TYPE_CHECKING:
-    from scaffold.render.verification import ProofView
+
+class ProofView(NamedTuple):
+    """What the module has beside the parts of the test file; expressions as they stand in it."""
+
+    cases: str
+    function: str
+    reference: str  # what has the gradient; None where no PyTorch function is known
+    forward: str  # what the op computes; the same but for a surrogate
+    true_forward: ReferenceView | None  # ... of a surrogate
+    names: str  # of the values of a call, a variadic input's with a star
+    outputs: str  # names of the outputs; () where there may be any number of them
+    input_shapes: str  # name -> declared dims, None where there are none
+    output_shapes: str  # of each output its name, its dims and its dtype
+    broadcast: str  # position of an input -> how many of its dims are not leading ones
+    newer: str  # functions that the shipped table does not have
+    tolerance: str
+    bare: bool  # backward returns one gradient rather than a tuple
+    surrogate: bool
+    loose: bool  # the forward may refuse any case
+    contiguous: bool  # ... and whatever is not contiguous
 
 
 class TestView(NamedTuple):

@@ -18,7 +18,7 @@ from scaffold.render.signature import starred
 from scaffold.render.sizes import allows, choose_sizes, fixed_sizes, input_dims
 from scaffold.render.testcall import ReferenceView, reference_view
 from scaffold.render.testcases import size_name
-from scaffold.render.testfile import TestView, imports_of, view
+from scaffold.render.testfile import ProofView, TestView, imports_of, view
 from scaffold.render.testgradients import contract_view
 from scaffold.render.testlimits import precision, takes_any_layout
 from scaffold.render.testvalues import literal
@@ -35,27 +35,6 @@ TOLERANCE = {  # of a forward that computes less precisely than its inputs are
     "half": {"atol": "1e-2", "rtol": "2e-2"},
 }
 OTHER_SIZES = 7  # the least of the second choice of sizes; the first one begins at 2
-
-
-class ProofView(NamedTuple):
-    """What the module has beside the parts of the test file; expressions as they stand in it."""
-
-    cases: str
-    function: str
-    reference: str  # what has the gradient; None where no PyTorch function is known
-    forward: str  # what the op computes; the same but for a surrogate
-    true_forward: ReferenceView | None  # ... of a surrogate
-    names: str  # of the values of a call, a variadic input's with a star
-    outputs: str  # names of the outputs; () where there may be any number of them
-    input_shapes: str  # name -> declared dims, None where there are none
-    output_shapes: str  # of each output its name, its dims and its dtype
-    broadcast: str  # position of an input -> how many of its dims are not leading ones
-    newer: str  # functions that the shipped table does not have
-    tolerance: str
-    bare: bool  # backward returns one gradient rather than a tuple
-    surrogate: bool
-    loose: bool  # the forward may refuse any case
-    contiguous: bool  # ... and whatever is not contiguous
 
 
 class Verification(NamedTuple):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.team_ops import manifest
-from scaffold.render import environment, layers, templates
+from scaffold.render import layers, templates
 from tests.cli.projects import contents, edit
 from tests.cli.running import Outcome, scaffold
 from tests.executed.suites import Suites
@@ -98,8 +98,7 @@ def built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the built-in templates in their place, for a test to change."""
     copy = tmp_path / "installed"
     shutil.copytree(templates.template_root(), copy)
-    for module in (templates, environment):
-        monkeypatch.setattr(module, "template_root", lambda: copy)
+    monkeypatch.setattr(templates, "template_root", lambda: copy)
     forget()
     yield copy
     forget()
@@ -107,7 +106,7 @@ def built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def forget() -> None:
     """Read templates anew, as another process does."""
-    environment.built_in_environment.cache_clear()
+    templates.built_in_environment.cache_clear()
     layers.layered.cache_clear()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from scaffold.derive import derive
 from scaffold.errors import Location, ScaffoldError
-from scaffold.render import environment
+from scaffold.render import templates
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.files import drafts, render
 from scaffold.render.house import House, header_line, licence_lines
@@ -213,7 +213,7 @@ def test_templates_of_a_team_are_never_kept_compiled(
     monkeypatch.setattr(
         cache, "get_cache_key", lambda name, file=None: keys.append(name)
     )
-    ours = environment.built_in_environment()
+    ours = templates.built_in_environment()
     monkeypatch.setattr(ours, "bytecode_cache", cache)
     monkeypatch.setattr(ours, "cache", jinja2.utils.LRUCache(10))
     op_of({"op.py.jinja": header("# kept?")})

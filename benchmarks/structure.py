@@ -1,0 +1,166 @@
+"""How the source is built: its modules, their lines, who imports whom, and the primitives that Python names.
+
+In: `python -m benchmarks.structure [-v]`. Nothing of the package is imported; its files are read as text.
+Out: a line for each package, then the whole. `names` counts the words of the tables of primitives that stand as string literals in
+Python, docstrings apart; a word that is also a plain English or Python one (`x`, `index`, `max`, `type`) does not count. `alone` are
+modules that just one other module imports, `twice` file names that are used in several packages, `circles` groups of modules that
+import each other, imports inside functions included. `-v` lists these three. `comments` counts lines that are a comment alone.
+
+The figures are no aim in themselves: files that are glued together, or names that hide in longer strings, would better them and help
+nobody to find a place.
+"""
+
+import argparse
+import ast
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "scaffold"
+PLAIN = frozenset(
+    {"x", "y", "input", "index", "min", "max", "shape", "size", "type", "dtype", "to"}
+    | {"sum", "result", "grad", "dim", "item", "list", "const", "call", "static"}
+    | {"range", "cond", "count", "rank", "cast", "dot", "all", "any", "out"}
+)
+CALLED = re.compile(r"[\w.]*?(\w+)\(")
+LIST = 3  # a string of more words than this is a list of them
+
+
+class Module(NamedTuple):
+    """One file, read."""
+
+    name: str  # scaffold.derive.reverse
+    package: str  # scaffold.derive
+    path: Path
+    text: str
+    tree: ast.Module
+
+
+def modules() -> dict[str, Module]:
+    """The modules of the package by name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        package = ".".join(parts[:-1])
+        name = package if parts[-1] == "__init__" else ".".join(parts)
+        text = path.read_text("utf-8")
+        found[name] = Module(name, package, path, text, ast.parse(text))
+    return found
+
+
+def imports(module: Module, known: Mapping[str, Module]) -> set[str]:
+    """The modules of the package that a module imports, wherever in its text."""
+    found = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = str(node.module)
+            for alias in node.names:
+                whole = f"{base}.{alias.name}"
+                found.add(whole if whole in known else base)
+    return found & known.keys() - {module.name}
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """The groups of modules that reach each other."""
+    reached = {name: _reached(name, graph) for name in graph}
+    found: list[set[str]] = []
+    for name, others in reached.items():
+        group = {other for other in others if name in reached[other]} | {name}
+        if len(group) > 1 and group not in found:
+            found.append(group)
+    return found
+
+
+def _reached(name: str, graph: Mapping[str, set[str]]) -> set[str]:
+    found, waiting = set[str](), [name]
+    while waiting:
+        for other in graph[waiting.pop()] - found:
+            found.add(other)
+            waiting.append(other)
+    return found
+
+
+def vocabulary() -> frozenset[str]:
+    """What the tables call: the names of their sections, and the functions of `call` and `also`."""
+    found = set[str]()
+    for path in PACKAGE.rglob("*.toml"):
+        for name, rule in tomllib.loads(path.read_text("utf-8")).items():
+            if isinstance(rule, dict) and isinstance(rule.get("call"), str):
+                heads = (rule["call"], *rule.get("also", ()))
+                found |= {name, *(m[1] for head in heads if (m := CALLED.match(head)))}
+    return frozenset(found) - PLAIN
+
+
+def named(module: Module, words: frozenset[str]) -> Iterator[str]:
+    """The primitives that a module names."""
+    documented = ast.FunctionDef | ast.ClassDef | ast.Module
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(module.tree)
+        if isinstance(node, documented)
+        if node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            continue
+        if id(node) in docs:
+            continue
+        parts = node.value.split()
+        several = [part for part in parts if part in words]
+        if node.value in words:
+            yield node.value
+        elif len(parts) > LIST and len(several) > len(parts) / 2:
+            yield from several
+
+
+def functions(module: Module) -> Iterator[int]:
+    """The lines of each function."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield (node.end_lineno or 0) - node.lineno + 1
+
+
+def line(title: str, those: list[Module], words: frozenset[str]) -> str:
+    """What is counted of some modules."""
+    lengths = [length for module in those for length in functions(module)]
+    lines = [text for module in those for text in module.text.splitlines()]
+    comments = sum(text.lstrip().startswith("#") for text in lines)
+    names = sum(1 for module in those for _ in named(module, words))
+    return (
+        f"{title:<26} modules {len(those):>4}  lines {len(lines):>6}  comments {comments:>5}"
+        f"  names {names:>5}  function {median(lengths or [0]):>3g}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="How the source is built.")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    options = parser.parse_args()
+    known, words = modules(), vocabulary()
+    graph = {name: imports(module, known) for name, module in known.items()}
+    users = Counter(name for others in graph.values() for name in others)
+    named_so = Counter(module.path.stem for module in known.values())
+    inside = [name for name, module in known.items() if name != module.package]
+    alone = [name for name in inside if users[name] == 1]
+    twice = [stem for stem, n in named_so.items() if n > 1 and stem != "__init__"]
+    rings = circles(graph)
+    for package in sorted({module.package for module in known.values()}):
+        those = [module for module in known.values() if module.package == package]
+        print(line(package, those, words))
+    print(line("all", list(known.values()), words))
+    print(f"alone {len(alone)}  twice {len(twice)}  circles {len(rings)}")
+    if options.verbose:
+        print(*(f"alone {name}" for name in alone), sep="\n")
+        print(*(f"twice {stem}" for stem in sorted(twice)), sep="\n")
+        print(*(f"circle {' '.join(sorted(ring))}" for ring in rings), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
