@@ -38,7 +38,9 @@ def drafts(
     files: dict[str, str] = {}
     problems: list[ScaffoldError] = []
     try:
-        files[places.op_path] = op_draft(spec, derivation, house)
+        files[places.op_path] = op_draft(
+            spec, derivation, directories.line_length, house
+        )
     except ScaffoldError as error:  # of a template of the team's
         problems.append(error)
     if spec.test:

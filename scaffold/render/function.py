@@ -36,11 +36,14 @@ class FunctionView(NamedTuple):
     backward_lines: tuple[str, ...]
 
 
-def function_view(spec: OpSpec, derivation: Derivation) -> FunctionView:
+def function_view(
+    spec: OpSpec, derivation: Derivation, line_length: int
+) -> FunctionView:
     """The Function as the template shows it."""
     combined = derivation.style == "combined"
     body = backward_lines(spec, derivation)
     typed = parameters(spec.inputs)
+    checks = check_lines(derivation, line_length)
     return FunctionView(
         name=spec.function_name,
         vmap_rule=derivation.transforms and not combined,
@@ -48,7 +51,7 @@ def function_view(spec: OpSpec, derivation: Derivation) -> FunctionView:
         once_differentiable=derivation.once_differentiable,
         forward_parameters=f"ctx: Any, {typed}" if combined else typed,
         forward_type=forward_type(spec, derivation),
-        forward_lines=(*check_lines(derivation), *_forward_lines(spec, derivation)),
+        forward_lines=(*checks, *_forward_lines(spec, derivation)),
         context_output=_context_output(spec, derivation),
         context_lines=tuple(_context_lines(spec, derivation)),
         backward_parameters=backward_parameters(spec, derivation, body),

@@ -51,7 +51,9 @@ class ModuleView(NamedTuple):
     repr_lines: tuple[str, ...]
 
 
-def module_view(spec: OpSpec, module: ModuleSpec, derivation: Derivation) -> ModuleView:
+def module_view(
+    spec: OpSpec, module: ModuleSpec, derivation: Derivation, line_length: int
+) -> ModuleView:
     """The module as the template shows it."""
     dims = {name: dims_of(spec, name) for name in (*module.parameters, *module.buffers)}
     arguments = init_arguments(spec, module)
@@ -65,7 +67,7 @@ def module_view(spec: OpSpec, module: ModuleSpec, derivation: Derivation) -> Mod
         forward_parameters=parameters_with_defaults(_call_inputs(spec, module)),
         forward_type=wrapper_type(spec),
         forward_lines=tuple(_forward_lines(spec, module, derivation)),
-        repr_lines=tuple(_repr_lines(spec, module)),
+        repr_lines=tuple(_repr_lines(spec, module, line_length)),
     )
 
 
@@ -189,7 +191,7 @@ def _copied(module: ModuleSpec, derivation: Derivation) -> set[str]:
     return updated & kept
 
 
-def _repr_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
+def _repr_lines(spec: OpSpec, module: ModuleSpec, line_length: int) -> list[str]:
     """The constructor's arguments as `print` shows them, in f-strings short enough for a line."""
     parts = []
     for name, kind in size_arguments(spec, module):
@@ -207,7 +209,7 @@ def _repr_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
     parts += [
         f"{item.name}={{self.{item.name}}}" for item in attributes if item.default
     ]
-    return _joined(parts)
+    return _joined(parts, line_length)
 
 
 def shows(item: Attribute) -> bool:
@@ -215,16 +217,18 @@ def shows(item: Attribute) -> bool:
     return annotation(item) != "Any" and item.imported is None
 
 
-def _joined(parts: list[str]) -> list[str]:
+def _joined(parts: list[str], line_length: int) -> list[str]:
     if not parts:
         return []
     rows = [parts[0]]
+    room = line_length - len('            f", "')  # in brackets, and a comma behind it
     for part in parts[1:]:
-        if len(rows[-1]) + len(part) < 70:
+        if len(f"{rows[-1]}, {part}") <= room:
             rows[-1] += f", {part}"
         else:
             rows[-1] += ", "
             rows.append(part)
-    if len(rows) == 1:
-        return [f'return f"{rows[0]}"']
+    whole = f'return f"{rows[0]}"'
+    if len(rows) == 1 and len(whole) <= line_length - len("        "):
+        return [whole]
     return ["return (", *(f'    f"{row}"' for row in rows), ")"]

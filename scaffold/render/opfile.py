@@ -50,12 +50,15 @@ def op_file(
     spec: OpSpec, derivation: Derivation, layout: Layout, house: House = PLAIN
 ) -> str:
     """The text of the op's file."""
-    return format_source(op_draft(spec, derivation, house), layout.line_length)
+    draft = op_draft(spec, derivation, layout.line_length, house)
+    return format_source(draft, layout.line_length)
 
 
-def op_draft(spec: OpSpec, derivation: Derivation, house: House = PLAIN) -> str:
+def op_draft(
+    spec: OpSpec, derivation: Derivation, line_length: int, house: House = PLAIN
+) -> str:
     """The text of the op's file before it is formatted."""
-    view = op_view(spec, derivation, house)
+    view = op_view(spec, derivation, line_length, house)
     single = house.single_line_imports
     return with_imports(
         OP, view, lambda code: import_block(code, spec.imports, single=single), house
@@ -66,12 +69,14 @@ def function_text(
     spec: OpSpec, derivation: Derivation, line_length: int, house: House = PLAIN
 ) -> str:
     """The Function alone, formatted."""
-    view = op_view(spec, derivation, house)
+    view = op_view(spec, derivation, line_length, house)
     code = render_block(OP, "function", view, house.templates)
     return format_source(code.lstrip("\n"), line_length)
 
 
-def op_view(spec: OpSpec, derivation: Derivation, house: House = PLAIN) -> OpView:
+def op_view(
+    spec: OpSpec, derivation: Derivation, line_length: int, house: House = PLAIN
+) -> OpView:
     """The view, but for the imports, which follow from the code that it makes."""
     spec = without_gradient(spec, derivation.detached)
     return OpView(
@@ -80,10 +85,10 @@ def op_view(spec: OpSpec, derivation: Derivation, house: House = PLAIN) -> OpVie
         docstring=quoted([_title(spec)]),
         imports="",
         type_imports=_type_imports(spec),
-        function=function_view(spec, derivation),
+        function=function_view(spec, derivation, line_length),
         wrapper=wrapper_view(spec, derivation, house.docstrings),
         module=(
-            module_view(spec, spec.module, derivation)
+            module_view(spec, spec.module, derivation, line_length)
             if spec.module is not None
             else None
         ),

@@ -1,33 +1,51 @@
 """The checks of declared shapes, as lines at the top of forward, and inputs that they refuse.
 
 In: an `OpSpec` and its `Derivation`. Out: lines, and expressions for the test. Invariant: no name but those of the inputs is read;
-a message is an f-string, in two parts where one would be longer than a line.
+a message is an f-string, in parts where one would be longer than a line.
 """
 
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, ShapeCheck
 from scaffold.spec import OpSpec
 
-ROOM = 72  # what fits into a line of 88 below `raise ValueError(`
+INDENTED = 16  # columns before what stands below `raise ValueError(`
+WORD = re.compile(
+    r"(?:\{.*?\}|\S)+ ?"
+)  # what is in braces is an expression, and stays whole
 
 
-def check_lines(derivation: Derivation) -> list[str]:
+def check_lines(derivation: Derivation, line_length: int) -> list[str]:
     """The statements that refuse shapes that the backward is not for."""
-    return [line for check in derivation.checks for line in _lines(check)]
+    room = line_length - INDENTED
+    return [line for check in derivation.checks for line in _lines(check, room)]
 
 
-def _lines(check: ShapeCheck) -> list[str]:
+def _lines(check: ShapeCheck, room: int) -> list[str]:
     test = " or ".join(check.tests)
     if check.absent and len(check.tests) > 1:
         test = f"({test})"
     there = "".join(f"{name} is not None and " for name in check.absent)
     said = f"{check.declared} has shape {{[*{check.name}.shape]}}, "
-    parts = [said + f"not {check.expected}"]
-    if len(_string(parts[0])) > ROOM:
-        parts = [said, f"not {check.expected}"]
+    expected = f"not {check.expected}"
+    parts = [said + expected]
+    if len(_string(parts[0])) > room:
+        parts = [*_rows(said, room), *_rows(expected, room)]
     message = " ".join(map(_string, parts))
     return [f"if {there}{test}:", f"    raise ValueError({message})"]
+
+
+def _rows(text: str, room: int) -> Iterator[str]:
+    """The text in pieces that fit, each as long as it may be; a space stays with the word before it."""
+    row = ""
+    for word in WORD.findall(text):
+        if row and len(_string(row + word)) > room:
+            yield row
+            row = ""
+        row += word
+    yield row
 
 
 def _string(text: str) -> str:

@@ -24,7 +24,7 @@ DECLARED = [case for case in (*CASES, *OPS, *PUBLISHED) if "[" in case.inputs]
 
 def guards(inputs: str, forward: str, **raw: Any) -> list[str]:
     """The lines of forward that ask for shapes."""
-    return check_lines(derive(spec_of(inputs, forward=forward, **raw)))
+    return check_lines(derive(spec_of(inputs, forward=forward, **raw)), 88)
 
 
 def conditions(inputs: str, forward: str, **raw: Any) -> list[str]:
@@ -190,6 +190,31 @@ def test_it_compiles_and_is_exported_with_dynamic_sizes() -> None:
     )
     x, y = torch.randn(7, 4), torch.randn(7, 4)
     torch.testing.assert_close(exported.module()(x, y), function.apply(x, y))
+
+
+class OfRows(Calls):
+    """... of rows that a mask chooses: how many there are only the data tell."""
+
+    checked = False
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        some, others = x[x[:, 0] > 0], y[y[:, 0] > 0]
+        if self.checked:
+            torch._check(some.shape[0] == others.shape[0])  # type: ignore[no-untyped-call]
+        return self.function.apply(some, others)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_sizes_that_the_data_tell_are_exported_where_the_caller_checks_them(
+    strict: bool,
+) -> None:
+    function = function_of("x[N, D], y[N, D]", "(x - y).square().mean(-1)")
+    rows, x, y = OfRows(function), torch.ones(3, 4), torch.ones(3, 4)
+    with pytest.raises(Exception, match="data-dependent expression"):
+        torch.export.export(rows, (x, y), strict=strict)
+    rows.checked = True
+    exported = torch.export.export(rows, (x, y), strict=strict)
+    torch.testing.assert_close(exported.module()(x, y), rows(x, y))
 
 
 def outcomes(cases: Iterable[Case], **raw: Any) -> tuple[Counter[Outcome], list[str]]:

@@ -42,7 +42,7 @@ def values() -> dict[str, dict[str, list[Any]]]:
     for number, spec in enumerate(specimens()):
         house = houses[number % 2]
         derivation = derive(spec)
-        views = {"op": op_view(spec, derivation, house)}
+        views = {"op": op_view(spec, derivation, 88, house)}
         tested = with_domains(spec, derivation)
         place = layout(spec.name, Directories())
         reference = reference_lines(tested, derivation)
