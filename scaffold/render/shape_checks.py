@@ -5,7 +5,7 @@ a message is an f-string, in parts where one would be longer than a line.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, ShapeCheck
@@ -53,25 +53,30 @@ def _string(text: str) -> str:
 
 
 class Refused(NamedTuple):
-    """An input that forward refuses: its position among those of `make`, and the expression."""
+    """An input that forward refuses: its position among those of `make`, whom the message names, and the expression."""
 
     position: int
+    name: str  # a pattern
     value: str
 
 
 def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
     """For each check an input of twice the size, or of one dim more; what may be absent from a user's samples has none."""
     sampled = {item.name for item in spec.tensors if item.optional and spec.samples}
+    checks = derivation.checks
     return tuple(
-        _refused(spec, check)
-        for check in derivation.checks
+        _refused(spec, check, checks[:number])
+        for number, check in enumerate(checks)
         if not sampled & {check.name, *check.absent}
     )
 
 
-def _refused(spec: OpSpec, check: ShapeCheck) -> Refused:
+def _refused(spec: OpSpec, check: ShapeCheck, before: Sequence[ShapeCheck]) -> Refused:
     position = spec.index(check.name)
     value = f"inputs[{position}]"
+    # A check of an optional input that comes before may read the shape of this one, and refuse first.
+    read = any(f"{check.name}.shape" in test for one in before for test in one.tests)
+    name = ".*" if read else check.name
     if check.axis is None or spec.dims(check.name) == ():
-        return Refused(position, f"{value}[None]")
-    return Refused(position, f"torch.cat([{value}] * 2, dim={check.axis})")
+        return Refused(position, name, f"{value}[None]")
+    return Refused(position, name, f"torch.cat([{value}] * 2, dim={check.axis})")

@@ -156,6 +156,33 @@ def output_on_ctx(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
         yield held, lambda: _insert_before_return(op.setup, f"ctx.held = {held}")
 
 
+def missing_check(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A shape that forward does not refuse; where its rank is asked as well, also its sizes alone."""
+    for statement in op.forward.body:
+        if not isinstance(statement, ast.If) or not _refuses(statement):
+            continue
+        place = ast.unparse(statement.test)
+        yield place, lambda node=statement: setattr(node, "test", expression("False"))  # type: ignore[misc]
+        sizes = [slot for slot in slots(statement) if _asks(slot.node, "shape")]
+        if any(_asks(slot.node, "ndim") for slot in slots(statement)) and sizes:
+            yield f"sizes of {place}", lambda sizes=sizes: _put(sizes, "False")  # type: ignore[misc]
+
+
+def _refuses(statement: ast.If) -> bool:
+    """Whether all that is done is to raise a ValueError for a shape."""
+    first, *more = statement.body
+    asked = any(_asks(slot.node, "shape", "ndim") for slot in slots(statement))
+    raises = isinstance(first, ast.Raise) and "ValueError" in ast.unparse(first)
+    return raises and asked and not more and not statement.orelse
+
+
+def _asks(node: ast.expr, *words: str) -> bool:
+    """Whether it compares `x.shape`, `x.shape[-1]` or `x.ndim` with something."""
+    left = node.left if isinstance(node, ast.Compare) else None
+    left = left.value if isinstance(left, ast.Subscript) else left
+    return isinstance(left, ast.Attribute) and left.attr in words
+
+
 def factor_2(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
     for slot in op.gradients():
         yield slot.label, lambda slot=slot: slot.put("2 * _")  # type: ignore[misc]
@@ -183,5 +210,5 @@ def _insert_before_return(body: ast.FunctionDef, text: str) -> None:
 MISTAKES: tuple[Mistake, ...] = (
     *(wrong_transpose, missing_sum, swapped_grads, missing_branch, detach),
     *(view_for_reshape, grad_output_view, tensor_on_ctx, output_on_ctx),
-    *(factor_2, sign),
+    *(missing_check, factor_2, sign),
 )

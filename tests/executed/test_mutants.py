@@ -7,6 +7,7 @@ import pytest
 from scaffold.verify.mistakes import MISTAKES
 from scaffold.verify.mutants import mutants
 from tests.examples.examples import EXAMPLES, Example
+from tests.executed.generation import new_op
 from tests.executed.suites import Suites
 
 PLANTED = {"linear", "linear_in_out"}  # in every run; the others in an exhaustive one
@@ -46,3 +47,20 @@ def test_a_mistake_is_found(
     (tmp_path / example.op_file.name).write_text(text)
     report = suites.run(tmp_path, "-x", "--tb=no")
     assert report.counts["failed"] == 1, report.output
+
+
+def test_a_check_that_asks_for_no_more_than_the_rank_is_found(
+    tmp_path: Path, suites: Suites
+) -> None:
+    inputs = "a[N, D], b[M, D]"
+    forward = "(a[:, None] - b).square().sum(-1).amin(-1)"
+    new_op(tmp_path, "nearest", "--inputs", inputs, "--forward", forward)
+    file = tmp_path / "nearest.py"
+    found = {mutant.name: mutant.text for mutant in mutants(file.read_text())}
+    test = "b.ndim != 2 or b.shape[-1] != a.shape[-1]"
+    weaker = found[f"missing_check: sizes of {test}"]
+    assert "if b.ndim != 2 or False:" in weaker
+    for text in (weaker, found[f"missing_check: {test}"]):
+        file.write_text(text)
+        report = suites.run(tmp_path, "-x", "--tb=no", "-k", "shapes")
+        assert report.named("failed") == ["test_nearest::test_other_shapes_are_refused"]

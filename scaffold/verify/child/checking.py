@@ -315,7 +315,7 @@ def _compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Found 
     names = value_names(checks, len(inputs))
     try:
         expected = expected_gradients(checks, inputs, names)
-    except Exception as error:  # noqa: BLE001 (it takes no such case, as where its forward raises)
+    except Exception as error:  # noqa: BLE001 (then it takes no such case)
         return Found(ORIGINAL_OWN, raised(error), raised=True)
     if not all(bool(one.isfinite().all()) for one in expected.values()):
         return None
