@@ -12,7 +12,7 @@ Formulas are text here. `scaffold.derive` reads them into graphs; `scaffold.form
 does, by how it is spelled.
 """
 
-from scaffold.primitives.facts import CATEGORIES, Facts, Section, facts_of
+from scaffold.primitives.facts import CATEGORIES, Facts, Section, facts_of, wrong_facts
 from scaffold.primitives.spelling import Key, Kind, full_name, key_of, normalized
 from scaffold.primitives.table import (
     Primitives,
@@ -35,4 +35,5 @@ __all__ = [
     "key_of",
     "normalized",
     "read_primitives",
+    "wrong_facts",
 ]

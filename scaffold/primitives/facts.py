@@ -1,16 +1,23 @@
 """What a section of the table says of its primitive, typed: the facts that passes ask for.
 
-In: a section. Out: `Facts`. Invariant: what a section leaves out has the default of its category, so that every primitive has
-a value for every fact.
+In: a section. Out: `Facts`, or what is wrong with the section. Invariant: what a section leaves out has the default of its
+category, so that every primitive has a value for every fact.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 CATEGORIES = frozenset(
     {"elementwise", "reduction", "loss", "same_shape", "view", "structural"}
     | {"contraction", "linalg", "indexing", "constant", "backward"}
 )
+# What the kind of a result is said by, beside the name of a parameter whose kind it has.
+KINDS = frozenset(
+    {"float", "kept", "number", "magnitude", "real", "complex", "int", "bool"}
+)
+# What the results of a category are made of.
+MOVING = frozenset({"view", "structural", "indexing"})  # elements of the arguments
+KEEPING = MOVING | {"contraction", "constant"}  # integers of integers
 Section = Mapping[str, Any]
 
 
@@ -22,14 +29,46 @@ class Facts(NamedTuple):
     nondiff: tuple[str, ...] = ()  # tensors without a gradient
     linear: bool = False  # in all its differentiable arguments taken together
     complex: bool | Literal["only"] = True  # whether its formulas hold for complex ones
+    kinds: tuple[str, ...] = ("float",)  # of each result, or of all
+
+    def kind(self, position: int = 0) -> str:
+        """What says the kind of a result."""
+        return self.kinds[position if len(self.kinds) > 1 else 0]
+
+
+class Wrong(NamedTuple):
+    """What is wrong with a fact: its key, and what to say."""
+
+    key: str
+    message: str
+    hint: str
 
 
 def facts_of(section: Section) -> Facts:
     """The facts of a section that is known to be right."""
+    category = section["category"]
     return Facts(
-        section["category"],
+        category,
         tuple(section.get("results", ("result",))),
         tuple(section.get("nondiff", ())),
         section.get("linear", False),
         section.get("complex", True),
+        _several(section.get("kind", "kept" if category in KEEPING else "float")),
     )
+
+
+def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong]:
+    """What is wrong with the facts of a section whose keys have the right types."""
+    kinds = _several(section.get("kind", ()))
+    for kind in kinds:
+        if kind not in KINDS and kind not in parameters:
+            hint = f"{', '.join(sorted(KINDS))}, or a parameter whose kind it has"
+            yield Wrong("kind", f"'{kind}' is no kind", hint)
+    if len(kinds) > 1 and len(kinds) != len(section.get("results", ("result",))):
+        yield Wrong(
+            "kind", "as many kinds as results are given, or one", "kind = 'kept'"
+        )
+
+
+def _several(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)

@@ -3,6 +3,7 @@
 In: a rule and the arguments of each parameter. Out: `Inferred`. Invariant: what is not known for sure is not said.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from scaffold.derive.graph import shapes
@@ -11,10 +12,8 @@ from scaffold.derive.graph.shape_rules import SHAPES, Args, dim_of, dims_of, los
 from scaffold.derive.graph.shapes import SCALAR, Shape
 from scaffold.derive.graph.static_values import is_complex, is_int
 from scaffold.derive.rules.table import Rule
+from scaffold.primitives.facts import MOVING
 
-GROUPS = frozenset(
-    {"chunk", "split", "unbind", "tensor_split", "meshgrid", "broadcast_tensors"}
-)
 SAME = frozenset(
     {"floor", "ceil", "round", "trunc", "sign", "sgn", "detach", "zeros_like"}
     | {"ones_like", "argsort", "rand_like", "randn_like", "empty_like", "full_like"}
@@ -25,39 +24,13 @@ TO_BOOL = frozenset(
     | {"logical_and", "logical_or", "logical_not", "logical_xor", "signbit", "bool"}
     | {"isclose", "isneginf", "isposinf"}
 )
-TO_INT = frozenset(
-    {"argmax", "argmin", "argsort", "one_hot", "searchsorted", "bucketize", "long"}
-    | {"count_nonzero", "int", "bincount"}
-)
-TO_REAL = frozenset(
-    {
-        "abs",
-        "angle",
-        "angle_complex",
-        "real",
-        "imag",
-        "view_as_real",
-        "float",
-        "double",
-        "half",
-        "dist",
-    }
-    | {"bfloat16", "norm", "vector_norm", "linalg_norm", "matrix_norm", "var", "cdist"}
-    | {"var_unbiased", "std", "std_unbiased", "irfft", "pairwise_distance"}
-)
-TO_COMPLEX = frozenset(
-    {"view_as_complex", "complex", "polar", "fft", "ifft", "fftn", "ifftn", "fft2"}
-    | {"ifft2", "rfft"}
-)
-KEEPS_INT = frozenset(
-    {"add", "sub", "mul", "neg", "abs", "sum", "prod", "floor", "ceil", "round", "sign"}
-    | {"maximum", "minimum", "remainder", "floor_divide", "clamp", "square", "matmul"}
-    | {"where", "amax", "amin", "cumsum", "cumprod", "masked_fill", "bitwise_not"}
-    | {"bitwise_and", "bitwise_or", "bitwise_xor", "pow", "zeros_like", "ones_like"}
-)
-INDICES = frozenset({"indices", "index"})
 BITWISE = frozenset({"bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"})
-VIEWS = frozenset({"view", "structural", "indexing"})
+FIXED: Mapping[str, Kind] = {
+    "bool": "bool",
+    "int": "int",
+    "real": "real",
+    "complex": "complex",
+}
 
 
 class Inferred(NamedTuple):
@@ -69,38 +42,40 @@ class Inferred(NamedTuple):
 
 def infer(program: Program, rule: Rule, args: Args) -> Inferred:
     """The shape and kind of what a rule gives for arguments."""
-    if rule.results != ("result",) or rule.op in GROUPS:
+    if rule.results != ("result",):
         return Inferred(SCALAR, "group")
-    kind = _kind(program, rule, args)
-    if rule.op.endswith("_like") and literal(args["dtype"]) is not None:
-        kind = program.dtypes.get(args["dtype"], "real")
-    if rule.op in ("to", "type"):
-        kind = program.dtypes.get(args["dtype"], args["x"].kind)
-        if args["dtype"] not in program.dtypes and kind in ("int", "bool"):
-            kind = "real"  # it may be, and no more is known
-    return Inferred(_shape(program, rule, args), kind)
+    return Inferred(_shape(program, rule, args), kind_of(program, rule, args))
 
 
-def _kind(program: Program, rule: Rule, args: Args) -> Kind:
-    kinds = {item.kind for item in tensors(args.values())}
-    if rule.op in TO_BOOL:
-        return "bool"
-    if rule.op in TO_INT:
-        return "int"
-    if rule.op in TO_REAL:
+def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind:
+    """The kind of a result, as the table says it."""
+    said = rule.facts.kind(position)
+    dtype = args.get("dtype")
+    asked = dtype is not None and literal(dtype) is not None
+    if dtype is not None and dtype in program.dtypes:
+        return program.dtypes[dtype]
+    if said in args:
+        kind = args[said].kind
+    else:
+        kind = FIXED.get(said) or _of_arguments(program, rule, args, said)
+    # Of a dtype that is not known no more is known than that it may be real.
+    return "real" if asked and kind in ("int", "bool") else kind
+
+
+def _of_arguments(program: Program, rule: Rule, args: Args, said: str) -> Kind:
+    """The kind that arguments make together: `said` is "float", "kept", "number" or "magnitude"."""
+    everything = list(tensors(args.values()))
+    if any(item.kind == "complex" for item in everything) or _complex_number(args):
+        return "real" if said == "magnitude" else "complex"
+    apart = rule.facts.nondiff
+    given = tensors(item for name, item in args.items() if name not in apart)
+    kinds = {item.kind for item in list(given) or everything}
+    moves = rule.category in MOVING  # its numbers are places, not elements
+    if said == "float" or "real" in kinds or not kinds:
         return "real"
-    if rule.op in TO_COMPLEX or "complex" in kinds or _complex_number(args):
-        return "complex"
-    if rule.op in ("where", "gather", "index_select", "embedding", "take_along_dim"):
-        first = {"where": "c"}.get(rule.op)
-        names = [name for name in args if name not in (first, "index", "condition")]
-        kinds = {item.kind for item in tensors(args[name] for name in names)}
-    if "real" in kinds or not kinds:
+    if not moves and _real_number(program, args):
         return "real"
-    keeps = rule.op in KEEPS_INT or rule.category in VIEWS
-    if kinds == {"bool"} and (rule.op in BITWISE or rule.category in VIEWS):
-        return "bool"
-    return "int" if keeps and not _real_number(program, args) else "real"
+    return "bool" if said != "number" and kinds == {"bool"} else "int"
 
 
 def _real_number(program: Program, args: Args) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.inference import INDICES, reduced_shape
+from scaffold.derive.graph.inference import kind_of, reduced_shape
 from scaffold.derive.graph.op import Kind, Op, Program, literal
 from scaffold.derive.graph.shape_rules import slice_size
 from scaffold.derive.graph.shapes import Dim, Shape
@@ -201,14 +201,13 @@ def item_of(
     """Shape, kind and activity of one of several results."""
     rule = applier.table.of_op(op.rule)
     assert rule is not None
-    x = op.args[0]
-    kind: Kind = "complex" if x.kind == "complex" else x.kind
+    args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
+    kind = kind_of(program, rule, args, position)
+    active = op.active and kind in ("real", "complex")
     names = rule.results
     if names[0].startswith("*") or len(names) <= position:
-        return _part_shape(rule.op, x, op, position), kind, op.active
-    if names[position] in INDICES:
-        return _field_shape(op, rule), "int", False
-    return _field_shape(op, rule), kind, op.active
+        return _part_shape(rule.op, op.args[0], op, position), kind, active
+    return _field_shape(op, rule), kind, active
 
 
 def _part_shape(name: str, x: Op, op: Op, position: int) -> Shape | None:

@@ -19,18 +19,20 @@ from scaffold.derive.rules.table import Table, operands, read_rule
 from scaffold.derive.rules.vocabulary import BUILDERS
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula import BUILTINS, Node, Scope, Text, judged, judged_value, parse
-from scaffold.primitives import CATEGORIES, Primitives, full_name
+from scaffold.primitives import CATEGORIES, Primitives, full_name, wrong_facts
 from scaffold.primitives.spelling import ROOTS
 from scaffold.spec.toml import parse_toml
 from scaffold.spec.toml_places import Places
 
 GRADIENTLESS = frozenset({"constant", "backward"})
 STRING, STRINGS = "a string", "an array of strings"
+WORDS = "a string, or an array of one for each result"
 TYPES = {
     "call": STRING,
     "from": STRING,
     "also": STRINGS,
     "category": STRING,
+    "kind": WORDS,
     "when": STRING,
     "grad": "a table: grad.x = '...'",
     "fused": "a table: fused.x = '...'",
@@ -119,6 +121,8 @@ def _has_type(key: str, value: Any) -> bool:
         return isinstance(value, str)
     if TYPES[key] is STRINGS:
         return _are_strings(value)
+    if TYPES[key] is WORDS:
+        return isinstance(value, str) or bool(value) and _are_strings(value)
     if key == "grad":
         return isinstance(value, dict) and all(
             isinstance(item, str) or (item and _are_strings(item))
@@ -147,6 +151,8 @@ def _of_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     names = {item.name for item in spelled.parameters}
     yield from _of_also(entry, names, table)
     yield from _of_parameters(entry, names)
+    for wrong in wrong_facts(entry.raw, names):
+        yield entry.problem(wrong.message, wrong.key, hint=wrong.hint)
     yield from _of_operands(entry, names)
     yield from _of_gradients(entry)
     yield from _of_samples(entry, table)
