@@ -10,7 +10,7 @@ from scaffold.derive.activity import is_random
 from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, tensors
+from scaffold.derive.graph.op import Op, Position, Pullback, tensors
 from scaffold.derive.lower.unruled_calls import changes_statistics
 from scaffold.derive.names import fresh
 from scaffold.formula import (
@@ -73,10 +73,12 @@ def pulled_back(
     several = [sure, *((arg,) for arg in args if arg in optional)]
     pairs = []
     for some in filter(None, several):
-        data = (op, some)
+        data = Pullback(op, some)
         pulled = program.op("vjp", (g, *op.args), data, kind="group")
         for at, arg in enumerate(some):
-            item = program.op("item", (pulled,), at, kind=arg.kind, shape=arg.shape)
+            item = program.op(
+                "item", (pulled,), Position(at), kind=arg.kind, shape=arg.shape
+            )
             pairs.append((arg, item))
     return pairs
 
@@ -84,9 +86,8 @@ def pulled_back(
 def _without_gradient(applier: Applier, op: Op) -> set[Op]:
     """The tensors of a call that get no gradient."""
     if op.rule == "call":
-        assert isinstance(op.data, Node)
         classes = any(arg.kind == "int" for arg in op.args)
-        return {op.args[at] for at in _refused(op.data, classes)}
+        return {op.args[at] for at in _refused(op.template, classes)}
     rule = applier.table.of_op(op.rule)
     if rule is None:
         return set()

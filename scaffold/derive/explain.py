@@ -10,7 +10,7 @@ from typing import NamedTuple
 from scaffold.derive.derivation import Derivation, Saved
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, Program, tensors
+from scaffold.derive.graph.op import Op, Program, SizeOf, tensors
 from scaffold.derive.graph.shapes import Shape, is_lead
 from scaffold.derive.graph.static_values import UnsupportedError, static_node
 from scaffold.derive.lower.autograd_saved import retained, storage
@@ -137,12 +137,12 @@ class _Explainer:
     def _code(self, op: Op) -> str:
         args = ", ".join(self._argument(arg) for arg in op.args)
         if op.rule == "item":
-            return f"{args}[{op.data}]"
+            return f"{args}[{op.position}]"
         if op.rule == "call":
-            return f"{emit(op.data)} of {args}"  # type: ignore[arg-type]
+            return f"{emit(op.template)} of {args}"
         if op.rule == "cond":
             body, orelse = map(self._argument, op.args)
-            return f"{body} if {emit(op.data)} else {orelse}"  # type: ignore[arg-type]
+            return f"{body} if {emit(op.test)} else {orelse}"
         rule = self._rule(op)
         return f"{rule.name if rule else op.rule}({args})"
 
@@ -161,9 +161,9 @@ class _Explainer:
                 for part in op.args[:2]
             )
         if op.rule == "size":
-            return str(op.data)
+            return _dim(op.data.dim) if isinstance(op.data, SizeOf) else "?"
         if op.rule == "shape":
-            return shown(op.data) if isinstance(op.data, Shape) else "a shape"
+            return shown(op.asked)
         return emit(static_node(self.program, op))
 
     def _shape(self, op: Op) -> str:

@@ -13,7 +13,7 @@ from scaffold.derive.autograd_fallback import as_a_whole
 from scaffold.derive.derivation import Derived, Forward
 from scaffold.derive.forward.body import grad_name, write_forward
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, Program
+from scaffold.derive.graph.op import Named, Op, Program
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
@@ -29,7 +29,7 @@ from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.probabilities import with_probabilities
 from scaffold.derive.simplify.scalar_factors import Scalars
 from scaffold.derive.underived import NOT_DERIVED
-from scaffold.formula import Graph, Node
+from scaffold.formula import Graph
 from scaffold.spec import OpSpec
 
 TOO_DEEP = "it is nested too deeply"
@@ -106,7 +106,7 @@ def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op
         if output.differentiable and result.is_tensor:
             name = grad_name(spec, output.name)
             cotangent = program.op(
-                "cotangent", (), name, kind=result.kind, shape=result.shape
+                "cotangent", (), Named(name), kind=result.kind, shape=result.shape
             )
             found[cotangent] = result
     return found
@@ -197,8 +197,8 @@ def _notes(found: Reversed) -> tuple[str, ...]:
 
 
 def _called(op: Op) -> str:
-    assert isinstance(op.data, Node)
-    path = (dotted(op.data.args[0]) if op.data.args else None) or op.data.label
+    call = op.template
+    path = (dotted(call.args[0]) if call.args else None) or call.label
     return path.removeprefix(path.partition(".")[0] + ".") if path[0] == "<" else path
 
 

@@ -73,7 +73,7 @@ def _ask(op: Op, word: Domain, asked: Asked, seen: set[tuple[Op, Domain]]) -> No
         return
     seen.add((op, word))
     if op.rule == "input":
-        asked.setdefault(str(op.data), set()).add(word)
+        asked.setdefault(op.name, set()).add(word)
         return
     for arg, inner in _follows(op, word):
         _ask(arg, inner, asked, seen)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from scaffold.derive.autograd_fallback import pulled_back
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
-from scaffold.derive.graph.op import Op, is_number, tensors
+from scaffold.derive.graph.op import OfShape, Op, is_number, tensors
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.coded_gradients import CODED
 from scaffold.derive.rules.formula_words import Builders
@@ -91,9 +91,9 @@ class Reverse:
 
     def _filled(self, g: Op, zeros: Op) -> Op:
         """Zeros in the shape of the input where a branch has a 0."""
-        if g.rule != "cond" or not isinstance(g.data, Node) or not may_be_zero(g):
+        if g.rule != "cond" or not may_be_zero(g):
             return zeros if is_number(g, 0) else g
-        return self.make.choose(g.data, *(self._filled(item, zeros) for item in g.args))
+        return self.make.choose(g.test, *(self._filled(item, zeros) for item in g.args))
 
     def _gathered(self, op: Op) -> Op | None:
         """The sum of all that has reached an op, in the op's shape; None for nothing."""
@@ -148,8 +148,7 @@ class Reverse:
 
     def _chosen(self, g: Op, sides: Iterable[Pairs | None]) -> Pairs:
         """The gradients of both sides of a choice, 0 where a side has none."""
-        test, zero = g.data, self.make.const(0)
-        assert isinstance(test, Node)
+        test, zero = g.test, self.make.const(0)
         parts = [self._summed(pairs or ()) for pairs in sides]
         return [
             (arg, self.make.choose(test, *(part.get(arg, zero) for part in parts)))
@@ -172,7 +171,7 @@ class Reverse:
 
     def _contributions(self, op: Op, g: Op) -> Pairs:
         if op.rule == "item":
-            self.parts.setdefault(op.args[0], {})[int(str(op.data))] = g
+            self.parts.setdefault(op.args[0], {})[op.position] = g
             return []
         if op.rule == "cond":
             return self._of_choice(op, g)
@@ -188,8 +187,7 @@ class Reverse:
 
     def _of_choice(self, op: Op, g: Op) -> Pairs:
         body, orelse = op.args
-        zero, test = self.make.const(0), op.data
-        assert isinstance(test, Node)
+        zero, test = self.make.const(0), op.test
         one, two = (self._same(g, item) for item in op.args)
         return [
             (body, self.make.choose(test, one, zero)),
@@ -200,7 +198,9 @@ class Reverse:
         """A cotangent in the branch where it has the shape of that branch's value."""
         if g.shape == op.shape or not op.is_tensor:
             return g
-        return self.program.op("same", (g,), op.shape, kind=g.kind, shape=op.shape)
+        return self.program.op(
+            "same", (g,), OfShape(op.shape), kind=g.kind, shape=op.shape
+        )
 
     def _of_rule(self, op: Op, env: dict[str, Op]) -> Pairs:
         rule = self._rule(op)
@@ -274,7 +274,7 @@ class Reverse:
         """The gradients of several results: what has not arrived is zero."""
         for g in arrived.values():
             if g.rule == "cond" and may_be_zero(g):
-                sides = (of_side(arrived, g.data, side) for side in (0, 1))
+                sides = (of_side(arrived, g.test, side) for side in (0, 1))
                 return self._chosen(
                     g, [self._of_parts(op, s) if s else None for s in sides]
                 )

@@ -53,7 +53,7 @@ def enforced(table: Table, lowered: Lowered) -> Enforced:
                 arg, [item[name] for item in taken]
             )
             if most and (len(taken) == 1 or _only_in_products(table, arg, op, users)):
-                ranks.add(str(arg.data))
+                ranks.add(arg.name)
     return Enforced(tuple(pairs), frozenset(ranks))
 
 

@@ -90,7 +90,7 @@ class Applier:
         if (
             len(values) == 1
             and values[0].rule == "static"
-            and _is_shape(values[0].data)
+            and _is_shape(values[0].expression)
         ):
             return values[0]
         return self.program.op("list", values)
@@ -178,8 +178,8 @@ KEYWORDS = {
 }
 
 
-def _is_shape(data: object) -> bool:
-    return isinstance(data, Node) and (data.label == "shape" or data.kind == "name")
+def _is_shape(node: Node) -> bool:
+    return node.label == "shape" or node.kind == "name"
 
 
 def constant(program: Program, node: Node) -> Op | None:

@@ -8,7 +8,15 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 
-from scaffold.derive.graph.op import UNKNOWN, Kind, Op, Program, is_number, literal
+from scaffold.derive.graph.op import (
+    UNKNOWN,
+    Kind,
+    Op,
+    Program,
+    Test,
+    is_number,
+    literal,
+)
 from scaffold.derive.graph.static_values import static_node
 from scaffold.formula import Node
 
@@ -123,7 +131,7 @@ def choose(program: Program, test: Node, body: Op, orelse: Op) -> Op:
     return program.op(
         "cond",
         (body, orelse),
-        test,
+        Test(test),
         kind=kind,
         shape=tensor.shape if same else None,
         active=body.active or orelse.active,
@@ -141,8 +149,8 @@ def may_be_zero(op: Op) -> bool:
 
 def under(op: Op, test: Node, holds: bool) -> Op:
     """What a value is where a test holds, or does not: of a choice that this settles, the one branch."""
-    while op.rule == "cond" and isinstance(op.data, Node):
-        told = _told(op.data, test, holds)
+    while op.rule == "cond":
+        told = _told(op.test, test, holds)
         if told is None:
             return op
         op = op.args[0 if told else 1]

@@ -4,9 +4,10 @@ In: a rule's name and its arguments. Out: an `Op`, whose shape and kind the call
 applications in one `Program` are the same object, and an op comes after its arguments.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from types import NoneType
+from typing import Literal, NamedTuple
 
 from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, position
 from scaffold.formula import Graph, Node
@@ -16,18 +17,134 @@ Kind = Literal["real", "complex", "int", "bool", "static", "group"]
 Number = int | float | complex
 
 
+class Named(NamedTuple):
+    """What the user calls an input, a cotangent, or a random value."""
+
+    name: str
+
+
+class Constant(NamedTuple):
+    """A Python literal; its type tells 1, 1.0 and True apart."""
+
+    type_name: str
+    value: Hashable
+
+
+class Expression(NamedTuple):
+    """A Python value that an expression has throughout a call."""
+
+    node: Node
+
+
+class Test(NamedTuple):
+    """A test that is fixed for a call: the first argument is the value where it holds."""
+
+    node: Node
+
+
+class OfShape(NamedTuple):
+    """A shape that is asked about, or that the result gets."""
+
+    shape: Shape
+
+
+class SizeOf(NamedTuple):
+    """A size by its name, whichever tensor tells it."""
+
+    dim: Dim
+
+
+class SummedTo(NamedTuple):
+    """A shape that the result gets, and the input that has it, if one does."""
+
+    shape: Shape
+    like: "Op | None"
+
+
+class Position(NamedTuple):
+    """Which of several results."""
+
+    at: int
+
+
+class Template(NamedTuple):
+    """A call that no rule is about, with a placeholder for each argument."""
+
+    node: Node
+
+
+class Pullback(NamedTuple):
+    """The call that autograd differentiates, and the arguments by which it does."""
+
+    call: "Op"
+    args: tuple["Op", ...]
+
+
+Payload = (
+    Named
+    | Constant
+    | Expression
+    | Test
+    | OfShape
+    | SizeOf
+    | SummedTo
+    | Position
+    | Template
+    | Pullback
+    | None
+)
+# The ops that stand in no table, and what each carries beside its arguments. Those of the table carry nothing.
+ENGINE_OPS: Mapping[str, tuple[type, ...]] = {
+    # where a graph begins
+    "input": (Named,),
+    "cotangent": (Named,),
+    "drawn": (Named,),  # a random value that the forward saves
+    # Python values
+    "const": (Constant,),
+    "static": (Expression,),
+    "list": (NoneType,),  # a tuple or a list that is written out
+    "range": (NoneType,),  # `start:end:step` in an index
+    "starred": (NoneType,),  # `*sizes`
+    "shape": (OfShape,),
+    "size": (SizeOf, OfShape),  # of a shape: at the dim that the argument is
+    "rank": (OfShape,),
+    "count": (OfShape,),  # the number of elements
+    "ratio": (NoneType,),  # how many elements a reduction takes into one
+    "dtype": (NoneType,),
+    "lead_dims": (OfShape,),  # all dims but the last
+    # what a forward holds that no rule is about
+    "cond": (Test,),
+    "item": (Position,),
+    "call": (Template,),
+    "vjp": (Pullback,),
+    # indexing, dim by dim
+    "slice": (NoneType,),
+    "index": (NoneType,),
+    # values of the backward in a shape that is known
+    "zeros": (OfShape,),
+    "expanded": (OfShape,),
+    "reshaped": (OfShape,),
+    "same": (OfShape,),  # which it has already, in one branch of a choice
+    "summed_to": (SummedTo,),
+    "fitted_to": (SummedTo,),  # spread first where its size is 1
+    "shaped_like": (NoneType,),
+    "unsliced": (OfShape,),  # the gradient of a slice, among zeros
+    # code for any rank
+    "unless_vector": (NoneType,),
+    "unless_scalar": (NoneType,),
+    "contracted": (NoneType,),
+    "indices": (NoneType,),  # a list of indices as a tensor
+    "cast": (NoneType,),
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
-    """One application of a primitive. Compare ops of one program with `is`.
-
-    Beside those of the rule table there are `input`, `cotangent` (data: its name), `const` (data: its type and value),
-    `static` (data: an expression), `shape` and `size` (data: what is known of it), `cond` (data: a test), `list`,
-    `item` (data: which of several results), `call` (data: an expression without a rule) and `vjp` of such a call (data: it, and the arguments).
-    """
+    """One application of a primitive, of the table or of `ENGINE_OPS`. Compare ops of one program with `is`."""
 
     rule: str
     args: tuple["Op", ...]
-    data: Hashable
+    data: Payload
     kind: Kind
     shape: Shape
     active: bool  # whether a gradient may pass through it
@@ -40,8 +157,50 @@ class Op:
     @property
     def value(self) -> object:
         """The Python value of a `const`."""
-        assert self.rule == "const" and isinstance(self.data, tuple)
-        return self.data[1]
+        assert isinstance(self.data, Constant), self.rule
+        return self.data.value
+
+    @property
+    def name(self) -> str:
+        """The name of an `input`, a `cotangent` or a `drawn` value."""
+        assert isinstance(self.data, Named), self.rule
+        return self.data.name
+
+    @property
+    def expression(self) -> Node:
+        """The expression of a `static` value."""
+        assert isinstance(self.data, Expression), self.rule
+        return self.data.node
+
+    @property
+    def test(self) -> Node:
+        """The test of a `cond`."""
+        assert isinstance(self.data, Test), self.rule
+        return self.data.node
+
+    @property
+    def position(self) -> int:
+        """Which of several results an `item` is."""
+        assert isinstance(self.data, Position), self.rule
+        return self.data.at
+
+    @property
+    def template(self) -> Node:
+        """The expression of a `call`."""
+        assert isinstance(self.data, Template), self.rule
+        return self.data.node
+
+    @property
+    def pullback(self) -> Pullback:
+        """What a `vjp` differentiates."""
+        assert isinstance(self.data, Pullback), self.rule
+        return self.data
+
+    @property
+    def asked(self) -> Shape:
+        """The shape that an op asks about, or gives its result."""
+        assert isinstance(self.data, OfShape | SummedTo), self.rule
+        return self.data.shape
 
     def walk(self) -> Iterator["Op"]:
         """This op and all below it, each once."""
@@ -75,7 +234,7 @@ class Program:
         self,
         rule: str,
         args: Iterable[Op] = (),
-        data: Hashable = None,
+        data: Payload = None,
         *,
         kind: Kind = "static",
         shape: Shape | None = SCALAR,
@@ -91,6 +250,12 @@ class Program:
             self._known[key] = made
             self.ops.append(made)
         return self._known[key]
+
+    def over(self, op: Op, args: Iterable[Op]) -> Op:
+        """The same op of other arguments."""
+        return self.op(
+            op.rule, args, op.data, kind=op.kind, shape=op.shape, active=op.active
+        )
 
     def shaped(self, op: Op, shape: Shape) -> Op:
         """The op, of which it is known from elsewhere that it has the shape."""
@@ -110,29 +275,30 @@ class Program:
         if isinstance(value, tuple | list):
             return self.op("list", map(self.const, value))
         assert isinstance(value, Hashable)
-        return self.op("const", (), (type(value).__name__, value))
+        return self.op("const", (), Constant(type(value).__name__, value))
 
     def static(self, node: Node) -> Op:
         """A Python value that an expression has throughout a call."""
-        return self.op("static", (), node)
+        return self.op("static", (), Expression(node))
 
     def items_of(self, op: Op) -> dict[int, Op]:
         """Those of several results that were taken, by position."""
         items = (item for item in self.ops if item.rule == "item")
-        return {int(str(item.data)): item for item in items if item.args[0] is op}
+        return {item.position: item for item in items if item.args[0] is op}
 
     def size_of(self, dim: Op) -> Dim:
         """The size that a static value is: a number, or a name for it."""
         value = literal(dim)
         if isinstance(value, int) and value >= 0:
             return value
-        if dim.rule == "size" and isinstance(dim.data, str | int):
-            return dim.data
-        if dim.rule == "size" and isinstance(dim.data, Shape):
-            number = literal(dim.args[0])
-            at = position(dim.data, number) if isinstance(number, int) else None
-            if at is not None and dim.data.dims is not None:
-                return dim.data.dims[at]
+        match dim.data:
+            case SizeOf(name):
+                return name
+            case OfShape(shape) if dim.rule == "size":
+                number = literal(dim.args[0])
+                at = position(shape, number) if isinstance(number, int) else None
+                if at is not None and shape.dims is not None:
+                    return shape.dims[at]
         name = f"?{dim.serial}"
         self.sizes[name] = dim
         return name
@@ -166,18 +332,6 @@ def is_number(op: Op, value: Number) -> bool:
     """Whether an op is that very number."""
     found = number(op)
     return found is not None and found == value
-
-
-def called(op: Op) -> Op:
-    """The call that a `vjp` differentiates."""
-    assert isinstance(op.data, tuple) and isinstance(op.data[0], Op)
-    return op.data[0]
-
-
-def pulled_args(op: Op) -> tuple[Op, ...]:
-    """The arguments of the call by which a `vjp` differentiates it."""
-    assert isinstance(op.data, tuple)
-    return op.data[1]  # type: ignore[no-any-return]
 
 
 def down_to(roots: Iterable[Op], stops: Collection[Op]) -> Iterator[Op]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op, Program, literal, tensors
 from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, is_lead
-from scaffold.formula import Node
 
 # --- Equations of `torch.einsum`.
 #
@@ -111,14 +110,14 @@ def _nested(value: Op) -> Shape | None:
 
 def _is_number(value: Op) -> bool:
     """Whether a Python value is sure to be one number: it is computed."""
-    return isinstance(value.data, Node) and value.data.kind in ("binary", "unary")
+    return value.expression.kind in ("binary", "unary")
 
 
 def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
     """The shape that sizes are, one by one or as one tuple."""
     first = args[0]
-    if first.rule == "shape" and isinstance(first.data, Shape):
-        return first.data
+    if first.rule == "shape":
+        return first.asked
     sizes = first.args if first.rule == "list" else args
     if all(item.rule in ("const", "size", "static") for item in sizes):
         return Shape(tuple(map(program.size_of, sizes)))
@@ -454,8 +453,8 @@ def _squeezed(program: Program, args: Args) -> Shape | None:
 
 def sized(program: Program, shape: Op) -> Shape | None:
     """The shape that a static value is, as `reshape` takes it."""
-    if shape.rule == "shape" and isinstance(shape.data, Shape):
-        return shape.data
+    if shape.rule == "shape":
+        return shape.asked
     if shape.rule != "list" or any(dim.rule == "starred" for dim in shape.args):
         return None
     if any(literal(dim) == -1 for dim in shape.args):

@@ -7,7 +7,15 @@ import math
 import operator
 from collections.abc import Callable
 
-from scaffold.derive.graph.op import Number, Op, Program, number
+from scaffold.derive.graph.op import (
+    Expression,
+    Number,
+    OfShape,
+    Op,
+    Program,
+    SizeOf,
+    number,
+)
 from scaffold.derive.graph.shapes import Shape, position
 from scaffold.formula import Node
 
@@ -26,8 +34,8 @@ class UnsupportedError(Exception):
 def static_node(program: Program, op: Op) -> Node:
     """The expression of a static value."""
     graph = program.graph
-    if op.rule == "static" and isinstance(op.data, Node):
-        return op.data
+    if op.rule == "static":
+        return op.expression
     if op.rule == "const":
         return number_node(program, op.value)
     if op.rule == "list":
@@ -124,9 +132,9 @@ def fold(program: Program, rule: str, args: tuple[Op, ...], write: Write) -> Op 
 def may_be_none(program: Program, op: Op) -> bool:
     """Whether a Python value is one that may be None."""
     match op.data:
-        case Node("name", name):
+        case Expression(Node("name", name)):
             return name not in program.never_none
-        case Node("conditional"):
+        case Expression(Node("conditional")):
             return True
     return False
 
@@ -135,8 +143,9 @@ def is_complex(op: Op) -> bool:
     """Whether a static value is written with an imaginary number."""
     if isinstance(number(op), complex):
         return True
-    return isinstance(op.data, Node) and any(
-        item.kind == "constant" and item.label.endswith("j") for item in op.data.walk()
+    return op.rule == "static" and any(
+        item.kind == "constant" and item.label.endswith("j")
+        for item in op.expression.walk()
     )
 
 
@@ -153,9 +162,7 @@ def is_int(program: Program, op: Op) -> bool:
     """Whether a static value is sure to be one int, and no tuple."""
     if op.rule in ("size", "rank", "count") or isinstance(number(op), int):
         return True
-    return (
-        op.rule == "static" and isinstance(op.data, Node) and _is_int(program, op.data)
-    )
+    return op.rule == "static" and _is_int(program, op.expression)
 
 
 def _is_int(program: Program, node: Node) -> bool:
@@ -193,9 +200,7 @@ def _is_whole(program: Program, node: Node) -> bool:
 def is_sequence(program: Program, op: Op) -> bool:
     """Whether a static value is sure to be a tuple or a list."""
     return op.rule == "list" or (
-        op.rule == "static"
-        and isinstance(op.data, Node)
-        and _is_sequence(program, op.data)
+        op.rule == "static" and _is_sequence(program, op.expression)
     )
 
 
@@ -377,14 +382,15 @@ def size_at(program: Program, shape: Shape, dim: int) -> Op:
         if size in program.sizes:
             return program.sizes[size]
         if not size.startswith("?"):
-            return program.op("size", (), size)
-    return program.op("size", (program.const(dim),), shape)
+            return program.op("size", (), SizeOf(size))
+    return program.op("size", (program.const(dim),), OfShape(shape))
 
 
 def is_length(op: Op) -> bool:
     """Whether a Python value is a size, or is computed of one, so that it may be 0."""
     if op.rule in ("size", "count", "ratio"):
         return True
-    return isinstance(op.data, Node) and any(
-        node.kind == "name" and node.label.startswith("<") for node in op.data.walk()
+    return op.rule == "static" and any(
+        node.kind == "name" and node.label.startswith("<")
+        for node in op.expression.walk()
     )

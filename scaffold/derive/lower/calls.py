@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from scaffold.derive.activity import READ_OUT, carries_gradient
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, literal
+from scaffold.derive.graph.op import OfShape, Op, Template, literal
 from scaffold.derive.graph.shapes import broadcast
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.lower.autograd_saved import retained
@@ -47,7 +47,7 @@ def broadcast_together(applier: Applier, values: Sequence[Op]) -> Op:
     """Each of the tensors in the shape that they have together."""
     program = applier.program
     whole = broadcast(*(value.shape for value in values))
-    shape = program.op("shape", (), whole)
+    shape = program.op("shape", (), OfShape(whole))
     return program.op(
         "list",
         [
@@ -166,7 +166,7 @@ class Calls(Expressions):
                 raise UnsupportedError("several results of a call that has no rule")
             kind = "group"
         return self.program.op(
-            "call", args, template, kind=kind, shape=None, active=active
+            "call", args, Template(template), kind=kind, shape=None, active=active
         )
 
     def _is_known_type(self, values: list[Op]) -> bool:
@@ -175,7 +175,7 @@ class Calls(Expressions):
             return False
         wanted = values[1]
         if wanted not in self.program.dtypes:
-            kind = kind_of_type(literal(wanted), wanted.data)
+            kind = kind_of_type(wanted)
             if kind is not None:
                 self.program.dtypes[wanted] = kind
         return wanted in self.program.dtypes

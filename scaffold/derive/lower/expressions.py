@@ -9,7 +9,16 @@ from collections.abc import Iterable, Mapping
 from scaffold.derive.activity import READ_OUT, is_random
 from scaffold.derive.graph.application import Applier, Bound, constant
 from scaffold.derive.graph.conditions import choose
-from scaffold.derive.graph.op import Kind, Op, Program, literal, tensors
+from scaffold.derive.graph.op import (
+    Kind,
+    Named,
+    OfShape,
+    Op,
+    Position,
+    Program,
+    literal,
+    tensors,
+)
 from scaffold.derive.graph.precision import source_of
 from scaffold.derive.graph.shapes import Shape, unknown
 from scaffold.derive.graph.static_values import (
@@ -47,9 +56,9 @@ TENSORS: Mapping[str, Kind] = {  # `torch.DoubleTensor`
 }
 
 
-def kind_of_type(name: object, node: object) -> Kind | None:
+def kind_of_type(op: Op) -> Kind | None:
     """The kind of tensors of a type of torch's, by its name or as it is written: `torch.cuda.FloatTensor`."""
-    text = node.label if isinstance(node, Node) else name
+    text = op.expression.label if op.rule == "static" else literal(op)
     last = text.rpartition(".")[2] if isinstance(text, str) else ""
     return TENSORS.get(last.removesuffix("Tensor")) if last != "Tensor" else None
 
@@ -111,14 +120,16 @@ class PythonValues:
     def _static(self, node: Node) -> Op:
         match node:
             case Node("attribute", "shape", (inner,)) if not self.is_static(inner):
-                return self.program.op("shape", (), self.value(inner).shape)
+                return self.program.op("shape", (), OfShape(self.value(inner).shape))
             case Node("subscript", _, (Node("attribute", "shape", (inner,)), index)):
                 return self._size(node, inner, index)
             case Node("call", _, (Node("attribute", "size", (inner,)), index)):
                 return self._size(node, inner, index)
             case Node("call", _, (Node("attribute", "size", (inner,)),)):
                 if not self.is_static(inner):
-                    return self.program.op("shape", (), self.value(inner).shape)
+                    return self.program.op(
+                        "shape", (), OfShape(self.value(inner).shape)
+                    )
             case Node("attribute", "dtype", (inner,)) if not self.is_static(inner):
                 return self._dtype(node, self.value(inner))
             case Node("call", _, (Node("attribute", "type", (inner,)),)):
@@ -148,7 +159,7 @@ class PythonValues:
             case Node("binary", "//", (whole, part)):
                 size, count = self.value(whole), literal(self.value(part))
                 if size.rule == "size" and isinstance(count, int) and count >= 1:
-                    self.program.fractions[op] = str(size.data)
+                    self.program.fractions[op] = self.program.size_of(size)
 
     def _size(self, node: Node, inner: Node, index: Node) -> Op:
         at = constant(self.program, index)
@@ -204,18 +215,18 @@ class PythonValues:
                 op = self.env[name]
                 return op if op.kind == "static" else None
             case Node("attribute", "shape" | "ndim" as label, (inner,)):
-                shape = self.value(inner).shape
+                told = OfShape(self.value(inner).shape)
                 return self.program.op(
-                    "shape" if label == "shape" else "rank", (), shape
+                    "shape" if label == "shape" else "rank", (), told
                 )
             case Node("subscript", _, (Node("attribute", "shape", (inner,)), index)):
                 return self._size(node, inner, index)
             case Node("call", _, (Node("attribute", "size", (inner,)), index)):
                 return self._size(node, inner, index)
             case Node("call", _, (Node("attribute", "numel" | "nelement", (inner,)),)):
-                return self.program.op("count", (), self.value(inner).shape)
+                return self.program.op("count", (), OfShape(self.value(inner).shape))
             case Node("call", _, (Node("attribute", "dim" | "ndimension", (inner,)),)):
-                return self.program.op("rank", (), self.value(inner).shape)
+                return self.program.op("rank", (), OfShape(self.value(inner).shape))
             case Node("attribute", "dtype" | "device" as label, (inner,)):
                 return self._told_by_input(self.value(inner), label)
         return None
@@ -231,7 +242,7 @@ class PythonValues:
         if source is None or source in self.program.optional:
             return None
         graph = self.program.graph
-        node = graph.node("attribute", label, (graph.name(str(source.data)),))
+        node = graph.node("attribute", label, (graph.name(source.name),))
         return self.program.static(node)
 
 
@@ -281,15 +292,15 @@ class Expressions(PythonValues):
             shape = Shape(tuple(dims))
         kind: Kind = "group" if item.variadic else KINDS[item.dtype]
         return self.program.op(
-            "input", (), item.name, kind=kind, shape=shape, active=wanted
+            "input", (), Named(item.name), kind=kind, shape=shape, active=wanted
         )
 
     def item(self, op: Op, position: int) -> Op:
         """One of several results."""
         if op.rule == "list":
             return op.args[position]
-        if op.rule == "shape" and isinstance(op.data, Shape):
-            return size_at(self.program, op.data, position)
+        if op.rule == "shape":
+            return size_at(self.program, op.asked, position)
         if op.kind == "static":
             node = self._static_node(op)
             index = self.program.graph.constant(str(position))
@@ -302,7 +313,7 @@ class Expressions(PythonValues):
             raise UnsupportedError("several results of a call that has no rule")
         shape, kind, active = indexing.item_of(self.program, self.applier, op, position)
         return self.program.op(
-            "item", (op,), position, kind=kind, shape=shape, active=active
+            "item", (op,), Position(position), kind=kind, shape=shape, active=active
         )
 
     def chosen(self, test: Node, body: Op, orelse: Op) -> Op:
@@ -355,8 +366,8 @@ class Expressions(PythonValues):
         return op
 
     def _static_node(self, op: Op) -> Node:
-        if op.rule == "static" and isinstance(op.data, Node):
-            return op.data
+        if op.rule == "static":
+            return op.expression
         raise UnsupportedError("a part of a shape")
 
     def _random(self, node: Node) -> Op:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.inference import kind_of, reduced_shape
-from scaffold.derive.graph.op import Kind, Op, Program, literal
+from scaffold.derive.graph.op import Kind, Op, Program, SizeOf, literal
 from scaffold.derive.graph.shape_rules import slice_size
 from scaffold.derive.graph.shapes import Dim, Shape
 from scaffold.derive.graph.static_values import fold, static_node
@@ -109,7 +109,7 @@ def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
     if literal(start) is None and program.fractions.get(end) == whole:
         program.sizes[dims[at]] = end
     elif literal(end) is None and program.fractions.get(start) == whole:
-        size = program.op("size", (), whole)
+        size = program.op("size", (), SizeOf(whole))
         rest = fold(
             program, "sub", (size, start), lambda item: static_node(program, item)
         )

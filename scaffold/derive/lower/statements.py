@@ -11,7 +11,7 @@ from scaffold.derive.aliasing import Trace
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import under
-from scaffold.derive.graph.op import Kind, Op
+from scaffold.derive.graph.op import Kind, Named, Op
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
     is_int,
@@ -248,7 +248,9 @@ class Lowering(Calls):
         shape = (
             likes[0] if likes and all(other == likes[0] for other in others) else None
         )
-        self.env[name] = self.program.op("drawn", (), name, kind=kind, shape=shape)
+        self.env[name] = self.program.op(
+            "drawn", (), Named(name), kind=kind, shape=shape
+        )
         return True
 
     def _choice(self, item: If) -> None:

@@ -5,7 +5,7 @@ In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensor
 
 from collections.abc import Callable, Sequence
 
-from scaffold.derive.graph.op import Kind, Op, Program, literal
+from scaffold.derive.graph.op import Kind, Op, Program, Template, literal
 from scaffold.derive.graph.shape_rules import made_shape
 from scaffold.derive.graph.shapes import Shape, is_lead
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
@@ -100,20 +100,20 @@ def made(program: Program, node: Node, args: list[Op], read: list[Op]) -> Op:
     if "dtype" in named:  # `dtype=x.dtype`
         kind = program.dtypes.get(named["dtype"], kind)
     return program.op(
-        "call", read, node, kind=kind, shape=made_shape(program, name, plain)
+        "call", read, Template(node), kind=kind, shape=made_shape(program, name, plain)
     )
 
 
 def item_of_call(program: Program, op: Op, position: int) -> Op:
     """One of several results of a call that carries no gradient."""
-    assert isinstance(op.data, Node)
+    template = op.template
     index = program.graph.constant(str(position))
-    item = program.graph.node("subscript", "", (op.data, index))
-    kind = kind_of_call(op.data, op.args)
+    item = program.graph.node("subscript", "", (template, index))
+    kind = kind_of_call(template, op.args)
     if kind == "real" and all(arg.kind == "int" for arg in op.args):
         kind = "int"
-    shape = _grid_shape(op.data, op.args)
-    return program.op("call", op.args, item, kind=kind, shape=shape)
+    shape = _grid_shape(template, op.args)
+    return program.op("call", op.args, Template(item), kind=kind, shape=shape)
 
 
 def _grid_shape(template: Node, tensors: Sequence[Op]) -> Shape | None:

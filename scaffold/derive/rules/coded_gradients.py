@@ -7,7 +7,7 @@ argument's shape. Invariant: what cannot be told from the shapes falls back on a
 from collections.abc import Callable
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import UNKNOWN, Kind, Op, literal
+from scaffold.derive.graph.op import UNKNOWN, Kind, OfShape, Op, literal
 from scaffold.derive.graph.shape_rules import as_many_dims, dim_of, letters_of
 from scaffold.derive.graph.shapes import SCALAR, Shape, is_lead
 from scaffold.derive.graph.static_values import may_be_none, static_node
@@ -57,7 +57,7 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 def _scale(make: Maker, query: Op, scale: Op) -> Op:
     """The factor of the scores."""
-    size = make.program.op("size", (make.const(-1),), query.shape)
+    size = make.program.op("size", (make.const(-1),), OfShape(query.shape))
     usual = make("pow", size, make.const(-0.5))
     if literal(scale) is None:
         return usual
@@ -80,7 +80,7 @@ def _where_given(make: Maker, mask: Op, masked: Op, plain: Op) -> Op:
     if mask not in make.program.optional or masked is plain:
         return masked
     graph = make.program.graph
-    pair = (graph.name(str(mask.data)), graph.constant("None"))
+    pair = (graph.name(mask.name), graph.constant("None"))
     return make.choose(graph.node("compare", "is not", pair), masked, plain)
 
 
@@ -231,13 +231,7 @@ def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
     )
     if not (sure and parts and _agree(equation, operand, factors)):
         return plain
-    return make.program.op(
-        "einsum",
-        (make.const(equation), factors),
-        "whole",
-        kind=plain.kind,
-        shape=operand.shape,
-    )
+    return make.program.shaped(plain, operand.shape)
 
 
 def _agree(equation: str, operand: Op, factors: Op) -> bool:
@@ -266,12 +260,12 @@ def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
             return None
         bounds = (start, make("add", start, length), make.const(None))
         data = program.op(
-            "unsliced", (g, dim, *bounds), x.shape, kind=g.kind, shape=x.shape
+            "unsliced", (g, dim, *bounds), OfShape(x.shape), kind=g.kind, shape=x.shape
         )
         return [(x, data)]
     if op.rule == "slice":
         data = program.op(
-            "unsliced", (g, *op.args[1:]), x.shape, kind=g.kind, shape=x.shape
+            "unsliced", (g, *op.args[1:]), OfShape(x.shape), kind=g.kind, shape=x.shape
         )
         return [(x, data)]
     if op.rule == "select":
@@ -413,7 +407,7 @@ def _contracted(make: Maker, x: Op, g: Op) -> Op:
     lead = g.shape
     if lead.dims is not None:  # as many dims, whatever their sizes
         lead = Shape(tuple(dim if is_lead(dim) else 1 for dim in lead.dims))
-    dims = program.op("lead_dims", (), lead)
+    dims = program.op("lead_dims", (), OfShape(lead))
     return program.op("contracted", (x, g, dims, dims), None, kind=kind, shape=shape)
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.inference import dims_of
-from scaffold.derive.graph.op import UNKNOWN, Op, Program, literal
+from scaffold.derive.graph.op import UNKNOWN, OfShape, Op, Program, SummedTo, literal
 from scaffold.derive.graph.shapes import SCALAR, Shape
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
@@ -18,7 +18,6 @@ from scaffold.derive.graph.static_values import (
 )
 from scaffold.derive.lower.indexing import sliced
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.formula import Node
 
 # --- Code for tensors whose rank nobody declared.
 #
@@ -36,7 +35,7 @@ class Make(Protocol):
 
 def unless_vector(program: Program, value: Op, other: Op, operand: Op) -> Op:
     """A value, and another where an operand of a product is a vector."""
-    args = (value, other, program.op("rank", (), operand.shape))
+    args = (value, other, program.op("rank", (), OfShape(operand.shape)))
     shape = shapes.unknown("matrix", value.shape, other.shape, operand.shape)
     return program.op("unless_vector", args, kind=value.kind, shape=shape)
 
@@ -60,7 +59,7 @@ def restored(make: Make, g: Op, x: Op, dim: Op) -> Op:
     if wide.rule != "unsqueeze" or not may_be_scalar(x.shape, dim):
         return wide
     program = make.program
-    args = (wide, g, program.op("rank", (), x.shape))
+    args = (wide, g, program.op("rank", (), OfShape(x.shape)))
     shape = shapes.reduced(x.shape, dims_of(dim), True)
     return program.op("unless_scalar", args, kind=g.kind, shape=shape)
 
@@ -69,7 +68,7 @@ def length(program: Program, size: Op, x: Op, dim: Op) -> Op:
     """The size along a dim; a scalar is one element, whatever dim is named."""
     if not may_be_scalar(x.shape, dim):
         return size
-    ndim = program.op("rank", (), x.shape)
+    ndim = program.op("rank", (), OfShape(x.shape))
     parts = (static_node(program, op) for op in (ndim, size, program.const(1)))
     return program.static(program.graph.node("conditional", "", tuple(parts)))
 
@@ -146,9 +145,8 @@ class Builders:
         if g.rule == "neg" and not self.make.opaque(g):
             return self.make("neg", self.sum_to(g.args[0], x))
         if g.rule == "cond" and not (self.make.opaque(g) or _is_one_tensor(g)):
-            assert isinstance(g.data, Node)
             parts = (self.sum_to(item, x) for item in g.args)
-            return self.make.choose(g.data, *parts)
+            return self.make.choose(g.test, *parts)
         if shapes.fits(g.shape, x.shape):
             return self.make.expanded(g, x.shape)
         return self._summed(g, x)
@@ -164,7 +162,7 @@ class Builders:
             return self.program.op(
                 "summed_to",
                 (g,),
-                (x.shape, like),
+                SummedTo(x.shape, like),
                 kind=g.kind,
                 shape=x.shape,
                 active=g.active,
@@ -223,7 +221,7 @@ class Builders:
         if g.rule == "neg" and not self.make.opaque(g):
             return self.make("neg", self.fit_to(g.args[0], x))
         like = x if x.rule == "input" else None
-        data = (x.shape, like)
+        data = SummedTo(x.shape, like)
         return self.program.op("fitted_to", (g,), data, kind=g.kind, shape=x.shape)
 
     def reshape_as(self, g: Op, x: Op) -> Op:
@@ -248,7 +246,7 @@ class Builders:
         )
 
     def shape(self, x: Op) -> Op:
-        return self.program.op("shape", (), x.shape)
+        return self.program.op("shape", (), OfShape(x.shape))
 
     def size(self, x: Op, dim: Op) -> Op:
         value = literal(dim)
@@ -256,7 +254,7 @@ class Builders:
             return self.make.const(1)
         if isinstance(value, int):
             return size_at(self.program, x.shape, value)
-        return self.program.op("size", (dim,), x.shape)
+        return self.program.op("size", (dim,), OfShape(x.shape))
 
     def rank(self, x: Op) -> Op:
         if x.shape.rank is not None:
@@ -271,11 +269,11 @@ class Builders:
         if not dims:
             if x.shape == SCALAR:
                 return self.make.const(1)
-            return self.program.op("count", (), x.shape)
+            return self.program.op("count", (), OfShape(x.shape))
         if isinstance(dims[0], str):
             if is_int(self.program, dim):
                 return self._length(x, dim)
-            taken = (self.program.op("count", (), x.shape), self._kept(x, dim))
+            taken = (self.program.op("count", (), OfShape(x.shape)), self._kept(x, dim))
             return self.program.op("ratio", taken)
         total = self.make.const(1)
         for at in dims:
@@ -295,7 +293,7 @@ class Builders:
         found = self._stepped(x, at, literal(by) == 1)
         if not may_be_scalar(x.shape, dim):
             return found
-        rank = static_node(self.program, self.program.op("rank", (), x.shape))
+        rank = static_node(self.program, self.program.op("rank", (), OfShape(x.shape)))
         return self.program.shaped(self.make.choose(rank, found, ones), x.shape)
 
     def _stepped(self, x: Op, at: int, forward: bool) -> Op:

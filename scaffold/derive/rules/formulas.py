@@ -98,7 +98,7 @@ class Evaluator:
             if tensor.rule != "input":
                 raise UnsupportedError("a value that may be absent")
             graph = self.program.graph
-            pair = (graph.name(str(tensor.data)), graph.constant("None"))
+            pair = (graph.name(tensor.name), graph.constant("None"))
             return self.program.static(graph.node("compare", label, pair))
         return self.make.const(label == "is not")
 

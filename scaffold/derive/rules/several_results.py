@@ -7,11 +7,12 @@ parts were taken of. Invariant: what has no cotangent counts as zeros.
 from collections.abc import Mapping
 from functools import reduce
 
-from scaffold.derive.graph.op import Op, Program, is_number, literal
+from scaffold.derive.graph.op import OfShape, Op, Position, Program, is_number, literal
 from scaffold.derive.graph.static_values import UnsupportedError, is_int
 from scaffold.derive.lower.indexing import item_of
 from scaffold.derive.rules.formula_words import Builders
 from scaffold.derive.simplify.constructors import Maker
+from scaffold.formula import Node
 
 
 def all_taken(program: Program, op: Op, arrived: Mapping[int, Op]) -> bool:
@@ -46,14 +47,14 @@ def item_at(make: Maker, op: Op, position: int) -> Op:
         return known
     shape, kind, active = item_of(make.program, make.applier, op, position)
     return make.program.op(
-        "item", (op,), position, kind=kind, shape=shape, active=active
+        "item", (op,), Position(position), kind=kind, shape=shape, active=active
     )
 
 
-def of_side(arrived: Mapping[int, Op], test: object, side: int) -> dict[int, Op]:
+def of_side(arrived: Mapping[int, Op], test: Node, side: int) -> dict[int, Op]:
     """What arrives of several results on one side of a test, but what is 0 there."""
     chosen = {
-        at: g.args[side] if g.rule == "cond" and g.data is test else g
+        at: g.args[side] if g.rule == "cond" and g.test is test else g
         for at, g in arrived.items()
     }
     return {at: g for at, g in chosen.items() if not is_number(g, 0)}
@@ -79,5 +80,5 @@ def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
     else:
         return None
     return make.program.op(
-        "unsliced", (g, dim, *bounds), x.shape, kind=g.kind, shape=x.shape
+        "unsliced", (g, dim, *bounds), OfShape(x.shape), kind=g.kind, shape=x.shape
     )

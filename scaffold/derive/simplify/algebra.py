@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import Op, Program, is_number, number
+from scaffold.derive.graph.op import Expression, Op, Program, is_number, number
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.simplify.products import Term, Terms, common
 from scaffold.formula import Node
@@ -148,7 +148,7 @@ class Algebra:
         """`2 * x / (2 * n)` as `x / n`, `1 / m * x / n` as `x / (m * n)`."""
         if self.is_(a, "mul"):
             match a.args[0].data:
-                case Node("binary", "/", (Node("constant", "1"), below)):
+                case Expression(Node("binary", "/", (Node("constant", "1"), below))):
                     divisor = self.make("mul", self.make.program.static(below), b)
                     return self.make("div", a.args[1], divisor)
         of_b = self.terms.of(b)
@@ -268,21 +268,17 @@ class Algebra:
 
 def _is_fraction(op: Op) -> bool:
     """Whether a Python value is divided by another that is no number."""
-    return isinstance(op.data, Node) and any(
+    return op.rule == "static" and any(
         part.kind == "binary" and part.label == "/" and part.args[1].kind != "constant"
-        for part in op.data.walk()
+        for part in op.expression.walk()
     )
 
 
 def is_minus(op: Op) -> bool:
     """Whether a Python value is written with a minus, but is no number."""
-    data = op.data
-    return (
-        op.rule == "static"
-        and isinstance(data, Node)
-        and data.kind == "unary"
-        and data.label == "-"
-    )
+    if op.rule != "static":
+        return False
+    return op.expression.kind == "unary" and op.expression.label == "-"
 
 
 def is_negative(value: complex) -> bool:

@@ -7,7 +7,7 @@ holds. Invariant: equal wherever that holds; nothing dear that other gradients c
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
-from scaffold.derive.graph.op import Op
+from scaffold.derive.graph.op import Op, Test
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.formula import Graph, Node
 
@@ -56,17 +56,16 @@ def users_of(roots: Iterable[Op]) -> Users:
 
 
 def _decided(make: Maker, op: Op, kept: Collection[Op], users: Users) -> Op:
-    assert isinstance(op.data, Node)
     body, orelse = (
         _assumed(
             make,
             arg,
-            partial(_with_test, op.data, at),
+            partial(_with_test, op.test, at),
             {*kept, *_used_elsewhere(op, arg, users)},
         )[arg]
         for at, arg in enumerate(op.args)
     )
-    return _chosen(make, op, op.data, body, orelse)
+    return _chosen(make, op, op.test, body, orelse)
 
 
 def _used_elsewhere(choice: Op, branch: Op, users: Users) -> Collection[Op]:
@@ -89,9 +88,9 @@ def _assumed(
         return known[op]
 
     def changed(op: Op) -> Op:
-        if op.rule != "cond" or not isinstance(op.data, Node):
+        if op.rule != "cond":
             return rebuilt(make, op, renewed)
-        taken = decide(op.data)
+        taken = decide(op.test)
         if isinstance(taken, int):
             return renewed(op.args[taken])
         return _chosen(make, op, taken, *map(renewed, op.args))
@@ -105,8 +104,8 @@ def rebuilt(make: Maker, op: Op, of: Callable[[Op], Op]) -> Op:
     args = tuple(map(of, op.args))
     if args == op.args:
         return op
-    if op.rule == "cond" and isinstance(op.data, Node):
-        return _chosen(make, op, op.data, *args)
+    if op.rule == "cond":
+        return _chosen(make, op, op.test, *args)
     rule = op.rule
     if rule in TURNED and args[1].rule == "neg" and not make.opaque(args[1]):
         rule, args = TURNED[rule], (args[0], args[1].args[0])
@@ -119,18 +118,23 @@ def _chosen(make: Maker, op: Op, test: Node, body: Op, orelse: Op) -> Op:
     """A choice in the place of another."""
     if body is orelse:
         return body
-    if orelse.rule == "cond" and orelse.args[0] is body and _holds(test, orelse.data):
+    if orelse.rule == "cond" and orelse.args[0] is body and _holds(test, orelse.test):
         return orelse
-    if (body, orelse) == op.args and test is op.data:
+    if (body, orelse) == op.args and test is op.test:
         return op
     return make.program.op(
-        "cond", (body, orelse), test, kind=op.kind, shape=op.shape, active=op.active
+        "cond",
+        (body, orelse),
+        Test(test),
+        kind=op.kind,
+        shape=op.shape,
+        active=op.active,
     )
 
 
-def _holds(test: Node, other: object) -> bool:
+def _holds(test: Node, other: Node) -> bool:
     """Whether a test holds only where another one does."""
-    return isinstance(other, Node) and _with_test(test, 0, other) == 0
+    return _with_test(test, 0, other) == 0
 
 
 def _with_input(graph: Graph, name: str, test: Node) -> int | Node:

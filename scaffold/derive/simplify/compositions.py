@@ -56,8 +56,8 @@ def of_op(op: Op, depth: int = DEEPEST) -> Term:
 
 def _static(op: Op) -> Term:
     value = literal(op)
-    if isinstance(op.data, Node):
-        number = evaluated(op.data)
+    if op.rule == "static":
+        number = evaluated(op.expression)
         plain = Term("value", f"<{op.serial}>", op=op)
         return plain if number is None else _number(number)._replace(op=op)
     if value is UNKNOWN:

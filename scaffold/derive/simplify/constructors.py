@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import choose, may_be_zero
-from scaffold.derive.graph.op import Op, is_number, tensors
+from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, tensors
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError, fold, static_node
@@ -176,8 +176,7 @@ class Maker(Rewrites):
                 return self("where", condition, *parts)
         if arg.rule == "cond" and any(is_number(item, 0) for item in arg.args):
             parts = (item if is_number(item, 0) else inside(item) for item in arg.args)
-            assert isinstance(arg.data, Node)
-            return self.choose(arg.data, *parts)
+            return self.choose(arg.test, *parts)
         return None
 
     def _merged(self, name: str, a: Op, b: Op) -> Op | None:
@@ -189,11 +188,10 @@ class Maker(Rewrites):
                 self(name, *pair) for pair in zip(a.args[1:], b.args[1:], strict=True)
             ]
             return self("where", a.args[0], *inner)
-        if a.rule == "cond" and a.data is b.data:
-            zero = any(is_number(item, 0) for item in (*a.args, *b.args))
-            if zero and isinstance(a.data, Node):
-                pairs = zip(a.args, b.args, strict=True)
-                return self.choose(a.data, *(self(name, *pair) for pair in pairs))
+        zero = any(is_number(item, 0) for item in (*a.args, *b.args))
+        if zero and a.rule == "cond" and a.test is b.test:
+            pairs = zip(a.args, b.args, strict=True)
+            return self.choose(a.test, *(self(name, *pair) for pair in pairs))
         return None
 
     def _without_expansion(self, name: str, args: tuple[Op, ...], at: int) -> Op | None:
@@ -221,7 +219,12 @@ class Maker(Rewrites):
         if op.rule == "neg" and not self.opaque(op):
             return self("neg", self.expanded(op.args[0], shape))
         return self.program.op(
-            "expanded", (op,), shape, kind=op.kind, shape=shape, active=op.active
+            "expanded",
+            (op,),
+            OfShape(shape),
+            kind=op.kind,
+            shape=shape,
+            active=op.active,
         )
 
     def reshaped(self, op: Op, shape: Shape) -> Op:
@@ -237,12 +240,19 @@ class Maker(Rewrites):
         if op.rule == "neg" and not self.opaque(op):
             return self("neg", self.reshaped(op.args[0], shape))
         return self.program.op(
-            "reshaped", (op,), shape, kind=op.kind, shape=shape, active=op.active
+            "reshaped",
+            (op,),
+            OfShape(shape),
+            kind=op.kind,
+            shape=shape,
+            active=op.active,
         )
 
     def zeros(self, like: Op, shape: Shape) -> Op:
         """Zeros of a shape, with dtype and device of another tensor."""
-        return self.program.op("zeros", (like,), shape, kind=like.kind, shape=shape)
+        return self.program.op(
+            "zeros", (like,), OfShape(shape), kind=like.kind, shape=shape
+        )
 
     def _where(self, condition: Op, body: Op, orelse: Op) -> Op | None:
         if body is orelse:
@@ -275,4 +285,4 @@ class Maker(Rewrites):
 
 def _has_owner(op: Op) -> bool:
     """Whether a sum is to the shape of an input, which has it."""
-    return isinstance(op.data, tuple) and op.data[1] is not None
+    return isinstance(op.data, SummedTo) and op.data.like is not None

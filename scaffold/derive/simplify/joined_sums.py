@@ -54,12 +54,11 @@ def scattered_onto(make: Rewrites, a: Op, b: Op) -> Op | None:
 def as_one_choice(make: Rewrites, total: Op) -> Op:
     """`g + (a if test else 0)` as `g + a if test else g`: a sum in which choices by one test come to 0."""
     terms = list(_terms(make, total, False))
-    tests = {op.data for op, _ in terms if _comes_to_zero(make, op)}
+    tests = {op.test for op, _ in terms if _comes_to_zero(make, op)}
     alike = all(op.shape == total.shape and op.kind == total.kind for op, _ in terms)
     if len(terms) < 2 or len(tests) != 1 or not alike:
         return total
     (test,) = tests
-    assert isinstance(test, Node)
     branches = [_branch_sum(make, terms, test, at) for at in (0, 1)]
     if any(op is None or op.shape != total.shape for op in branches):
         return total
@@ -73,8 +72,7 @@ def sure_of_one(make: Rewrites, total: Op) -> Op:
     terms = list(_terms(make, total, False))
     if len(terms) < 2 or not all(may_be_zero(op) for op, _ in terms):
         return total
-    test = next(op.data for op, _ in terms if op.rule == "cond")
-    assert isinstance(test, Node)
+    test = next(op.test for op, _ in terms if op.rule == "cond")
     sums = (_branch_sum(make, terms, test, at) for at in (0, 1))
     zero = make.program.const(0)
     return choose(
@@ -105,7 +103,8 @@ def _branch_sum(
 ) -> Op | None:
     total: Op | None = None
     for op, minus in terms:
-        term = op.args[at] if op.data is test and _comes_to_zero(make, op) else op
+        zero = _comes_to_zero(make, op) and op.test is test
+        term = op.args[at] if zero else op
         if is_number(term, 0):
             continue
         if total is None:

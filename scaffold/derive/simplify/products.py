@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from scaffold.derive.graph.application import constant
-from scaffold.derive.graph.op import Number, Op, Program, number
+from scaffold.derive.graph.op import Expression, Number, Op, Program, number
 from scaffold.formula import Node
 
 POWERS = (2, 3, 4)
@@ -166,9 +166,11 @@ class _Factors:
 
     def _take_static(self, op: Op, below: bool) -> None:
         match op.data:
-            case Node("name", label) if label.startswith("<"):
+            case Expression(Node("name", label)) if label.startswith("<"):
                 self.static[below].append(self.program.ops[int(label[1:-1])])
-            case Node("binary", "*", parts) if not below and not _is_number(parts):
+            case Expression(Node("binary", "*", parts)) if not below and not _is_number(
+                parts
+            ):
                 for part in parts:
                     known = constant(self.program, part)
                     self.take(known or self.program.static(part), below)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.inference import dim_of, dims_of
-from scaffold.derive.graph.op import Op, Program, is_number, literal
+from scaffold.derive.graph.op import OfShape, Op, Program, SummedTo, is_number, literal
 from scaffold.derive.graph.precision import Precision, of_default_dtype
 from scaffold.derive.graph.shapes import Dims, Shape
 from scaffold.derive.graph.static_values import is_length
@@ -116,11 +116,11 @@ class Rearrangements:
             return self.program.op(
                 "contracted", (y, x, *dims), None, kind=a.kind, shape=shape
             )
-        if a.rule == "summed_to" and isinstance(a.data, tuple) and a.data[1] is None:
-            shape = shapes.transposed(a.data[0], -2, -1)
+        if isinstance(a.data, SummedTo) and a.data.like is None:
+            shape = shapes.transposed(a.data.shape, -2, -1)
             inner = self("mT", a.args[0])
             return self.program.op(
-                "summed_to", (inner,), (shape, None), kind=a.kind, shape=shape
+                "summed_to", (inner,), SummedTo(shape, None), kind=a.kind, shape=shape
             )
         return None
 
@@ -315,7 +315,9 @@ class Rewrites(Rearrangements):
             return None
         inputs = (op for op in self.program.ops if op.rule == "input")
         like = next((op for op in inputs if op.shape == a.shape), a.args[0])
-        zeros = self.program.op("zeros", (like,), a.shape, kind=a.kind, shape=a.shape)
+        zeros = self.program.op(
+            "zeros", (like,), OfShape(a.shape), kind=a.kind, shape=a.shape
+        )
         args = (zeros, dim, index, self.const(1))
         one_hot = self.program.op("scatter", args, kind=a.kind, shape=a.shape)
         return self("mul", source, one_hot)

@@ -51,10 +51,7 @@ class Scalars:
         if args == op.args:
             return op
         program = self.make.program
-        new = program.op(
-            op.rule, args, op.data, kind=op.kind, shape=op.shape, active=op.active
-        )
-        return program.shaped(new, op.shape)
+        return program.shaped(program.over(op, args), op.shape)
 
     def _regrouped(self, op: Op) -> Op | None:
         product = _Product([], [])

@@ -57,8 +57,8 @@ class Safety:
     def _needs(self, op: Op) -> frozenset[Need]:
         if op in self.optional:
             return self.inside.get(op) or frozenset({_named(op)})
-        if op.rule == "static" and isinstance(op.data, Node):
-            return frozenset(op.data.names() & self.absent)
+        if op.rule == "static":
+            return frozenset(op.expression.names() & self.absent)
         if op in self.held:
             return _assigning(op)
         if op.rule == "cond":
@@ -66,7 +66,7 @@ class Safety:
                 need
                 for at, arg in enumerate(op.args)
                 for need in self.needs(arg)
-                if not (isinstance(op.data, Node) and meets((op.data, at), need))
+                if not meets((op.test, at), need)
             )
         needed = (arg for arg in op.args if not self.takes_none(op, arg))
         asked = self._asked(op.shape) if op.rule in SHAPED else frozenset[Need]()
@@ -119,9 +119,10 @@ def guarded_by(guard: Outcome, need: Need, tests: Collection[Outcome]) -> list[O
 
 def _assigning(op: Op) -> frozenset[Need]:
     """What must be there for a name to be assigned, where only one branch of a choice does it."""
-    test, needed = op.data, frozenset[Need]()
-    if op.rule != "cond" or not isinstance(test, Node):
+    needed = frozenset[Need]()
+    if op.rule != "cond":
         return needed
+    test = op.test
     for at, arg in enumerate(op.args):
         if arg.rule == "const" and arg.value is None:
             told = [name for name in test.names() if implies(test, 1 - at, name)]
@@ -135,6 +136,6 @@ def _asks_presence(test: Node) -> bool:
 
 
 def _named(op: Op) -> str:
-    if isinstance(op.data, Node):
-        return op.data.label if op.rule == "static" else f"<{op.serial}>"
-    return str(op.data) if op.rule == "input" else f"<{op.serial}>"
+    if op.rule == "static":
+        return op.expression.label
+    return op.name if op.rule == "input" else f"<{op.serial}>"

@@ -8,7 +8,14 @@ from collections.abc import Callable, Mapping
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, Program, is_number, literal
+from scaffold.derive.graph.op import (
+    Op,
+    Program,
+    SizeOf,
+    SummedTo,
+    is_number,
+    literal,
+)
 from scaffold.derive.graph.shapes import Dim, Shape
 from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
 from scaffold.derive.rules.spelling import Parameter, Spelling
@@ -68,7 +75,7 @@ class StaticPrinter:
         raise NotImplementedError
 
     def _input(self, op: Op) -> Node:
-        return self.graph.name(str(op.data))
+        return self.graph.name(op.name)
 
     _cotangent = _input
 
@@ -78,8 +85,7 @@ class StaticPrinter:
         return number_node(self.program, op.value)
 
     def _static(self, op: Op) -> Node:
-        assert isinstance(op.data, Node)
-        return self.placed(op.data)
+        return self.placed(op.expression)
 
     def placed(self, node: Node) -> Node:
         """An expression with sizes where it has placeholders."""
@@ -95,8 +101,7 @@ class StaticPrinter:
         return self.graph.node("tuple", "", tuple(map(self.node, op.args)))
 
     def _shape(self, op: Op) -> Node:
-        assert isinstance(op.data, Shape)
-        return self.shape(op.data)
+        return self.shape(op.asked)
 
     def shape(self, shape: Shape, like: Op | None = None) -> Node:
         """The expression of a shape."""
@@ -164,12 +169,11 @@ class StaticPrinter:
             self.names, self.in_place = names, in_place
 
     def _size(self, op: Op) -> Node:
-        if isinstance(op.data, Shape):
-            (dim,) = op.args
-            index = self.node(dim)
-            return self.graph.node("subscript", "", (self.shape(op.data), index))
-        assert isinstance(op.data, str)
-        return self.size(op.data)
+        if isinstance(op.data, SizeOf):
+            return self.size(op.data.dim)
+        (dim,) = op.args
+        index = self.node(dim)
+        return self.graph.node("subscript", "", (self.shape(op.asked), index))
 
     def size(self, dim: Dim) -> Node:
         """The expression of a size."""
@@ -196,11 +200,10 @@ class StaticPrinter:
         return self.graph.node("binary", "//", (self.node(whole), left))
 
     def _of_tensor(self, op: Op, label: str) -> Node:
-        assert isinstance(op.data, Shape)
         try:
-            return self.holders.of_tensor(op.data, label)
+            return self.holders.of_tensor(op.asked, label)
         except UnknownShapeError:
-            found = self._attribute(self._owner(op.data), label)
+            found = self._attribute(self._owner(op.asked), label)
             return self.graph.node("call", "", (found,)) if label == "numel" else found
 
     def _attribute(self, value: Node, label: str) -> Node:
@@ -358,29 +361,28 @@ class Printer(ChainPrinter):
         return self.spelled(rule.spelled, op.args)
 
     def _expanded(self, op: Op) -> Node:
-        assert isinstance(op.data, Shape)
-        shape = self.shape(op.data)
+        shape = self.shape(op.asked)
         value = self.node(op.args[0])
         if shape.kind == "attribute" and shape.label == "shape":
             return self.method(value, "expand_as", shape.args[0])
         return self.method(value, "expand", shape)
 
     def _reshaped(self, op: Op) -> Node:
-        assert isinstance(op.data, Shape)
-        shape = self.shape(op.data)
+        shape = self.shape(op.asked)
         return self.method(self.node(op.args[0]), "reshape", shape)
 
     def _summed_to(self, op: Op) -> Node:
-        assert isinstance(op.data, tuple)
-        shape, like = op.data
         return self.method(
-            self.node(op.args[0]), "sum_to_size", self.shape(shape, like)
+            self.node(op.args[0]), "sum_to_size", self._shape_to_sum_to(op)
         )
+
+    def _shape_to_sum_to(self, op: Op) -> Node:
+        assert isinstance(op.data, SummedTo)
+        return self.shape(op.data.shape, op.data.like)
 
     def _fitted_to(self, op: Op) -> Node:
         """`g.expand(torch.broadcast_shapes(g.shape, x.shape)).sum_to_size(x.shape)`."""
-        assert isinstance(op.data, tuple)
-        value, shape = self.node(op.args[0]), self.shape(*op.data)
+        value, shape = self.node(op.args[0]), self._shape_to_sum_to(op)
         own = self._attribute(value, "shape")
         both = self.function("torch.broadcast_shapes", own, shape)
         return self.method(self.method(value, "expand", both), "sum_to_size", shape)
@@ -399,8 +401,7 @@ class Printer(ChainPrinter):
         )
 
     def _zeros(self, op: Op) -> Node:
-        assert isinstance(op.data, Shape)
-        shape = self.shape(op.data)
+        shape = self.shape(op.asked)
         like = self._named_like(op.args[0])
         if shape.kind == "attribute" and shape.args[0] is like:
             return self.function("torch.zeros_like", like)
@@ -428,13 +429,12 @@ class Printer(ChainPrinter):
         )
 
     def _item(self, op: Op) -> Node:
-        index = self.graph.constant(str(op.data))
+        index = self.graph.constant(str(op.position))
         return self.graph.node("subscript", "", (self.node(op.args[0]), index))
 
     def _cond(self, op: Op) -> Node:
-        assert isinstance(op.data, Node)
         body, orelse = (self.branch(op, arg) for arg in op.args)
-        return self.graph.node("conditional", "", (self.placed(op.data), body, orelse))
+        return self.graph.node("conditional", "", (self.placed(op.test), body, orelse))
 
     def branch(self, choice: Op, value: Op) -> Node:
         """The value of a branch; a tensor where the other branch has one: `grad_output.new_zeros(x.shape)`."""
@@ -454,8 +454,7 @@ class Printer(ChainPrinter):
 
     def _lead_dims(self, op: Op) -> Node:
         """All dims but the last."""
-        assert isinstance(op.data, Shape) or op.data is None
-        rank = op.shape.rank if op.data is None else op.data.rank
+        rank = op.asked.rank
         if rank is not None:
             numbers = (self.graph.constant(str(at)) for at in range(rank - 1))
             return self.graph.node("list", "", tuple(numbers))
@@ -533,14 +532,12 @@ class Printer(ChainPrinter):
         return unsliced(self, op)
 
     def _call(self, op: Op) -> Node:
-        assert isinstance(op.data, Node)
-
         def filled(node: Node) -> Node | None:
             if node.kind == "name" and node.label.startswith("<:"):
                 return self.node(op.args[int(node.label[2:-1])])
             return self._placeholder(node)
 
-        return self.graph.rewrite(op.data, filled)
+        return self.graph.rewrite(op.template, filled)
 
     # Rules
 

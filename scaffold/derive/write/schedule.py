@@ -16,7 +16,6 @@ from scaffold.derive.write.preconditions import (
     guarded_by,
     meets,
 )
-from scaffold.formula import Node
 
 # The choices around a place: serial of the `cond`, and its branch. One that several conds share has `SHARED` on top.
 Region = tuple[tuple[int, int], ...]
@@ -169,15 +168,14 @@ def _guarded(
     common = _common(places)
 
     def tests(place: Region) -> list[Outcome]:
-        several = ((below[step % SHARED].data, at) for step, at in place if step >= 0)
-        return [(test, at) for test, at in several if isinstance(test, Node)]
+        return [(below[step % SHARED].test, at) for step, at in place if step >= 0]
 
     known = tests(common)
     first, *rest = (tests(place[len(common) :]) for place in sorted(places))
     shared = [pair for pair in first if all(pair in other for other in rest)]
     conds = sorted((op for op in below.values() if op.rule == "cond"), key=_serial)
-    tested = {op.data: op.serial for op in reversed(conds)}
-    tests_there = [test for test in reversed(tested) if isinstance(test, Node)]
+    tested = {op.test: op.serial for op in reversed(conds)}
+    tests_there = list(reversed(tested))
     for need in sorted(safe.needs(op) - safe.there(common), key=str):
         if not any(meets(pair, need) for pair in (*known, *shared)):
             guard = guard_of(need, tests_there)

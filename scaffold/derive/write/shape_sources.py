@@ -32,7 +32,7 @@ class Holders:
         if like is not None and like.rule == "input":
             if shape == SCALAR_SHAPE:
                 return self.graph.node("tuple")
-            return self._attribute(str(like.data), "shape")
+            return self._attribute(like.name, "shape")
         if shape.dims == ():
             return self.graph.node("tuple")
         for op in self._holding():
@@ -110,10 +110,10 @@ class Holders:
         for op in self.held:
             if op not in self.sure and op not in self.optional and _is_there(op):
                 yield op
-        yield from (op for op in self.optional if op.data == self.current)
+        yield from (op for op in self.optional if op.name == self.current)
 
     def _name(self, op: Op) -> str:
-        return str(op.data) if op.rule in ("input", "cotangent") else self.held[op]
+        return op.name if op.rule in ("input", "cotangent") else self.held[op]
 
     def _attribute(self, name: str, label: str) -> Node:
         return self.graph.node("attribute", label, (self.graph.name(name),))

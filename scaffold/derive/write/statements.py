@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive.autograd_fallback import pullback_of
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, Program, called, pulled_args
+from scaffold.derive.graph.op import Op, Program
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.simplify.rewrites import is_one_hot
@@ -95,14 +95,14 @@ class Emission(NamedTuple):
     @property
     def guarded(self) -> frozenset[str]:
         """The inputs whose gradient is computed only where they are there."""
-        return frozenset(str(op.data) for op in self.optional if op.rule == "input")
+        return frozenset(op.name for op in self.optional if op.rule == "input")
 
 
 def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...]:
     """The statements that assign all gradients."""
     ops = {op for root in roots.values() for op in root.walk()}
     pulled = [op for op in ops if op.rule == "vjp"]
-    below = {arg for op in pulled for arg in (op, *pulled_args(op))}
+    below = {arg for op in pulled for arg in (op, *op.pullback.args)}
     below |= {op.args[0] for op in ops if op.rule == "fitted_to"}  # read twice
     forced = {op for op in below if op.rule != "input"} | emission.own.keys()
     for _ in range(60):
@@ -200,7 +200,7 @@ class _Writer:
         items = self.program.items_of(op)
         for item in items.values():
             self.names[item] = self.namer.name(item)
-        count = len(pulled_args(op))
+        count = len(op.pullback.args)
         self.pulled[op] = tuple(
             self.names[items[at]] if at in items else "_" for at in range(count)
         )
@@ -244,13 +244,10 @@ class _Writer:
     def _tests(self, region: Region) -> tuple[Outcome, ...]:
         """The tests around a region, and how they have come out."""
         steps = [(step % SHARED, at) for step, at in region if step >= 0]
-        several = ((self.program.ops[step].data, at) for step, at in steps)
-        return tuple((test, at) for test, at in several if isinstance(test, Node))
+        return tuple((self.program.ops[step].test, at) for step, at in steps)
 
     def _test(self, step: int) -> Node:
-        test = self.program.ops[step - SHARED].data
-        assert isinstance(test, Node)
-        return self.printer.placed(test)
+        return self.printer.placed(self.program.ops[step - SHARED].test)
 
     def _assigned(self, name: str, op: Op, region: Region) -> list[Statement]:
         target = self.graph.name(name)
@@ -259,9 +256,8 @@ class _Writer:
         if op.rule == "vjp":
             return self._pulled_back(op)
         if op.rule == "cond" and self._takes_statements(op, region):
-            assert isinstance(op.data, Node)
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
-            return [If(self.printer.placed(op.data), body, orelse)]
+            return [If(self.printer.placed(op.test), body, orelse)]
         self.printer.tests = self._tests(region)
         value = self.printer.expression(op)
         self._measure(name, value, op)
@@ -305,10 +301,9 @@ class _Writer:
 
     def _pulled_back(self, op: Op) -> list[Statement]:
         """`pullback = torch.func.vjp(lambda x: ..., x)[1]`, and what it gives for the cotangent."""
-        call, g = called(op), op.args[0]
+        (call, args), g = op.pullback, op.args[0]
         graph, printer = self.graph, self.printer
-        args = pulled_args(op)
-        names = [self.names.get(arg) or str(arg.data) for arg in args]
+        names = [self.names.get(arg) or arg.name for arg in args]
         function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
         pullback = graph.name(self.namer.another("pullback"))
         comment = "there is no rule for this call: autograd differentiates it"

@@ -7,7 +7,7 @@ import builtins
 import keyword
 from collections.abc import Iterator, Mapping
 
-from scaffold.derive.graph.op import Op, is_number, pulled_args
+from scaffold.derive.graph.op import Op, is_number
 from scaffold.derive.names import fresh
 from scaffold.derive.simplify.forward_products import is_scaled
 from scaffold.derive.simplify.rewrites import is_one_hot
@@ -217,7 +217,7 @@ class Namer:
 
     def _stems(self, op: Op) -> Iterator[str]:
         if op.rule == "item" and op.args[0].rule == "vjp":
-            word = self._word(pulled_args(op.args[0])[int(str(op.data))])
+            word = self._word(op.args[0].pullback.args[op.position])
             yield f"pulled_{word or 'back'}"
             return
         if op in self.of:
@@ -241,7 +241,7 @@ class Namer:
 
     def _contributions(self, value: Op, reader: Op) -> Iterator[str]:
         """What a part of a cotangent is called: `grad_x_via_xz`."""
-        name = self.held.get(value) or str(value.data) * (value.rule == "input")
+        name = self.held.get(value) or (value.name if value.rule == "input" else "")
         if not name:
             return
         roles = [self.held[reader]] if reader in self.held else self._roles(reader)
@@ -316,7 +316,7 @@ class Namer:
         if op in self.held and not self._is_gradient(op):
             return self.held[op]
         if op.rule == "input":
-            return str(op.data)
+            return op.name
         return next(filter(None, map(self._word, op.args)), "")
 
 
