@@ -26,7 +26,7 @@ from scaffold.files import read_bytes, read_text
 from scaffold.spec.manifest import list_ops, proof_digest, text_digest
 from scaffold.spec.toml_text import op_table, toml_text
 from scaffold.workspace import Policy, recover
-from scaffold.workspace.proofs import Proof
+from scaffold.workspace.records import Proof
 
 
 def add_op(

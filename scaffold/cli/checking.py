@@ -12,9 +12,14 @@ from scaffold.cli.places import from_here
 from scaffold.cli.project import Project, exporting_path
 from scaffold.cli.survey import Op, survey
 from scaffold.workspace import interrupted, strays
-from scaffold.workspace.reconcile import Wanted
-from scaffold.workspace.standing import decoded, present, says_the_same, standing
-from scaffold.workspace.state import Kept, Record, base_path, record_path
+from scaffold.workspace.reconcile import (
+    Wanted,
+    decoded,
+    present,
+    says_the_same,
+    standing,
+)
+from scaffold.workspace.records import Kept, Record, base_path, record_path
 
 Status = Literal[
     "ok",

@@ -7,8 +7,8 @@ from scaffold.cli.checking import Checked
 from scaffold.cli.project import Project
 from scaffold.workspace.changes import Change
 from scaffold.workspace.difference import diff_file
-from scaffold.workspace.standing import present
-from scaffold.workspace.state import read_base
+from scaffold.workspace.reconcile import present
+from scaffold.workspace.records import read_base
 
 
 def difference(project: Project, item: Checked) -> str:

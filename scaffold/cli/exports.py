@@ -13,7 +13,7 @@ from scaffold.cli.places import from_here
 from scaffold.cli.project import Project, exporting_path
 from scaffold.render.exports import Exported, with_exports
 from scaffold.spec.manifest import defined_names
-from scaffold.workspace.standing import decoded
+from scaffold.workspace.reconcile import decoded
 
 NOTHING: Mapping[str, frozenset[str]] = {}
 

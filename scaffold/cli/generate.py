@@ -27,7 +27,7 @@ from scaffold.spec.names import op_names
 from scaffold.spec.problems import Locate, Problems
 from scaffold.spec.requirements import check_reason
 from scaffold.workspace import store
-from scaffold.workspace.proofs import Proof
+from scaffold.workspace.records import Proof
 
 if TYPE_CHECKING:
     from scaffold.spec.manifest import Listed

@@ -75,7 +75,7 @@ def _words(condition: str) -> str:
 
 def _is_skeleton(project: "Project", op: "Op") -> bool:
     """Whether the op's file still refuses to run somewhere."""
-    from scaffold.workspace.standing import present
+    from scaffold.workspace.reconcile import present
 
     mark = f'NotImplementedError("{op.listed.name}: write '.encode()
     kept = op.record.kept("op") if op.record else None
@@ -85,7 +85,7 @@ def _is_skeleton(project: "Project", op: "Op") -> bool:
 def _orphans(project: "Project") -> Iterator[Row]:
     """What is left of ops that no manifest lists any more."""
     from scaffold.cli.places import from_here
-    from scaffold.workspace.standing import standing
+    from scaffold.workspace.reconcile import standing
 
     for record in project.orphans():
         files = tuple(

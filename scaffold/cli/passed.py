@@ -13,9 +13,16 @@ from scaffold.cli.project import Project, open_project
 from scaffold.cli.survey import Op, survey
 from scaffold.errors import ScaffoldError
 from scaffold.workspace import apply, plan, recover
-from scaffold.workspace.proofs import Proof, adds_only, function_digest
-from scaffold.workspace.standing import decoded, present
-from scaffold.workspace.state import Record, encode, read_base, record_path
+from scaffold.workspace.reconcile import decoded, present
+from scaffold.workspace.records import (
+    Proof,
+    Record,
+    adds_only,
+    encode,
+    function_digest,
+    read_base,
+    record_path,
+)
 
 if TYPE_CHECKING:
     from scaffold.cli.tested import Tested

@@ -15,9 +15,9 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.files import read_bytes
 from scaffold.spec import Configuration
 from scaffold.spec.manifest import Listed, list_ops
-from scaffold.workspace.normal_form import unix
-from scaffold.workspace.standing import present
-from scaffold.workspace.state import Record, decode_records, read_state
+from scaffold.workspace.reconcile import present
+from scaffold.workspace.records import Record, decode_records, read_state
+from scaffold.workspace.statements import unix
 
 WILD = frozenset("*?[")
 NOTHING: Mapping[str, str] = {}

@@ -24,7 +24,7 @@ from scaffold.spec import OpSpec
 from scaffold.spec.imports import runs_code_of
 from scaffold.spec.problems import Locate
 from scaffold.verify import Failure, Request, Verdict
-from scaffold.workspace.proofs import Proof, function_digest
+from scaffold.workspace.records import Proof, function_digest
 
 HINT = "write it all the same with --no-verify"
 MEANT = "if it is not meant to be the derivative, say {}"

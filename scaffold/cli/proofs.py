@@ -17,8 +17,8 @@ from scaffold.cli.interpreter import ANOTHER, NONE_FOUND, UNPROVEN, find_interpr
 from scaffold.cli.prover import LIMIT
 from scaffold.errors import Location, ScaffoldError, VerificationError, raise_all
 from scaffold.files import read_text
-from scaffold.workspace.proofs import Proof, function_digest
-from scaffold.workspace.standing import present
+from scaffold.workspace.reconcile import present
+from scaffold.workspace.records import Proof, function_digest
 
 if TYPE_CHECKING:
     from scaffold.cli.project import Project

@@ -22,8 +22,8 @@ from scaffold.errors import (
     raise_all,
 )
 from scaffold.workspace import apply, plan, recover
-from scaffold.workspace.standing import standing
-from scaffold.workspace.state import Record, state_paths
+from scaffold.workspace.reconcile import standing
+from scaffold.workspace.records import Record, state_paths
 
 
 class _File(NamedTuple):

@@ -24,16 +24,16 @@ from scaffold.inspect.renaming import Names, Renaming, renamed
 from scaffold.spec.manifest import Listed, defined_names
 from scaffold.spec.names import op_names
 from scaffold.workspace import Plan, apply, plan, recover
-from scaffold.workspace.merging import merge
-from scaffold.workspace.proofs import Proof, function_digest
-from scaffold.workspace.reconcile import Wanted
-from scaffold.workspace.standing import decoded, present, standing
-from scaffold.workspace.state import (
+from scaffold.workspace.merge import merge
+from scaffold.workspace.reconcile import Wanted, decoded, present, standing
+from scaffold.workspace.records import (
     Kept,
+    Proof,
     Record,
     base_path,
     digest,
     encode,
+    function_digest,
     read_base,
     record_path,
     state_paths,

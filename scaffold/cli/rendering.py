@@ -22,8 +22,8 @@ from scaffold.spec.imports import runs_code_of
 from scaffold.spec.manifest import Listed, proof_digest, text_digest
 from scaffold.spec.requirements import check_reason
 from scaffold.verify.pool import over, processes_for
-from scaffold.workspace.proofs import Proof, function_digest
 from scaffold.workspace.reconcile import Wanted
+from scaffold.workspace.records import Proof, function_digest
 
 if TYPE_CHECKING:
     from scaffold.derive import Derivation

@@ -22,11 +22,9 @@ from scaffold.spec.manifest import (
     spec_digest,
     text_digest,
 )
-from scaffold.workspace.alike import Alike
-from scaffold.workspace.proofs import Proof, function_digest
-from scaffold.workspace.reconcile import Prospect
-from scaffold.workspace.standing import Standing, decoded, present, standing
-from scaffold.workspace.state import Origin, Record
+from scaffold.workspace.cache import Alike
+from scaffold.workspace.reconcile import Prospect, Standing, decoded, present, standing
+from scaffold.workspace.records import Origin, Proof, Record, function_digest
 
 if TYPE_CHECKING:
     from scaffold.cli.rendering import Provable

@@ -22,10 +22,9 @@ from scaffold.errors import (
     raise_all,
 )
 from scaffold.workspace import Plan, Policy, apply, plan, rehearse
-from scaffold.workspace.merging import merge
-from scaffold.workspace.reconcile import Prospect, reconcile
-from scaffold.workspace.recording import record_files
-from scaffold.workspace.state import Record, base_path, read_base
+from scaffold.workspace.merge import merge
+from scaffold.workspace.reconcile import Prospect, reconcile, record_files
+from scaffold.workspace.records import Record, base_path, read_base
 
 WEIGHT = ("identical", "skip", "create", "remove", "update", "conflict", "left")
 

@@ -7,6 +7,7 @@ A command calls `recover`, `plan`, `resolve` and `apply`, in this order; a dry r
 `resolve` and `rehearse`.
 """
 
+from scaffold.workspace.cache import store
 from scaffold.workspace.changes import Change, Plan, Verb, plan
 from scaffold.workspace.conflicts import (
     POLICIES,
@@ -17,10 +18,15 @@ from scaffold.workspace.conflicts import (
     resolve,
 )
 from scaffold.workspace.difference import diff
-from scaffold.workspace.journal import interrupted, recover, strays
-from scaffold.workspace.locks import in_turn
-from scaffold.workspace.store import store
-from scaffold.workspace.writing import ChangedError, apply, rehearse
+from scaffold.workspace.transaction import (
+    ChangedError,
+    apply,
+    in_turn,
+    interrupted,
+    recover,
+    rehearse,
+    strays,
+)
 
 __all__ = [
     "POLICIES",

@@ -1,24 +1,153 @@
 """What a run would do to the disk: each file is created, identical, updated, removed, kept or in conflict.
 
-In: {path: text} and the directory that the paths start from. Out: a `Plan`, nothing written.
-Invariant: every change of a plan can be made; whatever could not is an error here.
+In: texts by path, and a root. Out: a `Plan`, for `transaction` to carry out. Invariant: nothing is written here; a path leads to one
+file below the root, whatever its spelling and links, and a text keeps the line ends that its file has.
 """
 
 import os
+import shlex
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
+from unicodedata import normalize
 
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.workspace import disk
-from scaffold.workspace.encoding import encode, like, merge_into, unix
-from scaffold.workspace.targets import (
-    Folder,
-    check_parent,
-    find_target,
-    folded,
-    read_file,
-)
+
+# --- Where a path leads: the file that is meant, below the root, with what it holds.
+#
+# In: a path as the user knows it, and the root. Out: the real path, or its content.
+# Invariant: no path leads out of the root, through whatever links, and none is mistaken for another by any file system.
+
+
+def find_target(path: str, base: Path, folder: "Folder", *, follow: bool) -> Path:
+    """The real place of a path: below the root, whatever links lead there.
+
+    A link as the last part is followed to the file that it stands for, or else it is what is meant.
+    """
+    if "\0" in path or not _encodable(path):
+        raise ScaffoldError(f"{path!r} is not a path")
+    name = Path(os.path.normpath(base / path))
+    if not name.is_relative_to(base):
+        raise ScaffoldError(f"'{path}' is outside '{base}'")
+    folder.check_case(path, base, name)
+    target = Path(os.path.realpath(name))
+    if not target.is_relative_to(base):
+        raise ScaffoldError(f"'{path}' is a link that leads outside '{base}'")
+    if name.is_symlink() and not name.exists():
+        hint = f"rm {shlex.quote(os.path.relpath(name))}"
+        raise ScaffoldError(f"'{path}' is a link that leads nowhere", hint=hint)
+    if name.is_symlink() and not follow:
+        return Path(os.path.realpath(name.parent), name.name)
+    return target
+
+
+def _encodable(path: str) -> bool:
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class Folder:
+    """What the directories of a run hold; each is listed once."""
+
+    def __init__(self) -> None:
+        self._names: dict[Path, dict[str, list[str]]] = {}
+
+    def check_case(self, path: str, base: Path, name: Path) -> None:
+        """Refuse a name beside one that some file systems take for the same."""
+        directory = base
+        for part in name.relative_to(base).parts:
+            if not directory.is_dir():
+                return
+            near = self._listed(directory).get(folded(part), [part])
+            if part not in near:
+                raise ScaffoldError(
+                    f"'{path}' differs only in case from the existing "
+                    f"'{(directory / near[0]).relative_to(base)}'",
+                    hint="to some file systems the two are one: rename one of them",
+                )
+            directory = directory / part
+
+    def _listed(self, directory: Path) -> dict[str, list[str]]:
+        if directory not in self._names:
+            names: dict[str, list[str]] = {}
+            for name in os.listdir(directory):
+                names.setdefault(folded(name), []).append(name)
+            self._names[directory] = names
+        return self._names[directory]
+
+
+def folded(name: str) -> str:
+    return normalize("NFC", name).casefold()
+
+
+def read_file(path: str, target: Path) -> bytes | None:
+    """What is there, None if nothing is; refuse what is no file."""
+    try:
+        kind = os.stat(target).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(kind):
+        raise ScaffoldError(f"'{path}' is a directory")
+    if not stat.S_ISREG(kind):
+        raise ScaffoldError(f"'{path}' is not a regular file")
+    return disk.read(target)
+
+
+def check_parent(path: str, target: Path) -> None:
+    parent = target.parent
+    while not parent.exists():
+        parent = parent.parent
+    if not disk.writable(parent):
+        raise ScaffoldError(f"'{path}' cannot be written: '{parent}' is read-only")
+
+
+# --- Texts as the bytes of a file, and back: UTF-8, with the line ends that the file has.
+#
+# In: a text or bytes. Out: the other. Invariant: line ends are the file's own affair; nothing is compared with them.
+
+
+_MARK = b"\xef\xbb\xbf"  # which some editors put before a text
+
+
+def encode(path: str, text: str) -> bytes:
+    """The bytes of a text with newlines for line ends."""
+    try:
+        return unix(text.encode())
+    except UnicodeEncodeError as error:
+        raise ScaffoldError(
+            f"the text of '{path}' cannot be written as UTF-8: {error.reason}"
+        ) from None
+
+
+def unix(data: bytes) -> bytes:
+    """The bytes with newlines for line ends."""
+    return data.replace(b"\r\n", b"\n")
+
+
+def like(before: bytes, after: bytes) -> bytes:
+    """The new content with the line endings that most lines of the old one have."""
+    if before.count(b"\r\n") * 2 > before.count(b"\n"):
+        return after.replace(b"\n", b"\r\n")
+    return after
+
+
+def merge_into(before: bytes, base: str, after: bytes) -> tuple[bytes, int]:
+    """What a merge makes of a file, in its line ends, and its conflicts; UnicodeDecodeError if it is no text."""
+    from scaffold.workspace.merge import merge
+
+    mine = before.removeprefix(_MARK)
+    text, conflicts = merge(base, unix(mine).decode(), unix(after).decode())
+    mark = before[: len(before) - len(mine)]
+    return mark + like(before, unix(text.encode())), conflicts
+
+
+# --- What a run would do to the disk: each file is created, identical, updated, removed, kept or in conflict.
+
 
 Verb = Literal["create", "identical", "update", "remove", "skip", "conflict"]
 

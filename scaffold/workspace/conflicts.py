@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from scaffold.errors import ConflictError, ScaffoldError, raise_all
-from scaffold.workspace.changes import Change, Plan
+from scaffold.workspace.changes import Change, Plan, merge_into, unix
 from scaffold.workspace.difference import diff_file
-from scaffold.workspace.encoding import merge_into, unix
 
 Policy = Literal["ask", "abort", "skip", "overwrite", "merge"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
@@ -99,7 +98,7 @@ def _merged(change: Change) -> Change:
 
 def _obstacle(change: Change) -> tuple[str, str] | None:
     """Why a file cannot be merged, and what to do about it."""
-    from scaffold.workspace.merging import has_markers  # most runs merge nothing
+    from scaffold.workspace.merge import has_markers
 
     instead = "settle it with --on-conflict skip or overwrite"
     if change.before is None or change.after is None:

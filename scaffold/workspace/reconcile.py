@@ -1,15 +1,97 @@
 """What a run has to do about each file of an op, so that it holds what it should.
 
-In: the root, the record of an op if there is one, and what its files should be. Out: a `Prospect` a file.
-Invariant: nothing that somebody edited is to be written over without being asked; nothing is written here.
+In: the record of an op, its files on disk, and their texts as they would be rendered now. Out: a `Prospect` for each, and the record
+after the run. Invariant: an edit by hand is never taken for a file that is out of date, nor the other way around.
 """
 
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from scaffold.workspace.normal_form import normal_form
-from scaffold.workspace.standing import Standing, decoded, present, standing
-from scaffold.workspace.state import Kept, Record
+from scaffold.errors import Location, ScaffoldError
+from scaffold.files import read_bytes
+from scaffold.workspace.merge import has_markers
+from scaffold.workspace.records import (
+    Kept,
+    Origin,
+    Proof,
+    Record,
+    base_path,
+    digest,
+    encode,
+    holds_base,
+    read_base,
+    record_path,
+)
+from scaffold.workspace.statements import normal_form
+
+# --- How a file on disk stands to what was written last.
+#
+# In: the root, an op, and the record of one of its files. Out: a `Standing`.
+# Invariant: formatting alone is not an edit; nothing is written.
+
+
+Condition = Literal["untouched", "reformatted", "edited", "missing", "conflict-markers"]
+
+
+class Standing(NamedTuple):
+    """What became of a file since it was written."""
+
+    condition: Condition
+    text: str | None  # what it holds now, where it was worth reading
+    lost: bool = False  # the text that was written last is gone, or is another
+
+    @property
+    def edited(self) -> bool:
+        """Whether overwriting it would lose somebody's work."""
+        return self.condition in ("edited", "conflict-markers")
+
+
+def says_the_same(one: str, other: str) -> bool:
+    """Whether two texts differ in their formatting at most."""
+    return normal_form(one) == normal_form(other)
+
+
+def standing(
+    root: Path, op: str, kept: Kept, same: Callable[[str, str], bool] = says_the_same
+) -> Standing:
+    """Compare a file with its record; `same` may know the answer for its text and the recorded one."""
+    data = present(root, kept.path)
+    if data is None:
+        return Standing("missing", None, not holds_base(root, op, kept))
+    if digest(data) == kept.text:
+        return Standing("untouched", None, not holds_base(root, op, kept, data))
+    text = decoded(data, kept.path)
+    base = read_base(root, op, kept)
+    lost = base is None
+    if has_markers(text):
+        return Standing("conflict-markers", text, lost)
+    if base is not None and same(base, text):
+        return Standing("reformatted", text)
+    return Standing("edited", text, lost)
+
+
+def present(root: Path, path: str) -> bytes | None:
+    """The content of a file of the project, None where there is none."""
+    try:
+        return read_bytes(f"{root}/{path}")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        raise ScaffoldError(message, Location(path)) from None
+
+
+def decoded(data: bytes, path: str) -> str:
+    """The text of a file, with plain line ends."""
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise ScaffoldError("is not UTF-8", Location(path)) from None
+
+
+# --- What a run has to do about each file of an op, so that it holds what it should.
+
 
 Need = Literal["create", "same", "keep", "update", "collide", "drop", "leave"]
 
@@ -107,3 +189,72 @@ def _leftover(root: Path, op: str, kept: Kept) -> Prospect:
     known = standing(root, op, kept)
     need: Need = "leave" if known.edited else "drop"
     return Prospect(need, kept.path, None, kept, known)
+
+
+# --- What is to be remembered of an op after a run.
+#
+# In: the record from before, the prospects of the op's files, and which of their paths were written. Out: the files of the
+# record: path and text.
+# Invariant: a record never says more than what is on disk: of a file that was left as it was, the old tale is kept.
+
+
+def record_files(
+    record: Record,
+    prospects: tuple[Prospect, ...],
+    written: Collection[str],
+    code: str = "",
+) -> dict[str, str]:
+    """The texts of `record` brought up to date; `record` already says what the files now follow from, and what was proven.
+
+    `code` is the digest of the Function as it is wanted, where proofs matter.
+    """
+    files, texts, current = [], {}, True
+    for prospect in prospects:
+        kept = _kept(prospect, prospect.path in written)
+        if kept is None:
+            current = current and prospect.need == "drop"
+            continue
+        files.append(kept)
+        current = current and kept.draft in ("", _draft(prospect))
+        changed = kept != prospect.kept or prospect.mends
+        if prospect.wanted is not None and changed:
+            texts[base_path(record.op, kept.role)] = prospect.wanted.text
+    if not files:
+        return {}
+    origin = record.origin if current else Origin("", "", "", "")
+    whole = record._replace(files=tuple(files), origin=origin)
+    if record.proof is not None and record.proof.function == code:
+        whole = whole._replace(proof=_of_written(record.proof, whole, prospects))
+    return {record_path(record.op): encode(whole), **texts}
+
+
+def _of_written(proof: Proof, record: Record, prospects: tuple[Prospect, ...]) -> Proof:
+    """The proof, which is of the text on record too where that is the one that was wanted: then nobody need parse the file."""
+    kept = record.kept("op")
+    wanted = (
+        next((_draft(item) for item in prospects if item.path == kept.path), "")
+        if kept
+        else ""
+    )
+    return proof._replace(text=kept.text) if kept and kept.draft == wanted else proof
+
+
+def _draft(prospect: Prospect) -> str:
+    return prospect.wanted.draft if prospect.wanted else ""
+
+
+def _kept(prospect: Prospect, written: bool) -> Kept | None:
+    """The record of one file; None where there is nothing to remember."""
+    wanted, kept = prospect.wanted, prospect.kept
+    if wanted is None:
+        gone = prospect.need == "drop" and written
+        return None if gone or kept is None else kept._replace(draft="")
+    as_before = kept is not None and kept.draft == wanted.draft
+    if not prospect.mends and (
+        prospect.need == "keep" or prospect.need == "same" and as_before
+    ):
+        return kept
+    if prospect.need == "same" or prospect.mends or written:
+        text = digest(wanted.text.encode())
+        return Kept(wanted.role, wanted.path, wanted.draft, text)
+    return kept

@@ -16,6 +16,9 @@ from collections.abc import Iterator
 from inspect import cleandoc
 from typing import Any, NamedTuple
 
+# --- The text of a Python file, cut into statements that say what they say whatever their formatting.
+
+
 BLOCKS = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
 _SILENT = frozenset({"ctx", "decorator_list", *BLOCKS})
 _FIXED = frozenset({"[", "]", "{", "}", ":"})  # no formatter moves a comment past one
@@ -281,3 +284,24 @@ def _number(text: str) -> str:
         return text
     text = re.sub(r"^\.", "0.", text.replace("e+", "e"))
     return re.sub(r"\.(?!\d)", ".0", text)
+
+
+# --- What a Python file says, whatever its formatting.
+#
+# In: the text of a file. Out: a text, equal for two files iff a formatter could make one of the other.
+# Invariant: line length, quotes, redundant parentheses, trailing commas, blank lines, line ends, and the order and grouping of
+# imports are no part of it; comments are, where they stand.
+
+
+def normal_form(text: str) -> str:
+    """What the text says; where it is not Python, its lines without the blanks at their ends."""
+    lines = unix(text)
+    statements = cut(lines)
+    if statements is None:
+        return "\n".join(line.rstrip() for line in lines.rstrip().split("\n"))
+    return "".join(statement.form for statement in statements)
+
+
+def unix(text: str) -> str:
+    """The text with newlines for line ends, without a byte order mark."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

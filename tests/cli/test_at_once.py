@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from scaffold.cli import removing, renaming, syncing
-from scaffold.workspace import changes, in_turn, locks
-from scaffold.workspace.locks import NAME, locked
+from scaffold.workspace import changes, in_turn, transaction
+from scaffold.workspace.transaction import NAME, locked
 from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
 from tests.cli.running import COMMAND, QUICK, Outcome, environment, scaffold
 
@@ -160,6 +160,6 @@ def test_an_edit_that_comes_in_between_is_kept(
 def test_who_waits_for_long_for_a_turn_goes_on_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "WAIT", 0.1)
+    monkeypatch.setattr(transaction, "WAIT", 0.1)
     with in_turn(tmp_path), in_turn(tmp_path):
         pass

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scaffold.cli.tested import find_tests
-from scaffold.workspace import state
+from scaffold.workspace import records
 from tests.cli.projects import SCALE, SHIFT, contents, interrupted, project
 from tests.cli.running import environment, scaffold
 
@@ -203,7 +203,7 @@ def test_programs_and_github_get_the_same(synced: Path) -> None:
 def test_a_broken_record_is_an_error_at_its_place(
     synced: Path, text: str, place: str
 ) -> None:
-    (synced / state.record_path("scale")).write_text(text)
+    (synced / records.record_path("scale")).write_text(text)
     outcome = scaffold(synced, "check")
     assert outcome.code == 2
     assert outcome.err.startswith(f".scaffold/scale.json{place}: is no record of an op")
@@ -219,7 +219,7 @@ def test_a_record_names_no_file_outside_of_the_project(
     """It may come from a repository that nobody vouches for, and what it names is moved and removed."""
     precious = synced.parent / "precious.py"
     precious.write_text((synced / "ops/scale.py").read_text())
-    record = synced / state.record_path("scale")
+    record = synced / records.record_path("scale")
     there = outside.format(root=synced)
     record.write_text(record.read_text().replace("ops/scale.py", there))
     outcome = scaffold(synced, *command)
@@ -231,7 +231,7 @@ def test_a_record_names_no_file_outside_of_the_project(
 def test_a_base_that_is_lost_or_wrong_makes_no_file_ok(synced: Path) -> None:
     """What cannot be compared counts as edited: nothing of the user's is written over."""
     edit(synced / "ops/scale.py", "x * factor", "factor * x")
-    (synced / state.base_path("scale", "op")).unlink()
+    (synced / records.base_path("scale", "op")).unlink()
     assert "edited    ops/scale.py" in scaffold(synced, "check").out
 
 
@@ -249,7 +249,7 @@ def lose(path: Path, gone: bool) -> str:
 def test_a_base_that_is_lost_is_told_and_written_again(
     synced: Path, file: str, gone: bool
 ) -> None:
-    op, base = synced / "ops/scale.py", synced / state.base_path("scale", "op")
+    op, base = synced / "ops/scale.py", synced / records.base_path("scale", "op")
     if file == "missing":
         op.unlink()
     elif file != "as written":
@@ -283,7 +283,7 @@ def test_a_base_that_is_lost_is_told_and_written_again(
 def test_a_base_that_is_lost_is_nothing_to_say_of_tests(
     synced: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lose(synced / state.base_path("scale", "op"), gone=True)
+    lose(synced / records.base_path("scale", "op"), gone=True)
     monkeypatch.chdir(synced)
     (found,) = find_tests(("scale",))
     assert (found.there, found.standing) == (True, ())
@@ -292,7 +292,7 @@ def test_a_base_that_is_lost_is_nothing_to_say_of_tests(
 def test_a_base_that_only_the_team_still_has_is_told(synced: Path) -> None:
     """The file is edited and out of date: nothing here says what it was."""
     edit(synced / "ops/scale.py", "x * factor", "factor * x")
-    lose(synced / state.base_path("scale", "op"), gone=True)
+    lose(synced / records.base_path("scale", "op"), gone=True)
     edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
     outcome = scaffold(synced, "check", "scale", "--format", "json")
     found = {item["path"]: item for item in json.loads(outcome.out)["files"]}

@@ -11,8 +11,8 @@ import pytest
 from black.mode import Mode, TargetVersion
 
 from scaffold.render import formatting
-from scaffold.workspace import state
-from scaffold.workspace.normal_form import normal_form
+from scaffold.workspace import records
+from scaffold.workspace.statements import normal_form
 from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
 from tests.cli.running import scaffold
 from tests.verify.test_git import git
@@ -296,7 +296,7 @@ def test_the_difference_is_the_one_that_is_made(synced: Path) -> None:
 def test_without_the_base_nothing_is_merged(synced: Path, lost: bool) -> None:
     append(synced / OP)
     respecify(synced)
-    base = synced / state.base_path("scale", "op")
+    base = synced / records.base_path("scale", "op")
     base.unlink() if lost else append(base)
     before = contents(synced)
     outcome = scaffold(synced, "upgrade", "--all")
@@ -309,7 +309,7 @@ def test_without_the_base_nothing_is_merged(synced: Path, lost: bool) -> None:
 
 
 def test_a_base_that_is_lost_is_written_anew_where_the_file_tells(synced: Path) -> None:
-    (synced / state.base_path("scale", "op")).unlink()
+    (synced / records.base_path("scale", "op")).unlink()
     respecify(synced)
     assert scaffold(synced, "upgrade", "--all").code == 0
     assert scaffold(synced, "check", "--strict").code == 0

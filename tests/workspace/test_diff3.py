@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaffold.workspace.diff3 import Hunk, diff3
-from scaffold.workspace.merging import BASE, OURS, YOURS, has_markers, merge
+from scaffold.workspace.merge import BASE, OURS, YOURS, Hunk, diff3, has_markers, merge
 
 TEXTS = st.lists(st.sampled_from("abcde\n"), max_size=12)
 LINES = st.lists(st.sampled_from("abcde )"), max_size=12).map(

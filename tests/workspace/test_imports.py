@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaffold.workspace.merging import Merged, merge
+from scaffold.workspace.merge import Merged, merge
 from scaffold.workspace.statements import cut
 
 BASE = "from typing import Any\n\nimport torch\nfrom torch import Tensor\n\nx = 1\n"

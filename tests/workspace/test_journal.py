@@ -8,7 +8,7 @@ import pytest
 
 from scaffold.errors import ScaffoldError
 from scaffold.workspace import apply, plan, recover, resolve
-from scaffold.workspace.locks import NAME
+from scaffold.workspace.transaction import NAME
 
 InChild = Callable[[Callable[[], object]], int]
 FILES = {"a.py": "new a\n", "b.py": "new b\n", "d/c.py": "new c\n"}

@@ -1,4 +1,4 @@
-"""Which texts say the same in another formatting, remembered from run to run.
+"""What runs remember from one to the next and nobody misses: entries of a cache, and which texts say the same.
 
 In: pairs of texts. Out: whether they say the same. Invariant: what is remembered was found so by this version; without a
 place to remember it, it is found again.
@@ -7,11 +7,27 @@ A team whose formatter is not ours asks it of every file in every run, and to pa
 """
 
 import hashlib
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from scaffold.files import read_text
-from scaffold.workspace.normal_form import normal_form
-from scaffold.workspace.store import store
+from scaffold.workspace import disk
+from scaffold.workspace.statements import normal_form
+
+
+def store(path: Path, data: bytes) -> None:
+    """Write an entry if that is possible."""
+    staged = path.with_name(f"{path.name}.{os.getpid()}")
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = disk.create(staged)
+        try:
+            disk.write(descriptor, data)
+        finally:
+            disk.close(descriptor)
+        disk.replace(staged, path)
+
 
 ENOUGH = 50_000  # pairs; beyond them the file starts again with those of the last run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import black
 import pytest
 
-from scaffold.workspace.proofs import adds_only, function_digest
+from scaffold.workspace.records import adds_only, function_digest
 
 NAMES = ("LinearFunction", "linear")
 LINEAR = (Path(__file__).parents[2] / "generated_examples/linear/linear.py").read_text()
@@ -98,7 +98,7 @@ def test_what_is_no_python_has_no_digest(text: str) -> None:
 
 def test_the_digest_is_the_same_in_every_process() -> None:
     program = (
-        "from scaffold.workspace.proofs import function_digest\nimport sys\n"
+        "from scaffold.workspace.records import function_digest\nimport sys\n"
         f"print(function_digest(sys.stdin.read(), {NAMES!r}))"
     )
     said = subprocess.run(

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.workspace import alike
-from scaffold.workspace.alike import Alike
-from scaffold.workspace.normal_form import normal_form
+from scaffold.workspace import cache
+from scaffold.workspace.cache import Alike
+from scaffold.workspace.statements import normal_form
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         texts.append(text)
         return normal_form(text)
 
-    monkeypatch.setattr(alike, "normal_form", noting)
+    monkeypatch.setattr(cache, "normal_form", noting)
     return texts
 
 
@@ -48,7 +48,7 @@ def test_another_cut_is_another_pair(tmp_path: Path) -> None:
 def test_earlier_pairs_stay_until_they_are_too_many(
     tmp_path: Path, parsed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alike, "ENOUGH", 2)
+    monkeypatch.setattr(cache, "ENOUGH", 2)
     place = tmp_path / "alike"
     for name, kept in (("a", 1), ("b", 2), ("c", 1)):
         pairs = Alike(place)

@@ -15,13 +15,12 @@ from scaffold.workspace import (
     apply,
     disk,
     interrupted,
-    locks,
     plan,
     recover,
     resolve,
-    writing,
+    transaction,
 )
-from scaffold.workspace.locks import NAME, locked
+from scaffold.workspace.transaction import NAME, locked
 
 WRITTEN = {"a.py": "new a\n", "n/deep/b.py": "new b\n", "c.py": "new c\n", "n/d.py": ""}
 REMOVED = ("gone.py", "old/deep/gone.py", "old/link.py")
@@ -160,7 +159,7 @@ def test_many_files_are_waited_for_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All are on the disk before the first of them takes the place of another."""
-    monkeypatch.setattr(writing, "MANY", 2)
+    monkeypatch.setattr(transaction, "MANY", 2)
     names = count_steps(tmp_path, failing)
     wait = names.index("sync_all")
     assert names.count("sync") == names.count("sync_all") == 1
@@ -352,7 +351,7 @@ def test_a_run_that_is_under_way_is_not_interrupted(
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "WAIT", 0.1)
+    monkeypatch.setattr(transaction, "WAIT", 0.1)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.workspace.normal_form import normal_form
-from scaffold.workspace.statements import cut
+from scaffold.workspace.statements import cut, normal_form
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "generated_examples").glob("*/*.py"))

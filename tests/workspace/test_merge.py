@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaffold.workspace.merging import Merged, has_markers, merge
-from scaffold.workspace.normal_form import normal_form
+from scaffold.workspace.merge import Merged, has_markers, merge
+from scaffold.workspace.statements import normal_form
 
 ROOT = Path(__file__).parent.parent.parent
 LINEAR = (ROOT / "generated_examples/linear/linear.py").read_text()

@@ -1,0 +1,431 @@
+"""A three-way merge of texts: the edits of a file and those of its generator, both kept.
+
+In: what was generated last, what stands on disk, and what is generated now. Out: a `Merged`, with markers where both sides changed
+the same lines. Invariant: what only one side changed is taken over as it is; where nobody but the generator changed a file, the
+result is the generator's text.
+
+First the statements of the three texts are aligned, so that a change of formatting is none; then imports in a row are merged as the
+set of names that they are; at last the lines of statements that both sides changed are merged by diff3.
+"""
+
+import ast
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import Match, SequenceMatcher
+from textwrap import dedent
+from typing import NamedTuple
+
+from scaffold.workspace.statements import (
+    Imported,
+    Statement,
+    cut,
+    module_of,
+    split,
+    unix,
+)
+
+# --- Where three versions of a sequence agree, and where they do not: diff3, over difflib.
+#
+# In: the common ancestor and its two descendants, as sequences of lines or of anything that can be compared and hashed.
+# Out: `Hunk`s, from the start to the end, which cover all three.
+# Invariant: what is agreed on stands in all three, in their order; between two agreements each of the three has its hunk,
+# which may be empty.
+#
+# The algorithm is that of Khanna, Kunal and Pierce, "A Formal Investigation of Diff3" (2007): what both descendants have in
+# common with the ancestor is stable, the rest lies in between.
+
+
+class Hunk(NamedTuple):
+    """A part of each of the three; where it is `stable` the three are equal."""
+
+    stable: bool
+    base: slice
+    mine: slice
+    new: slice
+
+
+class _Start(NamedTuple):
+    """An index into each of the three."""
+
+    base: int
+    mine: int
+    new: int
+
+
+def diff3(
+    base: Sequence[Hashable], mine: Sequence[Hashable], new: Sequence[Hashable]
+) -> Iterator[Hunk]:
+    """The parts of three versions in turn: what they disagree on, then what they agree on; none is empty in all."""
+    at = _Start(0, 0, 0)
+    for start, size in _agreements(base, mine, new):
+        end = _Start(*(index + size for index in start))
+        if start != at:
+            yield Hunk(False, *map(slice, at, start))
+        if size:
+            yield Hunk(True, *map(slice, start, end))
+        at = end
+
+
+def _agreements(
+    base: Sequence[Hashable], mine: Sequence[Hashable], new: Sequence[Hashable]
+) -> Iterator[tuple[_Start, int]]:
+    """Where the runs begin that stand in all three, and how long they are; last the ends, with a size of 0."""
+    ours, theirs = iter(_matches(base, mine)), iter(_matches(base, new))
+    one, other = next(ours), next(theirs)
+    while True:
+        start = max(one.a, other.a)
+        end = min(one.a + one.size, other.a + other.size)
+        if start < end:
+            of_mine, of_new = one.b + start - one.a, other.b + start - other.a
+            yield _Start(start, of_mine, of_new), end - start
+        if one.size == 0 or other.size == 0:
+            break
+        if one.a + one.size <= other.a + other.size:
+            one = next(ours)
+        else:
+            other = next(theirs)
+    yield _Start(len(base), len(mine), len(new)), 0
+
+
+def _matches(base: Sequence[Hashable], other: Sequence[Hashable]) -> list[Match]:
+    # autojunk: difflib would ignore lines that are frequent, such as blank ones and brackets.
+    return SequenceMatcher(None, base, other, autojunk=False).get_matching_blocks()
+
+
+# --- A three-way merge of imports in a row, which are a set of names whatever their lines.
+
+
+WIDTH = 88  # of a line, unless the file has longer ones
+
+
+@dataclass(slots=True)
+class _Import:
+    """One statement: what stands above it, its names, its lines, whether those have comments."""
+
+    above: str
+    module: str | None  # None: `import name`
+    names: list[str]
+    text: str
+    bare: bool
+
+    @property
+    def key(self) -> str:
+        """What the statements of a run are told apart by."""
+        return f"import {self.names[0]}" if self.module is None else self.module
+
+
+def merge_imports(base: Statement, mine: Statement, new: Statement) -> str | None:
+    """The file's imports, with those that the generator added and without those that it dropped."""
+    old, here, then = (
+        {one.said: one for one in run.imports} for run in (base, mine, new)
+    )
+    if any(then[said].comments != old[said].comments for said in old.keys() & then):
+        return None
+    dropped = old.keys() - then
+    added = [one for said, one in then.items() if said not in old and said not in here]
+    left = [one for said, one in here.items() if said not in dropped]
+    if any(one.bound == other.bound for one in added for other in left):
+        return None  # two things of one name
+    lines, model = _parse(mine.text), _parse(new.text)
+    if not lines or not model or not _drop(lines, dropped):
+        return None
+    width = max(WIDTH, *(len(line) for line in mine.text.split("\n")))
+    single = _is_single(lines)
+    for one in added:
+        _add(lines, model, one, single)
+    indent = mine.text[: len(mine.text) - len(mine.text.lstrip())].rpartition("\n")[2]
+    return "".join(_text_of_bindings(line, indent, width) for line in lines)
+
+
+def _parse(text: str) -> list[_Import] | None:
+    """The statements of a run; None where two share a line, or a comment ends the run."""
+    rows = split(text)
+    lines: list[_Import] = []
+    done = 0
+    for node in ast.parse(dedent(text)).body:
+        assert isinstance(node, ast.Import | ast.ImportFrom)
+        first, last = node.lineno - 1, node.end_lineno or 0
+        if first < done:
+            return None
+        above, own = "".join(rows[done:first]), "".join(rows[first:last])
+        names = [f"{a.name} as {a.asname}" if a.asname else a.name for a in node.names]
+        bare = "#" not in own and ";" not in own
+        lines.append(_Import(above, module_of(node), names, own, bare))
+        done = last
+    return lines if done == len(rows) else None
+
+
+def _drop(lines: list[_Import], dropped: set[str]) -> bool:
+    """Leave out names; False where a comment stands in the way."""
+    for line in list(lines):
+        names = [name for name in line.names if _said(line, name) not in dropped]
+        if names == line.names:
+            continue
+        if not line.bare:
+            return False
+        line.names, line.text = names, ""
+        if not names:
+            _take_out(lines, lines.index(line))
+    return True
+
+
+def _take_out(lines: list[_Import], place: int) -> None:
+    """Remove a statement; what starts a section stays above the next one of it."""
+    above = lines.pop(place).above
+    if place < len(lines) and not lines[place].above:
+        lines[place].above = above
+
+
+def _said(line: _Import, name: str) -> str:
+    original, _, alias = name.partition(" as ")
+    return Imported(line.module, original, alias or None).said
+
+
+def _is_single(lines: list[_Import]) -> bool:
+    """Whether the file has one name a line."""
+    modules = [line.module for line in lines if line.module is not None]
+    several = any(len(line.names) > 1 for line in lines)
+    return len(modules) > len(set(modules)) and not several
+
+
+def _add(
+    lines: list[_Import], model: list[_Import], one: Imported, single: bool
+) -> None:
+    """Import a name, where the file has its module or else where the new text has it."""
+    name = f"{one.name} as {one.alias}" if one.alias else one.name
+    same = [line for line in lines if line.module == one.module and line.module]
+    if same and not single and same[-1].bare:
+        names = same[-1].names
+        ordered = names == sorted(names, key=_rank)
+        same[-1].names = (
+            sorted([*names, name], key=_rank) if ordered else [*names, name]
+        )
+        same[-1].text = ""
+        return
+    line = _Import("", one.module, [name], "", True)
+    if not same:
+        _insert(lines, model, line)
+    elif single and _rank(name) < _rank(same[0].names[0]):
+        _put_before(lines, lines.index(same[0]), line)
+    else:
+        before = [other for other in same if _rank(other.names[-1]) < _rank(name)]
+        lines.insert(lines.index((before or same)[-1]) + 1, line)
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """The order of names: constants, classes, the rest."""
+    kind = 0 if len(name) > 1 and name.isupper() else 1 if name[0].isupper() else 2
+    return kind, name.lower()
+
+
+def _insert(lines: list[_Import], model: list[_Import], line: _Import) -> None:
+    """Put a statement beside the neighbour that it has in the new text, of its section if possible."""
+    keys = [other.key for other in lines]
+    place = [other.key for other in model].index(line.key)
+    sections = [0]
+    for other in model[1:]:
+        sections.append(sections[-1] + ("\n" in other.above))
+    near = [
+        (
+            sections[number] != sections[place],
+            abs(number - place),
+            number < place,
+            number,
+        )
+        for number, other in enumerate(model)
+        if other.key in keys
+    ]
+    if not near:
+        lines.append(line)
+        return
+    apart, _, earlier, number = min(near)
+    if earlier:
+        beside = len(keys) - 1 - keys[::-1].index(model[number].key)
+        line.above = "\n" if apart else ""
+        lines.insert(beside + 1, line)
+    else:
+        _put_before(lines, keys.index(model[number].key), line)
+        if apart:
+            lines[keys.index(model[number].key) + 1].above = "\n"
+
+
+def _put_before(lines: list[_Import], place: int, line: _Import) -> None:
+    """Insert a statement below the blank lines of the one that it comes before."""
+    blank, comments = _blank(lines[place].above)
+    line.above, lines[place].above = blank, comments
+    lines.insert(place, line)
+
+
+def _blank(above: str) -> tuple[str, str]:
+    rest = above.lstrip("\n")
+    return above[: len(above) - len(rest)], rest
+
+
+def _text_of_bindings(line: _Import, indent: str, width: int) -> str:
+    """The lines of a statement, on one if that is possible."""
+    if line.text:
+        return line.above + line.text
+    if line.module is None:
+        return f"{line.above}{indent}import {', '.join(line.names)}\n"
+    start = f"{indent}from {line.module} import "
+    if len(whole := start + ", ".join(line.names)) <= width:
+        return f"{line.above}{whole}\n"
+    rows = "".join(f"{indent}    {name},\n" for name in line.names)
+    return f"{line.above}{start}(\n{rows}{indent})\n"
+
+
+# --- A three-way merge of texts: the edits of a file and those of its generator, both kept.
+#
+# In: the text as last written, the file as it is, the text as it would be written now. Out: a `Merged`.
+# Invariant: where one side alone says something else, it is heard; what both say otherwise stands between markers. Of the
+# same statement in two spellings the file's is kept, so that a formatter neither conflicts nor gets lost.
+
+
+YOURS, BASE, OURS = "yours", "base", "scaffold"
+_MARKER = re.compile(r"^(<{7}|\|{7}|>{7})( .*)?$", re.MULTILINE)
+Side = tuple[Statement, ...]
+
+
+class Merged(NamedTuple):
+    """A merged text and the number of its places that are left for the user to settle."""
+
+    text: str
+    conflicts: int
+
+
+class _Sides(NamedTuple):
+    """The same part of the three texts."""
+
+    base: Side
+    mine: Side
+    new: Side
+
+
+def has_markers(text: str) -> bool:
+    """Whether a merge, ours or another's, left a place to settle; `=======` alone says nothing."""
+    return _MARKER.search(unix(text)) is not None
+
+
+def merge(base: str, mine: str, new: str) -> Merged:
+    """Bring what is new since `base` into `mine`; the lines of the result end in a newline."""
+    if new in (base, mine):
+        return Merged(mine, 0)
+    if mine == base:
+        return Merged(new, 0)
+    texts = [_ended(unix(text)) for text in (base, mine, new)]
+    sides = [cut(text) for text in texts]
+    if None in sides:
+        return _merged(_Sides(*map(_lines, texts)))
+    merged = _merged(_with_imports(_Sides(*(side or () for side in sides))))
+    if not merged.conflicts and cut(merged.text) is None:
+        return _opposed(*map(split, texts))
+    return merged
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") or not text else f"{text}\n"
+
+
+def _lines(text: str) -> Side:
+    """The statements of what is no Python: its lines."""
+    return tuple(Statement(line, line.rstrip()) for line in split(text))
+
+
+def _with_imports(sides: _Sides) -> _Sides:
+    """The sides with the runs of imports merged, where each has the same number of them."""
+    runs = [[i for i, item in enumerate(side) if item.imports] for side in sides]
+    if len({len(places) for places in runs}) > 1:
+        return sides
+    lists = [list(side) for side in sides]
+    for places in zip(*runs, strict=True):
+        base, mine, new = (side[i] for side, i in zip(lists, places, strict=True))
+        if mine.text == base.text or new.form in (base.form, mine.form):
+            continue
+        text = merge_imports(base, mine, new)
+        if text is not None:
+            for side, place in zip(lists, places, strict=True):
+                side[place] = Statement(text, mine.form)
+    return _Sides(*map(tuple, lists))
+
+
+def _merged(sides: _Sides) -> Merged:
+    parts: list[str] = []
+    conflicts = 0
+    for hunk in diff3(*map(_forms, sides)):
+        part = _Sides(sides.base[hunk.base], sides.mine[hunk.mine], sides.new[hunk.new])
+        if hunk.stable:
+            parts += map(_spelling, *part)
+            continue
+        text, count = _decide(part)
+        parts.append(text)
+        conflicts += count
+    return Merged("".join(parts), conflicts)
+
+
+def _spelling(base: Statement, mine: Statement, new: Statement) -> str:
+    """The text of what all three say: the file's, unless it is as it was written."""
+    return new.text if mine.text == base.text else mine.text
+
+
+def _decide(gap: _Sides) -> Merged:
+    """The text for a place where the sides differ."""
+    base, mine, new = map(_forms, gap)
+    if mine == base:
+        return Merged(_text(gap.new), 0)
+    if new in (base, mine):
+        return Merged(_text(gap.mine), 0)
+    return _merged_lines(*(split(_text(side)) for side in gap))
+
+
+def _forms(side: Side) -> list[str]:
+    return [statement.form for statement in side]
+
+
+def _text(side: Side) -> str:
+    return "".join(statement.text for statement in side)
+
+
+def _merged_lines(base: list[str], mine: list[str], new: list[str]) -> Merged:
+    """What becomes of statements that both sides changed: their lines, merged."""
+    parts: list[str] = []
+    conflicts = 0
+    for hunk in diff3(base, mine, new):
+        old, here, then = base[hunk.base], mine[hunk.mine], new[hunk.new]
+        if here == old:
+            parts += then
+        elif then in (old, here):
+            parts += here
+        else:
+            parts.append(_marked(old, here, then))
+            conflicts += 1
+    return Merged("".join(parts), conflicts)
+
+
+def _marked(base: Sequence[str], mine: Sequence[str], new: Sequence[str]) -> str:
+    """A place for the user to settle: the three texts between markers."""
+    first, second, third = ("".join(side) for side in (mine, base, new))
+    return (
+        f"<<<<<<< {YOURS}\n{first}||||||| {BASE}\n{second}"
+        f"=======\n{third}>>>>>>> {OURS}\n"
+    )
+
+
+def _opposed(base: list[str], mine: list[str], new: list[str]) -> Merged:
+    """All that lies between the lines that the three texts start and end with, as one conflict."""
+    sides = (base, mine, new)
+    head = _common(*sides)
+    tail = _common(*(side[head:][::-1] for side in sides))
+    middle = (side[head : len(side) - tail] for side in sides)
+    end = mine[len(mine) - tail :]
+    return Merged("".join([*mine[:head], _marked(*middle), *end]), 1)
+
+
+def _common(*sides: Sequence[str]) -> int:
+    """How many lines all sides start with."""
+    count = 0
+    for lines in zip(*sides, strict=False):
+        if len(set(lines)) > 1:
+            break
+        count += 1
+    return count

@@ -1,0 +1,398 @@
+"""What a project remembers of an op: what its files were made from, their texts as they were written, and their proof.
+
+In: the files below `.scaffold/`. Out: a `Record` for each op, and the text of one that is to be written. Invariant: a record that was lost
+or changed by hand is told as such, never trusted; a proof counts for just the specification and the Function that were proven.
+"""
+
+import ast
+import hashlib
+import json
+import os
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NamedTuple, get_args
+
+from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.files import read_bytes
+
+# --- The proof of an op that is on record: what was proven, by what, and whether it is what stands in the file.
+#
+# In: the record's `Proof`, the digest of the op's specification as it is now, the text of the op's file. Out: whether the
+# proof still holds.
+# Invariant: a proof is of a specification and of the code of the Function and its wrapper, with whatever else of the file
+# they name; formatting, comments, docstrings, the Module and the names of unrelated imports are no part of it, and neither are
+# the versions of the tool and of PyTorch, which are kept for information.
+
+
+By = Literal["proof", "tests"]
+_UNSAID = frozenset({"ctx", "kind", "type_comment"})  # of a syntax tree
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_DEFINITIONS = (*_DOCUMENTED, ast.alias, ast.Assign, ast.AnnAssign)
+
+
+class Proof(NamedTuple):
+    """What was proven of an op; where `lacks` says something, why that could not be done."""
+
+    spec: str  # digest of what the specification says of the maths
+    function: str  # digest of the code that ran
+    text: str = ""  # digest of the file that was written with that code
+    by: By = (
+        "proof"  # of the generated code; or the op's tests passed, of what stood in the file
+    )
+    tool: str = ""
+    torch: str = ""
+    lacks: str = ""
+
+
+def function_digest(text: str, names: Collection[str]) -> str:
+    """The fingerprint of the definitions with these names, and of what they name in the file; "" where it is not Python.
+
+    It is the same in every version of Python. A file that defines none of them counts as a whole.
+    """
+    parts = _cut(text)
+    if parts is None:
+        return ""
+    reached = {id(part) for part in _reached(parts, set(names))}
+    meant = [part for part in parts if id(part) in reached] or parts
+    said: list[str] = []
+    for imports, run in groupby(meant, lambda part: isinstance(part.node, ast.alias)):
+        texts = (part.said for part in run)
+        said += sorted(texts) if imports else texts
+    return hashlib.sha256("\n".join(said).encode("utf-8", "replace")).hexdigest()
+
+
+def adds_only(base: str, text: str) -> bool:
+    """Whether a file still holds every statement of its base, and beside them definitions of names that are new to it."""
+    before, after = _cut(base), _cut(text)
+    if before is None or after is None:
+        return False
+    waiting = Counter(part.said for part in before)
+    taken = {name for part in before for name in (*part.binds, *part.reads)}
+    for part in after:
+        if waiting[part.said]:
+            waiting[part.said] -= 1
+        elif part.binds & taken or not isinstance(part.node, _DEFINITIONS):
+            return False
+    return not waiting.total()
+
+
+def _cut(text: str) -> list["_Part"] | None:
+    """The parts of a file, docstrings left out; None where it is not Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what Python thinks of the code's escapes
+            statements = _without_docstring(ast.parse(text).body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return [part for statement in statements for part in _parts(statement)]
+
+
+class _Part(NamedTuple):
+    """A statement of the file, or one name of an import: sorting and splitting these changes nothing."""
+
+    node: ast.AST
+    binds: set[str]  # the names that have a meaning by it
+    reads: set[str]
+    origin: str = ""  # of an imported name
+
+    @property
+    def said(self) -> str:
+        return f"{self.origin}{_said(self.node)}"
+
+
+def _parts(statement: ast.stmt) -> Iterator[_Part]:
+    read = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    match statement:
+        case ast.Import(names) | ast.ImportFrom(names=names):
+            origin = ""
+            if isinstance(statement, ast.ImportFrom):
+                origin = "." * statement.level + (statement.module or "")
+            for alias in names:
+                yield _Part(alias, {_binding(alias)}, set(), f"import {origin} ")
+        case ast.ClassDef(name) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+            yield _Part(statement, {name}, read)
+        case ast.Assign(targets):
+            bound = {_root(each) for each in _flat(targets)}
+            yield _Part(statement, bound, read)
+        case ast.AnnAssign(target) | ast.AugAssign(target):
+            yield _Part(statement, {_root(target)}, read)
+        case _:  # whatever it does, it does to what it names
+            yield _Part(statement, read | set(_defined(statement)), read)
+
+
+def _binding(alias: ast.alias) -> str:
+    return alias.asname or alias.name.partition(".")[0]
+
+
+def _root(target: ast.expr) -> str:
+    """`torch` of `torch.backends.cudnn.enabled = True`; "" of what binds nothing."""
+    while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred)):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _defined(statement: ast.stmt) -> Iterator[str]:
+    """What a compound statement defines: `if TYPE_CHECKING:` imports."""
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from map(_binding, node.names)
+        elif isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name
+
+
+def _reached(parts: list[_Part], wanted: set[str]) -> Iterator[_Part]:
+    """The parts that bind a wanted name, or one that those read."""
+    waiting = parts
+    while found := [part for part in waiting if part.binds & wanted]:
+        yield from found
+        waiting = [part for part in waiting if not part.binds & wanted]
+        for part in found:
+            wanted = wanted | part.reads
+
+
+def _said(value: object) -> str:
+    """A syntax tree as text: without what is empty, which is what versions of Python differ in."""
+    match value:
+        case ast.Delete(targets):
+            return f"Delete({_said(list(_flat(targets)))})"
+        case ast.AST():
+            fields = []
+            for name in value._fields:
+                item = getattr(value, name, None)
+                if name == "body" and isinstance(value, _DOCUMENTED):
+                    item = _without_docstring(value.body)
+                if name not in _UNSAID and item is not None and item != []:
+                    fields.append(f"{name}={_said(item)}")
+            return f"{type(value).__name__}({', '.join(fields)})"
+        case list():
+            return f"[{', '.join(map(_said, value))}]"
+    return repr(value)
+
+
+def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
+    """The targets one by one: `del (a, b)` deletes the same as `del a, b`, as formatters write it."""
+    for target in targets:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            yield from _flat(target.elts)
+        else:
+            yield target
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    match body:
+        case [ast.Expr(ast.Constant(str())), *rest]:
+            return rest
+    return body
+
+
+# --- What a project remembers of an op: what its files were made from, and their texts as they were written.
+
+
+DIRECTORY = ".scaffold"
+VERSION = 1
+UNREADABLE = (
+    "take the file from version control; or remove it, and 'scaffold sync' asks"
+)
+_ORIGIN = ("tool", "spec", "configuration", "templates")
+_PROOF = Proof._fields
+
+
+class Origin(NamedTuple):
+    """What the files of an op follow from: the version of this tool, and digests of the rest."""
+
+    tool: str
+    spec: str
+    configuration: str
+    templates: str
+    reads: tuple[tuple[str, str], ...] = ()  # files that the formulas name
+
+    def moved(self, before: "Origin") -> tuple[str, ...]:
+        """What is not what it was, in words."""
+        names = ("tool", "spec", "configuration", "template")
+        pairs = zip(names, self[:4], before[:4], strict=True)
+        moved = tuple(name for name, now, then in pairs if now != then)
+        if self.reads != before.reads and "spec" not in moved:
+            moved = (*moved, "spec")
+        return moved
+
+
+class Kept(NamedTuple):
+    """One file as it was written last: its part in the op, its path, digests of draft and text."""
+
+    role: str  # "op" or "test"
+    path: str
+    draft: str  # before it was formatted; "" once the op has no such file any more
+    text: str
+
+
+class Record(NamedTuple):
+    """What is known of an op's files."""
+
+    op: str
+    manifest: str
+    origin: Origin
+    files: tuple[Kept, ...]
+    proof: Proof | None = None
+
+    def kept(self, role: str) -> Kept | None:
+        """The file with that part in the op."""
+        return next((item for item in self.files if item.role == role), None)
+
+
+def digest(data: bytes) -> str:
+    """The fingerprint of a file, whatever its line ends."""
+    return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
+
+
+def record_path(op: str) -> str:
+    """Where the record of an op is, below the root."""
+    return f"{DIRECTORY}/{op}.json"
+
+
+def base_path(op: str, role: str) -> str:
+    """Where the text of a file is, as it was written last."""
+    return f"{DIRECTORY}/{op}.{role}.base"
+
+
+def state_paths(record: Record) -> tuple[str, ...]:
+    """Every file that a record consists of."""
+    bases = (base_path(record.op, item.role) for item in record.files)
+    return (record_path(record.op), *bases)
+
+
+def read_state(root: Path) -> dict[str, bytes]:
+    """The files of all records of a project, by path below the root, as they stand."""
+    try:
+        names = sorted(os.listdir(root / DIRECTORY))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    found: dict[str, bytes] = {}
+    problems: list[ScaffoldError] = []
+    for path in (f"{DIRECTORY}/{name}" for name in names if name.endswith(".json")):
+        try:
+            found[path] = read_bytes(f"{root}/{path}")
+        except OSError as error:
+            message = f"cannot be read: {error.strerror}"
+            problems.append(ScaffoldError(message, Location(path), UNREADABLE))
+    raise_all(problems)
+    return found
+
+
+def decode_records(state: Mapping[str, bytes]) -> dict[str, Record]:
+    """Every record of a project, by op."""
+    found: dict[str, Record] = {}
+    problems: list[ScaffoldError] = []
+    for path, data in state.items():
+        try:
+            record = _record(data, path)
+            found[record.op] = record
+        except ScaffoldError as error:
+            problems.append(error)
+    raise_all(problems)
+    return found
+
+
+def _record(data: bytes, shown: str) -> Record:
+    op = os.path.basename(shown).removesuffix(".json")
+    try:
+        return _decoded(json.loads(data), op)
+    except json.JSONDecodeError as error:
+        place = Location(shown, error.lineno, error.colno)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        place = Location(shown)
+    raise ScaffoldError("is no record of an op", place, UNREADABLE)
+
+
+def _decoded(raw: Any, op: str) -> Record:
+    if raw["version"] > VERSION:
+        raise ScaffoldError(
+            f"was written by a newer version, {raw['tool']}",
+            Location(record_path(op)),
+            "install that version of torch-scaffold",
+        )
+    reads = tuple(sorted(_texts(raw["reads"])))
+    files = tuple(
+        Kept(
+            _plain(role),
+            _below(file["path"]),
+            _text(file["draft"]),
+            _text(file["text"]),
+        )
+        for role, file in raw["files"].items()
+    )
+    tool, spec, configuration, templates = (_text(raw[key]) for key in _ORIGIN)
+    origin = Origin(tool, spec, configuration, templates, reads)
+    return Record(op, _text(raw["manifest"]), origin, files, _proof(raw.get("proof")))
+
+
+def _proof(raw: Any) -> Proof | None:
+    """The proof of a record; those of earlier versions have none."""
+    if raw is None:
+        return None
+    by = raw["by"]
+    if by not in get_args(By):
+        raise ValueError
+    return Proof(**{key: _text(raw[key]) for key in _PROOF if key != "by"}, by=by)
+
+
+def _below(value: Any) -> str:
+    """A path below the root: what a record names may be moved and removed."""
+    path = PurePosixPath(_text(value))
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError
+    return str(value)
+
+
+def _plain(role: str) -> str:
+    """A role, which is part of a file's name."""
+    if not role.isidentifier():
+        raise ValueError
+    return role
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _texts(table: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(key, _text(value)) for key, value in table.items()]
+
+
+def encode(record: Record) -> str:
+    """The text of a record; the same record is the same text."""
+    told: dict[str, Any] = {"version": VERSION, "manifest": record.manifest}
+    told |= {key: getattr(record.origin, key) for key in _ORIGIN}
+    told["reads"] = dict(record.origin.reads)
+    told["files"] = {
+        item.role: {"path": item.path, "draft": item.draft, "text": item.text}
+        for item in record.files
+    }
+    if record.proof is not None:
+        told["proof"] = record.proof._asdict()
+    return json.dumps(told, indent=2) + "\n"
+
+
+def read_base(root: Path, op: str, kept: Kept) -> str | None:
+    """The text that was written last; None where it is lost, or not the one that the record means."""
+    data = _stored(root, op, kept)
+    if data is None or digest(data) != kept.text:
+        return None
+    return data.decode("utf-8").replace("\r\n", "\n")
+
+
+def holds_base(root: Path, op: str, kept: Kept, known: bytes | None = None) -> bool:
+    """Whether the text that was written last is still there; `known` is a file that says the same."""
+    data = _stored(root, op, kept)
+    return data is not None and (data == known or digest(data) == kept.text)
+
+
+def _stored(root: Path, op: str, kept: Kept) -> bytes | None:
+    try:
+        return read_bytes(f"{root}/{base_path(op, kept.role)}")
+    except OSError:
+        return None
