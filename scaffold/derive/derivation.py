@@ -7,7 +7,8 @@ Invariant: names in it are those of the generated code; a gradient in `missing` 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from scaffold.formula import Node, Statement
+from scaffold.errors import Location
+from scaffold.formula import Graph, Node, Statement
 from scaffold.spec import Domain, Style
 
 Source = Literal["input", "output", "intermediate"]
@@ -73,6 +74,24 @@ class Derived(NamedTuple):
     once: bool = False  # the statements cannot be differentiated
     again: tuple[Statement, ...] | None = None  # the forward for what comes again
     like: tuple[tuple[str, str], ...] = ()  # input -> the output that has its shape
+
+
+class Maths(NamedTuple):
+    """Forward and backward of an op as statements, with names that do not clash; what is saved is not decided yet."""
+
+    graph: Graph
+    place: Location
+    forward: Forward | None
+    program: tuple[Statement, ...]  # the backward, in order
+    origins: tuple[tuple[str, str], ...]  # name in the backward -> the output it is
+    derived: frozenset[str]  # whose gradient follows from the forward
+    notes: tuple[str, ...]  # of what was derived, and what was not
+    domains: tuple[tuple[str, Domain], ...]  # where test values of inputs lie
+    kept: frozenset[str] | None  # the locals to save, where that was planned
+    once: bool  # the program cannot be differentiated
+    versions: tuple[tuple[str, str], ...]  # a name of the forward -> the user's
+    again: tuple[Statement, ...] | None  # the forward as it comes again in the backward
+    like: tuple[tuple[str, str], ...]  # input -> the output that has its shape
 
 
 class ShapeCheck(NamedTuple):

@@ -8,10 +8,12 @@ guessed.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
-from scaffold.derive.autograd_fallback import as_a_whole
+from scaffold.derive.autograd_fallback import as_a_whole, of_results
+from scaffold.derive.capabilities import NOT_DERIVED
 from scaffold.derive.derivation import Derived, Forward
-from scaffold.derive.forward.body import grad_name, write_forward
+from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Named, Op, Program
 from scaffold.derive.graph.precision import Precision
@@ -28,67 +30,109 @@ from scaffold.derive.simplify.assumptions import present, settled_tests, users_o
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.probabilities import with_probabilities
 from scaffold.derive.simplify.scalar_factors import Scalars
-from scaffold.derive.underived import NOT_DERIVED
-from scaffold.formula import Graph
-from scaffold.spec import OpSpec
+from scaffold.formula import Graph, Statement
+from scaffold.spec import Domain, OpSpec
 
 TOO_DEEP = "it is nested too deeply"
 A_WHOLE = "autograd differentiates the forward as a whole"
 
 
-def derived(
-    spec: OpSpec,
-    graph: Graph,
-    forward: Forward,
-    wanted: Collection[str],
-    taken: Collection[str],
-) -> Derived:
-    """The gradients of the wanted inputs."""
-    program = Program(graph)
-    applier = Applier(program, table_of(spec))
-    advised: tuple[str, ...] = ()
-    try:
-        if any(item.variadic and item.name in wanted for item in spec.tensors):
-            raise UnsupportedError("it takes any number of tensors")
-        lowered = lower(spec, forward, applier, frozenset(wanted))
-        advised = advice(lowered.results)
-        found = _differentiated(spec, applier, forward, lowered, taken)
-        within = domains(applier.table, lowered.results)
-        return found._replace(notes=(*found.notes, *advised), domains=within)
-    except (UnsupportedError, RecursionError) as error:
-        wanted = tuple(wanted)
+class Question(NamedTuple):
+    """What is to be differentiated."""
+
+    graph: Graph
+    forward: Forward
+    wanted: tuple[str, ...]  # the inputs that want a gradient
+    taken: frozenset[str]  # names that the backward finds outside
+
+
+class Differentiated(NamedTuple):
+    """The gradients as a graph, or why there is none. It is the same in every style."""
+
+    question: Question
+    backward: Backward | None = None
+    outline: Mapping[str, Mapping[str, int]] | None = None  # how often each primitive
+    # stands in a gradient: it tells before anything is written that two ops will differ
+    why: str = ""
+    advice: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    domains: tuple[tuple[str, Domain], ...] = ()
+    like: tuple[tuple[str, str], ...] = ()
+
+    def statements(self, spec: OpSpec) -> Derived:
+        """The statements that assign the gradients, in the style of the spec."""
+        why = self.why
+        if self.backward is not None:
+            try:
+                found = settled(self.backward._replace(spec=spec))
+                return found._replace(
+                    notes=self.notes, domains=self.domains, like=self.like
+                )
+            except (UnsupportedError, RecursionError) as error:
+                why = _reason(error)
+        graph, forward, wanted, taken = self.question
         whole = as_a_whole(spec, graph, forward, wanted, taken)
-        words = NOT_DERIVED if whole is None else A_WHOLE
-        why = TOO_DEEP if isinstance(error, RecursionError) else error
-        note = f"{words}: {why}"
+        note = f"{NOT_DERIVED if whole is None else A_WHOLE}: {why}"
         separate = replace(spec, style="setup-context")
         if whole is None and as_a_whole(separate, graph, forward, wanted, taken):
             note += f'; with style = "setup-context" {A_WHOLE}'
-        return Derived(whole or (), (note, *advised))
+        return Derived(whole or (), (note, *self.advice))
+
+    def of_results(self, spec: OpSpec, statement: Statement) -> Statement:
+        """The statement, in which autograd of the whole forward sees its results alone."""
+        return of_results(spec, self.question.graph, statement)
 
 
-def _differentiated(
-    spec: OpSpec,
-    applier: Applier,
-    forward: Forward,
-    lowered: Lowered,
-    taken: Collection[str],
-) -> Derived:
-    held = _held(spec, forward, lowered)
+def differentiated(spec: OpSpec, question: Question) -> Differentiated:
+    """The gradients of the wanted inputs."""
+    found = Differentiated(question)
+    applier = Applier(Program(question.graph), table_of(spec))
+    wanted = frozenset(question.wanted)
+    try:
+        if any(item.variadic and item.name in wanted for item in spec.tensors):
+            raise UnsupportedError("it takes any number of tensors")
+        lowered = lower(spec, question.forward, applier, wanted)
+        found = found._replace(advice=advice(lowered.results))
+        return _walked(spec, applier, lowered, found)
+    except (UnsupportedError, RecursionError) as error:
+        return found._replace(why=_reason(error))
+
+
+def _reason(error: Exception) -> str:
+    return TOO_DEEP if isinstance(error, RecursionError) else str(error)
+
+
+def _walked(
+    spec: OpSpec, applier: Applier, lowered: Lowered, found: Differentiated
+) -> Differentiated:
+    held = _held(spec, found.question.forward, lowered)
     make = _maker(applier, lowered, held)
     results = _cotangents(spec, applier.program, lowered)
     make.precision = Precision(results)
     make.saves = spec.forgoes_second
-    found = _walked_back(spec, make, lowered, results)
-    roots, of = _roots(spec, make, held, lowered.results, found)
+    back = _walked_back(spec, make, lowered, results)
+    roots, of = _roots(spec, make, held, lowered.results, back)
     regrouped = Scalars(make, roots, lambda op: op in held)
     roots = {name: regrouped(root) for name, root in roots.items()}
     of = {regrouped.known.get(op, op): primal for op, primal in of.items()}
+    forward, taken = found.question.forward, found.question.taken
     backward = Backward(
-        spec, applier, forward, lowered, held, results, roots, of, found.via, taken
+        spec, applier, forward, lowered, held, results, roots, of, back.via, taken
     )
-    like = _like(spec, lowered)
-    return settled(backward)._replace(notes=_notes(found), like=like)
+    return found._replace(
+        backward=backward,
+        outline=_outline(back),
+        notes=(*_notes(back), *found.advice),
+        domains=domains(applier.table, lowered.results),
+        like=_like(spec, lowered),
+    )
+
+
+def _outline(found: Reversed) -> Mapping[str, Mapping[str, int]]:
+    return {
+        name: Counter(op.rule for op in root.walk() if op.kind != "static")
+        for name, root in found.gradients.items()
+    }
 
 
 def _maker(applier: Applier, lowered: Lowered, held: Collection[Op]) -> Maker:
@@ -200,26 +244,3 @@ def _called(op: Op) -> str:
     call = op.template
     path = (dotted(call.args[0]) if call.args else None) or call.label
     return path.removeprefix(path.partition(".")[0] + ".") if path[0] == "<" else path
-
-
-def outline(spec: OpSpec, wanted: Collection[str]) -> Mapping[str, object] | None:
-    """The primitives that each gradient is made of, as far as the rules make it; None where there are no rules for it.
-
-    It costs a fifth of a derivation: two ops of which it differs are not written alike.
-    """
-    assert spec.forward is not None
-    program = Program(spec.forward.graph)
-    applier = Applier(program, table_of(spec))
-    try:
-        forward = write_forward(spec, spec.forward)
-        lowered = lower(spec, forward, applier, frozenset(wanted))
-        make = _maker(applier, lowered, _held(spec, forward, lowered))
-        results = _cotangents(spec, program, lowered)
-        make.precision, make.saves = Precision(results), spec.forgoes_second
-        found = _walked_back(spec, make, lowered, results)
-    except (UnsupportedError, RecursionError):
-        return None
-    return {
-        name: Counter(op.rule for op in root.walk() if op.kind != "static")
-        for name, root in found.gradients.items()
-    }

@@ -7,11 +7,11 @@ Invariant: a tensor is saved only for gradients that read its data; for its shap
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from scaffold.derive.derivation import Kept, Saved, Source
+from scaffold.derive.derivation import Filled, Kept, Saved, Source
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.metadata import Read, kept_form, kept_name, metadata_read
 from scaffold.derive.names import fresh
-from scaffold.derive.write.backward_program import Line, free_reads
+from scaffold.derive.write.backward_program import Line, free_reads, read_names
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Graph, Node, rewritten, written
 from scaffold.spec import OpSpec, Output, TensorInput
@@ -108,6 +108,28 @@ def transfer(
     rewriter = _Rewriter(spec, graph, origins, names, data, _assigned(lines))
     renewed = tuple(rewriter.line(line) for line in lines)
     return Transfer(renewed, saved, tuple(rewriter.kept.values()))
+
+
+class Context(NamedTuple):
+    """What goes from forward to backward, and which incoming gradients it is for."""
+
+    saved: tuple[Saved, ...]
+    kept: tuple[Kept, ...]
+    filled: tuple[Filled, ...]
+    watched: tuple[str, ...]
+
+
+def context_of(
+    spec: OpSpec, handed: Transfer, names: ContextNames, missing: frozenset[str]
+) -> Context:
+    """What ctx holds; all that there is where a gradient is still to be written."""
+    saved, kept = handed.saved, handed.kept
+    watched = () if spec.materialize_grads else _watched(spec, handed.lines, missing)
+    if missing:
+        saved, kept = _all_for(missing, spec, handed, names)
+        return Context(saved, kept, (), watched)
+    filled = _filled(spec, watched, names)
+    return Context(saved, (*kept, *_kept_for(filled, kept)), filled, watched)
 
 
 def variadic_names(spec: OpSpec) -> frozenset[str]:
@@ -294,3 +316,55 @@ def facet_of(item: TensorInput | Output, name: str, facet: str) -> str:
     return (
         f"[tensor.{facet} for tensor in {name}]" if item.variadic else f"{name}.{facet}"
     )
+
+
+def _all_for(
+    missing: frozenset[str], spec: OpSpec, handed: Transfer, names: ContextNames
+) -> tuple[tuple[Saved, ...], tuple[Kept, ...]]:
+    """What an unwritten gradient may want: every tensor input and every attribute."""
+    found = {item.name: item for item in handed.saved}
+    for item in spec.tensors:
+        serves = found[item.name].serves if item.name in found else frozenset()
+        saved = Saved(item.name, "input", serves | missing, item.name)
+        found[item.name] = saved
+    ordered = [found.pop(item.name) for item in spec.tensors if not item.variadic]
+    last = [found.pop(item.name) for item in spec.tensors if item.variadic]
+    kept = {item.name: item for item in handed.kept}
+    for attribute in spec.attributes:
+        name = names.attribute(attribute.name)
+        kept[name] = Kept(name, attribute.name)
+    return (*ordered, *found.values(), *last), tuple(kept.values())
+
+
+def _watched(
+    spec: OpSpec, lines: tuple[Line, ...], missing: frozenset[str]
+) -> tuple[str, ...]:
+    """The outputs without whose gradients, if all are None, there is nothing to compute."""
+    outputs = [item.name for item in spec.outputs if item.differentiable]
+    if missing:
+        return tuple(outputs)
+    names = read_names(*(line.statement for line in lines))
+    return tuple(name for name in outputs if grad_name(spec, name) in names)
+
+
+def _filled(
+    spec: OpSpec, watched: tuple[str, ...], names: ContextNames
+) -> tuple[Filled, ...]:
+    """Gradients of several outputs: each is zeros where another is there."""
+    several = any(item.variadic for item in spec.outputs if item.name in watched)
+    if len(watched) < 2 and not several:
+        return ()
+    facets = ("shape", "dtype", "device")
+    return tuple(
+        Filled(name, *(names.facet(name, facet) for facet in facets))
+        for name in watched
+    )
+
+
+def _kept_for(filled: tuple[Filled, ...], kept: tuple[Kept, ...]) -> tuple[Kept, ...]:
+    known = {item.name for item in kept}
+    found = []
+    for item in filled:
+        pairs = ((item.shape, "shape"), (item.dtype, "dtype"), (item.device, "device"))
+        found += [Kept(name, facet, item.output) for name, facet in pairs]
+    return tuple(item for item in found if item.name not in known)

@@ -5,127 +5,17 @@ Invariant: a call that passes the tests, and that PyTorch takes, has the shapes 
 is not asked again, and where the backward would be the same without the declaration nothing is.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import NamedTuple
 
 from scaffold.derive.derivation import Derivation, ShapeCheck
-from scaffold.derive.graph.op import Op
-from scaffold.derive.lower.statements import Lowered
-from scaffold.derive.rules.table import Table, Wanted, operands
 from scaffold.errors import ScaffoldError
 from scaffold.spec import Dim, OpSpec, TensorInput
 
-# --- What PyTorch itself demands of the inputs' sizes and ranks: it raises in the forward where they are others.
-#
-# In: the lowered forward of an op, each of whose input sizes has a name of its own. Out: `Enforced`. Invariant: only primitives that
-# run in every call are asked, so what is said holds whenever the forward returns.
-
-
-PRODUCT = "contraction"
-
-
-class Enforced(NamedTuple):
-    """Names of sizes that are surely equal, and the inputs that surely have as many dims as is declared."""
-
-    pairs: tuple[tuple[str, str], ...] = ()
-    ranks: frozenset[str] = frozenset()
-
-
-def enforced(table: Table, lowered: Lowered) -> Enforced:
-    """What the primitives of a forward demand."""
-    ops = [
-        op
-        for op in _reached(lowered)
-        if op in lowered.places and op.rule in table and table.rule(op.rule).operands
-    ]
-    pairs, ranks = list[tuple[str, str]](), set[str]()
-    users = _users(lowered)
-    for op in ops:
-        rule = table.rule(op.rule)
-        args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
-        taken = [operands(text) for text in rule.operands]
-        pairs += _pairs(next((item for item in taken if _fits(item, args)), {}), args)
-        for name in taken[0]:
-            arg = args[name]
-            most = arg.rule == "input" and _has_rank(
-                arg, [item[name] for item in taken]
-            )
-            if most and (len(taken) == 1 or _only_in_products(table, arg, op, users)):
-                ranks.add(arg.name)
-    return Enforced(tuple(pairs), frozenset(ranks))
-
-
-def _reached(lowered: Lowered) -> Iterator[Op]:
-    """The ops that the results are made of, each once."""
-    seen = set[Op]()
-    for result in lowered.results:
-        for op in result.walk():
-            if op not in seen:
-                seen.add(op)
-                yield op
-
-
-def _users(lowered: Lowered) -> dict[Op, list[Op]]:
-    found: dict[Op, list[Op]] = {}
-    for op in _reached(lowered):
-        for arg in op.args:
-            found.setdefault(arg, []).append(op)
-    return found
-
-
-def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
-    """Whether operands are known to have dims for the sizes."""
-    for name, sizes in wanted.items():
-        shape = args[name].shape
-        if sizes[0] == "...":
-            if shape.trailing < len(sizes) - 1:
-                return False
-        elif shape.rank != len(sizes):
-            return False
-    return True
-
-
-def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
-    """The names of sizes that one letter stands for."""
-    known: dict[str, str] = {}
-    for name, sizes in wanted.items():
-        dims = args[name].shape.dims
-        if dims is None:  # its rank is known alone: a transpose of no known sizes
-            continue
-        for back, size in enumerate(reversed(sizes), 1):
-            if size == "...":
-                continue
-            dim = dims[-back]
-            if isinstance(dim, str):
-                yield known.setdefault(size, dim), dim
-
-
-def _has_rank(arg: Op, taken: list[tuple[str, ...]]) -> bool:
-    """Whether an operand has as many dims as a primitive takes at most."""
-    most = 0 if any(sizes[0] == "..." for sizes in taken) else max(map(len, taken))
-    return arg.shape.rank == most
-
-
-def _only_in_products(
-    table: Table, arg: Op, op: Op, users: Mapping[Op, list[Op]]
-) -> bool:
-    """Whether a matrix only goes into products: without one of its dims these have one less, and no gradient fits."""
-
-    def is_product(user: Op) -> bool:
-        return user.rule in table and table.rule(user.rule).category == PRODUCT
-
-    if is_product(op):
-        return all(map(is_product, users[arg]))
-    return users[arg] == [op] and all(map(is_product, users.get(op, ())))
-
-
-# --- The declared shapes that a backward relies on, as tests at the top of forward.
-
-
 LEAD = "..."
-Derive = Callable[[OpSpec], Derivation]
+# The op as it is written for another declaration; None where its gradients are known to be others.
+Derive = Callable[[OpSpec], Derivation | None]
 
 
 class Place(NamedTuple):
@@ -192,54 +82,43 @@ def shape_checks(
     if not (spec.shape_checks and declared and found.complete and spec.differentiable):
         return ()
     stated = found.derived != {item.name for item in spec.differentiable}
-    relies = _Reliance(spec, found, derive)
-    pairs, ranks = _enforced(spec)
+    # Here, since an op without declared shapes does without the engine, which takes long to import.
+    from scaffold.derive.enforced_sizes import enforced
+
+    pairs, ranks = enforced(_without_names(spec))
     known = _known(declared, pairs)
     # Of a formula that is stated nobody knows what it is for: then all is asked.
     asked = any(item.asked for item in known) and not stated
-    if asked and not relies.on_more_than(_without_names(spec)):
+    if asked and not _relies_on_more(found, _without_names(spec), derive):
         known = [item._replace(asked=()) for item in known]
     alone = [item.item for item in known if _rank_is_free(item, ranks)]
-    if alone and not stated and not relies.on_more_than(_open(spec, known, alone)):
+    if (
+        alone
+        and not stated
+        and not _relies_on_more(found, _open(spec, known, alone), derive)
+    ):
         alone = []
     checks = (_check(item, known, item.item in alone) for item in known)
     return tuple(check for check in checks if check is not None)
 
 
-class _Reliance:
-    """What an op's text tells of the shapes that it was written for."""
-
-    def __init__(self, spec: OpSpec, found: Derivation, derive: Derive) -> None:
-        self.spec, self.found, self.derive = spec, found, derive
-
-    @cached_property
-    def outline(self) -> object:
-        from scaffold.derive.gradients import outline
-
-        return outline(self.spec, self.found.derived)
-
-    def on_more_than(self, weaker: OpSpec) -> bool:
-        """Whether the op would be written otherwise if no more was declared than here."""
-        from scaffold.derive.gradients import outline
-
-        found = self.found
-        if outline(weaker, found.derived) != self.outline:
-            return True
-        try:
-            other = self.derive(weaker)
-        except ScaffoldError:
-            return True
-        return any(
-            one != two
-            for one, two in (
-                (found.forward, other.forward),
-                (found.results, other.results),
-                (found.blocks, other.blocks),
-                (found.elements, other.elements),
-                (found.saved, other.saved),
-                (found.kept, other.kept),
-            )
+def _relies_on_more(found: Derivation, weaker: OpSpec, derive: Derive) -> bool:
+    """Whether the op would be written otherwise if no more was declared than in the weaker spec."""
+    try:
+        other = derive(weaker)
+    except ScaffoldError:
+        return True
+    return other is None or any(
+        one != two
+        for one, two in (
+            (found.forward, other.forward),
+            (found.results, other.results),
+            (found.blocks, other.blocks),
+            (found.elements, other.elements),
+            (found.saved, other.saved),
+            (found.kept, other.kept),
         )
+    )
 
 
 def _is_fixed(item: TensorInput) -> bool:
@@ -274,31 +153,6 @@ def _without_names(spec: OpSpec) -> OpSpec:
     """The op as if no two sizes were declared equal, and none a number."""
     fixed = (item for item in spec.tensors if _is_fixed(item))
     return _with_dims(spec, {item.name: _own_dims(item) for item in fixed})
-
-
-# What PyTorch demands
-
-
-def _enforced(spec: OpSpec) -> tuple[tuple[tuple[str, str], ...], frozenset[str]]:
-    """Names of places that PyTorch demands to be of one size, and the inputs whose rank it demands."""
-    if spec.forward is None or spec.kept is not None:
-        return (), frozenset()
-    from scaffold.derive.forward.body import write_forward
-    from scaffold.derive.graph.application import Applier
-    from scaffold.derive.graph.op import Program
-    from scaffold.derive.graph.static_values import UnsupportedError
-    from scaffold.derive.lower.statements import lower
-    from scaffold.derive.rules.tables import table_of
-
-    open_ = _without_names(spec)
-    forward = write_forward(open_, spec.forward)
-    table = table_of(spec)
-    try:
-        applier = Applier(Program(spec.forward.graph), table)
-        lowered = lower(open_, forward, applier, frozenset())
-    except (UnsupportedError, RecursionError):
-        return (), frozenset()
-    return enforced(table, lowered)
 
 
 # Which sizes tell which

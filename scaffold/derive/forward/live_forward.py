@@ -9,19 +9,29 @@ from typing import NamedTuple
 
 from scaffold.derive.activity import calls_unknown, is_random, leaves_torch
 from scaffold.derive.aliasing import Trace
-from scaffold.derive.derivation import Forward
+from scaffold.derive.derivation import Forward, Maths, Saved
 from scaffold.derive.forward.body import write_forward
+from scaffold.derive.forward.outputs import kept_apart, saved_apart
 from scaffold.derive.forward.ssa_names import as_they_were
-from scaffold.derive.given import Given
 from scaffold.derive.metadata import reads
 from scaffold.derive.plan.recomputation import Locals, Plan, active_locals, plan, unsure
 from scaffold.derive.value_kinds import Kinds, kinds_of_inputs
 from scaffold.derive.write.backward_program import free_reads
 from scaffold.derive.write.live_variables import settled, without_dead
-from scaffold.formula import Formula, Node, Statement, expressions, sharing, written
+from scaffold.formula import (
+    Assign,
+    Formula,
+    Graph,
+    Node,
+    Statement,
+    expressions,
+    sharing,
+    written,
+)
 from scaffold.spec import OpSpec
 
 Lines = tuple[Statement, ...]
+LEFT_OUT = "something to save where no branch assigns it"
 
 
 class Reuse(NamedTuple):
@@ -33,15 +43,15 @@ class Reuse(NamedTuple):
     described: frozenset[str] = frozenset()  # locals of which shape or dtype is kept
 
 
-def plan_reuse(spec: OpSpec, given: Given) -> Reuse:
+def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
     """Which locals of the forward are computed again in the backward, and which are saved."""
-    if given.forward is None:
+    if maths.forward is None:
         return Reuse(Plan((), ()), (), frozenset())
-    graph, statements = given.graph, given.forward.statements
-    origin = dict(given.versions)
-    again = statements if given.again is None else given.again
+    graph, statements = maths.graph, maths.forward.statements
+    origin = dict(maths.versions)
+    again = statements if maths.again is None else maths.again
     own = written(*statements)
-    chosen, described = _plan(spec, given, again, own)
+    chosen, described = _plan(spec, maths, again, own)
     if not own.issuperset((*chosen.saved, *described)):
         statements = again  # which has a name for all that is saved
     forward = as_they_were(graph, statements, origin, {*chosen.saved, *described})
@@ -51,13 +61,13 @@ def plan_reuse(spec: OpSpec, given: Given) -> Reuse:
 
 
 def _plan(
-    spec: OpSpec, given: Given, statements: Lines, own: frozenset[str]
+    spec: OpSpec, maths: Maths, statements: Lines, own: frozenset[str]
 ) -> tuple[Plan, frozenset[str]]:
     """What comes again of these statements, and what is described; the forward's `own` names are saved rather."""
     inputs = {item.name for item in spec.inputs}
-    statements = settled(given.graph, statements)
+    statements = settled(maths.graph, statements)
     locals_ = written(*statements) - inputs
-    found = [read for read, _ in free_reads(given.program) if read.name in locals_]
+    found = [read for read, _ in free_reads(maths.program) if read.name in locals_]
     wanted = frozenset(read.name for read in found)
     # The shape of a part, `x[:, 1:].shape`, is none that is kept of the whole.
     data = frozenset(read.name for read in found if read.element or not read.facets)
@@ -66,19 +76,19 @@ def _plan(
         statements,
         _Repeatable(spec, statements, kinds),
         kinds,
-        locals_ & frozenset(given.origins),
-        given.place,
-        given.graph,
-        frozenset(inputs | written(*given.program)),
+        locals_ & frozenset(dict(maths.origins)),
+        maths.place,
+        maths.graph,
+        frozenset(inputs | written(*maths.program)),
     )
-    rather = given.kept
+    rather = maths.kept
     if rather is None:
         rather = (
             wanted & own
             if spec.once_differentiable or spec.forgoes_second
             else frozenset()
         )
-    outputs = frozenset(given.origins)
+    outputs = frozenset(dict(maths.origins))
     asked = wanted - data - outputs
     if spec.style != "combined":
         return plan(forward, wanted - outputs, rather), frozenset()
@@ -90,6 +100,44 @@ def _plan(
         if forward.kinds.of_name(name) == "tensor" and not unsure(statements, (name,))
     )
     return plan(forward, wanted - outputs - described, rather), described
+
+
+class ReturningForward(NamedTuple):
+    """The forward as it will stand."""
+
+    forward: Lines | None  # None: not written yet
+    results: tuple[Node, ...]
+    extra: tuple[Node, ...]  # what it returns besides them, for setup_context
+
+
+def forward_that_saves(
+    spec: OpSpec, maths: Maths, reuse: Reuse, saved: tuple[Saved, ...]
+) -> ReturningForward:
+    """The forward that also returns the locals which are saved, or copies them."""
+    if maths.forward is None:
+        return ReturningForward(None, (), ())
+    graph, results, statements = maths.graph, maths.forward.results, reuse.forward
+    kept = tuple(item.origin for item in saved if item.source == "intermediate")
+    begun = [
+        Assign(graph.name(name), _nothing(spec, graph), "", (LEFT_OUT,))
+        for name in unsure(statements, kept)
+    ]
+    live = reuse.described.union(kept, *(value.names() for value in results))
+    statements = without_dead(graph, statements, live, effects(spec))
+    statements, extra = (*begun, *statements), tuple[Node, ...]()
+    if spec.style == "setup-context":
+        results, extra = kept_apart(spec, graph, statements, results, saved)
+    else:
+        statements = saved_apart(graph, statements, results, saved)
+    return ReturningForward(statements, results, extra)
+
+
+def _nothing(spec: OpSpec, graph: Graph) -> Node:
+    """What to save of a local that a branch has left out: an empty tensor, on the device of an input."""
+    sure = [item for item in spec.tensors if not (item.variadic or item.optional)]
+    owner, maker = (sure[0].name, "new_empty") if sure else ("torch", "empty")
+    function = graph.node("attribute", maker, (graph.name(owner),))
+    return graph.node("call", "", (function, graph.constant("0")))
 
 
 class _Repeatable:

@@ -6,9 +6,8 @@ Invariant: the same values; of a backward that holds a formula of the user's no 
 
 from collections.abc import Collection
 
-from scaffold.derive.derivation import Block
+from scaffold.derive.derivation import Block, Maths
 from scaffold.derive.forward.live_forward import effects
-from scaffold.derive.given import Given
 from scaffold.derive.stated_gradients import outer_names
 from scaffold.derive.value_kinds import kinds_of_inputs
 from scaffold.derive.write.backward_program import Line, lines_of
@@ -46,30 +45,30 @@ def by_bare_names(
 # --- A derived backward as an author lays it out.
 
 
-def once_each(
-    spec: OpSpec, given: Given, program: tuple[Statement, ...]
+def laid_out(
+    spec: OpSpec, maths: Maths, program: tuple[Statement, ...]
 ) -> tuple[Statement, ...]:
-    """The program with names for what stands in it several times."""
+    """The program with names for what stands in it several times; one with a formula of the user's stays as it is."""
     wanted = tuple(item.name for item in spec.differentiable)
-    if not given.derived.issuperset(wanted):
+    if not maths.derived.issuperset(wanted):
         return program
-    blocks = blocks_of(given, lines_of(program, wanted))
+    blocks = blocks_of(maths, lines_of(program, wanted))
     program = tuple(item for block in blocks for item in block.statements)
-    taken = outer_names(spec, given.forward)
+    taken = outer_names(spec, maths.forward)
     known = Backward(
-        given.graph,
+        maths.graph,
         kinds_of_inputs(spec).after(program),
         taken,
         effects(spec),
         wanted,
         frozenset(item.name for item in spec.tensors if item.optional),
     )
-    return by_bare_names(given.graph, named_once(known, program), taken)
+    return by_bare_names(maths.graph, named_once(known, program), taken)
 
 
-def blocks_of(given: Given, lines: tuple[Line, ...]) -> tuple[Block, ...]:
+def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
     """The lines where they go; choices by one test are one."""
     blocks = place(lines)
-    if not given.derived:
+    if not maths.derived:
         return blocks
     return tuple(Block(block.serves, gathered(block.statements)) for block in blocks)

@@ -1,0 +1,281 @@
+"""What the rest of PyTorch can do with an op: vmap and `torch.func`, `torch.compile`, a second derivative.
+
+In: an `OpSpec` and its `Maths`. Out: `Capabilities`. Invariant: in doubt it is said that PyTorch cannot: a claim that holds is left out
+rather than one that fails be made.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from scaffold.derive.activity import callee, is_random, leaves_autograd, leaves_torch
+from scaffold.derive.derivation import Forward, Maths
+from scaffold.derive.forward.verbatim_forward import writes_in_place
+from scaffold.derive.value_kinds import Kinds
+from scaffold.errors import ScaffoldError
+from scaffold.formula import (
+    Assign,
+    If,
+    Node,
+    Statement,
+    assignments,
+    bound,
+    expressions,
+    is_check,
+    same_memory,
+    written_to,
+)
+from scaffold.spec import OpSpec
+
+Lines = tuple[Statement, ...]
+NOT_DERIVED = "the backward is not derived"
+ADVICE = "state its gradient with --grad or --backward"
+
+
+class Capabilities(NamedTuple):
+    """What PyTorch can do with an op, and what the answer depends on."""
+
+    opaque: bool  # leaves PyTorch: NumPy, or a kernel of the user's
+    random: bool  # the forward draws random numbers
+    transforms: bool  # works under torch.func
+    compiles: bool  # works under torch.compile(fullgraph=True)
+
+
+def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
+    """What PyTorch can do with the op; of `torch.func` as the user says, if they do."""
+    forward = maths.forward
+    opaque = _is_opaque(spec, maths)
+    random = forward is not None and _draws(forward)
+    steady = _is_steady(spec)
+    fills = forward and _fills_a_constant(forward.statements, forward.results)
+    transforms = spec.transforms
+    if transforms is None:
+        # With a combined forward, `torch.func` would need a rule for vmap that the user writes.
+        pure = steady and not (opaque or random or spec.dirty or fills)
+        transforms = pure and spec.style == "setup-context"
+    # torch.compile does not take an op whose single output is marked as non-differentiable.
+    constant = len(spec.outputs) == 1 and spec.outputs[0].const
+    compiles = steady and not opaque and not constant
+    return Capabilities(opaque, random, transforms, compiles)
+
+
+def once_differentiable(
+    spec: OpSpec, maths: Maths, constant: frozenset[str], program: Lines
+) -> bool:
+    """As the user says; else where a second derivative would be silently wrong or is impossible.
+
+    `constant` are the saved locals that carry a gradient: on their way to the backward it is lost.
+    """
+    if spec.once_differentiable is None:
+        return bool(constant) or maths.once or _leaves_torch(spec, program)
+    if constant and not spec.once_differentiable:
+        message = (
+            f"'{min(constant)}' cannot be computed again, so it is saved as a constant"
+        )
+        hint = "the second derivative would be wrong: let the op be once-differentiable"
+        raise ScaffoldError(message, maths.place, hint)
+    return spec.once_differentiable
+
+
+def outside_of_pytorch(spec: OpSpec, forward: Forward) -> str | None:
+    """Why the user has to state the gradients: what of the forward PyTorch does not see, if there is anything."""
+    outside = spec.foreign
+    if outside and spec.rules:
+        # For an op with rules of the user's own, since it takes the rule table to be read.
+        from scaffold.derive.rules.tables import ruled_imports
+
+        outside -= ruled_imports(spec)
+    for node in _nodes(forward):
+        foreign = sorted(node.names() & outside)
+        if foreign:
+            return f"{NOT_DERIVED}: '{foreign[0]}' is not PyTorch's; {ADVICE}"
+        if leaves_autograd(node, outside):
+            return f"{NOT_DERIVED}: the forward leaves PyTorch; {ADVICE}"
+    return None
+
+
+def _is_opaque(spec: OpSpec, maths: Maths) -> bool:
+    forward = maths.forward
+    if forward and any(leaves_torch(node, spec.foreign) for node in forward.results):
+        return True
+    statements = forward.statements if forward else ()
+    return _leaves_torch(spec, (*statements, *maths.program))
+
+
+def _leaves_torch(spec: OpSpec, statements: Lines) -> bool:
+    nodes = (node for item in statements for node in expressions(item))
+    return any(leaves_torch(node, spec.foreign) for node in nodes)
+
+
+def _draws(forward: Forward) -> bool:
+    """Whether a forward draws random numbers."""
+    return any(is_random(node) for node in _nodes(forward))
+
+
+def _nodes(forward: Forward) -> Iterator[Node]:
+    for item in forward.statements:
+        yield from expressions(item)
+    yield from forward.results
+
+
+# --- Whether the same steps are run for any data.
+
+
+READ = frozenset({"bool", "float", "int", "range"})  # Python's own, which want numbers
+
+
+def _is_steady(spec: OpSpec) -> bool:
+    """Whether the same steps are run for any data, and no batch is written into what has none.
+
+    Else neither vmap nor a compiler can run the forward for several samples, or once for all.
+    """
+    formula = spec.forward
+    if formula is None:
+        return True
+    kept = formula.kept
+    statements = kept.statements if kept else formula.statements
+    plain = [item.name for item in spec.attributes]
+    several = [item.name for item in spec.tensors if item.variadic]
+    kinds = Kinds(plain, several).after(statements)
+    values = [node for item in statements for node in expressions(item)]
+    if kept is None and formula.result is not None:
+        values.append(formula.result)
+    nodes = [inner for node in values for inner in node.walk()]
+    tests = [test for item in statements for test in _tests(item)]
+    if any(kinds.of(test) == "tensor" for test in tests):
+        return False
+    masks = [item.name for item in spec.tensors if item.dtype == "bool"]
+    if _selects_by_data(statements, values, masks):
+        return False
+    if any(_reads_data(node, kinds) for node in nodes):
+        return False
+    made = any(callee(node) in FACTORIES for node in nodes)
+    return kept is None or not (made and writes_in_place(kept))
+
+
+def _tests(item: Statement) -> Iterator[Node]:
+    if isinstance(item, If):
+        yield item.test
+        for inner in (*item.body, *item.orelse):
+            yield from _tests(inner)
+    elif is_check(item) and item.value.label == "assert":
+        yield item.value.args[0]
+
+
+def _reads_data(node: Node, kinds: Kinds) -> bool:
+    """Whether a choice or a number in an expression depends on what is in a tensor."""
+    if node.kind == "conditional":
+        return kinds.of(node.args[0]) == "tensor"
+    if node.kind != "call" or node.args[0].kind != "name":
+        return False
+    number = callee(node) in READ
+    return number and any(kinds.of(arg) == "tensor" for arg in node.args[1:])
+
+
+# --- Whether a forward writes into a tensor that is the same for a whole batch: `torch.zeros(4).index_add_(0, index, x)`.
+#
+# In: the statements and results of a forward. Out: yes or no. Invariant: `torch.func.vmap` refuses what is said to write so.
+
+
+# What makes a tensor to be filled, out of Python values.
+FACTORIES = frozenset(
+    {"empty", "eye", "full", "ones", "rand", "randn", "tensor", "zeros"}
+)
+
+
+def _fills_a_constant(statements: Iterable[Statement], results: Iterable[Node]) -> bool:
+    """Whether a tensor that comes of Python values alone changes in place."""
+    made = set[str]()
+    return any(_fills(item, made) for item in statements) or any(
+        _writes_into(node, made) for node in results
+    )
+
+
+def _fills(item: Statement, made: set[str]) -> bool:
+    if isinstance(item, If):
+        return any(_fills(inner, made) for inner in (*item.body, *item.orelse))
+    changed = item.operator or item.target.kind == "subscript"
+    if changed and bound(item.target) & made or _writes_into(item.value, made):
+        return True
+    if not changed and _is_made(item.value, made):
+        made |= bound(item.target)
+    return False
+
+
+def _writes_into(value: Node, made: Collection[str]) -> bool:
+    return any(
+        _is_made(changed, made) for node in value.walk() for changed in written_to(node)
+    )
+
+
+def _is_made(value: Node, made: Collection[str]) -> bool:
+    """Whether a value may be memory of a factory of torch's."""
+    return any(_comes_of_factory(node, made) for node in same_memory(value))
+
+
+def _comes_of_factory(node: Node, made: Collection[str]) -> bool:
+    match node:
+        case Node("name", name):
+            return name in made
+        case Node("call", _, (Node("attribute", label, (Node("name", "torch"),)), *_)):
+            return label in FACTORIES
+    return False
+
+
+# --- Selections whose length depends on data: `x[x > 0]`, `mask.nonzero()`.
+#
+# In: statements and results of a forward. Out: yes or no. Invariant: what is said selects so; neither vmap nor a compiler runs it.
+
+
+SELECTS = frozenset({"argwhere", "masked_select", "nonzero", "unique"})
+TO_MASK = frozenset(
+    {"bool", "eq", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and"}
+    | {"logical_not", "logical_or", "logical_xor", "lt", "ne"}
+)
+STATIC = frozenset({"in", "is", "is not", "not in"})
+
+
+def _selects_by_data(
+    statements: Iterable[Statement], results: Iterable[Node], masks: Collection[str]
+) -> bool:
+    """Whether a mask or its like selects elements; `masks` are the inputs that are masks."""
+    known, lines = set(masks), tuple(statements)
+    for item in assignments(lines):
+        _learn(item, known)
+    nodes = (node for item in lines for node in expressions(item))
+    return any(
+        _selects(inner, known) for node in (*nodes, *results) for inner in node.walk()
+    )
+
+
+def _learn(item: Assign, known: set[str]) -> None:
+    """Note the names that are masks, wherever they are."""
+    if item.target.kind == "name" and _is_mask(item.value, known):
+        known |= bound(item.target)
+
+
+def _selects(node: Node, masks: Collection[str]) -> bool:
+    if node.kind == "call":
+        return node.args[0].label in SELECTS and node.args[0].kind == "attribute"
+    return node.kind == "subscript" and any(
+        _is_mask(part, masks) for part in _parts(node.args[1])
+    )
+
+
+def _parts(index: Node) -> Iterator[Node]:
+    yield from index.args if index.kind == "tuple" else (index,)
+
+
+def _is_mask(node: Node, masks: Collection[str]) -> bool:
+    """Whether an expression is a tensor of truth values."""
+    match node:
+        case Node("name", name):
+            return name in masks
+        case Node("compare", label):
+            return label not in STATIC
+        case Node("unary", "~", (inner,)) | Node("subscript", _, (inner, _)):
+            return _is_mask(inner, masks)
+        case Node("binary", "&" | "|" | "^", args):
+            return any(_is_mask(arg, masks) for arg in args)
+        case Node("call", _, (Node("attribute", name), *_)):
+            return name in TO_MASK
+    return False

@@ -1,0 +1,126 @@
+"""What PyTorch itself demands of the inputs' sizes and ranks: it raises in the forward where they are others.
+
+In: the forward of an op, each of whose input sizes has a name of its own. Out: `Enforced`. Invariant: only primitives that run in
+every call are asked, so what is said holds whenever the forward returns.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from scaffold.derive.forward.body import write_forward
+from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.op import Op, Program
+from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.lower.statements import Lowered, lower
+from scaffold.derive.rules.table import Table, Wanted, operands
+from scaffold.derive.rules.tables import table_of
+from scaffold.spec import OpSpec
+
+PRODUCT = "contraction"
+
+
+class Enforced(NamedTuple):
+    """Names of sizes that are surely equal, and the inputs that surely have as many dims as is declared."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+    ranks: frozenset[str] = frozenset()
+
+
+def enforced(spec: OpSpec) -> Enforced:
+    """What the primitives of a forward demand; nothing where it is not understood."""
+    if spec.forward is None or spec.kept is not None:
+        return Enforced()
+    table = table_of(spec)
+    try:
+        applier = Applier(Program(spec.forward.graph), table)
+        forward = write_forward(spec, spec.forward)
+        return _enforced(table, lower(spec, forward, applier, frozenset()))
+    except (UnsupportedError, RecursionError):
+        return Enforced()
+
+
+def _enforced(table: Table, lowered: Lowered) -> Enforced:
+    ops = [
+        op
+        for op in _reached(lowered)
+        if op in lowered.places and op.rule in table and table.rule(op.rule).operands
+    ]
+    pairs, ranks = list[tuple[str, str]](), set[str]()
+    users = _users(lowered)
+    for op in ops:
+        rule = table.rule(op.rule)
+        args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
+        taken = [operands(text) for text in rule.operands]
+        pairs += _pairs(next((item for item in taken if _fits(item, args)), {}), args)
+        for name in taken[0]:
+            arg = args[name]
+            most = arg.rule == "input" and _has_rank(
+                arg, [item[name] for item in taken]
+            )
+            if most and (len(taken) == 1 or _only_in_products(table, arg, op, users)):
+                ranks.add(arg.name)
+    return Enforced(tuple(pairs), frozenset(ranks))
+
+
+def _reached(lowered: Lowered) -> Iterator[Op]:
+    """The ops that the results are made of, each once."""
+    seen = set[Op]()
+    for result in lowered.results:
+        for op in result.walk():
+            if op not in seen:
+                seen.add(op)
+                yield op
+
+
+def _users(lowered: Lowered) -> dict[Op, list[Op]]:
+    found: dict[Op, list[Op]] = {}
+    for op in _reached(lowered):
+        for arg in op.args:
+            found.setdefault(arg, []).append(op)
+    return found
+
+
+def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
+    """Whether operands are known to have dims for the sizes."""
+    for name, sizes in wanted.items():
+        shape = args[name].shape
+        if sizes[0] == "...":
+            if shape.trailing < len(sizes) - 1:
+                return False
+        elif shape.rank != len(sizes):
+            return False
+    return True
+
+
+def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
+    """The names of sizes that one letter stands for."""
+    known: dict[str, str] = {}
+    for name, sizes in wanted.items():
+        dims = args[name].shape.dims
+        if dims is None:  # its rank is known alone: a transpose of no known sizes
+            continue
+        for back, size in enumerate(reversed(sizes), 1):
+            if size == "...":
+                continue
+            dim = dims[-back]
+            if isinstance(dim, str):
+                yield known.setdefault(size, dim), dim
+
+
+def _has_rank(arg: Op, taken: list[tuple[str, ...]]) -> bool:
+    """Whether an operand has as many dims as a primitive takes at most."""
+    most = 0 if any(sizes[0] == "..." for sizes in taken) else max(map(len, taken))
+    return arg.shape.rank == most
+
+
+def _only_in_products(
+    table: Table, arg: Op, op: Op, users: Mapping[Op, list[Op]]
+) -> bool:
+    """Whether a matrix only goes into products: without one of its dims these have one less, and no gradient fits."""
+
+    def is_product(user: Op) -> bool:
+        return user.rule in table and table.rule(user.rule).category == PRODUCT
+
+    if is_product(op):
+        return all(map(is_product, users[arg]))
+    return users[arg] == [op] and all(map(is_product, users.get(op, ())))
