@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from scaffold.derive.autograd_fallback import COMMENT as WHOLE
-from scaffold.spec.toml_text import op_table
+from scaffold.spec.toml import op_table
 from tests.derive.building import load, reference
 from tests.derive.checking import check_needs
 from tests.derive.random_forwards import SIZES, Drawn, drawn

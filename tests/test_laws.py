@@ -270,7 +270,7 @@ def test_the_law_is_kept(law: Law) -> None:
 @pytest.mark.parametrize(
     ("law", "package", "code"),
     [
-        (imports_run_one_way, "formula", "import scaffold.spec.model"),
+        (imports_run_one_way, "formula", "import scaffold.spec.op_spec"),
         (imports_run_one_way, "primitives", "from scaffold.formula import Graph"),
         (imports_run_one_way, "workspace", "from scaffold.formula import Graph"),
         (imports_run_one_way, "errors", "from scaffold import formula"),

@@ -24,7 +24,7 @@ from scaffold.cli.syncing import carry_out
 from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
 from scaffold.files import read_bytes, read_text
 from scaffold.spec.manifest import list_ops, proof_digest, text_digest
-from scaffold.spec.toml_text import op_table, toml_text
+from scaffold.spec.toml import op_table, toml_text
 from scaffold.workspace import Policy, recover
 from scaffold.workspace.records import Proof
 

@@ -36,7 +36,7 @@ from scaffold.render.formatting import format_source
 from scaffold.render.layout import Directories
 from scaffold.render.verification import verification
 from scaffold.spec import OpSpec, build
-from scaffold.spec.model import TensorInput
+from scaffold.spec.op_spec import TensorInput
 from scaffold.spec.toml import read_ops
 from scaffold.verify import Failure, Original, Verdict
 

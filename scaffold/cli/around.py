@@ -16,8 +16,7 @@ from typing import Any
 
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.spec.config import find_sources
-from scaffold.spec.toml_places import Places
-from scaffold.spec.toml_text import toml_text
+from scaffold.spec.toml import Places, toml_text
 
 _HEADER = re.compile(
     r"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*scaffold[ \t]*\].*\n?", re.MULTILINE

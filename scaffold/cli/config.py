@@ -13,7 +13,7 @@ from scaffold.cli.programs import show_object
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 
 if TYPE_CHECKING:
-    from scaffold.spec.settings import Setting
+    from scaffold.spec.config import Setting
 
 
 def _offer_keys() -> list[str]:
@@ -46,7 +46,7 @@ def config(
     Example: scaffold config style line-length --show-origin
     """
     from scaffold.cli.here import working_directory
-    from scaffold.spec.settings import load_settings
+    from scaffold.spec.config import load_settings
 
     raise_all([*check_choice("--format", format_, FORMATS), *_unknown(keys or [])])
     settings = [
@@ -77,7 +77,7 @@ def _unknown(keys: list[str]) -> list[ScaffoldError]:
 
 def _line(setting: "Setting", show_origin: bool) -> str:
     """The key as a file would have it; a comment where it is not set."""
-    from scaffold.spec.toml_text import toml_text
+    from scaffold.spec.toml import toml_text
 
     if setting.value is None:
         text = f"# {setting.key} is not set"

@@ -209,7 +209,7 @@ def from_manifest(listed: "Listed") -> Merged:
 
 def _entry(path: str, name: str) -> "Entry":
     """The op of that name in a TOML file."""
-    from scaffold.spec.toml import read_ops  # most runs read no file
+    from scaffold.spec.toml import read_ops
 
     try:
         text = read_text(path, "utf-8-sig")

@@ -15,8 +15,14 @@ from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.spec.problems import KeyPath
-from scaffold.spec.toml_places import Statement, statements
-from scaffold.spec.toml_text import op_table, toml_key, toml_text, written_value
+from scaffold.spec.toml import (
+    Statement,
+    op_table,
+    statements,
+    toml_key,
+    toml_text,
+    written_value,
+)
 
 OPS = "ops"
 _DIRECTIVE = "#:"  # of an editor, about the whole file

@@ -198,7 +198,7 @@ def _verdict(found: "Checked") -> dict[str, object]:
 
 
 def _show_verdict(file: "RuleFile", found: "Checked") -> None:
-    from scaffold.spec.toml_places import Places
+    from scaffold.spec.toml import Places
 
     places = Places(file.text, file.path)
     for item in found.problems:

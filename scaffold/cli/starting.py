@@ -19,9 +19,7 @@ from scaffold.spec import Configuration
 from scaffold.spec.config import Said, Sources, read_configuration, read_sources
 from scaffold.spec.problems import KeyPath, Locate
 from scaffold.spec.surroundings import Surroundings, table_of
-from scaffold.spec.toml import parse_toml
-from scaffold.spec.toml_places import Places
-from scaffold.spec.toml_text import toml_text
+from scaffold.spec.toml import Places, parse_toml, toml_text
 
 PROJECT = "pyproject.toml"
 SCHEMA = "scaffold.schema.json"

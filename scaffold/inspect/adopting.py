@@ -19,7 +19,7 @@ from scaffold.inspect.formulas import Unfit, forward_text, words_of
 from scaffold.inspect.gradients import backward_text
 from scaffold.inspect.names import snake_case
 from scaffold.spec.names import camel_name
-from scaffold.spec.toml_text import op_table
+from scaffold.spec.toml import op_table
 
 Value = str | bool | list[str] | dict[str, str]
 NO_KINDS: Mapping[str, str] = {}

@@ -6,7 +6,7 @@ In: an op's name and the directories. Out: paths and import names. Invariant: ev
 import posixpath
 from typing import NamedTuple
 
-from scaffold.spec.patterns import DEFAULT, Patterns
+from scaffold.spec.names import DEFAULT, Patterns
 
 
 class Directories(NamedTuple):

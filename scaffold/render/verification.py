@@ -25,7 +25,7 @@ from scaffold.render.testvalues import literal
 from scaffold.render.whole import with_imports
 from scaffold.spec import Dim, OpSpec
 from scaffold.spec.imports import newer_of
-from scaffold.spec.model import DType
+from scaffold.spec.op_spec import DType
 
 OP_MODULE = "verified_op"
 TRUE_FORWARD = "true_forward"

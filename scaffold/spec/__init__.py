@@ -2,7 +2,7 @@
 
 from scaffold.spec.build import build
 from scaffold.spec.config import Configuration, load_configuration
-from scaffold.spec.model import (
+from scaffold.spec.op_spec import (
     Attribute,
     Dim,
     Domain,

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaffold.errors import ScaffoldError, did_you_mean, raise_all
-from scaffold.spec.grammar import Entry, Trait, parse_entries
-from scaffold.spec.model import Attribute, Input, Output, TensorInput
+from scaffold.spec.grammar import Entry, Trait, Words, parse_entries
+from scaffold.spec.op_spec import Attribute, Input, Output, TensorInput
 from scaffold.spec.problems import KeyPath, Problems
 from scaffold.spec.signature import dim_problems, read_inputs, read_outputs
-from scaffold.spec.tokens import Words
 
 if TYPE_CHECKING:
     from scaffold.spec.torch_schema import Schema

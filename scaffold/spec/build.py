@@ -12,15 +12,13 @@ from scaffold.files import read_text
 from scaffold.formula import Formula, expressions
 from scaffold.spec.arguments import Arguments, read_arguments
 from scaffold.spec.config import Configuration
-from scaffold.spec.conventions import Shapes, conventional_shapes
+from scaffold.spec.config_values import Shapes, conventional_shapes
 from scaffold.spec.keys import check_keys
-from scaffold.spec.maths import Maths, read_maths
-from scaffold.spec.model import Attribute, ModuleSpec, OpSpec
+from scaffold.spec.maths import Maths, ReadFile, read_maths
 from scaffold.spec.module import read_module
-from scaffold.spec.names import check_class_name, op_names
-from scaffold.spec.patterns import Patterns
+from scaffold.spec.names import Patterns, check_class_name, op_names
+from scaffold.spec.op_spec import Attribute, ModuleSpec, OpSpec
 from scaffold.spec.problems import Locate, Problems
-from scaffold.spec.references import ReadFile
 from scaffold.spec.requirements import check_requirements
 
 SIGNATURE = {"inputs", "outputs", "schema", "optional", "nondiff", "dirty"}

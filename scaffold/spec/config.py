@@ -1,31 +1,110 @@
 """Configuration of a project: `[tool.scaffold]` of the nearest pyproject.toml, and the environment.
 
-In: a directory and variables. Out: a `Configuration`; where nobody says anything, the defaults.
+In: a directory and variables. Out: a `Configuration`, and who says which key; where nobody says anything, the defaults.
 Invariant: an unknown key or a value of another kind is an error, never ignored.
 """
 
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.files import read_text
-from scaffold.spec.checking import check_value
 from scaffold.spec.config_keys import KEYS, Docstrings, Formatter
 from scaffold.spec.config_values import Convention, Stated
+from scaffold.spec.kinds import Kind, check_value
 from scaffold.spec.lint import NOTHING_SAID, LintConfiguration
-from scaffold.spec.model import RuleFile, SavePolicy, Style
-from scaffold.spec.patterns import DEFAULT, Patterns
-from scaffold.spec.problems import Locate, Problems
+from scaffold.spec.names import DEFAULT, Patterns
+from scaffold.spec.op_spec import RuleFile, SavePolicy, Style
+from scaffold.spec.problems import KeyPath, Locate, Problems
 from scaffold.spec.surroundings import (
     LINE_LENGTH,
     Surroundings,
     read_surroundings,
     table_of,
 )
-from scaffold.spec.variables import misspelt, variables_of
+
+# --- Environment variables that state keys of the configuration: SCAFFOLD_LINE_LENGTH is `line-length`.
+#
+# In: the variables. Out: the values of keys, as TOML would hold them. Invariant: a variable says of a key what the file
+# would; text that is no value of the key's kind stays text, and is refused where values are read. A variable that is misspelt
+# is an error, never ignored.
+
+
+PREFIX = "SCAFFOLD_"
+CLOSE = 0.75  # of the names' letters are the same, in the same order
+SWITCHES = {"true": True, "1": True, "false": False, "0": False}
+PATHS = ("manifest", "rules", "template-dirs")  # separated as PATH is
+
+
+def variable_of(key: str) -> str:
+    """The name of the variable that states a key."""
+    return PREFIX + key.upper().replace("-", "_")
+
+
+def variables_of(environment: Mapping[str, str]) -> dict[str, tuple[Any, Locate]]:
+    """The keys that variables state; an empty variable states nothing."""
+    found: dict[str, tuple[Any, Locate]] = {}
+    for key, row in KEYS.items():
+        name = variable_of(key)
+        if environment.get(name):
+            found[key] = _value(environment[name], key, row.kind), _locate(name)
+    return found
+
+
+def misspelt(environment: Mapping[str, str]) -> tuple[ScaffoldError, ...]:
+    """Variables that are called much like one of ours; others may be another tool's."""
+    known = {variable_of(key).removeprefix(PREFIX) for key in KEYS}
+    found = []
+    for name in environment:
+        own = name.removeprefix(PREFIX)
+        if own == name or own in known or not environment[name]:
+            continue
+        close = get_close_matches(own.upper(), sorted(known), n=1, cutoff=CLOSE)
+        if close:
+            message = f"no key of the configuration is called so: {name}"
+            hint = f"did you mean {PREFIX}{close[0]}?"
+            found.append(ScaffoldError(message, Location(name), hint))
+    return tuple(found)
+
+
+def _locate(variable: str) -> Locate:
+    def locate(path: KeyPath, *, key: bool = False) -> Location:
+        return Location(variable)
+
+    return locate
+
+
+def _value(text: str, key: str, kind: Kind) -> Any:
+    """The value that TOML would hold."""
+    if key in PATHS:
+        return text.split(os.pathsep)
+    if kind.accepts(text):
+        return text
+    if kind.accepts(True):
+        return SWITCHES.get(text.lower(), text)
+    if kind.accepts(1):
+        return int(text) if text.isdecimal() else text
+    if kind.accepts([text]):
+        return [item.strip() for item in text.split(",")]
+    return _table(text)
+
+
+def _table(text: str) -> Any:
+    """A table, or a list of tables, as TOML writes it in one line."""
+    from scaffold.spec.toml import parse_toml
+
+    try:
+        return parse_toml(f"value = {text}", "")["value"]
+    except ScaffoldError:
+        return text
+
+
+# --- Configuration of a project: `[tool.scaffold]` of the nearest pyproject.toml, and the environment.
+
 
 LINEAR: Convention = (
     ("input", ("N", "in_features")),
@@ -134,8 +213,7 @@ def _read(path: Path, shown: str) -> str:
 
 def _around(text: str, path: str, root: str, variables: Mapping[str, Said]) -> Sources:
     """What a file that is not about this tool says; if it is not TOML, that is its owner's affair."""
-    from scaffold.spec.toml import parse_toml
-    from scaffold.spec.toml_places import Places
+    from scaffold.spec.toml import Places, parse_toml
 
     around = Surroundings()
     if any(word in text for word in ("line-length", "pytest", "force")):
@@ -153,8 +231,7 @@ def read_configuration(text: str, path: str, root: str) -> Configuration | None:
 def _sources(
     text: str, path: str, root: str, variables: Mapping[str, Said]
 ) -> Sources | None:
-    from scaffold.spec.toml import parse_toml
-    from scaffold.spec.toml_places import Places
+    from scaffold.spec.toml import Places, parse_toml
 
     data = parse_toml(text, path)
     tool = table_of(data, "tool")
@@ -195,3 +272,45 @@ def read_sources(sources: Sources) -> Configuration:
         if name in Configuration._fields
     }
     return Configuration(sources.root, sources.project, **{**around, **values})
+
+
+# --- What holds of every key of the configuration, and who says so.
+#
+# In: a directory and variables. Out: a `Setting` a key, in the order of the table of keys.
+# Invariant: what is shown is what `load_configuration` reads.
+
+
+BY_DEFAULT = "default"
+
+
+class Setting(NamedTuple):
+    """A key, its value as TOML has it (None: not set), and its origin: a line of a file, a variable, `default`."""
+
+    key: str
+    value: Any
+    origin: str
+
+
+def load_settings(start: Path, environment: Mapping[str, str]) -> tuple[Setting, ...]:
+    """Every key as it holds in a directory; what is amiss in any is an error."""
+    sources = find_sources(start, environment)
+    read_sources(sources)
+    return tuple(_setting(key, sources) for key in KEYS)
+
+
+def _setting(key: str, sources: Sources) -> Setting:
+    said = sources.said.get(key)
+    if said is not None:
+        return Setting(key, said.value, _shown(said.locate((key,), key=True)))
+    around = sources.around
+    if key == "line-length" and around.line_length_key and sources.places:
+        place = sources.places(around.line_length_key, key=True)
+        return Setting(key, around.line_length, _shown(place))
+    return Setting(key, KEYS[key].default, BY_DEFAULT)
+
+
+def _shown(place: Location) -> str:
+    """The place without the column; of a variable its name."""
+    if place.source.startswith(PREFIX):
+        return place.source
+    return f"{place.source}:{place.line}"

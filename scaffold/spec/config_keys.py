@@ -4,9 +4,13 @@ Out: `KEYS`, one row a key: its kind, the default as TOML has it, how it is read
 Invariant: a key is a field of `Configuration`, with `_` for `-`; the default, read, is the field's default.
 """
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from scaffold.errors import ScaffoldError
+from scaffold.files import read_text
 from scaffold.spec import config_values as values
 from scaffold.spec.config_defaults import DEFAULTS, read_defaults
 from scaffold.spec.config_values import Stated
@@ -23,10 +27,41 @@ from scaffold.spec.kinds import (
     choices,
 )
 from scaffold.spec.lint import LINT, read_lint
-from scaffold.spec.patterns import DEFAULT, NAMES
+from scaffold.spec.names import DEFAULT, NAMES
+from scaffold.spec.op_spec import RuleFile
 from scaffold.spec.requirements import WANTED
-from scaffold.spec.rule_files import read_rule_files
 from scaffold.spec.surroundings import LINE_LENGTH, SHORTEST
+
+# --- A team's own tables of rules, as its pyproject.toml names them.
+#
+# In: the value of `rules` in [tool.scaffold]. Out: the files with their text. Invariant: a file that cannot be read is an error
+# at its place in the pyproject.toml; what is wrong inside of it is said where it is used.
+
+
+def read_rule_files(stated: Stated) -> tuple[RuleFile, ...]:
+    """The files, which count from the pyproject.toml's directory."""
+    found = []
+    for position, name in enumerate(stated.value):
+        text = _text(Path(stated.root, name))
+        if isinstance(text, str):
+            path = os.path.normpath(os.path.join(stated.shown, name))
+            found.append(RuleFile(path, text))
+        else:
+            place = stated.problems.within((stated.key, str(position)))
+            reason = getattr(text, "strerror", None) or "not UTF-8"
+            stated.problems.add(ScaffoldError(f"cannot read '{name}': {reason}", place))
+    return tuple(found)
+
+
+def _text(path: Path) -> str | Exception:
+    try:
+        return read_text(path, "utf-8-sig")
+    except (OSError, ValueError) as error:
+        return error
+
+
+# --- The keys of `[tool.scaffold]`, as data.
+
 
 Formatter = Literal["black", "ruff"]
 Docstrings = Literal["google", "numpy", "sphinx"]

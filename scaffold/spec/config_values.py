@@ -5,22 +5,22 @@ Invariant: what is amiss is noted at its place; what comes out then does not mat
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from scaffold.errors import Location, raise_all
-from scaffold.spec.grammar import Entry, parse_dims
-from scaffold.spec.model import Dim
-from scaffold.spec.names import check_name, is_identifier
-from scaffold.spec.patterns import Patterns, read_patterns
+from scaffold.spec.grammar import Entry, Words, parse_dims
+from scaffold.spec.names import Patterns, check_name, is_identifier, read_patterns
+from scaffold.spec.op_spec import Dim, Input, TensorInput
 from scaffold.spec.problems import KeyPath, Problems
-from scaffold.spec.shapes import read_dims
-from scaffold.spec.signature import dim_problems
+from scaffold.spec.signature import dim_problems, read_dims
 from scaffold.spec.surroundings import SHORTEST
-from scaffold.spec.tokens import Words
+
+# --- The values of `[tool.scaffold]`, read one by one.
+
 
 # Names that occur together, with their shapes.
 Convention = tuple[tuple[str, tuple[Dim, ...]], ...]
@@ -156,3 +156,41 @@ def _shape(text: str, start: Location, names: set[str]) -> tuple[Dim, ...]:
     words = parse_dims(text, start)
     raise_all(dim_problems([Entry(Words("", start), dims=words)], names, "a tensor"))
     return read_dims(words)
+
+
+# --- Conventional shapes: what tensors of well-known names look like where the user declared nothing.
+#
+# In: the op's inputs and the configured conventions. Out: shapes for test inputs and for the sizes of the module.
+# Invariant: a declared shape is never touched; derivation does not read these.
+
+
+Shapes = tuple[tuple[str, tuple[Dim, ...]], ...]
+
+
+def conventional_shapes(
+    inputs: Sequence[Input], conventions: Sequence[Convention]
+) -> Shapes:
+    """Shapes by the first convention that fits, none where no one does."""
+    for convention in conventions:
+        found = _shapes(inputs, convention)
+        if found:
+            return found
+    return ()
+
+
+def _shapes(inputs: Sequence[Input], convention: Convention) -> Shapes:
+    """The convention's shapes if its first tensor occurs, another with it, and none declares a shape.
+
+    The first is the one that tells: `input, weight` is a linear map, but `x, weight` may as well be a norm.
+    """
+    shapes = dict(convention)
+    here = [item for item in inputs if item.name in shapes]
+    tensors = [item for item in here if isinstance(item, TensorInput)]
+    open_ = all(item.dims is None and not item.variadic for item in tensors)
+    if len(tensors) < max(2, len(here)) or not open_:
+        return ()
+    dims = {dim for item in tensors for dim in shapes[item.name]}
+    told = next(iter(shapes)) in {item.name for item in tensors}
+    if not told or dims & {item.name for item in inputs}:
+        return ()
+    return tuple((item.name, shapes[item.name]) for item in tensors)

@@ -11,8 +11,8 @@ from keyword import iskeyword
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Meanings, is_judged, is_newer, newer
-from scaffold.spec.model import Attribute, Import, Input, OpSpec
 from scaffold.spec.names import RESERVED, is_identifier
+from scaffold.spec.op_spec import Attribute, Import, Input, OpSpec
 
 IMPORT = re.compile(
     r"(?P<module>[\w.]+)(?:\s*:\s*(?P<name>\w+))?(?:\s+as\s+(?P<alias>\w+))?"

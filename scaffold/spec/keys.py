@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, get_args
 
 from scaffold.errors import did_you_mean
-from scaffold.spec.checking import check_value
 from scaffold.spec.kinds import (
     EITHER,
     NUMBERS,
@@ -18,9 +17,10 @@ from scaffold.spec.kinds import (
     TEXT,
     TEXTS,
     Kind,
+    check_value,
     choice,
 )
-from scaffold.spec.model import SavePolicy, Style
+from scaffold.spec.op_spec import SavePolicy, Style
 from scaffold.spec.problems import KeyPath, Problems
 
 

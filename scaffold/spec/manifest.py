@@ -13,8 +13,7 @@ from typing import NamedTuple
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.spec.config import Configuration
 from scaffold.spec.keys import KEYS
-from scaffold.spec.names import op_names
-from scaffold.spec.patterns import DEFAULT, Patterns
+from scaffold.spec.names import DEFAULT, Patterns, op_names
 from scaffold.spec.toml import Entry, read_ops
 
 # Fields of the configuration that change no word of a file: where, when and how it is written.

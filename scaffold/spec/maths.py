@@ -1,17 +1,18 @@
 """The formulas of an op, each parsed in the scope that it may read.
 
-In: `forward`, `grad`, `backward`, `surrogate`, `import`, `require` and `samples`, and the op's arguments.
-Out: a `Maths`. Invariant: every name in a formula is known, and nothing was evaluated.
+In: `forward`, `grad`, `backward`, `surrogate`, `import`, `require` and `samples`, which may refer to the user's files
+(`'@file.py:function'`), and the op's arguments. Out: a `Maths`. Invariant: every name in a formula is known, and nothing was evaluated.
 """
 
 import ast
+import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from scaffold.errors import did_you_mean
+from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.formula import (
     Formula,
     Graph,
@@ -22,14 +23,61 @@ from scaffold.formula import (
     assigned,
     assignments,
     bound,
+    function_in,
     parse,
 )
 from scaffold.spec.arguments import Arguments
-from scaffold.spec.conventions import Shapes
+from scaffold.spec.config_values import Shapes
 from scaffold.spec.imports import Imports, meanings, parse_import
-from scaffold.spec.model import Attribute, Import, Input, Samples, Surrogate
+from scaffold.spec.op_spec import Attribute, Import, Input, Samples, Surrogate
 from scaffold.spec.problems import KeyPath, Problems
-from scaffold.spec.references import ReadFile, read_reference
+
+# --- References to the user's files: `'@file.py:function'`.
+#
+# In: the text of a reference and a way to read files. Out: the function as text, its imports included.
+# Invariant: a file is read, never run.
+
+
+ReadFile = Callable[[str], str]
+REFERENCE = re.compile(r"\s*@(?P<path>[^\n]+?\.py)(?::(?P<function>[\w.]+))?\s*")
+
+
+class Reference(NamedTuple):
+    """What a reference names; `name` is None for a file that is one body without a function."""
+
+    name: str | None
+    text: Text
+    parameters: tuple[str, ...]
+    imports: tuple[tuple[str, str | None, str | None], ...]
+    source: str
+
+
+def read_reference(
+    value: str,
+    role: str,
+    place: Location,
+    read: ReadFile,
+    imported: frozenset[str] = frozenset(),
+) -> Reference:
+    """Read the function that a reference names; what the op has `imported` needs nothing of the file."""
+    match = REFERENCE.fullmatch(value)
+    if match is None:
+        hint = "write '@file.py' or '@file.py:function'"
+        raise ScaffoldError(f"'{value.strip()}' names no file", place, hint)
+    path = match["path"]
+    try:
+        source = read(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ScaffoldError(f"cannot read '{path}': {reason}", place) from None
+    source = source.removeprefix("\ufeff")
+    found = function_in(source, path, match["function"], role, imported)
+    name = found.text.origin.function if found.text.origin else None
+    return Reference(name, found.text, found.parameters, found.imports, found.source)
+
+
+# --- The formulas of an op, each parsed in the scope that it may read.
+
 
 Raw = Mapping[str, Any]
 Names = frozenset[str]

@@ -7,7 +7,7 @@ Invariant: what is said of a feature is at the key that would give it.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from scaffold.spec.model import OpSpec, TensorInput
+from scaffold.spec.op_spec import OpSpec, TensorInput
 from scaffold.spec.problems import Locate, Problems
 
 Raw = Mapping[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 from scaffold.spec.config_keys import KEYS as CONFIGURATION
 from scaffold.spec.keys import KEYS
-from scaffold.spec.patterns import END
+from scaffold.spec.names import END
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # An identifier as far as a regular expression can tell: Python knows more letters than ASCII has.

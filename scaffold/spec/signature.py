@@ -1,19 +1,441 @@
-"""Entries -> inputs and outputs.
+"""The entries of `--inputs` and `--outputs` -> inputs, outputs and attributes: their shapes, types and defaults.
 
-In: entries of the signature grammar or of a schema. Out: `Input`s and `Output`s, names, order and shapes checked.
-Invariant: all problems of a signature are raised together, each at its column.
+In: entries, as `grammar` reads them. Out: what the op takes and returns. Invariant: a type is one of the listed forms and a default is
+a literal that fits it, so nothing else gets into generated code; what is amiss is told at its place.
 """
 
+import ast
+import warnings
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar, get_args
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.spec.annotation import parse_annotation, parse_default
-from scaffold.spec.grammar import Entry, parse_entries
-from scaffold.spec.model import Attribute, Input, Output, TensorInput
+from scaffold.spec.grammar import Entry, Trait, Words, parse_entries
 from scaffold.spec.names import DIMENSIONS, check_name
-from scaffold.spec.shapes import check_domain, read_dims, read_traits
-from scaffold.spec.tokens import Words
+from scaffold.spec.op_spec import (
+    Attribute,
+    Dim,
+    Domain,
+    DType,
+    Input,
+    Output,
+    TensorInput,
+)
+
+# --- What stands in the brackets of an entry: dimensions, and traits after the `;`.
+#
+# In: words with their places. Out: `Dim`s and `Traits`. Invariant: a shape holds `...` at most once and no size below 1.
+
+
+DOMAINS: tuple[Domain, ...] = get_args(Domain)[1:]
+DTYPES: tuple[DType, ...] = ("int", "bool", "complex")
+TRAITS = (*DTYPES, "index", "const", *DOMAINS)
+
+
+class Traits(NamedTuple):
+    """What the words after the `;` say of a tensor."""
+
+    dtype: DType = "float"
+    bound: Dim | None = None
+    domain: Domain = "normal"
+    const: bool = False
+
+
+def read_dims(words: Sequence[Words]) -> tuple[Dim, ...]:
+    """The dimensions of one shape."""
+    dims = tuple(_dim(word) for word in words)
+    if dims.count("...") > 1:
+        second = [word for word in words if word.text == "..."][1]
+        message = "a shape can hold '...' only once"
+        raise ScaffoldError(message, second.place)
+    return dims
+
+
+def _dim(word: Words) -> Dim:
+    if not word.text[0].isdigit() and not (word.text[0] == "." and word.text != "..."):
+        return word.text
+    if not word.text.isdecimal() or int(word.text) < 1:
+        hint = "sizes are integers from 1; empty cases are tested anyway"
+        raise ScaffoldError(f"{word.text} is not a size", word.place, hint)
+    return int(word.text)
+
+
+def read_traits(traits: Sequence[Trait], output: bool = False) -> Traits:
+    """The traits of one tensor; two that contradict each other are an error at the second."""
+    found = Traits()
+    for trait in traits:
+        found = _with(found, trait, output)
+    for trait in traits:
+        _check_domain(found, trait)
+    return found
+
+
+def _with(found: Traits, trait: Trait, output: bool) -> Traits:
+    word = trait.word.text
+    if trait.argument is not None and word != "index":
+        raise ScaffoldError(f"'{word}' takes no argument", trait.argument.place)
+    if word == "index":
+        return _index(found, trait, output)
+    for name in DTYPES:
+        if word == name:
+            return _once(found, trait, "dtype", "float")._replace(dtype=name)
+    for domain in DOMAINS:
+        if word == domain and not output:
+            return _once(found, trait, "domain", "normal")._replace(domain=domain)
+    if word == "const":
+        return found._replace(const=True)
+    raise _unknown(trait, output)
+
+
+def _index(found: Traits, trait: Trait, output: bool) -> Traits:
+    if output:
+        hint = "write: indices[N; int]"
+        message = "'index' says where test values come from: an output has none"
+        raise ScaffoldError(message, trait.word.place, hint)
+    if trait.argument is None:
+        hint = "write: target[N; index(C)]"
+        message = "'index' needs the size it counts below"
+        raise ScaffoldError(message, trait.word.place, hint)
+    bound = _dim(trait.argument)
+    return _once(found, trait, "dtype", "float")._replace(dtype="index", bound=bound)
+
+
+def _once(found: Traits, trait: Trait, field: str, default: str) -> Traits:
+    before = getattr(found, field)
+    if before != default:
+        message = f"'{trait.word.text}' contradicts '{before}'"
+        raise ScaffoldError(message, trait.word.place)
+    return found
+
+
+def _unknown(trait: Trait, output: bool) -> ScaffoldError:
+    word = trait.word.text
+    if word in DOMAINS:
+        message = f"'{word}' says where test values come from: an output has none"
+        return ScaffoldError(message, trait.word.place)
+    known = [name for name in TRAITS if not output or name in (*DTYPES, "const")]
+    hint = did_you_mean(word, known) or f"known: {', '.join(known)}"
+    if word in ("float", "float32", "float64", "double"):
+        hint = "tensors are floating unless they are declared int, bool or complex"
+    if word in ("long", "int64", "int32"):
+        hint = "write: int"
+    return ScaffoldError(f"unknown trait '{word}'", trait.word.place, hint)
+
+
+def _check_domain(found: Traits, trait: Trait) -> None:
+    """Domains are those of floating tensors; of complex ones only `nonzero` has a meaning."""
+    word = trait.word.text
+    if word not in DOMAINS or found.dtype == "float":
+        return
+    if found.dtype != "complex" or word != "nonzero":
+        kind = "integer" if found.dtype in ("int", "index") else found.dtype
+        message = f"'{word}' has no meaning for a tensor of dtype {kind}"
+        hint = "write index(C) for values from 0 below C" if kind == "integer" else None
+        raise ScaffoldError(message, trait.word.place, hint)
+
+
+def check_domain(dims: tuple[Dim, ...] | None, traits: Sequence[Trait]) -> None:
+    """Complain of a shape that the domain cannot have."""
+    words = {trait.word.text: trait.word for trait in traits}
+    if "spd" in words:
+        square = dims is not None and len(dims) >= 2 and dims[-1] == dims[-2]
+        if not square or dims is None or dims[-1] == "...":
+            message = "'spd' needs a shape whose last two sizes are equal"
+            raise ScaffoldError(message, words["spd"].place, "write: [..., N, N; spd]")
+    if "simplex" in words and dims is not None and dims in ((), ("...",)):
+        message = "'simplex' needs a shape with a last size"
+        raise ScaffoldError(message, words["simplex"].place, "write: [..., C; simplex]")
+
+
+# --- Types and defaults of attributes.
+
+
+PLAIN = ("float", "int", "bool", "str", "object")
+OF_TORCH = {"dtype": "torch.dtype", "device": "torch.device"}
+KNOWN = (*PLAIN, *OF_TORCH, "tuple", "Literal")
+TORCH_DTYPES = frozenset(
+    {"bfloat16", "bool", "complex128", "complex32", "complex64", "double", "float"}
+    | {"float16", "float32", "float64", "half", "int", "int16", "int32", "int64"}
+    | {"int8", "long", "short", "uint16", "uint32", "uint64", "uint8"}
+    | {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"}
+    | {"cdouble", "cfloat", "chalf"}
+)
+FORMATS = frozenset(
+    {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"}
+)
+LAYOUTS = frozenset({"strided", "sparse_coo", "sparse_csr", "sparse_csc", "jagged"})
+SUGGESTED = {
+    "Callable": "collections.abc.Callable",
+    "Generator": "torch.Generator",
+    "ProcessGroup": "torch.distributed.ProcessGroup",
+    "Sequence": "tuple[int, ...]",
+    "list": "tuple[int, ...]",
+    "List": "tuple[int, ...]",
+    "Tuple": "tuple[int, ...]",
+    "Optional": "float | None",
+    "Any": "object",
+    "dict": "object",
+    "string": "str",
+    "double": "float",
+    "boolean": "bool",
+    "Scalar": "float",
+}
+
+
+class Annotation(NamedTuple):
+    """A type as it stands in code; `imported` is the (module, name) that it needs."""
+
+    code: str
+    imported: tuple[str, str] | None = None
+
+
+class Value(NamedTuple):
+    """A default: the literal's value, its text, and the type to use where none is stated."""
+
+    value: object
+    code: str
+    inferred: str
+
+
+class TorchConstant(NamedTuple):
+    """A default like `torch.float32`: an attribute of torch that has the type `kind`."""
+
+    kind: str
+
+
+def parse_annotation(words: Words, default: Value | None) -> Annotation:
+    """Read a type; with `= None` it also admits None, and any other default must fit it."""
+    tree = _expression(words, "a type")
+    reader = _TypeReader(words)
+    code = reader.read(tree)
+    if default is not None and default.value is None and not _admits_none(tree):
+        code = f"{code} | None"
+    elif default is not None and not fits(default.value, tree):
+        message = f"the default {default.code} does not fit the type {words.text}"
+        raise ScaffoldError(message, words.place, _default_hint(tree))
+    if reader.imported is None:
+        return Annotation(code)
+    if '"' in code:
+        raise ScaffoldError("this type cannot be quoted", words.place, "write: object")
+    return Annotation(f'"{code}"', reader.imported)
+
+
+def parse_default(words: Words, typed: bool) -> Value:
+    """Read a default: a literal, or a dtype of torch; its own type matters where none is stated."""
+    constant = _torch_constant(words)
+    if constant is not None:
+        return constant
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # '\d' and the like
+            value = ast.literal_eval(words.text)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        message = f"the default {_short(words.text)} is not a literal"
+        hint = "write a number, a string, True, False, None or a tuple of these"
+        raise ScaffoldError(message, words.place, hint) from error
+    if isinstance(value, list | dict | set):
+        hint = "write a tuple: (1, 2)"
+        raise ScaffoldError("a default cannot be mutable", words.place, hint)
+    return Value(value, words.text, "" if typed else infer(value, words.place))
+
+
+def infer(value: object, place: Location) -> str:
+    """The type of a literal."""
+    if isinstance(value, tuple):
+        kinds = [infer(item, place) for item in value]
+        if not kinds:
+            hint = "write one: sizes: tuple[int, ...] = ()"
+            raise ScaffoldError("the type of () is not known", place, hint)
+        same = len(set(kinds)) == 1
+        return f"tuple[{kinds[0]}, ...]" if same else f"tuple[{', '.join(kinds)}]"
+    if value is None:
+        return "None"
+    if not isinstance(value, bool | int | float | str):
+        kind = type(value).__name__
+        raise ScaffoldError(f"a default cannot be of type {kind}", place)
+    return type(value).__name__
+
+
+def fits(value: object, tree: ast.expr) -> bool:
+    """Whether a default may stand for a value of the type."""
+    match tree:
+        case ast.Constant(None):
+            return value is None
+        case ast.BinOp(left, ast.BitOr(), right):
+            return fits(value, left) or fits(value, right)
+        case ast.Name("object"):
+            return True
+        case ast.Name("float"):
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case ast.Name("int"):
+            return isinstance(value, int) and not isinstance(value, bool)
+        case ast.Name("bool" | "str" as name):
+            return type(value).__name__ == name
+        case ast.Name("tuple"):
+            return isinstance(value, tuple)
+        case ast.Name("dtype" as name) | ast.Attribute(ast.Name("torch"), name):
+            return isinstance(value, TorchConstant) and value.kind == name
+        case ast.Subscript(ast.Name("Literal"), choices):
+            return any(_same(value, item) for item in _elements(choices))
+        case ast.Subscript(ast.Name("tuple"), items):
+            return isinstance(value, tuple) and _tuple_fits(value, _elements(items))
+    return False
+
+
+def _same(value: object, choice: ast.expr) -> bool:
+    stated = ast.literal_eval(choice)
+    return type(stated) is type(value) and bool(stated == value)
+
+
+def _tuple_fits(value: tuple[object, ...], items: list[ast.expr]) -> bool:
+    if len(items) == 2 and _is_ellipsis(items[1]):
+        return all(fits(item, items[0]) for item in value)
+    pairs = zip(value, items, strict=False)
+    return len(value) == len(items) and all(fits(item, kind) for item, kind in pairs)
+
+
+def _elements(node: ast.expr) -> list[ast.expr]:
+    return list(node.elts) if isinstance(node, ast.Tuple) else [node]
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
+
+
+def _admits_none(tree: ast.expr) -> bool:
+    return fits(None, tree)
+
+
+def _default_hint(tree: ast.expr) -> str | None:
+    if isinstance(tree, ast.Name) and tree.id == "device":
+        return "a device has no literal: write 'device | None = None'"
+    return None
+
+
+def _torch_constant(words: Words) -> Value | None:
+    compact = words.text.replace(" ", "")
+    module, dot, name = compact.partition(".")
+    if module != "torch" or not dot:
+        return None
+    for names, kind in (
+        (TORCH_DTYPES, "dtype"),
+        (FORMATS, "memory_format"),
+        (LAYOUTS, "layout"),
+    ):
+        if name in names:
+            return Value(TorchConstant(kind), compact, f"torch.{kind}")
+    hint = did_you_mean(name, TORCH_DTYPES)
+    raise ScaffoldError(f"torch has no dtype '{name}'", words.place, hint)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _expression(words: Words, what: str) -> ast.expr:
+    if len(words.text) > 1000:  # a chain of thousands would exhaust the stack below
+        raise ScaffoldError(f"{_short(words.text)} is not {what}", words.place)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return ast.parse(words.text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        message = f"{_short(words.text)} is not {what}"
+        raise ScaffoldError(message, words.place, _listed()) from None
+
+
+def _listed() -> str:
+    return (
+        f"write one of {', '.join(KNOWN)}, or a dotted name such as package.module.Name"
+    )
+
+
+class _TypeReader:
+    """Writes a type out again, form by form; what is not listed does not get through."""
+
+    def __init__(self, words: Words) -> None:
+        self.words = words
+        self.imported: tuple[str, str] | None = None
+
+    def read(self, node: ast.expr) -> str:
+        match node:
+            case ast.Constant(None):
+                return "None"
+            case ast.Name(name) if name in PLAIN or name == "tuple":
+                return name if name != "tuple" else "tuple[object, ...]"
+            case ast.Name(name) if name in OF_TORCH:
+                return OF_TORCH[name]
+            case ast.Attribute():
+                return self.dotted(node)
+            case ast.BinOp(left, ast.BitOr(), right):
+                return f"{self.read(left)} | {self.read(right)}"
+            case ast.Subscript(ast.Name("tuple"), items):
+                return f"tuple[{self.items(_elements(items))}]"
+            case ast.Subscript(ast.Name("Optional"), item):
+                return f"{self.read(item)} | None"
+            case ast.Subscript(ast.Name("Literal"), choices):
+                return f"Literal[{self.choices(_elements(choices))}]"
+        raise self.refusal(node)
+
+    def dotted(self, node: ast.Attribute) -> str:
+        parts = ast.unparse(node).split(".")
+        if not all(part.isidentifier() for part in parts):
+            raise self.fail(node, "is not a type", _listed())
+        if parts[-1] in ("Tensor", "Parameter"):
+            raise self.refusal(ast.copy_location(ast.Name("Tensor"), node))
+        if any(part.startswith("__") for part in parts):
+            raise self.fail(node, "is private to Python")
+        if parts[0] == "torch" and len(parts) == 2:
+            return ".".join(parts)
+        found = (".".join(parts[:-1]), parts[-1])
+        if self.imported not in (None, found):
+            raise self.fail(node, "is a second imported type", "write: object")
+        self.imported = found
+        return parts[-1]
+
+    def items(self, nodes: list[ast.expr]) -> str:
+        if len(nodes) == 2 and _is_ellipsis(nodes[1]):
+            return f"{self.read(nodes[0])}, ..."
+        return ", ".join(self.read(node) for node in nodes) or "()"
+
+    def choices(self, nodes: list[ast.expr]) -> str:
+        written = []
+        for node in nodes:
+            try:
+                value = ast.literal_eval(node)
+            except (ValueError, TypeError):
+                value = ...
+            if not (value is None or isinstance(value, bool | int | str)):
+                hint = "Literal lists strings, integers, True, False or None"
+                raise self.fail(node, "cannot stand in Literal", hint)
+            written.append(repr(value))
+        return ", ".join(written)
+
+    def refusal(self, node: ast.expr) -> ScaffoldError:
+        name = node.id if isinstance(node, ast.Name) else ""
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            name = node.value.id
+        if name == "Tensor":
+            hint = "a tensor is a bare name: 'x', or 'x?' where it may be None"
+            return self.fail(node, "is not the type of an attribute", hint)
+        if name in SUGGESTED:
+            return self.fail(node, "is not a known type", f"write: {SUGGESTED[name]}")
+        hint = (did_you_mean(name, KNOWN) if name else None) or _listed()
+        return self.fail(node, "is not a known type", hint)
+
+    def fail(
+        self, node: ast.expr, reason: str, hint: str | None = None
+    ) -> ScaffoldError:
+        before = self.words.text.encode()[: node.col_offset].decode(errors="ignore")
+        place = self.words.place.shifted(0, len(before))
+        return ScaffoldError(f"'{ast.unparse(node)}' {reason}", place, hint)
+
+
+# --- Entries -> inputs and outputs.
+#
+# In: entries of the signature grammar or of a schema. Out: `Input`s and `Output`s, names, order and shapes checked.
+# Invariant: all problems of a signature are raised together, each at its column.
+
 
 T = TypeVar("T")
 

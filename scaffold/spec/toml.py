@@ -1,16 +1,368 @@
-"""TOML files: the ops that they hold.
+"""TOML as text: what a file of ops holds, where its keys and values stand, and values as TOML writes them.
 
-In: the text of a file. Out: an `Entry` an op, which can say where a key of it stands.
-Invariant: what is not TOML, or no table of ops, is an error at its place.
+In: text. Out: its tables; the place of a key or of its value (of a string, that of its first character); the extent of each header and
+assignment. Invariant: places are read once, and only when somebody asks; a key that is not there has the place of the nearest table
+around it.
 """
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.spec.problems import Locate
-from scaffold.spec.toml_places import Places
+from scaffold.spec.problems import KeyPath, Locate
+
+# --- Values and tables as TOML writes them.
+#
+# In: what a TOML parser gives. Out: text. Invariant: parsed again, it is the same value.
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # what no literal string holds
+
+
+def toml_text(value: Any) -> str:
+    """A value as TOML writes it, in one line."""
+    if isinstance(value, dict):
+        entries = (
+            f"{toml_key(key)} = {toml_text(item)}" for key, item in value.items()
+        )
+        return f"{{ {', '.join(entries)} }}" if value else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_text, value))}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _string(value)
+    return repr(value)
+
+
+def toml_key(key: str) -> str:
+    """A key: bare, or quoted where it must be."""
+    return key if _BARE.fullmatch(key) else _string(key)
+
+
+def _string(text: str) -> str:
+    """A basic string: JSON's, with the one control character that JSON leaves alone escaped."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def op_table(name: str, keys: Mapping[str, Any]) -> str:
+    """The table of an op as a person writes it: formulas in single quotes, a table of them as dotted keys."""
+    lines = [f"[ops.{toml_key(name)}]"]
+    for key, value in keys.items():
+        lines += _assignments(toml_key(key), value)
+    return "\n".join(lines) + "\n"
+
+
+def _assignments(key: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _assignments(f"{key}.{toml_key(name)}", item)
+    else:
+        yield f"{key} = {written_value(value)}"
+
+
+def written_value(value: Any) -> str:
+    """A value as a person writes it in the table of an op: formulas in single quotes."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(written_value, value))}]"
+    return _formula(value) if isinstance(value, str) else toml_text(value)
+
+
+def _formula(text: str) -> str:
+    """A literal string where there can be one: nothing in it is escaped."""
+    if _NOT_LITERAL.search(text):
+        return _string(text)
+    if "\n" in text:
+        plain = "'''" not in text and not text.endswith("'")
+        return f"'''\n{text}'''" if plain else _string(text)
+    return f"'{text}'" if "'" not in text else _string(text)
+
+
+# --- Where the keys and values of a TOML text stand.
+
+
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_SCALAR = re.compile(r"[^,\]}\n#]*")
+_STRINGS = (
+    re.compile(r"'''(?:\r?\n)?(?P<text>(?:.|\n)*?'{0,2})'''(?!')"),
+    re.compile(r'"""(?:\r?\n)?(?P<text>(?:[^\\]|\\(?:.|\n))*?"{0,2})"""(?!")'),
+    re.compile(r"'(?P<text>[^'\n]*)'"),
+    re.compile(r'"(?P<text>(?:[^"\\\n]|\\.)*)"'),
+)
+_PIECE = re.compile(
+    r"\\(?P<nothing>[ \t]*\n\s*)|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|\\?.", re.DOTALL
+)
+
+
+class Places:
+    """Finds keys below a table of a TOML text."""
+
+    def __init__(self, text: str, path: str, prefix: KeyPath = ()) -> None:
+        self.text, self.path, self.prefix = text, path, prefix
+
+    def below(self, prefix: KeyPath) -> "Places":
+        """The same text; paths are counted from a table of it."""
+        return Places(self.text, self.path, (*self.prefix, *prefix))
+
+    def __call__(self, path: KeyPath, *, key: bool = False) -> Location:
+        """Where the value of a key begins, or the key itself."""
+        wanted = (*self.prefix, *path)
+        found = _scanned(self.text).found
+        for end in range(len(wanted), 0, -1):
+            if wanted[:end] in found:
+                name, value = found[wanted[:end]]
+                if key or end < len(wanted):
+                    return self._location(name)
+                return self._within(value)
+        return Location(self.path)
+
+    def _within(self, offset: int) -> Location:
+        """Where a value begins; in a string with escapes, steps from there are counted as those of its value."""
+        start, end = self._location(offset), _scanned(self.text).escaping.get(offset)
+        return start if end is None else Escaped(start, self.text[offset:end])
+
+    def _location(self, offset: int) -> Location:
+        line = self.text.count("\n", 0, offset)
+        column = offset - (self.text.rfind("\n", 0, offset) + 1)
+        return Location(self.path, line + 1, column + 1)
+
+
+class Escaped(Location):
+    """A place in a string as it is written, found by steps through its value: `\\n` is one of two letters."""
+
+    __slots__ = ("_start", "_steps", "_written")
+    _start: Location
+    _steps: tuple[int, int]
+    _written: str
+
+    def __init__(
+        self, start: Location, written: str, steps: tuple[int, int] = (0, 0)
+    ) -> None:
+        place = start.shifted(*_written_steps(written, steps))
+        for name in ("source", "line", "column"):
+            object.__setattr__(self, name, getattr(place, name))
+        object.__setattr__(self, "_start", start)
+        object.__setattr__(self, "_written", written)
+        object.__setattr__(self, "_steps", steps)
+
+    def shifted(self, line: int, column: int) -> Location:
+        before = self._steps
+        steps = (before[0] + line, column if line else before[1] + column)
+        return Escaped(self._start, self._written, steps)
+
+
+def _written_steps(written: str, steps: tuple[int, int]) -> tuple[int, int]:
+    """The lines and columns of text that stand for so many of the value."""
+    line = column = end = 0
+    for piece in _PIECE.finditer(written):
+        if (line, column) >= steps and not piece["nothing"]:
+            break
+        end = piece.end()
+        if piece.group() in ("\n", r"\n"):
+            line, column = line + 1, 0
+        elif not piece["nothing"]:
+            column += 1
+    passed = written[:end]
+    return passed.count("\n"), end - (passed.rfind("\n") + 1)
+
+
+class Part(NamedTuple):
+    """One of the parts of a dotted key, with its quotes."""
+
+    start: int
+    end: int
+    key: str
+
+
+class Statement(NamedTuple):
+    """A header or an assignment; offsets into the text, which `end` is behind."""
+
+    path: KeyPath
+    table: KeyPath  # that the parts count from; of a header ()
+    parts: tuple[Part, ...]
+    value: int | None  # where it begins, with its quotes; None: it is a header
+    end: int
+    inline: bool  # it stands within a value, between braces
+
+    @property
+    def start(self) -> int:
+        """Where the key begins."""
+        return self.parts[0].start
+
+
+def statements(text: str) -> tuple[Statement, ...]:
+    """Every header and assignment of a text, in order; what stands within a value comes before it."""
+    return tuple(_scanned(text).statements)
+
+
+@lru_cache(maxsize=1)
+def _scanned(text: str) -> "_Scanner":
+    return _Scanner(text)
+
+
+class _Scanner:
+    """One pass over a TOML text.
+
+    `found` maps each key path to the offsets of key and value, `escaping` the start of a string that holds escapes
+    to its end.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text, self.position = text, 0
+        self.found: dict[KeyPath, tuple[int, int]] = {}
+        self.escaping: dict[int, int] = {}
+        self.tables: dict[KeyPath, int] = {}  # how many elements an array of tables has
+        self.statements: list[Statement] = []
+        self.document()
+
+    def blank(self) -> None:
+        match = _BLANK.match(self.text, self.position)
+        self.position = match.end() if match else self.position
+
+    def take(self, piece: str) -> bool:
+        if self.text.startswith(piece, self.position):
+            self.position += len(piece)
+            return True
+        return False
+
+    def document(self) -> None:
+        table: KeyPath = ()
+        self.blank()
+        while self.position < len(self.text):
+            before = self.position
+            if self.take("[["):
+                table = self.header(many=True)
+            elif self.take("["):
+                table = self.header(many=False)
+            else:
+                self.assignment(table)
+            self.blank()
+            if self.position == before:  # not TOML: whoever asks learns what is known
+                return
+
+    def header(self, many: bool) -> KeyPath:
+        path: KeyPath = ()
+        parts = self.keys()
+        *outer, (start, _, last) = parts
+        for place, _, key in outer:
+            path = self.element((*path, key))
+            self.found.setdefault(path, (place, place))
+        path = (*path, last)
+        if many:
+            count = self.tables.get(path, 0)
+            self.tables[path] = count + 1
+            self.found.setdefault(path, (start, start))
+            path = (*path, str(count))
+        self.found[path] = (start, start)
+        self.take("]]" if many else "]")
+        header = Statement(path, (), tuple(parts), None, self.position, inline=False)
+        self.statements.append(header)
+        return path
+
+    def element(self, path: KeyPath) -> KeyPath:
+        """The table of that path: in an array of tables the latest."""
+        count = self.tables.get(path)
+        return path if count is None else (*path, str(count - 1))
+
+    def assignment(self, table: KeyPath, *, inline: bool = False) -> None:
+        parts = self.keys()
+        *outer, (start, _, last) = parts
+        self.take("=")
+        self.blank()
+        value, path = self.position, table
+        for place, _, key in outer:  # in `a.b = 1` there is also a table `a`
+            path = (*path, key)
+            self.found.setdefault(path, (place, place))
+        path = (*path, last)
+        self.value(path, start)
+        self.statements.append(
+            Statement(path, table, tuple(parts), value, self.position, inline)
+        )
+
+    def keys(self) -> list[Part]:
+        """The parts of a dotted key."""
+        found: list[Part] = []
+        while not found or self.take("."):
+            self.blank()
+            start, key = self.position, self.key()
+            found.append(Part(start, self.position, key))
+            self.blank()
+        return found
+
+    def key(self) -> str:
+        match = self.string() or _BARE.match(self.text, self.position)
+        if match is None:
+            return ""
+        self.position = match.end()
+        if match.re is _BARE:
+            return match.group()
+        return match["text"] if match.re is _STRINGS[2] else _unescaped(match["text"])
+
+    def string(self) -> re.Match[str] | None:
+        for pattern in _STRINGS:
+            match = pattern.match(self.text, self.position)
+            if match:
+                return match
+        return None
+
+    def value(self, path: KeyPath, key: int) -> None:
+        match = self.string()
+        self.found[path] = (key, match.start("text") if match else self.position)
+        if match is not None:
+            self.position = match.end()
+            if match.re in (_STRINGS[1], _STRINGS[3]) and "\\" in match["text"]:
+                self.escaping[match.start("text")] = match.end("text")
+        elif self.take("["):
+            self.array(path)
+        elif self.take("{"):
+            self.table(path)
+        else:
+            scalar = _SCALAR.match(self.text, self.position)
+            self.position += len(scalar.group().rstrip()) if scalar else 0
+
+    def array(self, path: KeyPath) -> None:
+        count = 0
+        self.blank()
+        while not self.take("]") and self.position < len(self.text):
+            before = self.position
+            self.value((*path, str(count)), before)
+            self.blank()
+            self.take(",")
+            self.blank()
+            count += 1
+            if self.position == before:
+                return
+
+    def table(self, path: KeyPath) -> None:
+        self.blank()
+        while not self.take("}") and self.position < len(self.text):
+            before = self.position
+            self.assignment(path, inline=True)
+            self.blank()
+            self.take(",")
+            self.blank()
+            if self.position == before:
+                return
+
+
+def _unescaped(text: str) -> str:
+    """The key that a quoted key stands for; only on the way to an error."""
+    import tomllib
+
+    try:
+        return str(tomllib.loads(f'key = "{text}"')["key"])
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+# --- TOML files: the ops that they hold.
+#
+# In: the text of a file. Out: an `Entry` an op, which can say where a key of it stands.
+# Invariant: what is not TOML, or no table of ops, is an error at its place.
 
 
 class Entry(NamedTuple):

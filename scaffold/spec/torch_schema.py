@@ -10,8 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.spec.grammar import Entry
-from scaffold.spec.tokens import Cursor, Token, Words, split_entries, tokenize, words
+from scaffold.spec.grammar import (
+    Cursor,
+    Entry,
+    Token,
+    Words,
+    split_entries,
+    tokenize,
+    words,
+)
 
 TYPES = {
     "int": "int",

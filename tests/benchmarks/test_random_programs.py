@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import random_programs
 from benchmarks.random_programs import Op, Tally, judge, run, ways_of
-from scaffold.spec.toml_text import op_table
+from scaffold.spec.toml import op_table
 from tests.derive.building import op_text
 
 

@@ -6,7 +6,7 @@ import torch
 from scaffold.formula import Formula, Graph
 from scaffold.render.testvalues import attribute_value, choices, tensor_expression
 from scaffold.spec import Attribute, OpSpec, TensorInput
-from scaffold.spec.model import Domain, DType
+from scaffold.spec.op_spec import Domain, DType
 from tests.render.op_specs import HERE, tensor
 
 

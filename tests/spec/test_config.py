@@ -10,9 +10,8 @@ from scaffold.spec import Configuration, load_configuration
 from scaffold.spec.config import read_configuration
 from scaffold.spec.config_keys import KEYS
 from scaffold.spec.lint import LintConfiguration
-from scaffold.spec.patterns import Patterns
-from scaffold.spec.toml import parse_toml
-from scaffold.spec.toml_text import toml_text
+from scaffold.spec.names import Patterns
+from scaffold.spec.toml import parse_toml, toml_text
 
 
 def read(text: str) -> Configuration:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.spec import Dim, Init
-from scaffold.spec.initializers import FUNCTIONS, parse_init
+from scaffold.spec.module import FUNCTIONS, parse_init
 
 PLACE = Location("--init", 1, 8)
 Dims = tuple[Dim, ...] | None

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaffold.errors import Location
-from scaffold.spec.patterns import Patterns, read_patterns
+from scaffold.spec.names import Patterns, read_patterns
 from scaffold.spec.problems import KeyPath, Problems
 
 COLLECTED = ("test_*.py", "*_test.py")  # what pytest takes for tests

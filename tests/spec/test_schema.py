@@ -18,8 +18,7 @@ from scaffold.spec.config_keys import KEYS as CONFIGURATION
 from scaffold.spec.keys import DEFAULTS, KEYS, TOLERANCES, check_keys
 from scaffold.spec.problems import KeyPath, Problems
 from scaffold.spec.schema import configuration_schema, ops_schema
-from scaffold.spec.toml import read_ops
-from scaffold.spec.toml_text import toml_text
+from scaffold.spec.toml import read_ops, toml_text
 from tests.cli.running import ROOT, scaffold
 from tests.properties.specs import Raw, raws, toml
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.spec import Attribute, Input, TensorInput
-from scaffold.spec.model import Domain, DType
+from scaffold.spec.op_spec import Domain, DType
 from scaffold.spec.signature import parse_inputs, parse_outputs
 
 INPUTS = Location("--inputs")

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaffold.errors import ScaffoldError
-from scaffold.spec.toml import parse_toml, read_ops
-from scaffold.spec.toml_places import Places
+from scaffold.spec.toml import Places, parse_toml, read_ops
 
 TEXT = '''\
 # [ops.comment]

@@ -21,8 +21,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula import BUILTINS, Node, Scope, Text, judged, judged_value, parse
 from scaffold.primitives import CATEGORIES, Primitives, full_name, wrong_facts
 from scaffold.primitives.spelling import ROOTS
-from scaffold.spec.toml import parse_toml
-from scaffold.spec.toml_places import Places
+from scaffold.spec.toml import Places, parse_toml
 
 GRADIENTLESS = frozenset({"constant", "backward"})
 STRING, STRINGS = "a string", "an array of strings"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scaffold.formula import Formula, Kept
-from scaffold.spec.patterns import DEFAULT, Patterns
+from scaffold.spec.names import DEFAULT, Patterns
 
 Dim = str | int  # a name, a size, or "..." for any leading dimensions
 DType = Literal["float", "complex", "int", "bool", "index"]
