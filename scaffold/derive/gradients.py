@@ -28,8 +28,10 @@ from scaffold.derive.rules.tables import table_of
 from scaffold.derive.simplify.advice import advice
 from scaffold.derive.simplify.assumptions import present, settled_tests, users_of
 from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.forward_products import forward_products
 from scaffold.derive.simplify.probabilities import with_probabilities
 from scaffold.derive.simplify.scalar_factors import Scalars
+from scaffold.derive.simplify.simplifications import SIMPLIFICATIONS
 from scaffold.formula import Graph, Statement
 from scaffold.spec import Domain, OpSpec
 
@@ -106,10 +108,8 @@ def _walked(
     spec: OpSpec, applier: Applier, lowered: Lowered, found: Differentiated
 ) -> Differentiated:
     held = _held(spec, found.question.forward, lowered)
-    make = _maker(applier, lowered, held)
     results = _cotangents(spec, applier.program, lowered)
-    make.precision = Precision(results)
-    make.saves = spec.forgoes_second
+    make = _maker(spec, applier, lowered, held, results)
     back = _walked_back(spec, make, lowered, results)
     roots, of = _roots(spec, make, held, lowered.results, back)
     regrouped = Scalars(make, roots, lambda op: op in held)
@@ -135,12 +135,27 @@ def _outline(found: Reversed) -> Mapping[str, Mapping[str, int]]:
     }
 
 
-def _maker(applier: Applier, lowered: Lowered, held: Collection[Op]) -> Maker:
+def _maker(
+    spec: OpSpec,
+    applier: Applier,
+    lowered: Lowered,
+    held: Collection[Op],
+    results: Mapping[Op, Op],
+) -> Maker:
     """What makes the backward: it leaves whole what has a name, and meets the forward's products again."""
-    make = Maker(applier, lambda op: op in held and op.rule not in ("input", "static"))
+
+    def opaque(op: Op) -> bool:
+        return op in held and op.rule not in ("input", "static")
+
     apart = {*lowered.results, *lowered.held_in_branches}
-    make.meet_again(tuple(applier.program.ops), apart)
-    return make
+    return Maker(
+        applier,
+        SIMPLIFICATIONS,
+        opaque,
+        forward_products(applier.program.ops, apart, opaque),
+        precision=Precision(results),
+        saves=spec.forgoes_second,
+    )
 
 
 def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op]:

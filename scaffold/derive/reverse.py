@@ -13,7 +13,7 @@ from scaffold.derive.graph.conditions import may_be_zero
 from scaffold.derive.graph.op import OfShape, Op, is_number, tensors
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.coded_gradients import CODED
-from scaffold.derive.rules.formula_words import Builders
+from scaffold.derive.rules.formula_words import sum_to
 from scaffold.derive.rules.formulas import Evaluator
 from scaffold.derive.rules.several_results import (
     all_parts,
@@ -60,7 +60,6 @@ class Reverse:
         self.make, self.program = make, make.program
         self.optional, self.fuse = optional, fuse
         self.composed = Composer(make.applier)
-        self.builders = Builders(make)
         self.waiting: dict[Op, list[Op]] = {}
         self.parts: dict[Op, dict[int, Op]] = {}
         self.of: dict[Op, Op] = {}
@@ -106,7 +105,7 @@ class Reverse:
             by_shape[key] = item if known is None else self.make("add", known, item)
         total: Op | None = None
         for item in by_shape.values():
-            part = self.builders.sum_to(item, op)
+            part = sum_to(self.make, item, op)
             if item in self.via:
                 self.via.setdefault(part, self.via[item])
             total = part if total is None else self.make("add", total, part)
@@ -125,7 +124,7 @@ class Reverse:
         if g.rule not in ("cotangent", "const"):
             self.of.setdefault(g, op)
             if self._is_shared(op):
-                self.make.algebra.atoms.add(g)
+                self.make.shared.add(g)
         self._arrive(op, self._where_not_zero(op, g))
 
     def _is_shared(self, op: Op) -> bool:
@@ -162,8 +161,8 @@ class Reverse:
             if arg.active and not is_number(gradient, 0):
                 known = sums.get(arg)
                 if known is not None and known.shape != gradient.shape:
-                    known = self.builders.sum_to(known, arg)  # else one is broadcast
-                    gradient = self.builders.sum_to(gradient, arg)
+                    known = sum_to(self.make, known, arg)  # else one is broadcast
+                    gradient = sum_to(self.make, gradient, arg)
                 sums[arg] = (
                     gradient if known is None else self.make("add", known, gradient)
                 )

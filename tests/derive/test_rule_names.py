@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from scaffold.derive.rules import formula_words as builders
 from scaffold.derive.rules import formulas
+from scaffold.derive.rules.formula_words import WORDS
 from scaffold.derive.rules.table import built_in
 from scaffold.derive.simplify import algebra
 from scaffold.derive.simplify import constructors as make
@@ -45,13 +45,12 @@ def triple(x: Tensor, y: Tensor) -> Tensor:
 
 
 def words_of_the_engine() -> set[str]:
-    """The names of methods, and of ops that are no primitives."""
-    classes = (algebra.Algebra, make.Maker, printer.Printer, formulas.Evaluator)
+    """The names of functions and methods, of words in formulas, and of ops that are no primitives."""
     members = {
         name.strip("_")
-        for owner in (*classes, builders.Builders)
+        for owner in (algebra, make.Maker, printer.Printer, formulas.Evaluator)
         for name, _ in inspect.getmembers(owner)
-    }
+    } | WORDS.keys()
     for path in Path(make.__file__).parent.glob("*.py"):
         members |= set(re.findall(r'\.op\(\s*"(\w+)"', path.read_text()))
     return {name for name in members if name.isidentifier()}

@@ -12,7 +12,7 @@ from scaffold.derive.graph.shape_rules import as_many_dims, dim_of, letters_of
 from scaffold.derive.graph.shapes import SCALAR, Shape, is_lead
 from scaffold.derive.graph.static_values import may_be_none, static_node
 from scaffold.derive.lower import indexing
-from scaffold.derive.rules.formula_words import Builders, as_matrix, unless_vector
+from scaffold.derive.rules.formula_words import as_matrix, fit_to, size, unless_vector
 from scaffold.derive.simplify.constructors import Maker
 
 # --- The gradient of `F.scaled_dot_product_attention`, whose probabilities are computed again.
@@ -57,8 +57,8 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 def _scale(make: Maker, query: Op, scale: Op) -> Op:
     """The factor of the scores."""
-    size = make.program.op("size", (make.const(-1),), OfShape(query.shape))
-    usual = make("pow", size, make.const(-0.5))
+    last = make.program.op("size", (make.const(-1),), OfShape(query.shape))
+    usual = make("pow", last, make.const(-0.5))
     if literal(scale) is None:
         return usual
     if not may_be_none(make.program, scale):
@@ -136,7 +136,7 @@ def _of_operand(
     for at in alone:
         found = make("unsqueeze", found, make.const(at))
     if not _is_as_long(letters, operand, others, factors):
-        return Builders(make).fit_to(found, operand)
+        return fit_to(make, found, operand)
     return make.expanded(found, operand.shape) if alone else found
 
 
@@ -208,7 +208,7 @@ def _of_diagonal(
     found = _of_operand(make, line, letters[:-1], others, factors)
     if found is None:
         return None
-    whole = make("diag_embed", Builders(make).fit_to(found, line))
+    whole = make("diag_embed", fit_to(make, found, line))
     return make.program.shaped(whole, operand.shape)
 
 
@@ -432,12 +432,12 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
     at = literal(dim)
     if parts.rule != "list" or not isinstance(at, int):
         return None
-    build, none = Builders(make), make.const(None)
+    none = make.const(None)
     start, pairs = none, []
     for position, part in enumerate(parts.args):
         last = position == len(parts.args) - 1
-        size = build.size(part, dim)
-        end = none if last else size if start is none else make("add", start, size)
+        taken = size(make, part, dim)
+        end = none if last else taken if start is none else make("add", start, taken)
         if part.active:
             bounds = (start, end, none)
             piece = indexing.sliced(make.applier, g, at, bounds, part.shape)
@@ -495,8 +495,7 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     if rest[0] != rest[1]:
         return None  # one may have been broadcast
     if not counted:  # an index from the end, which no scatter takes
-        size = Builders(make).size(x, dim)
-        index = make.applier.named("remainder", index, size)
+        index = make.applier.named("remainder", index, size(make, x, dim))
     if x.shape.rank == 1:
         return [(x, make("index_add", make.zeros(g, x.shape), dim, index, g))]
     return [(x, make("scatter_add", make.zeros(g, x.shape), dim, index, g))]

@@ -15,10 +15,9 @@ from scaffold.derive.graph.static_values import (
     static_node,
 )
 from scaffold.derive.lower import indexing
-from scaffold.derive.rules.formula_words import Builders
+from scaffold.derive.rules.formula_words import WORDS
 from scaffold.derive.rules.several_results import item_at
 from scaffold.derive.rules.table import Rule, Table
-from scaffold.derive.rules.vocabulary import BUILDERS
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.formula import Node, keywords
 
@@ -31,7 +30,6 @@ class Evaluator:
     def __init__(self, make: Maker, env: Mapping[str, Op], table: Table) -> None:
         self.make, self.env, self.program = make, env, make.program
         self.table = table  # in which the rule stands
-        self.builders = Builders(make)
 
     def value(self, node: Node) -> Op:
         """The op of a formula."""
@@ -40,13 +38,26 @@ class Evaluator:
         known = constant(self.program, node)
         if known is not None:
             return known
-        op: Op = getattr(self, f"_{node.kind}")(node)
-        return op
-
-    def _tuple(self, node: Node) -> Op:
-        return self.program.op("list", map(self.value, node.args))
-
-    _list = _tuple
+        match node.kind:
+            case "tuple" | "list":
+                return self.program.op("list", map(self.value, node.args))
+            case "unary":
+                return self._unary(node)
+            case "binary":
+                return self._binary(node)
+            case "compare":
+                return self._compare(node)
+            case "boolean":
+                return self._boolean(node)
+            case "conditional":
+                return self._conditional(node)
+            case "call":
+                return self._call(node)
+            case "subscript":
+                return self._subscript(node)
+            case "attribute":
+                return self._attribute(node)
+        raise UnsupportedError(f"{node.kind} in a formula")
 
     def _attribute(self, node: Node) -> Op:
         if dotted(node) is None or not str(dotted(node)).startswith("math."):
@@ -172,12 +183,8 @@ class Evaluator:
         named = {key: self.value(arg) for key, arg in keywords(node).items()}
         if callee.kind != "name":
             return self._of_math(node)
-        if callee.label in BUILDERS:
-            builder = getattr(self.builders, callee.label, None)
-            if builder is None:
-                raise UnsupportedError(f"{callee.label} in a formula")
-            op: Op = builder(*values)
-            return op
+        if callee.label in WORDS:
+            return WORDS[callee.label](self.make, *values)
         if callee.label in ("min", "max"):
             nodes = tuple(static_node(self.program, value) for value in values)
             graph = self.program.graph

@@ -10,7 +10,7 @@ from functools import reduce
 from scaffold.derive.graph.op import OfShape, Op, Position, Program, is_number, literal
 from scaffold.derive.graph.static_values import UnsupportedError, is_int
 from scaffold.derive.lower.indexing import item_of
-from scaffold.derive.rules.formula_words import Builders
+from scaffold.derive.rules.formula_words import size
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.formula import Node
 
@@ -68,15 +68,15 @@ def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
         whole = make("select_scatter", into, g, op.args[1], make.const(at))
         return make.program.shaped(whole, x.shape)
     count, dim = op.args[1:]
-    size = Builders(make).size(g, dim)
+    own = size(make, g, dim)
     if at == 0:  # the parts may differ in size, but the first one comes first
-        bounds = (none, size, none)
+        bounds = (none, own, none)
     elif op.rule == "chunk" and literal(count) == at + 1:
-        start = make("sub", Builders(make).size(x, dim), size)
+        start = make("sub", size(make, x, dim), own)
         bounds = (start, none, none)
     elif op.rule == "split" and is_int(make.program, count):
         start = make("mul", make.const(at), count)
-        bounds = (start, make("add", start, size), none)
+        bounds = (start, make("add", start, own), none)
     else:
         return None
     return make.program.op(

@@ -8,86 +8,86 @@ from collections.abc import Callable, Collection, Iterable
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op
-from scaffold.derive.simplify.products import Term, Terms, common
+from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.products import Term, common
+from scaffold.derive.simplify.registry import Registry
 from scaffold.derive.simplify.rewrites import along
 
-Make = Callable[..., Op]
 REDUCTIONS = frozenset({"sum", "mean"})
 
 
-class Reunion:
-    """Knows the products of the forward."""
+REUNITED = Registry()
 
-    def __init__(
-        self,
-        make: Make,
-        terms: Terms,
-        forward: Iterable[Op],
-        apart: Collection[Op],
-        named: Callable[[Op], bool],
-    ) -> None:
-        self.make, self.terms = make, terms
-        self.known: dict[Op, Term] = {}
-        for op in forward:
-            term = _factors(op)
-            if term is None or op in apart and op.rule == "mul":
-                continue
-            if named(op) or op.rule == "div" or is_scaled(op):
-                self.known[op] = term
 
-    def __call__(self, rule: str, a: Op, b: Op) -> Op | None:
-        """A product or quotient in which a forward product is met again."""
-        if not self.known or not (a.is_tensor and b.is_tensor):
-            return None
-        one, two = self.terms.of(a), self.terms.of(b)
-        whole = _joined(one, two if rule == "mul" else _turned(two))
-        for op, term in reversed(self.known.items()):
-            if whole.holds(term):
-                found = self._met(whole, op, term)
-            else:
-                found = self._absorbed(whole, op, term)
-            if found is not None and found.shape == shapes.broadcast(a.shape, b.shape):
-                return found
+def forward_products(
+    forward: Iterable[Op], apart: Collection[Op], named: Callable[[Op], bool]
+) -> dict[Op, Term]:
+    """The products of the forward that are worth meeting again, but those that are kept apart."""
+    known: dict[Op, Term] = {}
+    for op in forward:
+        term = _factors(op)
+        if term is None or op in apart and op.rule == "mul":
+            continue
+        if named(op) or op.rule == "div" or is_scaled(op):
+            known[op] = term
+    return known
+
+
+@REUNITED.on_each("mul", "div")
+def reunited(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
+    """A product or quotient in which a forward product is met again."""
+    a, b = args
+    if not make.forward_products or not (a.is_tensor and b.is_tensor):
         return None
+    one, two = make.terms.of(a), make.terms.of(b)
+    whole = _joined(one, two if rule == "mul" else _turned(two))
+    for op, term in reversed(tuple(make.forward_products.items())):
+        if whole.holds(term):
+            found = _met(make, whole, op, term)
+        else:
+            found = _absorbed(make, whole, op, term)
+        if found is not None and found.shape == shapes.broadcast(a.shape, b.shape):
+            return found
+    return None
 
-    def _met(self, whole: Term, op: Op, term: Term) -> Op | None:
-        rest = whole.without(term)
-        if not any(rest[1:]):
-            return (
-                op if rest.number == 1 else self.terms.op(Term(rest.number, (), (op,)))
-            )
-        at = min(whole.tensors.index(item) for item in term.tensors)
-        tensors = list(rest.tensors)
-        tensors.insert(min(at, len(tensors)), op)
-        return self.terms.op(rest._replace(tensors=tuple(tensors)))
 
-    def _absorbed(self, whole: Term, op: Op, term: Term) -> Op | None:
-        """`(g * xc).sum(-1, True) * rstd` as `(g * xhat).sum(-1, True)`."""
-        for outer in whole.tensors:
-            if outer.rule not in REDUCTIONS or self.terms.whole(outer):
-                continue
-            dims = along(outer)
-            if dims is None:
-                continue
-            summed, *rest = outer.args
-            inner = self.terms.of(summed)
-            inside = common(inner, term)
-            outside = term.without(inside)
-            taken = _joined(outside, Term(1, (), (outer,)))
-            if inside == Term() or not any(outside[1:]) or not whole.holds(taken):
-                continue
-            factors = (*outside.tensors, *outside.below)
-            if not all(shapes.fits(item.shape, outer.shape) for item in factors):
-                continue
-            product = self._met(_joined(inner, outside), op, term)
-            if product is None or product.shape != summed.shape:
-                continue
-            if product.kind != summed.kind:
-                continue
-            reduced = self.make(outer.rule, product, *rest)
-            left = whole.without(taken)
-            return self.terms.op(left._replace(tensors=(reduced, *left.tensors)))
-        return None
+def _met(make: Maker, whole: Term, op: Op, term: Term) -> Op | None:
+    rest = whole.without(term)
+    if not any(rest[1:]):
+        return op if rest.number == 1 else make.terms.op(Term(rest.number, (), (op,)))
+    at = min(whole.tensors.index(item) for item in term.tensors)
+    tensors = list(rest.tensors)
+    tensors.insert(min(at, len(tensors)), op)
+    return make.terms.op(rest._replace(tensors=tuple(tensors)))
+
+
+def _absorbed(make: Maker, whole: Term, op: Op, term: Term) -> Op | None:
+    """`(g * xc).sum(-1, True) * rstd` as `(g * xhat).sum(-1, True)`."""
+    for outer in whole.tensors:
+        if outer.rule not in REDUCTIONS or make.terms.whole(outer):
+            continue
+        dims = along(outer)
+        if dims is None:
+            continue
+        summed, *rest = outer.args
+        inner = make.terms.of(summed)
+        inside = common(inner, term)
+        outside = term.without(inside)
+        taken = _joined(outside, Term(1, (), (outer,)))
+        if inside == Term() or not any(outside[1:]) or not whole.holds(taken):
+            continue
+        factors = (*outside.tensors, *outside.below)
+        if not all(shapes.fits(item.shape, outer.shape) for item in factors):
+            continue
+        product = _met(make, _joined(inner, outside), op, term)
+        if product is None or product.shape != summed.shape:
+            continue
+        if product.kind != summed.kind:
+            continue
+        reduced = make(outer.rule, product, *rest)
+        left = whole.without(taken)
+        return make.terms.op(left._replace(tensors=(reduced, *left.tensors)))
+    return None
 
 
 def _factors(op: Op) -> Term | None:

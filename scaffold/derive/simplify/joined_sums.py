@@ -7,13 +7,16 @@ from collections.abc import Iterable, Iterator
 
 from scaffold.derive.graph.conditions import choose, may_be_zero
 from scaffold.derive.graph.op import Op, is_number, literal
-from scaffold.derive.simplify.rewrites import Rewrites
+from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.registry import Registry
 from scaffold.formula import Node
 
+JOINED = Registry()
 SCATTERS = frozenset({"index_add", "index_put", "scatter_add"})
 
 
-def joined_slices(make: Rewrites, a: Op, b: Op) -> Op | None:
+@JOINED.on("add")
+def joined_slices(make: Maker, a: Op, b: Op) -> Op | None:
     """The gradients of `x[:n]` and `x[n:]` as one `cat`."""
     if a.rule != "unsliced" or b.rule != "unsliced" or a.shape != b.shape:
         return None
@@ -32,7 +35,8 @@ def joined_slices(make: Rewrites, a: Op, b: Op) -> Op | None:
     return None
 
 
-def scattered_onto(make: Rewrites, a: Op, b: Op) -> Op | None:
+@JOINED.on("add")
+def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
     """What goes to its places in a tensor of zeros, onto what it is added to: `a.index_add(0, index, g)`."""
     moved = a.rule == b.rule == "movedim" and a.args[1:] == b.args[1:]
     if moved and a.args[0].shape == b.args[0].shape:
@@ -45,13 +49,13 @@ def scattered_onto(make: Rewrites, a: Op, b: Op) -> Op | None:
             continue
         if op.rule == "index_put" and literal(op.args[3]) is not True:
             continue
-        if make.precision and make.precision(into) == make.precision(op):
+        if make.precision(into) == make.precision(op):
             added = make(op.rule, into, *op.args[1:])
             return make.program.shaped(added, op.shape)
     return None
 
 
-def as_one_choice(make: Rewrites, total: Op) -> Op:
+def as_one_choice(make: Maker, total: Op) -> Op:
     """`g + (a if test else 0)` as `g + a if test else g`: a sum in which choices by one test come to 0."""
     terms = list(_terms(make, total, False))
     tests = {op.test for op, _ in terms if _comes_to_zero(make, op)}
@@ -67,7 +71,7 @@ def as_one_choice(make: Rewrites, total: Op) -> Op:
     return choose(make.program, test, body, orelse)
 
 
-def sure_of_one(make: Rewrites, total: Op) -> Op:
+def sure_of_one(make: Maker, total: Op) -> Op:
     """`(a if s else 0) + (b if t else 0)` as a choice between sums: each is a tensor or the number 0, and is seen to be."""
     terms = list(_terms(make, total, False))
     if len(terms) < 2 or not all(may_be_zero(op) for op, _ in terms):
@@ -82,7 +86,7 @@ def sure_of_one(make: Rewrites, total: Op) -> Op:
     )
 
 
-def _terms(make: Rewrites, op: Op, minus: bool) -> Iterator[tuple[Op, bool]]:
+def _terms(make: Maker, op: Op, minus: bool) -> Iterator[tuple[Op, bool]]:
     """The terms of a sum, each with whether it is subtracted."""
     if op.rule in ("add", "sub") and not make.opaque(op):
         one, two = op.args
@@ -94,12 +98,12 @@ def _terms(make: Rewrites, op: Op, minus: bool) -> Iterator[tuple[Op, bool]]:
         yield op, minus
 
 
-def _comes_to_zero(make: Rewrites, op: Op) -> bool:
+def _comes_to_zero(make: Maker, op: Op) -> bool:
     return op.rule == "cond" and may_be_zero(op) and not make.opaque(op)
 
 
 def _branch_sum(
-    make: Rewrites, terms: Iterable[tuple[Op, bool]], test: Node, at: int
+    make: Maker, terms: Iterable[tuple[Op, bool]], test: Node, at: int
 ) -> Op | None:
     total: Op | None = None
     for op, minus in terms:

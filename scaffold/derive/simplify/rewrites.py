@@ -3,15 +3,16 @@
 In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape; what a forward local holds stays whole.
 """
 
-from collections.abc import Callable
-
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.inference import dim_of, dims_of
-from scaffold.derive.graph.op import OfShape, Op, Program, SummedTo, is_number, literal
-from scaffold.derive.graph.precision import Precision, of_default_dtype
+from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, literal
+from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.shapes import Dims, Shape
 from scaffold.derive.graph.static_values import is_length
-from scaffold.derive.simplify.algebra import Algebra
+from scaffold.derive.rules.formula_words import count
+from scaffold.derive.simplify.algebra import factors, product
+from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.registry import Registry
 
 # --- What is known of values without computing them.
 #
@@ -57,148 +58,135 @@ def sums_to_zero(op: Op, dims: Dims) -> bool:
 # In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape; what a forward local holds stays whole.
 
 
-class Rearrangements:
-    """One method for each primitive that moves elements and computes nothing; and what all rewrites know."""
+ONE_HOTS, REWRITES = Registry(), Registry()
 
-    program: Program
-    algebra: Algebra
-    opaque: Callable[[Op], bool]
-    precision: Precision | None
-    saves: bool  # values inside the forward may be saved
-    count: Callable[[Op, Op], Op | None]
 
-    def __call__(self, name: str, *args: Op) -> Op:
-        raise NotImplementedError
+@REWRITES.on("mT")
+def _mT(make: Maker, a: Op) -> Op | None:
+    if a.rule in ("mT", "t") or a.rule == "T" and a.shape.rank == 2:
+        return a.args[0]
+    if a.rule == "transpose" and {literal(item) for item in a.args[1:]} == {-1, -2}:
+        return a.args[0]
+    if a.rule == "matmul" and not make.opaque(a):
+        left, right = a.args
+        if all(item.shape.least >= 2 for item in (left, right)):
+            return make("matmul", make("mT", right), make("mT", left))
+    return _inside_mT(make, a)
 
-    def rearrangements(self) -> dict[str, Callable[..., Op | None]]:
-        """What simplifies a primitive, by its name."""
-        return {
-            "mT": self._mT,
-            "t": self._t,
-            "T": self._T,
-            "mH": self._mH,
-            "H": self._H,
-            "transpose": self._transpose,
-            "flip": self._flip,
-            "squeeze": self._squeeze,
-            "unsqueeze": self._unsqueeze,
-        }
 
-    def const(self, value: object) -> Op:
-        """A Python literal."""
-        return self.program.const(value)
-
-    def expanded(self, op: Op, shape: Shape) -> Op:
-        raise NotImplementedError
-
-    def _mT(self, a: Op) -> Op | None:
-        if a.rule in ("mT", "t") or a.rule == "T" and a.shape.rank == 2:
-            return a.args[0]
-        if a.rule == "transpose" and {literal(item) for item in a.args[1:]} == {-1, -2}:
-            return a.args[0]
-        if a.rule == "matmul" and not self.opaque(a):
-            left, right = a.args
-            if all(item.shape.least >= 2 for item in (left, right)):
-                return self("matmul", self("mT", right), self("mT", left))
-        return self._inside_mT(a)
-
-    def _inside_mT(self, a: Op) -> Op | None:
-        """Signs, constants and sums that a transpose does not touch."""
-        if self.opaque(a):
-            return None
-        if a.rule == "neg":
-            return self("neg", self("mT", a.args[0]))
-        if a.rule == "mul" and a.args[0].kind == "static":
-            return self("mul", a.args[0], self("mT", a.args[1]))
-        if a.rule == "contracted":
-            x, y, *dims = a.args
-            shape = shapes.transposed(a.shape, -2, -1)
-            return self.program.op(
-                "contracted", (y, x, *dims), None, kind=a.kind, shape=shape
-            )
-        if isinstance(a.data, SummedTo) and a.data.like is None:
-            shape = shapes.transposed(a.data.shape, -2, -1)
-            inner = self("mT", a.args[0])
-            return self.program.op(
-                "summed_to", (inner,), SummedTo(shape, None), kind=a.kind, shape=shape
-            )
+def _inside_mT(make: Maker, a: Op) -> Op | None:
+    """Signs, constants and sums that a transpose does not touch."""
+    if make.opaque(a):
         return None
-
-    def _t(self, a: Op) -> Op | None:
-        return self("mT", a) if a.shape.rank == 2 else None
-
-    def _T(self, a: Op) -> Op | None:
-        return self("mT", a) if a.shape.rank == 2 else None
-
-    def _mH(self, a: Op) -> Op | None:
-        if a.kind != "complex":
-            return self("mT", a)
-        return a.args[0] if a.rule == "mH" else None
-
-    def _H(self, a: Op) -> Op | None:
-        return self("mH", a) if a.shape.rank == 2 else None
-
-    def _transpose(self, a: Op, first: Op, second: Op) -> Op | None:
-        if {literal(first), literal(second)} == {-1, -2}:
-            return self("mT", a)
-        same = a.rule == "transpose" and set(a.args[1:]) == {first, second}
-        return a.args[0] if same else None
-
-    def _squeeze(self, a: Op, dim: Op) -> Op | None:
-        """`sum(keepdim=True)` squeezed is a sum without."""
-        if a.rule in ("sum", "mean", "amax", "amin") and not self.opaque(a):
-            x, dims, keepdim = a.args
-            whole = dims_of(dims) == dims_of(dim)
-            one = isinstance(literal(dims), int) and self._same_dim(a, dims, dim)
-            if literal(keepdim) is True and (whole or one):
-                return self(a.rule, x, dims, self.const(False))
-        if self.algebra.is_(a, "unsqueeze") and self._same_dim(a, a.args[1], dim):
-            return a.args[0]
-        if a.rule == "sum" and not self.opaque(a) and len(dims_of(a.args[1]) or ()) > 1:
-            return self._squeezed_sum(a, dim)
-        if self.algebra.is_(a, "neg"):
-            return self("neg", self("squeeze", a.args[0], dim))
-        if self.algebra.is_(a, "mul") and a.args[0].kind == "static":
-            return self("mul", a.args[0], self("squeeze", a.args[1], dim))
-        return None
-
-    def _same_dim(self, a: Op, one: Op, two: Op) -> bool:
-        places = [shapes.position(a.shape, dim_of(dim)) for dim in (one, two)]
-        return (
-            dim_of(one) == dim_of(two) or None not in places and places[0] == places[1]
+    if a.rule == "neg":
+        return make("neg", make("mT", a.args[0]))
+    if a.rule == "mul" and a.args[0].kind == "static":
+        return make("mul", a.args[0], make("mT", a.args[1]))
+    if a.rule == "contracted":
+        x, y, *dims = a.args
+        shape = shapes.transposed(a.shape, -2, -1)
+        return make.program.op(
+            "contracted", (y, x, *dims), None, kind=a.kind, shape=shape
         )
+    if isinstance(a.data, SummedTo) and a.data.like is None:
+        shape = shapes.transposed(a.data.shape, -2, -1)
+        inner = make("mT", a.args[0])
+        return make.program.op(
+            "summed_to", (inner,), SummedTo(shape, None), kind=a.kind, shape=shape
+        )
+    return None
 
-    def _squeezed_sum(self, a: Op, dim: Op) -> Op | None:
-        """`sum((-2, -1), keepdim=True)` squeezed at -2: a sum, unsqueezed at -1."""
+
+@REWRITES.on("t")
+def _t(make: Maker, a: Op) -> Op | None:
+    return make("mT", a) if a.shape.rank == 2 else None
+
+
+@REWRITES.on("T")
+def _T(make: Maker, a: Op) -> Op | None:
+    return make("mT", a) if a.shape.rank == 2 else None
+
+
+@REWRITES.on("mH")
+def _mH(make: Maker, a: Op) -> Op | None:
+    if a.kind != "complex":
+        return make("mT", a)
+    return a.args[0] if a.rule == "mH" else None
+
+
+@REWRITES.on("H")
+def _H(make: Maker, a: Op) -> Op | None:
+    return make("mH", a) if a.shape.rank == 2 else None
+
+
+@REWRITES.on("transpose")
+def _transpose(make: Maker, a: Op, first: Op, second: Op) -> Op | None:
+    if {literal(first), literal(second)} == {-1, -2}:
+        return make("mT", a)
+    same = a.rule == "transpose" and set(a.args[1:]) == {first, second}
+    return a.args[0] if same else None
+
+
+@REWRITES.on("squeeze")
+def _squeeze(make: Maker, a: Op, dim: Op) -> Op | None:
+    """`sum(keepdim=True)` squeezed is a sum without."""
+    if a.rule in ("sum", "mean", "amax", "amin") and not make.opaque(a):
         x, dims, keepdim = a.args
-        plain = [at for at in dims_of(dims) or () if isinstance(at, int)]
-        at = literal(dim)
-        if literal(keepdim) is not True or at not in plain or max(plain) >= 0:
-            return None
-        found = self("sum", x, dims)
-        rest = sorted((item for item in plain if item != at), reverse=True)
-        for item in rest:
-            gone = sum(1 for other in plain if other == at and other > item)
-            found = self("unsqueeze", found, self.const(item + gone))
-        return found
+        whole = dims_of(dims) == dims_of(dim)
+        one = isinstance(literal(dims), int) and _same_dim(make, a, dims, dim)
+        if literal(keepdim) is True and (whole or one):
+            return make(a.rule, x, dims, make.const(False))
+    if make.is_(a, "unsqueeze") and _same_dim(make, a, a.args[1], dim):
+        return a.args[0]
+    if a.rule == "sum" and not make.opaque(a) and len(dims_of(a.args[1]) or ()) > 1:
+        return _squeezed_sum(make, a, dim)
+    if make.is_(a, "neg"):
+        return make("neg", make("squeeze", a.args[0], dim))
+    if make.is_(a, "mul") and a.args[0].kind == "static":
+        return make("mul", a.args[0], make("squeeze", a.args[1], dim))
+    return None
 
-    def _unsqueeze(self, a: Op, dim: Op) -> Op | None:
-        at = dim_of(dim)
-        wide = shapes.unsqueezed(a.shape, at)
-        if a.rule == "sum" and not self.opaque(a):
-            x, dims, keepdim = a.args
-            if literal(keepdim) is False and dims_of(dims) == (at,):
-                return self("sum", x, dims, self.const(True))
-        if self.algebra.is_(a, "squeeze") and a.args[0].shape == wide:
-            return a.args[0]
-        if a.rule == "expanded" and a.args[0].shape == shapes.SCALAR:
-            return self.expanded(a.args[0], wide)
-        if self.algebra.is_(a, "neg"):
-            return self("neg", self("unsqueeze", a.args[0], dim))
+
+def _same_dim(make: Maker, a: Op, one: Op, two: Op) -> bool:
+    places = [shapes.position(a.shape, dim_of(dim)) for dim in (one, two)]
+    return dim_of(one) == dim_of(two) or None not in places and places[0] == places[1]
+
+
+def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
+    """`sum((-2, -1), keepdim=True)` squeezed at -2: a sum, unsqueezed at -1."""
+    x, dims, keepdim = a.args
+    plain = [at for at in dims_of(dims) or () if isinstance(at, int)]
+    at = literal(dim)
+    if literal(keepdim) is not True or at not in plain or max(plain) >= 0:
         return None
+    found = make("sum", x, dims)
+    rest = sorted((item for item in plain if item != at), reverse=True)
+    for item in rest:
+        gone = sum(1 for other in plain if other == at and other > item)
+        found = make("unsqueeze", found, make.const(item + gone))
+    return found
 
-    def _flip(self, a: Op, dims: Op) -> Op | None:
-        return a.args[0] if a.rule == "flip" and a.args[1] is dims else None
+
+@REWRITES.on("unsqueeze")
+def _unsqueeze(make: Maker, a: Op, dim: Op) -> Op | None:
+    at = dim_of(dim)
+    wide = shapes.unsqueezed(a.shape, at)
+    if a.rule == "sum" and not make.opaque(a):
+        x, dims, keepdim = a.args
+        if literal(keepdim) is False and dims_of(dims) == (at,):
+            return make("sum", x, dims, make.const(True))
+    if make.is_(a, "squeeze") and a.args[0].shape == wide:
+        return a.args[0]
+    if a.rule == "expanded" and a.args[0].shape == shapes.SCALAR:
+        return make.expanded(a.args[0], wide)
+    if make.is_(a, "neg"):
+        return make("neg", make("unsqueeze", a.args[0], dim))
+    return None
+
+
+@REWRITES.on("flip")
+def _flip(make: Maker, a: Op, dims: Op) -> Op | None:
+    return a.args[0] if a.rule == "flip" and a.args[1] is dims else None
 
 
 # --- What single primitives of the backward simplify to.
@@ -209,158 +197,165 @@ LINEAR = frozenset({"mul", "div", "add", "sub", "where", "real", "conj"})
 POLES = frozenset({"reciprocal", "rsqrt"})
 
 
-class Rewrites(Rearrangements):
-    """One method for each primitive that has something to simplify."""
+@REWRITES.on("div")
+def div_by_count(make: Maker, a: Op, b: Op) -> Op | None:
+    """`sum(x, dim) / n` as `mean(x, dim)`, where n is how many it takes."""
+    for factor in factors(make, a):
+        if factor.rule == "sum" and not make.opaque(factor):
+            x, dim, keepdim = factor.args
+            if count(make, x, dim) is b:
+                none = literal(dim) is None
+                mean = make("mean", x) if none else make("mean", x, dim, keepdim)
+                rest = factors(make, a)
+                rest[rest.index(factor)] = mean
+                return product(make, rest)
+    return None
 
-    def rewrites(self) -> dict[str, Callable[..., Op | None]]:
-        """What simplifies a primitive, by its name."""
-        return {
-            "mean": self._mean,
-            "sum": self._sum,
-            "matmul": self._matmul,
-            "real": self._real,
-            "conj": self._conj,
-            "exp": self._exp,
-            "pow": self._pow,
-            "pow_exponent": self._pow_exponent,
-            "scatter_add": self._scatter_add,
-        }
 
-    def div_by_count(self, a: Op, b: Op) -> Op | None:
-        """`sum(x, dim) / n` as `mean(x, dim)`, where n is how many it takes."""
-        for factor in self.algebra.factors(a):
-            if factor.rule == "sum" and not self.opaque(factor):
-                x, dim, keepdim = factor.args
-                if self.count(x, dim) is b:
-                    none = literal(dim) is None
-                    mean = self("mean", x) if none else self("mean", x, dim, keepdim)
-                    rest = self.algebra.factors(a)
-                    rest[rest.index(factor)] = mean
-                    return self.algebra.product(rest)
+@REWRITES.on("mean")
+def _mean(
+    make: Maker, a: Op, dim: Op | None = None, keepdim: Op | None = None
+) -> Op | None:
+    """Without dims it broadcasts as it is."""
+    if dim is None or keepdim is None or literal(keepdim) is not True:
         return None
+    if literal(dim) is None:
+        return make("mean", a)
+    return _constant_factor_out(make, "mean", a, dim, keepdim)
 
-    def _mean(
-        self, a: Op, dim: Op | None = None, keepdim: Op | None = None
-    ) -> Op | None:
-        """Without dims it broadcasts as it is."""
-        if dim is None or keepdim is None or literal(keepdim) is not True:
-            return None
-        if literal(dim) is None:
-            return self("mean", a)
-        return self._constant_factor_out("mean", a, dim, keepdim)
 
-    def _real(self, a: Op) -> Op | None:
-        return a if a.kind != "complex" else None
+@REWRITES.on("real")
+def _real(make: Maker, a: Op) -> Op | None:
+    return a if a.kind != "complex" else None
 
-    def _conj(self, a: Op) -> Op | None:
-        if a.kind != "complex":
-            return a
-        return a.args[0] if a.rule == "conj" and not self.opaque(a) else None
 
-    def _pow_exponent(self, a: Op, b: Op) -> Op | None:
-        if is_number(b, 1):
-            return a
-        return self.const(1) if is_number(b, 0) else None
+@REWRITES.on("conj")
+def _conj(make: Maker, a: Op) -> Op | None:
+    if a.kind != "complex":
+        return a
+    return a.args[0] if a.rule == "conj" and not make.opaque(a) else None
 
-    def _pow(self, a: Op, b: Op) -> Op | None:
-        if b.kind == "static":
-            return self("pow_exponent", a, b)
-        return self("pow_base", a, b) if a.kind == "static" else None
 
-    def _exp(self, a: Op) -> Op | None:
-        """Of a log-softmax it is the softmax, which is computed as well as it can be."""
-        if a.rule == "log_softmax" and not self.opaque(a) and not self.saves:
-            return self("softmax", *a.args)
+@REWRITES.on("pow_exponent")
+def _pow_exponent(make: Maker, a: Op, b: Op) -> Op | None:
+    if is_number(b, 1):
+        return a
+    return make.const(1) if is_number(b, 0) else None
+
+
+@REWRITES.on("pow")
+def _pow(make: Maker, a: Op, b: Op) -> Op | None:
+    if b.kind == "static":
+        return make("pow_exponent", a, b)
+    return make("pow_base", a, b) if a.kind == "static" else None
+
+
+@REWRITES.on("exp")
+def _exp(make: Maker, a: Op) -> Op | None:
+    """Of a log-softmax it is the softmax, which is computed as well as it can be."""
+    if a.rule == "log_softmax" and not make.opaque(a) and not make.saves:
+        return make("softmax", *a.args)
+    return None
+
+
+@REWRITES.on("matmul")
+def _matmul(make: Maker, a: Op, b: Op) -> Op | None:
+    if make.is_(a, "neg"):
+        return make("neg", make("matmul", a.args[0], b))
+    if make.is_(b, "neg"):
+        return make("neg", make("matmul", a, b.args[0]))
+    for one, at in ((a, 0), (b, 1)):
+        if make.is_(one, "mul") and one.args[0].kind == "static":
+            pair = (one.args[1], b) if at == 0 else (a, one.args[1])
+            return make("mul", one.args[0], make("matmul", *pair))
+    return None
+
+
+@REWRITES.on("sum")
+def _sum(
+    make: Maker, a: Op, dim: Op | None = None, keepdim: Op | None = None
+) -> Op | None:
+    if dim is not None and literal(dim) is None and keepdim and literal(keepdim):
+        return make("sum", a)  # without dims it broadcasts as it is
+    rest = [item for item in (dim, keepdim) if item is not None]
+    if make.is_(a, "neg"):
+        return make("neg", make("sum", a.args[0], *rest))
+    if make.is_(a, "mul") and a.args[0].kind == "static":
+        return make("mul", a.args[0], make("sum", a.args[1], *rest))
+    if make.is_(a, "div") and a.args[1].kind == "static":
+        kept = keepdim is not None and literal(keepdim) is True
+        if kept or not is_length(a.args[1]):  # a sum of nothing is not 0 / 0
+            return make("div", make("sum", a.args[0], *rest), a.args[1])
+    if keepdim is not None and literal(keepdim) is True and dim is not None:
+        if is_one_hot(a) and dims_of(dim) == dims_of(a.args[1]):
+            return make.const(1)
+        return _constant_factor_out(make, "sum", a, dim, keepdim)
+    return None
+
+
+@REWRITES.on("scatter_add")
+def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | None:
+    """One value a line goes to where a one-hot is 1."""
+    at = shapes.position(index.shape, dim_of(dim))
+    if a.rule != "zeros" or at is None or not a.shape.dims:
         return None
-
-    def _matmul(self, a: Op, b: Op) -> Op | None:
-        if self.algebra.is_(a, "neg"):
-            return self("neg", self("matmul", a.args[0], b))
-        if self.algebra.is_(b, "neg"):
-            return self("neg", self("matmul", a, b.args[0]))
-        for one, at in ((a, 0), (b, 1)):
-            if self.algebra.is_(one, "mul") and one.args[0].kind == "static":
-                pair = (one.args[1], b) if at == 0 else (a, one.args[1])
-                return self("mul", one.args[0], self("matmul", *pair))
+    line = list(a.shape.dims)
+    line[at : at + 1] = [1]
+    if index.shape.dims != tuple(line) or source.shape != index.shape:
         return None
+    inputs = (op for op in make.program.ops if op.rule == "input")
+    like = next((op for op in inputs if op.shape == a.shape), a.args[0])
+    zeros = make.program.op(
+        "zeros", (like,), OfShape(a.shape), kind=a.kind, shape=a.shape
+    )
+    args = (zeros, dim, index, make.const(1))
+    one_hot = make.program.op("scatter", args, kind=a.kind, shape=a.shape)
+    return make("mul", source, one_hot)
 
-    def _sum(
-        self, a: Op, dim: Op | None = None, keepdim: Op | None = None
-    ) -> Op | None:
-        if dim is not None and literal(dim) is None and keepdim and literal(keepdim):
-            return self("sum", a)  # without dims it broadcasts as it is
-        rest = [item for item in (dim, keepdim) if item is not None]
-        if self.algebra.is_(a, "neg"):
-            return self("neg", self("sum", a.args[0], *rest))
-        if self.algebra.is_(a, "mul") and a.args[0].kind == "static":
-            return self("mul", a.args[0], self("sum", a.args[1], *rest))
-        if self.algebra.is_(a, "div") and a.args[1].kind == "static":
-            kept = keepdim is not None and literal(keepdim) is True
-            if kept or not is_length(a.args[1]):  # a sum of nothing is not 0 / 0
-                return self("div", self("sum", a.args[0], *rest), a.args[1])
-        if keepdim is not None and literal(keepdim) is True and dim is not None:
-            if is_one_hot(a) and dims_of(dim) == dims_of(a.args[1]):
-                return self.const(1)
-            return self._constant_factor_out("sum", a, dim, keepdim)
+
+def _constant_factor_out(
+    make: Maker, rule: str, a: Op, dim: Op, keepdim: Op
+) -> Op | None:
+    """`sum(x * m)` as `m * sum(x)` where `m` is the same along the dims; a part that sums to zero goes."""
+    dims = dims_of(dim)
+    if not dims:
         return None
+    left = shapes.reduced(a.shape, dims, True)
+    if make.is_(a, "add", "sub"):
+        one, two = a.args
+        if two.is_tensor and two.shape == one.shape and sums_to_zero(two, dims):
+            return make(rule, one, dim, keepdim)
+        return None
+    terms = make.deep_terms
+    term = terms.of(a)
+    outer = term._replace(
+        number=1,
+        tensors=tuple(op for op in term.tensors if shapes.fits(op.shape, left)),
+        below=tuple(op for op in term.below if shapes.fits(op.shape, left)),
+        statics=(),
+        static_below=(),
+    )
+    if not (outer.tensors or outer.below) or outer == term:
+        return None
+    rest = terms.op(term.without(outer))
+    if rest.shape != a.shape or rest.kind != a.kind or of_default_dtype(rest):
+        return None
+    reduced = make(rule, rest, dim, keepdim)
+    tensors = (*outer.tensors, reduced)
+    found = terms.op(outer._replace(tensors=tensors))
+    return make.expanded(found, left)
 
-    def _scatter_add(self, a: Op, dim: Op, index: Op, source: Op) -> Op | None:
-        """One value a line goes to where a one-hot is 1."""
-        at = shapes.position(index.shape, dim_of(dim))
-        if a.rule != "zeros" or at is None or not a.shape.dims:
-            return None
-        line = list(a.shape.dims)
-        line[at : at + 1] = [1]
-        if index.shape.dims != tuple(line) or source.shape != index.shape:
-            return None
-        inputs = (op for op in self.program.ops if op.rule == "input")
-        like = next((op for op in inputs if op.shape == a.shape), a.args[0])
-        zeros = self.program.op(
-            "zeros", (like,), OfShape(a.shape), kind=a.kind, shape=a.shape
-        )
-        args = (zeros, dim, index, self.const(1))
-        one_hot = self.program.op("scatter", args, kind=a.kind, shape=a.shape)
-        return self("mul", source, one_hot)
 
-    def _divided_apart(self, a: Op, b: Op) -> Op | None:
-        """`g * onehot / y` as `g / y.gather(...) * onehot`: what `y` is elsewhere, zero maybe, is not divided by."""
-        if not (self.algebra.is_(a, "mul") and b.is_tensor and b.shape == a.shape):
-            return None
-        source, onehot = a.args
-        if not is_one_hot(onehot):
-            return None
-        _, dim, index, _ = onehot.args
-        return self("mul", self("div", source, self("gather", b, dim, index)), onehot)
-
-    def _constant_factor_out(self, rule: str, a: Op, dim: Op, keepdim: Op) -> Op | None:
-        """`sum(x * m)` as `m * sum(x)` where `m` is the same along the dims; a part that sums to zero goes."""
-        dims = dims_of(dim)
-        if not dims:
-            return None
-        left = shapes.reduced(a.shape, dims, True)
-        if self.algebra.is_(a, "add", "sub"):
-            one, two = a.args
-            if two.is_tensor and two.shape == one.shape and sums_to_zero(two, dims):
-                return self(rule, one, dim, keepdim)
-            return None
-        terms = self.algebra.deep_terms
-        term = terms.of(a)
-        outer = term._replace(
-            number=1,
-            tensors=tuple(op for op in term.tensors if shapes.fits(op.shape, left)),
-            below=tuple(op for op in term.below if shapes.fits(op.shape, left)),
-            statics=(),
-            static_below=(),
-        )
-        if not (outer.tensors or outer.below) or outer == term:
-            return None
-        rest = terms.op(term.without(outer))
-        if rest.shape != a.shape or rest.kind != a.kind or of_default_dtype(rest):
-            return None
-        reduced = self(rule, rest, dim, keepdim)
-        tensors = (*outer.tensors, reduced)
-        found = terms.op(outer._replace(tensors=tensors))
-        return self.expanded(found, left)
+@ONE_HOTS.on("div")
+def _divided_apart(make: Maker, a: Op, b: Op) -> Op | None:
+    """`g * onehot / y` as `g / y.gather(...) * onehot`: what `y` is elsewhere, zero maybe, is not divided by."""
+    if not (make.is_(a, "mul") and b.is_tensor and b.shape == a.shape):
+        return None
+    source, onehot = a.args
+    if not is_one_hot(onehot):
+        return None
+    _, dim, index, _ = onehot.args
+    return make("mul", make("div", source, make("gather", b, dim, index)), onehot)
 
 
 def is_one_hot(op: Op) -> bool:

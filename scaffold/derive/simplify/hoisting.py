@@ -1,0 +1,176 @@
+"""What the backward does once, outside: choices, masks, sums and expansions moved out of what is linear in them.
+
+In: the arguments. Out: the op with the mask, the sum or the expansion last, or None. Invariant: same value, same shape; what a
+forward local holds stays whole.
+"""
+
+from scaffold.derive.graph import shapes
+from scaffold.derive.graph.conditions import may_be_zero
+from scaffold.derive.graph.op import Op, SummedTo, is_number, tensors
+from scaffold.derive.graph.precision import of_default_dtype
+from scaffold.derive.simplify.algebra import times
+from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.products import common
+from scaffold.derive.simplify.registry import Registry
+from scaffold.derive.simplify.rewrites import LINEAR, has_poles
+
+HOISTED = Registry()
+
+
+@HOISTED.on("where")
+def _where(make: Maker, condition: Op, body: Op, orelse: Op) -> Op | None:
+    if body is orelse:
+        return body
+    for one, two in ((body, orelse), (orelse, body)):
+        if is_number(one, 0) and two.rule == "neg" and not make.opaque(two):
+            parts = (one, two.args[0]) if one is body else (two.args[0], one)
+            return make("neg", make("where", condition, *parts))
+    return None
+
+
+@HOISTED.on("where")
+def _common_factor_out(make: Maker, condition: Op, body: Op, orelse: Op) -> Op | None:
+    """`where(c, g * x, g * y)` as `g * where(c, x, y)`."""
+    if not (body.is_tensor and orelse.is_tensor):
+        return None
+    whole = shapes.broadcast(condition.shape, body.shape, orelse.shape)
+    for terms in (make.terms, make.deep_terms):
+        one, two = terms.of(body), terms.of(orelse)
+        shared = common(one, two)
+        rest = [terms.op(term.without(shared)) for term in (one, two)]
+        typed = [
+            item.kind for item in rest if not of_default_dtype(item)
+        ]  # `where` of two numbers is float32
+        if any(shared[1:]) and {"real", "complex"}.intersection(typed):
+            inner = make("where", condition, *rest)
+            found = times(make, terms, shared, inner)
+            if found.shape == whole:
+                return found
+    return None
+
+
+@HOISTED.on_each(*LINEAR)
+def _out_of_expansions(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
+    """`x.expand(n, m) * y` as `x * y` where `y` is as large, else as `(x * y).expand(n, m)`."""
+    for at, arg in enumerate(args):
+        if arg.rule == "expanded":
+            found = _without_expansion(make, name, args, at)
+            if found is not None:
+                return found
+    return None
+
+
+def _without_expansion(
+    make: Maker, name: str, args: tuple[Op, ...], at: int
+) -> Op | None:
+    inner = args[at].args[0]
+    whole = shapes.broadcast(*(arg.shape for arg in args if arg.is_tensor))
+    bare = tuple(inner if k == at else arg for k, arg in enumerate(args))
+    sure = (arg for arg in bare if arg.is_tensor and not may_be_zero(arg))
+    plain = shapes.broadcast(*(arg.shape for arg in sure))
+    if plain == whole:
+        return make(name, *bare)
+    if all(shapes.fits(arg.shape, inner.shape) for arg in bare if arg.is_tensor):
+        return make.expanded(make(name, *bare), whole)
+    rest = [arg for k, arg in enumerate(bare) if k != at]
+    if all(arg.rule == "expanded" and arg.shape == whole for arg in rest):
+        inners = [arg.args[0] if k != at else arg for k, arg in enumerate(bare)]
+        return make.expanded(make(name, *inners), whole)
+    return None
+
+
+@HOISTED.on_each("mul", "div", "add", "sub", "where")
+def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
+    """`g.sum_to_size(x.shape) * y` as `(g * y).sum_to_size(x.shape)`, where `y` is no larger than `x`."""
+    sums = [arg for arg in args if _is_loose_sum(make, arg)]
+    if not sums:
+        return None
+    first = sums[0]
+    rest = [arg for arg in args if arg not in sums]
+    if name in ("mul", "div"):
+        fine = len(sums) == 1 and (name == "mul" or args[0] is first)
+        fine = fine and all(shapes.fits(arg.shape, first.shape) for arg in rest)
+    else:
+        inner = first.args[0]
+        fine = all(
+            (op.shape, op.args[0].shape, op.args[0].kind)
+            == (first.shape, inner.shape, inner.kind)
+            for op in sums
+        )
+        fine = fine and all(
+            is_number(arg, 0)
+            or (name == "where" and arg is args[0] and arg not in sums)
+            and shapes.fits(arg.shape, first.shape)
+            for arg in rest
+        )
+    if not fine:
+        return None
+    inner = make(name, *(arg.args[0] if arg in sums else arg for arg in args))
+    if inner.shape != first.args[0].shape or inner.kind != first.kind:
+        return None
+    like = next((op for op in sums if _has_owner(op)), first)
+    return make.summed_to(inner, like)
+
+
+def _is_loose_sum(make: Maker, op: Op) -> bool:
+    """Whether it is a sum to a shape that need not be made first."""
+    return op.rule == "summed_to" and not make.is_whole(op)
+
+
+def _has_owner(op: Op) -> bool:
+    """Whether a sum is to the shape of an input, which has it."""
+    return isinstance(op.data, SummedTo) and op.data.like is not None
+
+
+@HOISTED.on_each("mul", "div")
+def _out_of_masks(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
+    """`where(c, g, 0) * y` as `where(c, g * y, 0)`; what is divided by stays where it is."""
+    for at in range(2 if name == "mul" else 1):
+        found = _mask_last(make, name, args, at)
+        if found is not None:
+            return found
+    return None
+
+
+def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | None:
+    """With the mask of one factor last.
+
+    Not where `g` may be infinite behind the mask: the second derivative would be zero times that, by `y`.
+    """
+    arg = args[at]
+    others = tensors(item for k, item in enumerate(args) if k != at)
+    if make.opaque(arg) or arg.rule == "where" and has_poles(arg) and any(others):
+        return None
+
+    def inside(value: Op) -> Op:
+        return make(name, *(value if k == at else item for k, item in enumerate(args)))
+
+    if arg.rule == "where":
+        condition, body, orelse = arg.args
+        zero = [is_number(item, 0) for item in (body, orelse)]
+        plain = body.kind == orelse.kind == "static"
+        if any(zero) and not all(zero) or plain:
+            parts = (
+                item if is_number(item, 0) else inside(item) for item in (body, orelse)
+            )
+            return make("where", condition, *parts)
+    if arg.rule == "cond" and any(is_number(item, 0) for item in arg.args):
+        parts = (item if is_number(item, 0) else inside(item) for item in arg.args)
+        return make.choose(arg.test, *parts)
+    return None
+
+
+@HOISTED.on_each("add", "sub")
+def _merged(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
+    """`where(c, a, b) + where(c, x, y)` as `where(c, a + x, b + y)`, and choices by one test alike."""
+    a, b = args
+    if any(make.opaque(item) or item.rule != a.rule for item in (a, b)):
+        return None
+    if a.rule == "where" and a.args[0] is b.args[0]:
+        inner = [make(name, *pair) for pair in zip(a.args[1:], b.args[1:], strict=True)]
+        return make("where", a.args[0], *inner)
+    zero = any(is_number(item, 0) for item in (*a.args, *b.args))
+    if zero and a.rule == "cond" and a.test is b.test:
+        pairs = zip(a.args, b.args, strict=True)
+        return make.choose(a.test, *(make(name, *pair) for pair in pairs))
+    return None
