@@ -42,8 +42,7 @@ def outline(source: Source, templates: Templates) -> Outline:
     """The outline of a template."""
     from jinja2 import nodes
 
-    from scaffold.render.blame import blamed
-    from scaffold.render.layers import layered
+    from scaffold.render.sandbox import blamed, layered
 
     environment = layered(templates)
     with blamed(templates, source.name):

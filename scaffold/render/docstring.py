@@ -4,21 +4,114 @@ In: an `OpSpec`. Out: lines. Invariant: whatever the user's text holds, the docs
 """
 
 import re
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.formula import Formula, emit
 from scaffold.render.formatting import format_source
-from scaffold.render.paragraphs import (
-    INDENT,
-    ONE_LINE,
-    WIDTH,
-    first_paragraph,
-    quoted,
-    wrapped,
-)
-from scaffold.render.sections import Described, section_lines
 from scaffold.spec import Attribute, Dim, Input, OpSpec, Output
 from scaffold.spec.config_keys import Docstrings
+
+# --- Paragraphs of docstrings, and the quotes around them.
+#
+# In: a text. Out: lines. Invariant: whatever the text holds, the docstring stays one string.
+
+
+INDENT = "    "
+QUOTES = r"\"\"\""
+WIDTH = 84  # what the indentation leaves of a line
+ONE_LINE = WIDTH - 6  # and the quotes, where they stand on it
+
+
+def quoted(lines: list[str]) -> str:
+    """Lines as a docstring: one line if it is one, else with the quotes on their own at the end."""
+    text = _escaped("\n".join(lines))
+    if len(lines) == 1 and len(text) <= ONE_LINE and not text.endswith('"'):
+        return f'"""{text}"""'
+    return f'"""{text}\n"""'
+
+
+def wrapped(text: str, indent: str = "", more: str | None = None) -> list[str]:
+    """A paragraph in lines, its words whole."""
+    lines = textwrap.wrap(
+        _escaped(text),  # as wide as it will stand in the file
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent if more is None else more,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(QUOTES, '"""').replace("\\\\", "\\") for line in lines]
+
+
+def first_paragraph(text: str) -> list[str]:
+    """A paragraph that begins beside the quotes."""
+    lines = wrapped(" ".join(text.split()), "   ", "")
+    return [lines[0].lstrip(), *lines[1:]]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"""', QUOTES)
+
+
+# --- The sections of a docstring that list values, in the convention of a team.
+#
+# In: the names of values and what is said of each. Out: lines. Invariant: the three conventions say the same.
+
+
+class Described(NamedTuple):
+    """A value: its name, and what is said of it; of what a call returns what follows the name."""
+
+    name: str
+    words: str
+
+
+def section_lines(
+    arguments: Sequence[Described],
+    returned: Sequence[Described],
+    convention: Docstrings,
+) -> list[str]:
+    """The arguments of a call and what it returns; a section without values is left out."""
+    sections = {"google": _google, "numpy": _numpy, "sphinx": _sphinx}
+    return sections[convention](arguments, returned)
+
+
+def _google(arguments: Sequence[Described], returned: Sequence[Described]) -> list[str]:
+    lines = ["", "Args:"] if arguments else []
+    for name, words in arguments:
+        lines += wrapped(f"{name}: {words}", INDENT, 2 * INDENT)
+    if returned:
+        lines += ["", "Returns:", *wrapped(_listed(returned), INDENT)]
+    return lines
+
+
+def _numpy(arguments: Sequence[Described], returned: Sequence[Described]) -> list[str]:
+    lines: list[str] = []
+    sentences = [Described(name, f"Tensor{words}.") for name, words in returned]
+    for title, values in (("Parameters", arguments), ("Returns", sentences)):
+        lines += ["", title, "-" * len(title)] if values else []
+        for name, words in values:
+            lines += [name, *wrapped(words, INDENT)]
+    return lines
+
+
+def _sphinx(arguments: Sequence[Described], returned: Sequence[Described]) -> list[str]:
+    lines = [""] if arguments or returned else []
+    for name, words in arguments:
+        lines += wrapped(f":param {name}: {words}", "", INDENT)
+    if returned:
+        lines += wrapped(f":returns: {_listed(returned)}", "", INDENT)
+    return lines
+
+
+def _listed(returned: Sequence[Described]) -> str:
+    """What a call returns, in one sentence."""
+    return ", ".join(f"``{name}``{words}" for name, words in returned) + "."
+
+
+# --- Docstrings of generated code.
 
 
 def wrapper_docstring(

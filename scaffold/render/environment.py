@@ -1,15 +1,22 @@
-"""Templates behind one function.
+"""From a view to the text of a file, through a template.
 
-In: a template's name and a view. Out: text, not formatted yet. Invariant: the text follows from the view and the templates
-alone; a mistake in a template of the team's is an error at its line.
+In: a template's name and a view. Out: text with the imports that its code needs, not formatted yet. Invariant: the text follows from the
+view and the templates alone; a mistake in a template of the team's is an error at its line.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from scaffold.errors import Location, ScaffoldError
+from scaffold.render.house import PLAIN, House
+from scaffold.render.imports import names_read
 from scaffold.render.templates import BUILT_IN, Templates, built_in_environment
 
 if TYPE_CHECKING:
     import jinja2
+
+
+# --- Templates behind one function.
 
 
 class View(Protocol):
@@ -41,8 +48,7 @@ def render_block(
 def _rendered(name: str, block: str | None, view: Any, templates: Templates) -> str:
     if templates.find(name) is None:
         return _text(built_in_environment().get_template(name), block, view)
-    from scaffold.render.blame import blamed  # only where a team has some
-    from scaffold.render.layers import layered
+    from scaffold.render.sandbox import blamed, layered
 
     with blamed(templates, name):
         environment = layered(templates)
@@ -61,3 +67,35 @@ def _text(template: "jinja2.Template", block: str | None, view: Any) -> str:
     if block not in context.blocks:
         raise LookupError(block)
     return "".join(context.blocks[block][0](context))
+
+
+# --- A file's text with its imports, which follow from the code below them.
+#
+# In: a template, its view, and what makes the imports of some code. Out: the text, not formatted yet.
+# Invariant: nothing is imported that the text does not use, also where a team's template made it.
+
+
+def with_imports(
+    name: str, view: View, imports: Callable[[str], str], house: House = PLAIN
+) -> str:
+    """The text of a template, first without its imports, then with those that the first text needs."""
+    code = render_template(name, view, house.templates)
+    ours = house.templates.find(name) is None
+    try:
+        found = imports(code)
+        text = render_template(name, view._replace(imports=found), house.templates)
+        if not ours:
+            names_read(text)  # which parses it
+    except SyntaxError as error:
+        if ours:
+            raise
+        raise _no_python(error, house.templates.source(name).path) from None
+    return text
+
+
+def _no_python(error: SyntaxError, path: str) -> ScaffoldError:
+    """The line of the text in which it stops to be Python."""
+    line = (error.text or "").strip()
+    shown = f": {line}" if line else ""
+    words = f"what it renders is no Python, {error.msg} in line {error.lineno}{shown}"
+    return ScaffoldError(words, Location(path))

@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation, Saved, facet_of, variadic_names
 from scaffold.formula import emit, emit_lines
-from scaffold.render.arriving import backward_parameters
-from scaffold.render.backward import backward_lines
+from scaffold.render.backward import (
+    any_needed,
+    backward_lines,
+    backward_parameters,
+    serves_all,
+)
 from scaffold.render.kept import kept_lines
-from scaffold.render.needs import any_needed, serves_all
 from scaffold.render.shape_checks import check_lines
 from scaffold.render.signature import annotation, parameters, result_type
 from scaffold.render.typing import annotated_body

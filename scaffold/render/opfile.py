@@ -7,18 +7,16 @@ from textwrap import indent
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, fresh, without_gradient
-from scaffold.render.docstring import wrapper_docstring
-from scaffold.render.environment import render_block
+from scaffold.render.docstring import INDENT, quoted, wrapper_docstring
+from scaffold.render.environment import render_block, with_imports
 from scaffold.render.formatting import format_source
 from scaffold.render.function import FunctionView, forward_type, function_view
 from scaffold.render.house import PLAIN, House
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
 from scaffold.render.module import ModuleView, module_view
-from scaffold.render.paragraphs import INDENT, quoted
 from scaffold.render.signature import arguments, parameters_with_defaults, wrapper_type
 from scaffold.render.templates import OP
-from scaffold.render.whole import with_imports
 from scaffold.spec import Import, OpSpec
 from scaffold.spec.config_keys import Docstrings
 

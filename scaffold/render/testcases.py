@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
+from scaffold.render.imports import KNOWN
 from scaffold.render.kept import may_be_number
 from scaffold.render.sizes import allows, choose_sizes, input_dims
 from scaffold.render.testlimits import never_empty
-from scaffold.render.testnames import samples_name
 from scaffold.render.testvalues import (
     attribute_value,
     choices,
@@ -20,7 +20,72 @@ from scaffold.render.testvalues import (
     literal,
     tensor_expression,
 )
-from scaffold.spec import Attribute, OpSpec, TensorInput
+from scaffold.spec import Attribute, Import, OpSpec, TensorInput
+
+# --- Names in the generated test file.
+#
+# In: an `OpSpec`. Out: the names under which the file knows the op, and those that are taken.
+# Invariant: nothing of the user's hides a name that the file itself needs.
+
+
+LIBRARY = (
+    *KNOWN,
+    *(Import(name) for name in ("contextlib", "copy", "gc", "itertools", "pickle")),
+    *(Import(name) for name in ("pytest", "sys", "weakref")),
+    Import("collections.abc", "Collection"),
+    Import("pathlib", "Path"),
+    Import("torch.autograd", "gradcheck"),
+    Import("torch.autograd", "gradgradcheck"),
+    Import("torch.testing", "assert_close"),
+)
+HELPERS = frozenset(
+    {
+        "assert_near",
+        "build",
+        "call_recorder",
+        "case",
+        "distinct",
+        "function_of",
+        "gradients",
+    }
+    | {"in_double", "loss", "make", "module", "nonzero", "on_copy", "permuted"}
+    | {"positional", "reference", "request", "true_forward"}
+    | {
+        "seeded",
+        "spd",
+        "surrogate",
+        "unwritten",
+        "written",
+        "CASES",
+        "DIFFERENTIABLE",
+        "EMPTY_CASES",
+        "NEEDS",
+        "Recorder",
+    }
+    | {item.binding for item in LIBRARY}
+)
+
+
+def op_imports(spec: OpSpec, module: str) -> tuple[Import, ...]:
+    """The module, the Function and the functional form, each under a name that is free."""
+    names = (spec.module_name, spec.function_name, spec.name)
+    return tuple(Import(module, name, _alias(name)) for name in names)
+
+
+def samples_name(spec: OpSpec) -> str:
+    """The user's function of samples, renamed where it would hide a helper."""
+    name = spec.samples.function if spec.samples is not None else ""
+    return "sample_inputs" if name in HELPERS or name == spec.name else name
+
+
+def _alias(name: str) -> str | None:
+    if name not in HELPERS:
+        return None
+    return f"{name}Op" if name[:1].isupper() else f"{name}_op"
+
+
+# --- How the generated test makes its inputs, and with which sizes.
+
 
 VARIADIC = 3  # tensors of a variadic input
 BATCH = 2  # the leading dim

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from scaffold.derive import Derivation
+from scaffold.render.environment import with_imports
 from scaffold.render.formatting import format_source
 from scaffold.render.gradchecks import first_options, second_options
 from scaffold.render.house import PLAIN, House
@@ -22,7 +23,7 @@ from scaffold.render.testcall import (
     call_view,
     reference_view,
 )
-from scaffold.render.testcases import plan_making
+from scaffold.render.testcases import LIBRARY, op_imports, plan_making, samples_name
 from scaffold.render.testgradients import (
     ContractView,
     TransformsView,
@@ -38,8 +39,6 @@ from scaffold.render.testlimits import (
     takes_any_layout,
 )
 from scaffold.render.testmodule import ModuleTests, module_tests
-from scaffold.render.testnames import LIBRARY, op_imports, samples_name
-from scaffold.render.whole import with_imports
 from scaffold.spec import OpSpec
 
 

@@ -8,11 +8,7 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.render.testcall import CallView, ends_of, is_single, pick, picking, seeded
-from scaffold.render.testcases import (
-    differentiable_names,
-    element_count,
-    element_names,
-)
+from scaffold.render.testcases import differentiable_names, element_count, element_names
 from scaffold.spec import Attribute, Input, OpSpec
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.render.domains import with_domains
+from scaffold.render.environment import with_imports
 from scaffold.render.layout import Layout
 from scaffold.render.opfile import op_file
 from scaffold.render.reference import reference_lines
@@ -22,7 +23,6 @@ from scaffold.render.testfile import ProofView, TestView, imports_of, view
 from scaffold.render.testgradients import contract_view
 from scaffold.render.testlimits import precision, takes_any_layout
 from scaffold.render.testvalues import literal
-from scaffold.render.whole import with_imports
 from scaffold.spec import Dim, OpSpec
 from scaffold.spec.imports import newer_of
 from scaffold.spec.op_spec import DType

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.team_ops import manifest
-from scaffold.render import layers, templates
+from scaffold.render import sandbox, templates
 from tests.cli.projects import contents, edit
 from tests.cli.running import Outcome, scaffold
 from tests.executed.suites import Suites
@@ -107,7 +107,7 @@ def built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def forget() -> None:
     """Read templates anew, as another process does."""
     templates.built_in_environment.cache_clear()
-    layers.layered.cache_clear()
+    sandbox.layered.cache_clear()
 
 
 def checked(root: Path, *arguments: str) -> tuple[int, dict[str, set[str]]]:

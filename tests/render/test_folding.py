@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaffold.render.folding import fold
-from scaffold.render.formatting import format_source
+from scaffold.render.formatting import fold, format_source
 
 STABLE = [
     "def f(first: Tensor, second: Tensor, third: Tensor, fourth: Tensor | None = None) -> Tensor:\n    pass",

@@ -12,9 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scaffold.render import formatting
-from scaffold.render.folding import fold
-from scaffold.render.formatting import format_files, format_source
-from scaffold.render.pieces import split
+from scaffold.render.formatting import fold, format_files, format_source, split
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "generated_examples").rglob("*.py"))

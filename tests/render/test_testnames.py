@@ -1,6 +1,6 @@
 """Names in the generated test file: nothing of the user's hides a helper."""
 
-from scaffold.render.testnames import HELPERS, op_imports, samples_name
+from scaffold.render.testcases import HELPERS, op_imports, samples_name
 from scaffold.spec import OpSpec, Samples
 from tests.render.op_specs import tensor
 

@@ -1,12 +1,15 @@
-"""The templates of a team: layers over the built-in ones, in a sandbox.
+"""The templates of a team: layers over the built-in ones, in a sandbox; and what is wrong with one, at its line.
 
-In: `Templates`. Out: an environment that has them.
-Invariant: a template reads the view and other templates, nothing else: no file, no code, no chance; and it ends, since
-its loops and calls have so many steps together and no text that it makes is longer than a file would be.
+In: `Templates`. Out: an environment that has them. Invariant: a template reads the view and other templates, nothing else: no file, no
+code, no chance; it ends, since its loops and calls have so many steps together and no text that it makes is longer than a file would
+be; whatever it does, the user sees its place, never a traceback.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import lru_cache, partial, wraps
+from types import TracebackType
 from typing import Any
 
 import jinja2
@@ -14,12 +17,18 @@ import jinja2.nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import missing
 
+from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.render.templates import (
     BUILT_IN_NAME,
     OPTIONS,
+    WRITTEN,
     Templates,
     built_in_environment,
+    template_root,
 )
+
+# --- The templates of a team: layers over the built-in ones, in a sandbox.
+
 
 GLOBALS = ("range", "dict", "namespace", "joiner", "cycler")
 BY_CHANCE = ("random",)  # a filter of Jinja's: no two runs would agree
@@ -195,3 +204,112 @@ class Layers(jinja2.BaseLoader):
 def layered(templates: Templates) -> Sandbox:
     """The environment of a team's templates."""
     return Sandbox(templates)
+
+
+# --- What is wrong with a template of the team's: in which line, and in words.
+#
+# In: what Jinja or the template's code raised. Out: a `ScaffoldError` at the line of the template.
+# Invariant: whatever a template does, the user sees its place, never a traceback.
+
+
+NAMES = ("view", "range", "dict", "namespace", "joiner", "cycler", "loop", "super")
+SHOWN = 12  # fields that a hint lists
+
+
+@contextmanager
+def blamed(templates: Templates, name: str) -> Iterator[None]:
+    """Turn what a template raises into an error at its line; `name` is the template that is rendered."""
+    try:
+        yield
+    except ScaffoldError:
+        raise
+    except Exception as error:  # noqa: BLE001 (whatever a template raises)
+        place = _place(error, templates) or Location(templates.source(name).path)
+        raise ScaffoldError(_words(error), place, _hint(error, templates)) from None
+
+
+def _place(error: Exception, templates: Templates) -> Location | None:
+    """The innermost line of a template of the team's, else of any template."""
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        return Location(_shown(error.filename or error.name or ""), error.lineno)
+    known = {source.path for source in templates.sources}
+    found = list(_frames(error.__traceback__))
+    own = [place for place in found if place.source in known]
+    return next(reversed(own or found), None)
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[Location]:
+    """The lines of templates that a traceback passes through."""
+    while traceback is not None:
+        template = traceback.tb_frame.f_globals.get("__jinja_template__")
+        if template is not None:
+            line = template.get_corresponding_lineno(traceback.tb_lineno)
+            yield Location(_shown(template.filename or template.name), line)
+        traceback = traceback.tb_next
+
+
+def _shown(path: str) -> str:
+    """The path of a template; a built-in one by the name that a template can extend."""
+    built_in = {str(template_root() / name): BUILT_IN_NAME + name for name in WRITTEN}
+    return built_in.get(path, path)
+
+
+def _words(error: Exception) -> str:
+    match error:
+        case Unknown(owner=owner) if owner is None:
+            return f"{error.name!r} is undefined: what is before the dot is None"
+        case Unknown():
+            return f"{error.name!r} is undefined"
+        case jinja2.TemplateNotFound():
+            return f"there is no template '{_asked(error)}'"
+        case LookupError() if type(error) is LookupError:
+            return f"the template has no block '{error}'"
+        case RecursionError():
+            return "the template extends, includes or calls itself without end"
+        case jinja2.TemplateError():
+            words = (error.message or type(error).__name__).rstrip(".")
+            return words[:1].lower() + words[1:]
+        case _:
+            return f"{type(error).__name__}: {error}".rstrip(".")
+
+
+def _asked(error: jinja2.TemplateNotFound) -> str:
+    return str(error.name or error).removeprefix(BUILT_IN_NAME)
+
+
+def _hint(error: Exception, templates: Templates) -> str | None:
+    match error:
+        case Unknown(owner=owner, name=str(name)) if owner is missing:
+            return did_you_mean(name, NAMES) or "a template is given 'view'"
+        case Unknown(owner=None):
+            return "test it first: {% if ... %}"
+        case Unknown(owner=owner, name=str(name)):
+            return _among(name, _fields(owner), "the fields here")
+        case jinja2.TemplateNotFound():
+            names = [source.name for source in templates.sources]
+            names += [BUILT_IN_NAME + name for name in WRITTEN]
+            return _among(_asked(error), names, "the templates")
+        case jinja2.TemplateError(message=str(message)) if " named '" in message:
+            return _named(message, templates)
+    return None
+
+
+def _among(word: str, known: Iterable[str], what: str) -> str | None:
+    listed = list(known)
+    shown = ", ".join(listed[:SHOWN]) + (", ..." if len(listed) > SHOWN else "")
+    return did_you_mean(word, listed) or (f"{what}: {shown}" if listed else None)
+
+
+def _fields(owner: Any) -> tuple[str, ...]:
+    """The fields of a view."""
+    return tuple(getattr(type(owner), "_fields", ()))
+
+
+def _named(message: str, templates: Templates) -> str | None:
+    """The filter or test that may be meant by an unknown one."""
+
+    word = message.split("'")[1]
+    environment = layered(templates)
+    known = environment.tests if "test named" in message else environment.filters
+    close = get_close_matches(word, known, n=1)
+    return f"did you mean '{close[0]}'?" if close else None
