@@ -10,6 +10,7 @@ from typing import NamedTuple
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, Program
+from scaffold.derive.graph.shapes import NamedSize
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.rules.table import Table, Wanted, operands
@@ -94,7 +95,7 @@ def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
 
 def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
     """The names of sizes that one letter stands for."""
-    known: dict[str, str] = {}
+    known: dict[str, object] = {}
     for name, sizes in wanted.items():
         dims = args[name].shape.dims
         if dims is None:  # its rank is known alone: a transpose of no known sizes
@@ -103,8 +104,11 @@ def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
             if size == "...":
                 continue
             dim = dims[-back]
-            if isinstance(dim, str):
-                yield known.setdefault(size, dim), dim
+            if isinstance(dim, int):
+                continue
+            first = known.setdefault(size, dim)
+            if isinstance(first, NamedSize) and isinstance(dim, NamedSize):
+                yield first.name, dim.name
 
 
 def _has_rank(arg: Op, taken: list[tuple[str, ...]]) -> bool:

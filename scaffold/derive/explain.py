@@ -11,7 +11,7 @@ from scaffold.derive.derivation import Derivation, Saved
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, Program, SizeOf, tensors
-from scaffold.derive.graph.shapes import Shape, is_lead
+from scaffold.derive.graph.shapes import Dim, LeadingDims, NamedSize, Shape, UnnamedSize
 from scaffold.derive.graph.static_values import UnsupportedError, static_node
 from scaffold.derive.lower.autograd_saved import retained, storage
 from scaffold.derive.lower.statements import Lowered, lower
@@ -174,7 +174,7 @@ class _Explainer:
 
     def _size(self, op: Op) -> str:
         """The number of elements."""
-        dims = [_dim(dim) for dim in op.shape.dims or ("?",) if dim != 1]
+        dims = _sizes(op.shape) if op.shape.dims else ["?"]
         if "?" not in dims:
             return "*".join(dims) or "1"
         for name, item in self.lowered.inputs.items():
@@ -188,10 +188,20 @@ def shown(shape: Shape) -> str:
     return "?" if shape.dims is None else f"[{', '.join(map(_dim, shape.dims))}]"
 
 
-def _dim(dim: int | str) -> str:
-    if is_lead(dim):
-        return "..."
-    return "?" if str(dim).startswith(("?", "@")) else str(dim)
+def _sizes(shape: Shape) -> list[str]:
+    """The sizes that are known not to be 1."""
+    return [_dim(dim) for dim in shape.dims or () if dim != 1]
+
+
+def _dim(dim: Dim) -> str:
+    match dim:
+        case NamedSize(name):
+            return name
+        case LeadingDims():
+            return "..."
+        case UnnamedSize():
+            return "?"
+    return str(dim)
 
 
 def total(tensors_: Iterable[Tensors]) -> str:

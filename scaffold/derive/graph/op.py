@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Literal, NamedTuple
 
-from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, position
+from scaffold.derive.graph.shapes import (
+    SCALAR,
+    Dim,
+    Own,
+    Shape,
+    UnnamedSize,
+    position,
+    unknown,
+)
 from scaffold.formula import Graph, Node
 
 # `static` values are Python's, the same throughout a call; a `group` is several tensors.
@@ -138,7 +146,7 @@ ENGINE_OPS: Mapping[str, tuple[type, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Op:
     """One application of a primitive, of the table or of `ENGINE_OPS`. Compare ops of one program with `is`."""
 
@@ -202,6 +210,9 @@ class Op:
         assert isinstance(self.data, OfShape | SummedTo), self.rule
         return self.data.shape
 
+    def __repr__(self) -> str:
+        return f"%{self.serial}"
+
     def walk(self) -> Iterator["Op"]:
         """This op and all below it, each once."""
         seen, waiting = set[int](), [self]
@@ -211,6 +222,13 @@ class Op:
                 seen.add(op.serial)
                 yield op
                 waiting.extend(reversed(op.args))
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOf(UnnamedSize):
+    """The size that a Python value is."""
+
+    op: Op
 
 
 class Program:
@@ -245,7 +263,7 @@ class Program:
         key = (rule, tuple(arg.serial for arg in given), data)
         if key not in self._known:
             serial = len(self.ops)
-            own = Shape(None, ("of", serial)) if shape is None else shape
+            own = unknown(Own(serial)) if shape is None else shape
             made = Op(rule, given, data, kind, own, active, serial)
             self._known[key] = made
             self.ops.append(made)
@@ -299,7 +317,7 @@ class Program:
                 at = position(shape, number) if isinstance(number, int) else None
                 if at is not None and shape.dims is not None:
                     return shape.dims[at]
-        name = f"?{dim.serial}"
+        name = ValueOf(dim)
         self.sizes[name] = dim
         return name
 

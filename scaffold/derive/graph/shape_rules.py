@@ -5,12 +5,72 @@ every call that PyTorch accepts.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op, Program, literal, tensors
-from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, is_lead
+from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, UnnamedSize, is_lead
+
+# --- Sizes without a name, by what they come of: two that come of the same are equal.
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(UnnamedSize):
+    """How long `x[start:end:step]` is in a dim of a size."""
+
+    size: Dim
+    start: Op
+    end: Op
+    step: Op
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(UnnamedSize):
+    """The sizes of parts one behind the other."""
+
+    parts: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flattened(UnnamedSize):
+    """The product of the sizes of several dims that become one."""
+
+    dims: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rest(UnnamedSize):
+    """What a -1 stands for among sizes."""
+
+    sizes: Op
+
+
+@dataclass(frozen=True, slots=True)
+class Windows(UnnamedSize):
+    """How often a kernel fits into a dim as it slides by stride, padding and dilation."""
+
+    size: Dim
+    kernel: Dim
+    slides: tuple[Op, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeAt(UnnamedSize):
+    """The size of a dim of a tensor of unknown shape."""
+
+    tensor: Op
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartSize(UnnamedSize):
+    """The size of one of several parts."""
+
+    parts: Op
+    position: int
+
 
 # --- Equations of `torch.einsum`.
 #
@@ -41,9 +101,9 @@ def size_left(dims: Sequence[Dim], sizes: Sequence[Dim]) -> Dim | None:
     """The size that `-1` stands for beside others; `dims` are those of the tensor."""
     if any(map(is_lead, dims)):
         return None
-    names = [dim for dim in dims if isinstance(dim, str)]
+    names = [dim for dim in dims if not isinstance(dim, int)]
     for size in sizes:
-        if isinstance(size, str):
+        if not isinstance(size, int):
             if size not in names:
                 return None
             names.remove(size)
@@ -65,7 +125,7 @@ def slice_size(size: Dim, start: Op, end: Op, step: Op) -> Dim:
     plain = [item for item in bounds if item is None or type(item) is int]
     if isinstance(size, int) and len(plain) == 3 and (bounds[2] is None or plain[2]):
         return len(range(size)[slice(*plain)])
-    return f"?{size}[{start.serial}:{end.serial}:{step.serial}]"
+    return Slice(size, start, end, step)
 
 
 def range_shape(program: Program, args: Sequence[Op]) -> Shape | None:
@@ -164,7 +224,7 @@ def padded(program: Program, args: Args) -> Shape | None:
     for at in range(len(pad) // 2):
         more, dim = pad[2 * at] + pad[2 * at + 1], done[-1 - at]
         if more:
-            done[-1 - at] = dim + more if isinstance(dim, int) else f"?{dim}+{more}"
+            done[-1 - at] = dim + more if isinstance(dim, int) else Sum((dim, more))
     return Shape(tuple(done))
 
 
@@ -179,7 +239,7 @@ def flattened(program: Program, args: Args) -> Shape | None:
     first, last = (int(str(end)) % len(dims) for end in ends)
     size = size_left(dims[first : last + 1], ())
     if size is None:
-        size = "?" + "*".join(str(dim) for dim in dims[first : last + 1])
+        size = Flattened(dims[first : last + 1])
     return Shape((*dims[:first], size, *dims[last + 1 :]))
 
 
@@ -212,7 +272,7 @@ def stacked(program: Program, args: Args) -> Shape | None:
     wide = shapes.unsqueezed(first, dims[0])
     at = shapes.position(wide, dims[0])
     if wide.dims is None or at is None:
-        return shapes.unknown("stacked", first, dims[0], len(parts))
+        return shapes.unknown(shapes.Stacked(first, dims[0], len(parts)))
     return Shape((*wide.dims[:at], len(parts), *wide.dims[at + 1 :]))
 
 
@@ -226,26 +286,26 @@ def joined(program: Program, args: Args) -> Shape | None:
     if at is None or any(len(part.dims or ()) != len(known[0].dims) for part in known):
         return None
     sizes = [
-        part.shape.dims[at] if part.shape.dims else f"?part{part.serial}"
-        for part in parts
+        part.shape.dims[at] if part.shape.dims else SizeAt(part, at) for part in parts
     ]
-    whole = _whole(str(sizes[0]), str(sizes[1])) if len(sizes) == 2 else None
+    whole = _whole(*sizes) if len(sizes) == 2 else None
     if all(isinstance(size, int) for size in sizes):
         size: Dim = sum(size for size in sizes if isinstance(size, int))
     else:
-        size = whole or "?" + "+".join(map(str, sizes))
+        size = whole or Sum(tuple(sizes))
     return Shape((*known[0].dims[:at], size, *known[0].dims[at + 1 :]))
 
 
-def _whole(one: str, two: str) -> str | None:
-    """The size that `?D[1:2:1]` and `?D[2:1:1]` make up, where op 1 is None."""
-    found = [re.fullmatch(r"\?(.+)\[(\d+):(\d+):(\d+)\]", item) for item in (one, two)]
-    if found[0] is None or found[1] is None or found[0][1] != found[1][1]:
+def _whole(one: Dim, two: Dim) -> Dim | None:
+    """The size that `x[:k]` and `x[k:]` make up, in either order."""
+    if not (isinstance(one, Slice) and isinstance(two, Slice)):
         return None
-    (a, b, step), (c, d, other) = found[0].groups()[1:], found[1].groups()[1:]
-    none = step
-    halves = a == none == d and b == c or c == none == b and d == a
-    return found[0][1] if halves and step == other else None
+    none = one.step  # which is None, as the bounds are that are left out
+    if one.size != two.size or two.step is not none:
+        return None
+    in_order = one.start is none is two.end and one.end is two.start
+    turned = two.start is none is one.end and two.end is one.start
+    return one.size if in_order or turned else None
 
 
 def einsum(program: Program, args: Args) -> Shape | None:
@@ -354,7 +414,7 @@ def convolved(program: Program, args: Args) -> Shape | None:
         return None
     kernel: Sequence[Dim] = weight.dims or ()
     if weight.rank != len(dims):
-        kernel = [f"?{args['weight'].serial}[{at}]" for at in range(len(dims))]
+        kernel = [SizeAt(args["weight"], at) for at in range(len(dims))]
     slides = [args[name] for name in ("stride", "padding", "dilation")]
     sizes = (_left(dims[at], kernel[at], slides, at - 2) for at in range(2, len(dims)))
     return Shape((dims[0], kernel[0], *sizes))
@@ -369,8 +429,7 @@ def _left(size: Dim, kernel: Dim, slides: Sequence[Op], at: int) -> Dim:
             return size + more
         if not more:
             return size
-    by = ":".join(str(item.serial) for item in slides)
-    return f"?{size}[{kernel}|{by}|{at}]"
+    return Windows(size, kernel, tuple(slides), at)
 
 
 def _number(value: Op, at: int) -> int | None:
@@ -390,7 +449,7 @@ WINDOW_SHAPES = dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolved)
 Infer = Callable[[Program, Args], Shape | None]
 
 
-def dims_of(dim: Op | None) -> tuple[int | str, ...] | None:
+def dims_of(dim: Op | None) -> shapes.Axes | None:
     """The dims that an argument names; None for all. One that is not written out goes by a name of its own."""
     value = None if dim is None else literal(dim)
     if value is None:
@@ -399,13 +458,13 @@ def dims_of(dim: Op | None) -> tuple[int | str, ...] | None:
         return (value,)
     if isinstance(value, tuple) and all(isinstance(item, int) for item in value):
         return value
-    return (f"@{dim.serial}",) if dim else None
+    return (shapes.UnwrittenAxis(dim),) if dim else None
 
 
-def dim_of(dim: Op) -> int | str:
+def dim_of(dim: Op) -> shapes.Axis:
     """The one dim that an argument names."""
     value = literal(dim)
-    return value if isinstance(value, int) else f"@{dim.serial}"
+    return value if isinstance(value, int) else shapes.UnwrittenAxis(dim)
 
 
 def _ints(args: Args, *names: str) -> tuple[int, ...] | None:
@@ -446,7 +505,8 @@ def _squeezed(program: Program, args: Args) -> Shape | None:
     if not dims:
         return None
     shape = args["x"].shape
-    for dim in sorted(dims, reverse=isinstance(dims[0], int) and dims[0] >= 0):
+    numbers = [dim for dim in dims if isinstance(dim, int)]
+    for dim in sorted(numbers, reverse=numbers[0] >= 0) if numbers else dims:
         shape = shapes.squeezed(shape, dim)
     return shape
 
@@ -460,7 +520,7 @@ def sized(program: Program, shape: Op) -> Shape | None:
     if any(literal(dim) == -1 for dim in shape.args):
         return Shape(
             tuple(
-                f"?-{shape.serial}" if literal(dim) == -1 else program.size_of(dim)
+                Rest(shape) if literal(dim) == -1 else program.size_of(dim)
                 for dim in shape.args
             )
         )
@@ -495,9 +555,7 @@ def _reshaped(program: Program, args: Args) -> Shape | None:
     rest = size_left(dims, given)
     if rest is None:
         return shape
-    return Shape(
-        tuple(rest if str(dim).startswith("?-") else dim for dim in shape.dims)
-    )
+    return Shape(tuple(rest if isinstance(dim, Rest) else dim for dim in shape.dims))
 
 
 def _expanded(program: Program, args: Args) -> Shape | None:
@@ -517,13 +575,13 @@ def _expanded(program: Program, args: Args) -> Shape | None:
 def _matmul(program: Program, args: Args) -> Shape | None:
     left, right = (item.shape for item in tensors(args.values()))
     found = shapes.multiplied(left, right)
-    return found or shapes.unknown("product", left, right)
+    return found or shapes.unknown(shapes.Product(left, right))
 
 
 def _vector(program: Program, args: Args) -> Shape | None:
     """Of `torch.mv`, which takes a matrix and a vector."""
     x, y = (item.shape for item in tensors(args.values()))
-    return shapes.multiplied(x, y) or shapes.unknown("rank", 1, ("mv", x, y))
+    return shapes.multiplied(x, y) or shapes.unknown(shapes.ProductWithVector(x, y))
 
 
 def _attention(program: Program, args: Args) -> Shape | None:

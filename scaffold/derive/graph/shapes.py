@@ -4,70 +4,274 @@ In: declared dims, and the shapes of arguments. Out: the shape of a result. Inva
 call; what cannot be told is a shape of its own, equal to no other.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 
-Dim = (
-    int | str
-)  # a size, its name, `...x` for the leading dims of x, `?3` for a size without a name
-Dims = tuple[int | str, ...]  # `@3` for a dim that is not written out
+# --- Sizes.
 
 
-class Shape(NamedTuple):
-    """The dims, or where they are None what tells this shape from others."""
+@dataclass(frozen=True, slots=True)
+class NamedSize:
+    """A size that the user has given a name: `N`."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return repr(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class LeadingDims:
+    """The `...` of an input: any number of dims."""
+
+    of: str
+
+    def __repr__(self) -> str:
+        return repr(f"...{self.of}")
+
+
+@dataclass(frozen=True, slots=True)
+class UnnamedSize:
+    """A size without a name, told from others by what it comes of; each way has a class of its own."""
+
+
+Dim = int | NamedSize | LeadingDims | UnnamedSize
+
+
+# --- Dims, by their number.
+
+
+@dataclass(frozen=True, slots=True)
+class UnwrittenAxis:
+    """A dim that is not written out, by the value that it is; it may stand for several."""
+
+    value: Hashable
+
+
+Axis = int | UnwrittenAxis
+Axes = tuple[Axis, ...]
+
+
+# --- Shapes.
+
+
+class Shape:
+    """The dims, or where they are None the origin, which tells this shape from others."""
+
+    __slots__ = ("_hash", "dims", "lead", "origin")
+    __match_args__ = ("dims", "origin")
 
     dims: tuple[Dim, ...] | None
-    key: tuple[Any, ...] = ()
+    origin: "Origin | None"
+    lead: int | None  # the position of the leading dims
+
+    def __init__(
+        self, dims: tuple[Dim, ...] | None, origin: "Origin | None" = None
+    ) -> None:
+        self.dims, self.origin = dims, origin
+        self.lead = next(
+            (at for at, dim in enumerate(dims or ()) if is_lead(dim)), None
+        )
+        self._hash = hash((dims, origin))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, Shape)
+            and self._hash == other._hash
+            and self.dims == other.dims
+            and self.origin == other.origin
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Shape({self.origin if self.dims is None else self.dims!r})"
 
     @property
     def rank(self) -> int | None:
         """How many dims there are, where that is known."""
         if self.dims is not None:
             return None if self.lead is not None else len(self.dims)
-        match self.key:
-            case ("keep" | "transposed", Shape() as base, *_):
-                return base.rank
-            case ("rank", int(rank), _):
-                return rank
-            case ("permuted", _, tuple() as dims):
-                return len(dims)
-        return None
-
-    @property
-    def lead(self) -> int | None:
-        """The position of the leading dims."""
-        for position, dim in enumerate(self.dims or ()):
-            if is_lead(dim):
-                return position
-        return None
+        return self.origin.rank if self.origin else None
 
     @property
     def trailing(self) -> int:
         """How many dims at the end can be counted from there."""
         if self.dims is None:
             return 0
-        lead = self.lead
-        return len(self.dims) if lead is None else len(self.dims) - lead - 1
+        return len(self.dims) if self.lead is None else len(self.dims) - self.lead - 1
 
     @property
     def least(self) -> int:
         """The least rank that it can have."""
         if self.dims is not None:
             return len(self.dims) - (self.lead is not None)
-        match self.key:
-            case ("transposed", Shape() as base, frozenset() as dims):
-                return max([base.least, *map(_takes, dims)])
-            case ("keep", Shape() as base, _):
-                return base.least
-            case ("unsqueezed" | "stacked", Shape() as base, *_):
-                return base.least + 1
-            case ("broadcast", tuple() as parts):
-                return max([int(part.least) for part in parts])
-            case ("matrix", *_):
-                return 2
-            case ("product", Shape() as left, Shape() as right):
-                return 2 if left.least > 1 and right.least > 1 else 0
+        return self.origin.least if self.origin else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a shape comes of, of which the dims are not known."""
+
+    @property
+    def rank(self) -> int | None:
+        """How many dims there are, where that is known."""
+        return None
+
+    @property
+    def least(self) -> int:
+        """The least rank that it can have."""
         return self.rank or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast(Origin):
+    """What several shapes broadcast to."""
+
+    parts: tuple[Shape, ...]
+
+    @property
+    def least(self) -> int:
+        return max(part.least for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped(Origin):
+    """A shape without some dims."""
+
+    base: Shape
+    axes: Axes
+
+
+@dataclass(frozen=True, slots=True)
+class Input(Origin):
+    """The shape of an input."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Origin):
+    """A shape in which some dims have size 1; without axes all have."""
+
+    base: Shape
+    axes: Axes | None
+
+    @property
+    def rank(self) -> int | None:
+        return self.base.rank
+
+    @property
+    def least(self) -> int:
+        return self.base.least
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix(Origin):
+    """A value of the first shape, or of the second where an operand of the third one is a vector."""
+
+    value: Shape
+    other: Shape
+    operand: Shape
+
+    @property
+    def least(self) -> int:
+        return 2
+
+
+@dataclass(frozen=True, slots=True)
+class Own(Origin):
+    """The shape of one op, of which nothing is known."""
+
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Permuted(Origin):
+    """A shape whose dims are in another order."""
+
+    base: Shape
+    order: tuple[int, ...]
+
+    @property
+    def rank(self) -> int | None:
+        return len(self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class Product(Origin):
+    """The shape of a product of matrices."""
+
+    left: Shape
+    right: Shape
+
+    @property
+    def least(self) -> int:
+        return 2 if self.left.least > 1 and self.right.least > 1 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProductWithVector(Origin):
+    """The shape of a matrix times a vector."""
+
+    matrix: Shape
+    vector: Shape
+
+    @property
+    def rank(self) -> int | None:
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class Squeezed(Origin):
+    """A shape without a dim, if that has size 1."""
+
+    base: Shape
+    axis: Axis
+
+
+@dataclass(frozen=True, slots=True)
+class Stacked(Origin):
+    """A shape with a dim more, which has that size."""
+
+    base: Shape
+    axis: int
+    count: int
+
+    @property
+    def least(self) -> int:
+        return self.base.least + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Transposed(Origin):
+    """A shape with two dims exchanged."""
+
+    base: Shape
+    pair: frozenset[int]
+
+    @property
+    def rank(self) -> int | None:
+        return self.base.rank
+
+    @property
+    def least(self) -> int:
+        return max([self.base.least, *map(_takes, self.pair)])
+
+
+@dataclass(frozen=True, slots=True)
+class Unsqueezed(Origin):
+    """A shape with a dim of size 1 more."""
+
+    base: Shape
+    axis: Axis
+
+    @property
+    def least(self) -> int:
+        return self.base.least + 1
 
 
 SCALAR = Shape(())
@@ -80,17 +284,17 @@ def _takes(dim: int) -> int:
 
 def is_lead(dim: Dim) -> bool:
     """Whether it stands for any number of dims."""
-    return isinstance(dim, str) and dim.startswith("...")
+    return isinstance(dim, LeadingDims)
 
 
-def unknown(*key: Any) -> Shape:
+def unknown(origin: Origin) -> Shape:
     """A shape of which only the origin is known."""
-    return Shape(None, key)
+    return Shape(None, origin)
 
 
-def position(shape: Shape, dim: int | str) -> int | None:
+def position(shape: Shape, dim: Axis) -> int | None:
     """Where a dim stands in the known dims, or None."""
-    if shape.dims is None or isinstance(dim, str):
+    if shape.dims is None or not isinstance(dim, int):
         return None
     if dim < 0:
         return len(shape.dims) + dim if -dim <= shape.trailing else None
@@ -105,10 +309,10 @@ def fits(small: Shape, large: Shape) -> bool:
     if any(fits(small, part) for part in _parts(large)):
         return True
     if small.dims is None:
-        match small.key:
-            case ("keep", Shape() as base, _):
+        match small.origin:
+            case Kept(base):
                 return fits(base, large)
-            case ("broadcast", tuple() as parts):
+            case Broadcast(parts):
                 return all(fits(part, large) for part in parts)
         return False
     if large.dims is None or len(small.dims) > len(large.dims):
@@ -119,7 +323,7 @@ def fits(small: Shape, large: Shape) -> bool:
 
 def _parts(shape: Shape) -> tuple[Shape, ...]:
     """The shapes of which a shape is the broadcast one."""
-    return shape.key[1] if shape.key[:1] == ("broadcast",) else ()
+    return shape.origin.parts if isinstance(shape.origin, Broadcast) else ()
 
 
 def broadcast(*shapes: Shape) -> Shape:
@@ -140,7 +344,7 @@ def broadcast(*shapes: Shape) -> Shape:
             merged = both
     if not rest:
         return merged
-    return unknown("broadcast", tuple(sorted((merged, *rest), key=repr)))
+    return unknown(Broadcast(tuple(sorted((merged, *rest), key=repr))))
 
 
 def _without_smaller(shapes: Iterable[Shape]) -> list[Shape]:
@@ -175,7 +379,7 @@ def _merged(one: Shape, two: Shape) -> Shape | None:
     return Shape(tuple(done))
 
 
-def reduced(shape: Shape, dims: Dims | None, keepdim: bool) -> Shape:
+def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:
     """What a reduction leaves; without dims it is of the whole tensor."""
     if shape == SCALAR:
         return SCALAR
@@ -184,10 +388,10 @@ def reduced(shape: Shape, dims: Dims | None, keepdim: bool) -> Shape:
             return SCALAR
         if shape.rank is not None and shape.dims is not None:
             return Shape((1,) * shape.rank)
-        return unknown("keep", shape, None)
+        return unknown(Kept(shape, None))
     places = [position(shape, dim) for dim in dims]
     if shape.dims is None or None in places:
-        return unknown("keep" if keepdim else "drop", shape, dims)
+        return unknown(Kept(shape, dims) if keepdim else Dropped(shape, dims))
     if keepdim:
         return Shape(
             tuple(1 if at in places else dim for at, dim in enumerate(shape.dims))
@@ -195,11 +399,11 @@ def reduced(shape: Shape, dims: Dims | None, keepdim: bool) -> Shape:
     return Shape(tuple(dim for at, dim in enumerate(shape.dims) if at not in places))
 
 
-def unsqueezed(shape: Shape, dim: int | str) -> Shape:
+def unsqueezed(shape: Shape, dim: Axis) -> Shape:
     """With a dim of size 1 more."""
-    match shape.key:
-        case ("drop", Shape() as base, (only,)) if only == dim and shape.dims is None:
-            return unknown("keep", base, (only,))
+    match shape.origin:
+        case Dropped(base, (only,)) if only == dim:
+            return unknown(Kept(base, (only,)))
     if shape.dims is not None and isinstance(dim, int):
         if dim < 0 and -dim <= shape.trailing + 1:
             at = len(shape.dims) + dim + 1
@@ -207,36 +411,32 @@ def unsqueezed(shape: Shape, dim: int | str) -> Shape:
         lead = shape.lead
         if 0 <= dim <= (len(shape.dims) if lead is None else lead):
             return Shape((*shape.dims[:dim], 1, *shape.dims[dim:]))
-    return unknown("unsqueezed", shape, dim)
+    return unknown(Unsqueezed(shape, dim))
 
 
-def squeezed(shape: Shape, dim: int | str) -> Shape:
+def squeezed(shape: Shape, dim: Axis) -> Shape:
     """Without a dim that is known to have size 1."""
-    match shape.key:
-        case ("unsqueezed", Shape() as base, at) if at == dim and shape.dims is None:
+    match shape.origin:
+        case Unsqueezed(base, only) if only == dim:
             return base
-        case ("keep", Shape() as base, (only,)) if only == dim and shape.dims is None:
-            return unknown("drop", base, (only,))
+        case Kept(base, (only,)) if only == dim:
+            return unknown(Dropped(base, (only,)))
     at = position(shape, dim)
     if at is not None and shape.dims is not None and shape.dims[at] == 1:
         return Shape((*shape.dims[:at], *shape.dims[at + 1 :]))
     if at is not None and shape.dims is not None and isinstance(shape.dims[at], int):
         return shape
-    return unknown("squeezed", shape, dim)
+    return unknown(Squeezed(shape, dim))
 
 
 def transposed(shape: Shape, first: int, second: int) -> Shape:
     """With two dims exchanged."""
-    match shape.key:
-        case (
-            "transposed",
-            Shape() as base,
-            pair,
-        ) if shape.dims is None and pair == frozenset((first, second)):
+    match shape.origin:
+        case Transposed(base, pair) if pair == frozenset((first, second)):
             return base
     one, two = position(shape, first), position(shape, second)
     if shape.dims is None or one is None or two is None:
-        return unknown("transposed", shape, frozenset((first, second)))
+        return unknown(Transposed(shape, frozenset((first, second))))
     dims = list(shape.dims)
     dims[one], dims[two] = dims[two], dims[one]
     return Shape(tuple(dims))
@@ -245,7 +445,7 @@ def transposed(shape: Shape, first: int, second: int) -> Shape:
 def permuted(shape: Shape, dims: Sequence[int]) -> Shape:
     """With all dims in another order."""
     if shape.dims is None or shape.rank != len(dims):
-        return unknown("permuted", shape, tuple(dims))
+        return unknown(Permuted(shape, tuple(dims)))
     return Shape(tuple(shape.dims[dim] for dim in dims))
 
 

@@ -16,7 +16,7 @@ from scaffold.derive.graph.op import (
     SizeOf,
     number,
 )
-from scaffold.derive.graph.shapes import Shape, position
+from scaffold.derive.graph.shapes import Shape, UnnamedSize, position
 from scaffold.formula import Node
 
 # --- Python values of a program as expressions.
@@ -381,7 +381,7 @@ def size_at(program: Program, shape: Shape, dim: int) -> Op:
             return program.const(size)
         if size in program.sizes:
             return program.sizes[size]
-        if not size.startswith("?"):
+        if not isinstance(size, UnnamedSize):
             return program.op("size", (), SizeOf(size))
     return program.op("size", (program.const(dim),), OfShape(shape))
 

@@ -20,7 +20,14 @@ from scaffold.derive.graph.op import (
     tensors,
 )
 from scaffold.derive.graph.precision import source_of
-from scaffold.derive.graph.shapes import Shape, unknown
+from scaffold.derive.graph.shapes import (
+    Dim,
+    Input,
+    LeadingDims,
+    NamedSize,
+    Shape,
+    unknown,
+)
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
     dotted,
@@ -54,6 +61,15 @@ TENSORS: Mapping[str, Kind] = {  # `torch.DoubleTensor`
     **dict.fromkeys(("Byte", "Char", "Short", "Int", "Long"), "int"),
     "Bool": "bool",
 }
+
+
+def _declared(dim: int | str, name: str) -> Dim:
+    """A dim of an input as it is declared; `...q` are the leading dims of the input `q`."""
+    if isinstance(dim, int):
+        return dim
+    if dim.startswith("..."):
+        return LeadingDims(dim.removeprefix("...") or name)
+    return NamedSize(dim)
 
 
 def kind_of_type(op: Op) -> Kind | None:
@@ -286,10 +302,9 @@ class Expressions(PythonValues):
 
     def _input(self, item: TensorInput, wanted: bool) -> Op:
         if item.dims is None:
-            shape = unknown("input", item.name)
+            shape = unknown(Input(item.name))
         else:
-            dims = (f"...{item.name}" if dim == "..." else dim for dim in item.dims)
-            shape = Shape(tuple(dims))
+            shape = Shape(tuple(_declared(dim, item.name) for dim in item.dims))
         kind: Kind = "group" if item.variadic else KINDS[item.dtype]
         return self.program.op(
             "input", (), Named(item.name), kind=kind, shape=shape, active=wanted

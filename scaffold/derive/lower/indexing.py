@@ -10,7 +10,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.inference import kind_of, reduced_shape
 from scaffold.derive.graph.op import Kind, Op, Program, SizeOf, literal
-from scaffold.derive.graph.shape_rules import slice_size
+from scaffold.derive.graph.shape_rules import PartSize, slice_size
 from scaffold.derive.graph.shapes import Dim, Shape
 from scaffold.derive.graph.static_values import fold, static_node
 from scaffold.derive.rules.table import Rule
@@ -219,9 +219,8 @@ def _part_shape(name: str, x: Op, op: Op, position: int) -> Shape | None:
         dim = literal(op.args[2])
         at = shapes.position(x.shape, dim) if isinstance(dim, int) else None
         if at is not None and x.shape.dims is not None:
-            size = (
-                _part_size(name, x.shape.dims[at], op.args[1], position)
-                or f"?{op.serial}[{position}]"
+            size = _part_size(name, x.shape.dims[at], op.args[1], position) or PartSize(
+                op, position
             )
             return Shape((*x.shape.dims[:at], size, *x.shape.dims[at + 1 :]))
     return None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from itertools import combinations, pairwise, product
 
 from scaffold.derive.graph.op import Op, tensors
-from scaffold.derive.graph.shapes import Dim, Dims, Shape, is_lead
+from scaffold.derive.graph.shapes import Dim, LeadingDims, Product, Shape, is_lead
 from scaffold.derive.plan.costs import Costs
 from scaffold.derive.rules.table import Table
 
@@ -23,7 +23,7 @@ from scaffold.derive.rules.table import Table
 
 
 Pair = tuple[Dim, Dim]
-LEAD = "..."
+LEAD = LeadingDims("")  # of any input
 
 
 def tables_of_pairs(
@@ -66,12 +66,12 @@ def _pairs(op: Op) -> Iterator[Pair]:
                 yield pair[0], pair[1]
 
 
-def _dims(shape: Shape) -> Dims:
+def _dims(shape: Shape) -> tuple[Dim, ...]:
     """The dims that are known; the leading ones of any number are taken for the same."""
     match shape:
         case Shape(tuple() as dims):
             return tuple(LEAD if is_lead(dim) else dim for dim in dims)
-        case Shape(None, ("product", Shape() as left, Shape() as right)):
+        case Shape(None, Product(left, right)):
             one, two = _dims(left), _dims(right)
             if len(one) > 1 and len(two) > 1:
                 lead = (LEAD,) * (LEAD in one or LEAD in two)

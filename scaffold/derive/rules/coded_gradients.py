@@ -403,7 +403,7 @@ def _contracted(make: Maker, x: Op, g: Op) -> Op:
     kind: Kind = "complex" if "complex" in (x.kind, g.kind) else "real"
     shape = None
     if x.shape.trailing and g.shape.trailing and x.shape.dims and g.shape.dims:
-        shape = SCALAR._replace(dims=(x.shape.dims[-1], g.shape.dims[-1]))
+        shape = Shape((x.shape.dims[-1], g.shape.dims[-1]))
     lead = g.shape
     if lead.dims is not None:  # as many dims, whatever their sizes
         lead = Shape(tuple(dim if is_lead(dim) else 1 for dim in lead.dims))

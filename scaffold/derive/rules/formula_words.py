@@ -28,7 +28,7 @@ from scaffold.derive.simplify.constructors import Maker
 def unless_vector(program: Program, value: Op, other: Op, operand: Op) -> Op:
     """A value, and another where an operand of a product is a vector."""
     args = (value, other, program.op("rank", (), OfShape(operand.shape)))
-    shape = shapes.unknown("matrix", value.shape, other.shape, operand.shape)
+    shape = shapes.unknown(shapes.Matrix(value.shape, other.shape, operand.shape))
     return program.op("unless_vector", args, kind=value.kind, shape=shape)
 
 
@@ -73,14 +73,14 @@ def may_be_scalar(shape: Shape, dim: Op) -> bool:
 def _is_open(shape: Shape) -> bool:
     if shape.dims is not None:
         return shape.lead is not None and len(shape.dims) == 1
-    match shape.key:
-        case ("input", _):
+    match shape.origin:
+        case shapes.Input():
             return True
-        case ("broadcast", tuple() as parts):
+        case shapes.Broadcast(parts):
             return all(map(_is_open, parts))
-        case ("drop", Shape() as base, tuple() as dims):
-            return base.least <= len(dims) and _is_open(base)
-        case ("keep", Shape() as base, tuple()):
+        case shapes.Dropped(base, axes):
+            return base.least <= len(axes) and _is_open(base)
+        case shapes.Kept(base, tuple()):
             return base.least < 1 and _is_open(base)
     return False
 
@@ -113,7 +113,7 @@ def restore(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
         return make.choose(test, g, restore(make, g, x, dim, no))
     if not dims or x.shape == SCALAR:
         return g  # a scalar broadcasts as it is
-    if isinstance(dims[0], str):
+    if not isinstance(dims[0], int):
         if is_int(make.program, dim):
             return restored(make, g, x, dim)
         kept = _kept(make, x, dim)
@@ -189,10 +189,10 @@ def _dims_to_sum(
     large: Shape, small: Shape
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """The first dims to sum away, and those to sum to size 1, where they can be told."""
-    if small.key[:1] == ("keep",) and small.dims is None:
-        dims = small.key[2] or ()
+    if isinstance(small.origin, shapes.Kept):
+        dims = small.origin.axes or ()
         plain = tuple(at for at in dims if isinstance(at, int))
-        same = small.key[1] == large and plain and plain == dims
+        same = small.origin.base == large and plain and plain == dims
         return ((), plain) if same else None
     if large.dims is None or small.dims is None:
         return None
@@ -291,7 +291,7 @@ def count(make: Maker, x: Op, dim: Op) -> Op:
         if x.shape == SCALAR:
             return make.const(1)
         return make.program.op("count", (), OfShape(x.shape))
-    if isinstance(dims[0], str):
+    if not isinstance(dims[0], int):
         if is_int(make.program, dim):
             return _length(make, x, dim)
         taken = (make.program.op("count", (), OfShape(x.shape)), _kept(make, x, dim))

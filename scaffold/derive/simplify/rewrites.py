@@ -7,7 +7,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.inference import dim_of, dims_of
 from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, literal
 from scaffold.derive.graph.precision import of_default_dtype
-from scaffold.derive.graph.shapes import Dims, Shape
+from scaffold.derive.graph.shapes import Axes, Dim, Shape
 from scaffold.derive.graph.static_values import is_length
 from scaffold.derive.rules.formula_words import count
 from scaffold.derive.simplify.algebra import factors, product
@@ -19,7 +19,7 @@ from scaffold.derive.simplify.registry import Registry
 # In: an op. Out: a fact about it. Invariant: true in exact arithmetic wherever the values are finite; what is not known is not true.
 
 
-def along(op: Op) -> Dims | None:
+def along(op: Op) -> Axes | None:
     """The dims of a reduction that keeps them, where they are written out."""
     _, *rest = op.args
     if len(rest) < 2 or literal(rest[1]) is not True:
@@ -32,7 +32,7 @@ def is_constant_along(op: Op, left: Shape) -> bool:
     return not op.is_tensor or shapes.fits(op.shape, left)
 
 
-def sums_to_zero(op: Op, dims: Dims) -> bool:
+def sums_to_zero(op: Op, dims: Axes) -> bool:
     """Whether its sum along the dims is zero: it is centred there, or a multiple of what is."""
     left = shapes.reduced(op.shape, dims, True)
     if op.rule == "neg":
@@ -299,7 +299,7 @@ def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | Non
     at = shapes.position(index.shape, dim_of(dim))
     if a.rule != "zeros" or at is None or not a.shape.dims:
         return None
-    line = list(a.shape.dims)
+    line: list[Dim] = list(a.shape.dims)
     line[at : at + 1] = [1]
     if index.shape.dims != tuple(line) or source.shape != index.shape:
         return None

@@ -7,7 +7,7 @@ that is absent, whatever else the tests say.
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from scaffold.derive.graph.op import Op
-from scaffold.derive.graph.shapes import Shape
+from scaffold.derive.graph.shapes import Product, Shape
 from scaffold.derive.simplify.assumptions import decides, implies
 from scaffold.formula import Node
 
@@ -82,7 +82,7 @@ class Safety:
 
 def _is_product(shape: Shape) -> bool:
     """Whether only a product of matrices has a shape."""
-    return shape.dims is None and shape.key[:1] == ("product",)
+    return isinstance(shape.origin, Product)
 
 
 def _asks(op: Op) -> bool:

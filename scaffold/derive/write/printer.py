@@ -16,7 +16,16 @@ from scaffold.derive.graph.op import (
     is_number,
     literal,
 )
-from scaffold.derive.graph.shapes import Dim, Shape
+from scaffold.derive.graph.shapes import (
+    Broadcast,
+    Dim,
+    Dropped,
+    Kept,
+    Shape,
+    Squeezed,
+    Transposed,
+    Unsqueezed,
+)
 from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
 from scaffold.derive.rules.spelling import Parameter, Spelling
 from scaffold.derive.write.in_place import InPlace
@@ -112,10 +121,10 @@ class StaticPrinter:
 
     def _told_by_value(self, shape: Shape) -> Node:
         """The shape of a value of the forward, or what follows from such shapes."""
-        match shape.key:
-            case ("broadcast", tuple() as parts) if shape not in self.owners:
-                shapes = map(self.shape, parts)
-                return self.function("torch.broadcast_shapes", *shapes)
+        match shape.origin:
+            case Broadcast(parts) if shape not in self.owners:
+                several = map(self.shape, parts)
+                return self.function("torch.broadcast_shapes", *several)
         return self._attribute(self._owner(shape), "shape")
 
     def _owner(self, shape: Shape) -> Node:
@@ -137,17 +146,19 @@ class StaticPrinter:
 
     def _by_base(self, shape: Shape) -> Node:
         """A value of a shape, made of one that has the shape it comes of."""
-        match shape.key:
-            case ("unsqueezed" | "squeezed" as word, Shape() as base, int() as dim):
-                return self._viewed(base, word.removesuffix("d"), dim)
-            case ("transposed", Shape() as base, dims) if dims == {-2, -1}:
+        match shape.origin:
+            case Unsqueezed(base, int() as dim):
+                return self._viewed(base, "unsqueeze", dim)
+            case Squeezed(base, int() as dim):
+                return self._viewed(base, "squeeze", dim)
+            case Transposed(base, dims) if dims == {-2, -1}:
                 return self._attribute(self._owner(base), "mT")
-            case ("transposed", Shape() as base, frozenset() as dims) if len(dims) == 2:
+            case Transposed(base, dims) if len(dims) == 2:
                 return self._viewed(base, "transpose", *sorted(dims))
-            case ("drop" | "keep" as word, Shape() as base, (int(), *_) as dims):
+            case Dropped(base, (int(), *_) as dims) | Kept(base, (int(), *_) as dims):
                 callee = self._attribute(self._owner(base), "sum")
                 at = self.program.const(dims[0] if len(dims) == 1 else dims)
-                keepdim = self.program.const(word == "keep")
+                keepdim = self.program.const(isinstance(shape.origin, Kept))
                 args = (callee, self.node(at), self.node(keepdim))
                 return self.graph.node("call", "", args, ("keepdim",))
         raise UnsupportedError(NO_SHAPE)

@@ -7,7 +7,14 @@ size where a cotangent or an input tells it.
 from collections.abc import Iterable
 
 from scaffold.derive.graph.op import Op, Program
-from scaffold.derive.graph.shapes import Dim, Shape, is_lead
+from scaffold.derive.graph.shapes import (
+    Broadcast,
+    Dim,
+    Dropped,
+    Kept,
+    Shape,
+    is_lead,
+)
 from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
 from scaffold.formula import Graph, Node
 
@@ -48,9 +55,9 @@ class Holders:
             return self.graph.node("tuple", "", sizes)
         return self._by_prefix(shape) or self._by_any(shape)
 
-    def _broadcast(self, shape: Shape) -> Node:
+    def _broadcast(self, several: Iterable[Shape]) -> Node:
         """`torch.broadcast_shapes(x.shape, y.shape)`."""
-        parts = tuple(self.shape(part) for part in shape.key[1])
+        parts = tuple(map(self.shape, several))
         function = self.graph.node(
             "attribute", "broadcast_shapes", (self.graph.name("torch"),)
         )
@@ -58,27 +65,22 @@ class Holders:
 
     def _by_origin(self, shape: Shape) -> Node:
         """A shape by what it comes of: `torch.broadcast_shapes(x.shape, y.shape)[:-1]`."""
-        match shape.key:
-            case ("broadcast", _):
-                return self._broadcast(shape)
-            case ("drop" | "keep" as word, Shape() as base, (int() as dim,)) if dim in (
-                0,
-                -1,
-            ):
+        match shape.origin:
+            case Broadcast(parts):
+                return self._broadcast(parts)
+            case Dropped(base, (0 | -1 as dim,)) | Kept(base, (0 | -1 as dim,)):
                 graph, absent = self.graph, self.graph.node("absent")
                 bound = number_node(self.program, dim or 1)
                 bounds = (absent, bound) if dim else (bound, absent)
                 index = graph.node("slice", "", (*bounds, absent))
                 rest = graph.node("subscript", "", (self.shape(base), index))
-                if word == "drop":
+                if isinstance(shape.origin, Dropped):
                     return rest
                 if not base.least:  # a scalar keeps no dim
                     return self._by_any(shape)
-                parts = [
-                    graph.node("starred", "", (rest,)),
-                    number_node(self.program, 1),
-                ]
-                return graph.node("tuple", "", tuple(parts if dim else parts[::-1]))
+                one = number_node(self.program, 1)
+                both = (graph.node("starred", "", (rest,)), one)
+                return graph.node("tuple", "", both if dim else both[::-1])
         return self._by_any(shape)
 
     def _by_prefix(self, shape: Shape) -> Node | None:

@@ -3,16 +3,30 @@
 import pytest
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.shapes import SCALAR, Shape, unknown
+from scaffold.derive.graph.shapes import (
+    SCALAR,
+    Dim,
+    Input,
+    LeadingDims,
+    NamedSize,
+    Shape,
+    unknown,
+)
 from tests.derive.building import op_text
 
 
 def of(text: str) -> Shape:
     """`...x C 1` as a shape; `?` is one that is not known."""
     if text.startswith("?"):
-        return unknown("input", text)
-    words = text.split()
-    return Shape(tuple(int(word) if word.isdigit() else word for word in words))
+        return unknown(Input(text))
+    return Shape(tuple(map(size, text.split())))
+
+
+def size(word: str) -> Dim:
+    """One size."""
+    if word.startswith("..."):
+        return LeadingDims(word.removeprefix("..."))
+    return int(word) if word.isdigit() else NamedSize(word)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +138,7 @@ def test_two_transposes_are_none() -> None:
 def test_the_least_rank() -> None:
     assert of("...x S D").least == 2 and of("...x S D").rank is None
     assert SCALAR.rank == 0
-    assert unknown("transposed", of("?x"), frozenset((0, 1))).rank is None
+    assert shapes.transposed(of("?x"), 0, 1).rank is None
 
 
 @pytest.mark.parametrize(
