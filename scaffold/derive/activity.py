@@ -7,7 +7,8 @@ function from outside torch is not called twice.
 from collections.abc import Iterator
 
 from scaffold.derive.metadata import LIKE_METHODS, metadata_read
-from scaffold.formula import BUILTINS, RANDOM, Node, keywords
+from scaffold.formula import BUILTINS, Node, keywords
+from scaffold.primitives.calls import draws_random
 
 WITHOUT_GRADIENT = frozenset(
     {
@@ -127,7 +128,7 @@ def is_random(node: Node) -> bool:
     return any(
         item.kind == "call"
         and (
-            callee(item) in RANDOM
+            draws_random(item.args[0].label)
             and not _is_off(item)
             or _drops(item)
             or _of_random(item)

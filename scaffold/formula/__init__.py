@@ -5,7 +5,6 @@ In: Python expressions and statements over torch. Out: `Formula`s, and their tex
 
 from scaffold.formula.assertions import is_check, raises
 from scaffold.formula.effects import (
-    RANDOM,
     bound,
     changed_in_place,
     copied,
@@ -36,6 +35,7 @@ from scaffold.formula.graph import (
 from scaffold.formula.operators import (
     is_judged,
     is_newer,
+    is_torch_word,
     judged,
     judged_value,
     meant,
@@ -47,7 +47,6 @@ from scaffold.formula.text import BUILTINS, WELL_KNOWN, Meanings, Scope, Text
 
 __all__ = [
     "BUILTINS",
-    "RANDOM",
     "WELL_KNOWN",
     "Assign",
     "Formula",
@@ -74,6 +73,7 @@ __all__ = [
     "is_check",
     "is_judged",
     "is_newer",
+    "is_torch_word",
     "judged",
     "judged_value",
     "keywords",

@@ -16,8 +16,8 @@ from scaffold.formula.definitions import (
     parameters,
     telling_decorator,
 )
-from scaffold.formula.effects import RANDOM, in_place_name
 from scaffold.formula.text import Text, place_in
+from scaffold.primitives.calls import draws_random, is_in_place
 
 # What the names of modules mean once a function is resolved.
 ALWAYS = {"F": "torch.nn.functional", "math": "math", "torch": "torch"}
@@ -130,7 +130,7 @@ def _changes(node: ast.AST) -> bool:
             return True
         case ast.Subscript(ctx=ast.Store()):
             return True
-        case ast.Call(ast.Attribute(_, name)) if in_place_name(name):
+        case ast.Call(ast.Attribute(_, name)) if is_in_place(name):
             return True
         case ast.Call(keywords=words):
             return any(word.arg in ("out", "inplace") for word in words)
@@ -140,12 +140,10 @@ def _changes(node: ast.AST) -> bool:
 def is_random(parts: Sequence[ast.AST]) -> bool:
     """Whether some part draws random numbers."""
     nodes = (node for part in parts for node in ast.walk(part))
-    return any(isinstance(node, ast.Call) and _drawn(node.func) for node in nodes)
-
-
-def _drawn(callee: ast.expr) -> bool:
-    name = callee.attr if isinstance(callee, ast.Attribute) else ""
-    return name in RANDOM
+    callees = (node.func for node in nodes if isinstance(node, ast.Call))
+    return any(
+        isinstance(of, ast.Attribute) and draws_random(of.attr) for of in callees
+    )
 
 
 def is_pure(parts: Sequence[ast.AST]) -> bool:

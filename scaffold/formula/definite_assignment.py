@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from scaffold.formula.call_arguments import is_pure
-from scaffold.formula.effects import in_place_name
 from scaffold.formula.substitution import names_in, stored
+from scaffold.primitives.calls import is_in_place
 
 # --- What the tests around a statement say.
 
@@ -135,7 +135,7 @@ class Facts:
         """Note what a call for its effect changes: `x.exp_()`."""
         match value:
             case ast.Call(ast.Attribute(ast.Name(name), method)):
-                if in_place_name(method):
+                if is_in_place(method):
                     self.change(name)
 
 

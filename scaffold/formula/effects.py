@@ -4,57 +4,21 @@ In: nodes and statements. Out: names. Invariant: in doubt two names share memory
 for names (`exp_`, `out=`, `inplace=True`) changes its tensor.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from scaffold.formula.graph import If, Node, Statement, expressions
 from scaffold.formula.text import WELL_KNOWN
+from scaffold.primitives.calls import (
+    facts_of_attribute,
+    is_in_place,
+    may_be,
+    may_be_argument,
+    may_share_memory,
+)
 
-VIEWS = frozenset(
-    {"adjoint", "as_strided", "chunk", "detach", "diag", "diagonal", "dsplit"}
-    | {"flatten", "hsplit", "imag", "meshgrid", "movedim", "moveaxis", "narrow"}
-    | {"permute"}
-    | {"ravel", "reshape", "reshape_as", "select", "split", "split_with_sizes"}
-    | {"squeeze", "swapaxes", "swapdims", "t", "tensor_split", "transpose", "unbind"}
-    | {"unflatten", "unfold", "unsafe_chunk", "unsafe_split", "unsqueeze", "view"}
-    | {"view_as", "view_as_complex", "view_as_real", "vsplit"}
-)
-# Calls that may return the very tensor that they are given.
-SAME = frozenset(
-    {"atleast_1d", "atleast_2d", "atleast_3d", "bfloat16", "bool", "broadcast_tensors"}
-    | {
-        "broadcast_to",
-        "cdouble",
-        "cfloat",
-        "conj",
-        "conj_physical",
-        "contiguous",
-        "cpu",
-    }
-    | {"cuda", "double", "flatten", "pin_memory", "to_dense"}
-    | {"alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "expand"}
-    | {"expand_as", "feature_alpha_dropout", "float", "half", "int", "long", "positive"}
-    | {"real", "requires_grad_", "resolve_conj", "resolve_neg", "sum_to_size", "to"}
-    | {"type", "type_as"}
-)
-# Those of them, and of the views, that take several tensors and return as many.
-SEVERAL = frozenset(
-    {"atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid"}
-)
-# Functions that draw random numbers.
-RANDOM = frozenset(
-    {"alpha_dropout", "bernoulli", "dropout", "dropout1d", "dropout2d", "dropout3d"}
-    | {"feature_alpha_dropout", "feature_dropout", "fractional_max_pool2d"}
-    | {"fractional_max_pool3d", "gumbel_softmax", "multinomial", "native_dropout"}
-    | {"normal", "poisson", "rand", "rand_like", "randint", "randint_like", "randn"}
-    | {"randn_like", "randperm", "rrelu"}
-    | {"alpha_dropout_", "bernoulli_", "cauchy_", "dropout_", "exponential_"}
-    | {"feature_alpha_dropout_", "geometric_", "log_normal_", "normal_", "random_"}
-    | {"rrelu_", "uniform_"}
-)
 # Functions of Python's own that hold, or yield, what they are given.
 HOLDERS = frozenset({"enumerate", "list", "reversed", "tuple", "zip"})
-VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
 
 
 def written(*statements: Statement) -> frozenset[str]:
@@ -104,7 +68,7 @@ def written_to(node: Node) -> Iterator[Node]:
     if "out" in named:
         yield named["out"]
     first = args[0] if args else named.get("input")
-    if in_place_name(callee.label) or _is_true(named.get("inplace")):
+    if is_in_place(callee.label) or _is_true(named.get("inplace")):
         changed = callee.args[0] if _is_method(callee) else first
         if callee.kind == "attribute" and changed is not None:
             yield changed
@@ -123,47 +87,47 @@ def sharing(value: Node) -> frozenset[str]:
 
 def same_memory(value: Node) -> Iterator[Node]:
     """The expressions whose memory the value may share, itself first."""
-    return _sources(value, VIEWS | SAME, views=True)
+    return _sources(value, may_share_memory, views=True)
 
 
 def same_tensor(value: Node) -> frozenset[str]:
     """The names whose very tensor the value may be."""
-    return _names(_sources(value, SAME, views=False))
+    return _names(_sources(value, may_be_argument, views=False))
 
 
 def copied(value: Node) -> frozenset[str]:
     """The names whose very tensor the value is, by assignment alone."""
-    return _names(_sources(value, frozenset(), views=False))
+    return _names(_sources(value, lambda word: False, views=False))
 
 
 def _names(several: Iterator[Node]) -> frozenset[str]:
     return frozenset(node.label for node in several if node.kind == "name")
 
 
-def _sources(value: Node, methods: frozenset[str], views: bool) -> Iterator[Node]:
+def _sources(value: Node, shares: Callable[[str], bool], views: bool) -> Iterator[Node]:
     yield value
-    for inner in _parts(value, methods, views):
-        yield from _sources(inner, methods, views)
+    for inner in _parts(value, shares, views):
+        yield from _sources(inner, shares, views)
 
 
-def _parts(value: Node, methods: frozenset[str], views: bool) -> tuple[Node, ...]:
+def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Node, ...]:
     """The expressions of which the value may be one, or a view."""
     match value:
         case Node("conditional", _, (_, *inner)):
             return tuple(inner)
         case Node("boolean" | "starred" | "tuple" | "list", _, args):
             return args
-        case Node("attribute", "real", (inner,)) | Node("unary", "+", (inner,)):
+        case Node("unary", "+", (inner,)):
             return (inner,)
-        case Node("attribute", label, (inner,)) if views and label in VIEW_ATTRIBUTES:
+        case Node("attribute", label, (inner,)) if _attribute_shares(label, views):
             return (inner,)
         case Node("subscript", _, (inner, _)) if views or holds_several(inner):
             return (inner,)
         case Node("call", _, (Node("name", name), *args)) if views and name in HOLDERS:
             return tuple(args)
         case Node("call", _, (Node("attribute", label) as callee, *args)):
-            if label in methods:
-                first = args if label in SEVERAL else args[:1]
+            if shares(label):
+                first = args if may_be(label, "several") else args[:1]
                 return callee.args if _is_method(callee) else tuple(first)
             return tuple(written_to(value))
     return ()
@@ -175,7 +139,7 @@ def holds_several(value: Node) -> bool:
         case Node("tuple" | "list"):
             return True
         case Node("call", _, (Node("attribute", label) as callee, *_)):
-            return label in SEVERAL and not _is_method(callee)
+            return may_be(label, "several") and not _is_method(callee)
     return False
 
 
@@ -189,9 +153,12 @@ def _is_method(callee: Node) -> bool:
     return not (root.kind == "name" and root.label in WELL_KNOWN)
 
 
-def in_place_name(label: str) -> bool:
-    """Whether PyTorch calls so what changes its tensor: `exp_`."""
-    return label.endswith("_") and not label.endswith("__")
+def _attribute_shares(label: str, views: bool) -> bool:
+    """Whether an attribute may be the tensor itself, `x.real`, or, of `views`, one of them: `x.mT`, `x.data`."""
+    if views and label == "data":
+        return True
+    wanted = ("same", "view") if views else ("same",)
+    return any(facts.memory in wanted for facts in facts_of_attribute(label))
 
 
 def _is_true(node: Node | None) -> bool:

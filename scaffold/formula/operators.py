@@ -228,6 +228,11 @@ def is_newer(space: str, name: str) -> bool:
     return known is not None and not leads and name not in known.operators
 
 
+def is_torch_word(word: str) -> bool:
+    """Whether some namespace of PyTorch, or a tensor, has a name, be it an operator or not."""
+    return any(word in said for names in table().values() for said in names)
+
+
 def is_judged(module: str, name: str | None) -> bool:
     """Whether what is imported is of a library that the table knows, rather than the user's own."""
     whole = name is None and module in ("torch.nn", OPS)

@@ -11,13 +11,14 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.assertions import CheckedExpressions, raises, without_checks
 from scaffold.formula.definite_assignment import unassigned
 from scaffold.formula.desugar import plain
-from scaffold.formula.effects import in_place_name, misspelt, written
+from scaffold.formula.effects import misspelt, written
 from scaffold.formula.emit import shown
 from scaffold.formula.expression import BINARY, ELSEWHERE, Guarded, may_be_none
 from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
 from scaffold.formula.program import Program
 from scaffold.formula.single_return import with_one_return
 from scaffold.formula.text import RESERVED, TAKEN, Scope, Text, place_in
+from scaffold.primitives.calls import is_in_place
 
 # --- Statements that no formula holds, in words.
 #
@@ -344,5 +345,5 @@ def _works_in_place(value: ast.expr) -> bool:
     """Whether an expression is a call for its effect: `x.exp_()`."""
     match value:
         case ast.Call(ast.Attribute(_, name)):
-            return in_place_name(name)
+            return is_in_place(name)
     return False

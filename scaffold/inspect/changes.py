@@ -8,10 +8,10 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from scaffold.inspect import vocabulary
 from scaffold.inspect.flow import Step
 from scaffold.inspect.names import method_call, torch_call
 from scaffold.inspect.values import Values
-from scaffold.inspect.vocabulary import CHANGES
 
 
 class Change(NamedTuple):
@@ -58,10 +58,10 @@ def _changed_by_call(values: Values, node: ast.Call, step: Step) -> Iterator[Cha
                 Change(node, argument, step, f"{name}(inplace=True)", True)
                 for argument in node.args[:1]
             )
-    if name in CHANGES and node.args:
+    if vocabulary.changes(name) and node.args:
         yield Change(node, node.args[0], step, f"{name}()", True)
     name = method_call(node, values.names)
-    if name in CHANGES and isinstance(node.func, ast.Attribute):
+    if vocabulary.changes(name) and isinstance(node.func, ast.Attribute):
         if name == "copy_" and _is_own_copy(node, node.func.value):
             return
         yield Change(node, _stripped(node.func.value), step, f".{name}()", True)

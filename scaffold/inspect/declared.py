@@ -14,22 +14,9 @@ from scaffold.inspect.formulas import Unfit
 from scaffold.inspect.guesses import CODES, NUMERIC
 from scaffold.inspect.model import Parameter
 from scaffold.inspect.samples import NAMED
+from scaffold.primitives.calls import is_mask, is_whole, takes_index, takes_mask
 
 TYPES = {"int", "float", "bool", "str"}
-INDEXED = {
-    *(
-        "cross_entropy",
-        "embedding",
-        "embedding_bag",
-        "gather",
-        "index_add",
-        "index_add_",
-    ),
-    *("index_copy", "index_copy_", "index_select", "nll_loss", "one_hot", "scatter"),
-    *("scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "take"),
-    "take_along_dim",
-}
-MASKED = {"masked_fill", "masked_fill_", "masked_scatter", "masked_select", "where"}
 
 
 def declared_input(facts: Facts, item: Parameter, documented: Documented) -> str:
@@ -116,9 +103,9 @@ def _uses(node: ast.AST, name: str) -> Iterator[str]:
                 yield "bool"
         elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
             given = [*inner.args, *(item.value for item in inner.keywords)]
-            if inner.func.attr in INDEXED and any(map(is_it, given)):
+            if takes_index(inner.func.attr) and any(map(is_it, given)):
                 yield "int"
-            if inner.func.attr in MASKED and given and is_it(given[0]):
+            if takes_mask(inner.func.attr) and given and is_it(given[0]):
                 yield "bool"
 
 
@@ -176,7 +163,8 @@ def _is_index(facts: Facts, name: str) -> bool:
     return any(
         isinstance(item.node, ast.Call)
         and isinstance(item.node.func, ast.Attribute)
-        and item.node.func.attr in ("argmin", "argmax", "argsort", "long", "nonzero")
+        and is_whole(item.node.func.attr)
+        and not is_mask(item.node.func.attr)
         for item in facts.outputs
     )
 

@@ -9,7 +9,31 @@ from collections.abc import Iterator
 
 from scaffold.inspect.flow import Flow
 from scaffold.inspect.names import Names, torch_call
-from scaffold.inspect.vocabulary import CHANGES, ONE_TENSOR
+from scaffold.inspect.vocabulary import changes, creates, is_tensor_call
+from scaffold.primitives.calls import may_be
+
+# Methods of tensors that other things have as well: `queue.put`, `rng.normal`, `items.index`.
+OF_OTHERS = frozenset(
+    [
+        "copy",
+        "cpu",
+        "cuda",
+        "expand",
+        "float",
+        "gather",
+        "get",
+        "int",
+        "normal",
+        "put",
+        "repeat",
+        "round",
+        "select",
+        "take",
+        "to",
+        "trace",
+        "type",
+    ]
+)
 
 
 def evident_tensors(flow: Flow, names: Names) -> Iterator[str]:
@@ -31,20 +55,25 @@ def _evident_in_call(node: ast.Call, names: Names) -> Iterator[str]:
     function = node.func
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
         owner = function.value.id
-        only = (ONE_TENSOR | CHANGES | {"size", "dim", "numel", "stride"}) - {
-            *("index", "copy", "type", "to", "round", "float", "int", "expand"),
-            *("select", "trace", "gather", "repeat", "take", "cuda", "cpu", "get"),
-        }
-        if owner not in names.imported and function.attr in only:
+        if owner not in names.imported and _is_of_tensors(function.attr):
             yield owner
         if function.attr in ("save_for_backward", "mark_dirty"):
             yield from (arg.id for arg in node.args if isinstance(arg, ast.Name))
     name = torch_call(node, names)
-    if name in ONE_TENSOR - {"tensor", "as_tensor", "full", "where", "from_numpy"}:
-        first = node.args[:1] if name not in ("cat", "stack", "concat") else []
-        if name.endswith("_like") or name not in (
-            *("empty", "zeros", "ones", "rand", "randn", "arange", "linspace", "eye"),
-            *("randint", "randperm", "einsum", "logspace", "empty_strided"),
-            *("hstack", "vstack"),
-        ):
-            yield from (arg.id for arg in first if isinstance(arg, ast.Name))
+    if is_tensor_call(name) and _takes_tensor_first(name):
+        yield from (arg.id for arg in node.args[:1] if isinstance(arg, ast.Name))
+
+
+def _is_of_tensors(method: str) -> bool:
+    """Whether only a tensor has a method."""
+    if method in ("size", "dim", "numel", "stride"):
+        return True
+    return method not in OF_OTHERS and (is_tensor_call(method) or changes(method))
+
+
+def _takes_tensor_first(function: str) -> bool:
+    """Whether the first argument of a function that returns a tensor is one, and neither a number, a size nor several."""
+    if function in ("as_tensor", "einsum", "normal", "where"):
+        return False
+    made = creates(function) and not function.endswith("_like")
+    return not made and not may_be(function, "joins")

@@ -11,25 +11,18 @@ import copy
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from scaffold.formula import BUILTINS
 from scaffold.inspect.facts import Facts, is_none
 from scaffold.inspect.flow import Bound, Step
 from scaffold.inspect.formulas import Unfit, asks_need, rebound
 from scaffold.inspect.model import Method
 from scaffold.inspect.names import method_call, torch_call
 from scaffold.inspect.values import is_shapely
-from scaffold.inspect.vocabulary import CREATIONS, NEW, ONE_TENSOR
+from scaffold.inspect.vocabulary import is_steady as is_steady_call
+from scaffold.inspect.vocabulary import is_tensor_call
 
 DEPTH = 10  # a chain of names longer than this is not followed
-# Whose result is another one in the next call, or is no value at all.
-UNSTEADY = (CREATIONS | NEW) - {
-    *("arange", "as_tensor", "eye", "full", "full_like", "linspace", "logspace"),
-    *("new_full", "new_ones", "new_tensor", "new_zeros"),
-    *("ones", "ones_like", "tensor", "zeros", "zeros_like"),
-}
-PURE = {
-    *("abs", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max"),
-    *("min", "pow", "range", "reversed", "round", "sorted", "str", "sum", "tuple"),
-}
+PURE = BUILTINS | {"reversed", "sorted", "str"}
 
 
 class Read(NamedTuple):
@@ -196,7 +189,7 @@ def _is_pure(facts: Facts, call: ast.Call) -> bool:
         return True
     name = torch_call(call, facts.names) or method_call(call, facts.names)
     if name:
-        return name in ONE_TENSOR - UNSTEADY
+        return is_tensor_call(name) and is_steady_call(name)
     dotted = facts.names.resolve(call.func)
     builtin = dotted in PURE and dotted in dir(builtins)
     return builtin or dotted.startswith("math.")

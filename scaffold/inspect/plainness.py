@@ -7,40 +7,28 @@ of Python itself; what is called by a name that the file does not explain makes 
 
 import ast
 
+from scaffold.formula import BUILTINS
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.names import method_call
-from scaffold.inspect.vocabulary import CHANGES, ONE_TENSOR, SHAPELY
+from scaffold.inspect.vocabulary import SHAPELY, changes, is_tensor_call
+from scaffold.primitives.calls import facts_of_call
 
-PYTHON = frozenset(
+PYTHON = BUILTINS | frozenset(
     [
-        "abs",
         "all",
         "any",
-        "bool",
         "dict",
         "enumerate",
-        "float",
         "getattr",
         "hasattr",
-        "int",
-        "isinstance",
-        "len",
-        "list",
         "map",
-        "max",
-        "min",
-        "pow",
         "print",
-        "range",
         "reversed",
-        "round",
         "set",
         "slice",
         "sorted",
         "str",
-        "sum",
         "super",
-        "tuple",
         "type",
         "zip",
         "AssertionError",
@@ -50,44 +38,23 @@ PYTHON = frozenset(
         "ValueError",
     ]
 )
+# Methods of Python's values, and those of tensors that the table of primitives has nothing of.
 METHODS = frozenset(
     [
-        "all",
-        "any",
         "append",
-        "argsort",
         "backward",
-        "chunk",
         "copy",
-        "cummax",
-        "cummin",
         "extend",
         "format",
         "get",
         "insert",
         "items",
         "keys",
-        "kthvalue",
-        "max",
-        "median",
-        "min",
-        "mode",
-        "nonzero",
         "numpy",
         "pop",
         "retain_grad",
-        "scatter_reduce",
-        "sort",
-        "split",
-        "std",
-        "std_mean",
-        "to",
         "tolist",
-        "topk",
-        "unbind",
-        "unique",
         "values",
-        "var",
     ]
 )
 ELSEWHERE = ("torch.ops.", "torch.cuda.", "torch.distributed.", "torch.utils.")
@@ -164,4 +131,5 @@ def _is_known(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
     if dotted.startswith(("torch.", "math.")):
         return not dotted.startswith(ELSEWHERE)
     name = method_call(call, facts.names)
-    return name in METHODS or name in ONE_TENSOR | CHANGES | SHAPELY
+    known = bool(facts_of_call(name)) or is_tensor_call(name) or changes(name)
+    return known or name in METHODS | SHAPELY

@@ -14,13 +14,7 @@ from typing import Literal, NamedTuple
 from scaffold.inspect.facts import Facts, is_none
 from scaffold.inspect.model import Parameter
 from scaffold.inspect.names import method_call, torch_call
-from scaffold.inspect.vocabulary import (
-    COMPARISONS,
-    CONVERSIONS,
-    POINTWISE,
-    REDUCTIONS,
-    SHAPELY,
-)
+from scaffold.inspect.vocabulary import SHAPELY, is_of_any_shape
 
 Kind = Literal["tensor", "optional", "constant", "value", "missing"]
 # Parameters that mean the same wherever they stand.
@@ -34,8 +28,6 @@ NAMED = {
     "keepdim": "False",
 }
 SIMPLE = {"float", "int", "bool", "len", "isinstance", "range", "tuple", "max", "min"}
-# Of one tensor in any shape; with several tensors their shapes have to fit.
-ALONE = POINTWISE | COMPARISONS | REDUCTIONS | CONVERSIONS | {"clone", "detach", "flip"}
 
 
 class Argument(NamedTuple):
@@ -170,4 +162,4 @@ def _is_simple(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
         return True
     name = torch_call(call, facts.names) or method_call(call, facts.names)
     like = name.endswith("_like") or name in ("size", "dim", "numel", "tensor")
-    return name in ALONE or like or name in SHAPELY
+    return is_of_any_shape(name) or like or name in SHAPELY

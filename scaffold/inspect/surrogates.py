@@ -10,12 +10,10 @@ import re
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.names import method_call, torch_call
 from scaffold.inspect.plainness import reached
-from scaffold.inspect.vocabulary import COMPARISONS
+from scaffold.inspect.vocabulary import creates
+from scaffold.primitives.calls import draws_random, has_memory, is_constant
 
-ROUGH = {"sign", "round", "floor", "ceil", "trunc", "heaviside", "argmax", "argmin"}
-RANDOM = {"bernoulli", "dropout", "multinomial", "normal", "poisson"} | {
-    f"{name}{like}" for name in ("rand", "randn", "randint") for like in ("", "_like")
-}
+# By which an author hands a tensor on as a new one, whose gradient is then changed.
 PASSING = {"alias", "clone", "contiguous", "detach", "expand_as", "view", "view_as"}
 SAID = re.compile(
     r"\bste\b|straight.?through|surrogate|pseudo|grad(ient)?.?(rev|mul|scal|clip)"
@@ -42,10 +40,9 @@ def is_rough(facts: Facts) -> bool:
 def _is_step(facts: Facts, node: ast.AST) -> bool:
     if isinstance(node, ast.Compare):
         return not any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in node.ops)
-    words = ROUGH | COMPARISONS | RANDOM
-    return torch_call(node, facts.names) in words or (
-        method_call(node, facts.names) in words
-    )
+    name = torch_call(node, facts.names) or method_call(node, facts.names)
+    steps = is_constant(name) and has_memory(name, "fresh") and not creates(name)
+    return steps or draws_random(name)
 
 
 def _says_so(facts: Facts) -> bool:

@@ -13,12 +13,13 @@ from scaffold.inspect.evidence import evident_tensors
 from scaffold.inspect.flow import Bound, Flow, Step
 from scaffold.inspect.names import Names, method_call, torch_call
 from scaffold.inspect.vocabulary import (
-    CHANGES,
-    FRESH,
-    ONE_TENSOR,
     SHAPELY,
-    VIEWS,
+    changes,
+    creates,
+    is_tensor_call,
+    is_view_attribute,
 )
+from scaffold.primitives.calls import has_memory
 
 Origin = Literal["parameter", "saved", "fresh"]
 DEPTH = 20  # a chain of names longer than this is not followed
@@ -55,7 +56,7 @@ class Values:
         if isinstance(node, ast.Name):
             return self._named(node.id, at, depth)
         if isinstance(node, ast.Attribute):
-            if node.attr in ("data", "T", "mT", "H"):
+            if is_view_attribute(node.attr):
                 found = self.root(node.value, at, depth - 1)
                 return found and self._through(found, node.attr == "data")
             return None
@@ -96,9 +97,9 @@ class Values:
 
     def _call(self, node: ast.Call, at: Step, depth: int) -> Root | None:
         name = torch_call(node, self.names)
-        if name in FRESH and not _has_out(node):
+        if has_memory(name, "fresh") and not _has_out(node):
             return Root("fresh")
-        if name in VIEWS and node.args:
+        if has_memory(name, "view") and node.args:
             found = self.root(node.args[0], at, depth - 1)
             return found and self._through(found, False)
         name = method_call(node, self.names)
@@ -106,12 +107,12 @@ class Values:
         if not name:
             return None
         base = node.func.value  # type: ignore[attr-defined]
-        if name in VIEWS:
+        if has_memory(name, "view"):
             found = self.root(base, at, depth - 1)
             return found and self._through(found, False)
-        if name in CHANGES or name == "requires_grad_":
+        if changes(name) or name == "requires_grad_":
             return self.root(base, at, depth - 1)
-        if name in FRESH and self.is_tensor(node, at):
+        if has_memory(name, "fresh") and self.is_tensor(node, at):
             return Root("fresh")
         return None
 
@@ -169,7 +170,7 @@ class Values:
                 return isinstance(node.slice, ast.Constant)
             return self.is_tensor(node.value, at, depth - 1)
         if isinstance(node, ast.Attribute):
-            known = node.attr in ("data", "T", "mT", "grad", "real", "imag")
+            known = is_view_attribute(node.attr) or node.attr in ("grad", "real")
             return known and self.is_tensor(node.value, at, depth - 1)
         if isinstance(node, ast.IfExp):
             both = (node.body, node.orelse)
@@ -177,15 +178,15 @@ class Values:
         return isinstance(node, ast.Name) and self._tensor_name(node.id, at, depth)
 
     def _makes_tensor(self, node: ast.Call, at: Step, depth: int) -> bool:
-        if torch_call(node, self.names) in ONE_TENSOR:
+        if is_tensor_call(torch_call(node, self.names)):
             return True
         name = method_call(node, self.names)
         if not name:
             return False
         base = node.func.value  # type: ignore[attr-defined]
-        if name in CHANGES or name in ("new_empty", "new_zeros", "new_ones"):
+        if changes(name) or (name.startswith("new_") and creates(name)):
             return True
-        return name in ONE_TENSOR and self.is_tensor(base, at, depth - 1)
+        return is_tensor_call(name) and self.is_tensor(base, at, depth - 1)
 
     def _tensor_name(self, name: str, at: Step, depth: int) -> bool:
         found = self.flow.reaching(name, at)

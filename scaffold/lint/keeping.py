@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from scaffold.inspect.facts import Facts, Kept
 from scaffold.inspect.flow import Step
 from scaffold.inspect.model import Method
-from scaffold.inspect.vocabulary import COMPARISONS
 from scaffold.lint.model import Edit, span
-
-WHOLE = {"argmax", "argmin", "argsort", "long", "int", "bool", "short", "nonzero"}
+from scaffold.primitives.calls import is_whole
 
 
 def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
@@ -66,7 +64,7 @@ def _is_whole(node: ast.expr | None) -> bool:
     if isinstance(node, ast.Compare):
         return True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in WHOLE | COMPARISONS or _is_whole(node.func.value)
+        return is_whole(node.func.attr) or _is_whole(node.func.value)
     return False
 
 

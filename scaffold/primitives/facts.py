@@ -18,11 +18,23 @@ KINDS = frozenset(
 # What the results of a category are made of.
 MOVING = frozenset({"view", "structural", "indexing"})  # elements of the arguments
 KEEPING = MOVING | {"contraction", "constant"}  # integers of integers
+Memory = Literal["fresh", "view", "either", "same"]
+Singular = Literal["", "zero", "length", "rank"]
+# The words that a key takes, of those keys that take one of a few.
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "memory": ("fresh", "view", "either", "same"),
+    "singular": ("zero", "length", "rank"),
+}
+# What is so or not, and by default not.
+FLAGS = (
+    *("several", "joins", "random", "uninitialised", "creates"),
+    *("data_dependent", "contiguous"),
+)
 Section = Mapping[str, Any]
 
 
 class Facts(NamedTuple):
-    """What is known of a primitive beside its gradient."""
+    """What is known of a primitive beside its gradient; the header of `rules.toml` says what each fact means."""
 
     category: str
     results: tuple[str, ...] = ("result",)
@@ -30,6 +42,17 @@ class Facts(NamedTuple):
     linear: bool = False  # in all its differentiable arguments taken together
     complex: bool | Literal["only"] = True  # whether its formulas hold for complex ones
     kinds: tuple[str, ...] = ("float",)  # of each result, or of all
+    memory: Memory = "fresh"
+    singular: Singular = ""  # where its gradient has no bound
+    flags: frozenset[str] = frozenset()  # those of FLAGS that it has
+    differentiable: tuple[str, ...] = ()  # arguments that a formula gives a gradient
+    indices: tuple[str, ...] = ()  # arguments that are positions
+    masks: tuple[str, ...] = ()
+
+    @property
+    def is_one_tensor(self) -> bool:
+        """Whether it returns one tensor, and no tuple of them."""
+        return len(self.results) == 1 and not self.results[0].startswith("*")
 
     def kind(self, position: int = 0) -> str:
         """What says the kind of a result."""
@@ -46,7 +69,7 @@ class Wrong(NamedTuple):
 
 def facts_of(section: Section) -> Facts:
     """The facts of a section that is known to be right."""
-    category = section["category"]
+    category, domains = section["category"], section.get("domain", {}).items()
     return Facts(
         category,
         tuple(section.get("results", ("result",))),
@@ -54,6 +77,12 @@ def facts_of(section: Section) -> Facts:
         section.get("linear", False),
         section.get("complex", True),
         _several(section.get("kind", "kept" if category in KEEPING else "float")),
+        section.get("memory", "view" if category == "view" else "fresh"),
+        section.get("singular", ""),
+        frozenset(key for key in FLAGS if section.get(key)),
+        tuple(section.get("grad", ())),
+        tuple(name for name, said in domains if said.startswith("index(")),
+        tuple(name for name, said in domains if said == "bool"),
     )
 
 

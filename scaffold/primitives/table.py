@@ -33,6 +33,7 @@ class Primitives:
         self._sections: dict[str, Section] = {}
         self._facts: dict[str, Facts] = {}
         self._spelled: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        self._by_word: dict[str, list[str]] | None = None
         for name, spelled in heads.items():
             for head in spelled:
                 if key := key_of(head, spelled[0]):
@@ -68,6 +69,16 @@ class Primitives:
     def named(self, kind: str, name: str) -> tuple[Facts, ...]:
         """The facts of the primitives that are spelled so."""
         return tuple(self.facts(found) for found, _ in self.find(kind, name))
+
+    def called(self, word: str) -> tuple[Facts, ...]:
+        """The facts of each primitive that a call may mean whose last word is this: `exp` of `torch.exp(x)`, `x.exp()`."""
+        if self._by_word is None:
+            self._by_word = {}
+            for (kind, name), several in self._spelled.items():
+                if kind in ("function", "method"):
+                    found = self._by_word.setdefault(name.rpartition(".")[2], [])
+                    found += [one for one, _ in several if one not in found]
+        return tuple(self.facts(name) for name in self._by_word.get(word, ()))
 
     def spelled(self) -> frozenset[tuple[str, str]]:
         """What `find` has an answer for."""

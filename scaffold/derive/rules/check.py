@@ -20,11 +20,12 @@ from scaffold.derive.rules.vocabulary import BUILDERS
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula import BUILTINS, Node, Scope, Text, judged, judged_value, parse
 from scaffold.primitives import CATEGORIES, Primitives, full_name, wrong_facts
+from scaffold.primitives.facts import CHOICES, FLAGS
 from scaffold.primitives.spelling import ROOTS
 from scaffold.spec.toml import Places, parse_toml
 
 GRADIENTLESS = frozenset({"constant", "backward"})
-STRING, STRINGS = "a string", "an array of strings"
+STRING, STRINGS, FLAG = "a string", "an array of strings", "true or false"
 WORDS = "a string, or an array of one for each result"
 TYPES = {
     "call": STRING,
@@ -42,8 +43,13 @@ TYPES = {
     "domain": "a table: domain.x = '...'",
     "samples": STRINGS,
     "operands": STRINGS,
-    "linear": "true or false",
-    "once": "true or false",
+    "linear": FLAG,
+    "once": FLAG,
+    **dict.fromkeys(FLAGS, FLAG),
+    **{
+        key: " or ".join(f'"{word}"' for word in words)
+        for key, words in CHOICES.items()
+    },
     "complex": 'true, false or "only"',
 }
 
@@ -116,6 +122,8 @@ def _of_shape(entry: Entry) -> Iterator[ScaffoldError]:
 def _has_type(key: str, value: Any) -> bool:
     if key == "complex":
         return isinstance(value, bool) or value == "only"
+    if key in CHOICES:
+        return value in CHOICES[key]
     if TYPES[key] is STRING:
         return isinstance(value, str)
     if TYPES[key] is STRINGS:

@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import ContextCall, Facts
-from scaffold.inspect.vocabulary import COMPARISONS, CREATIONS
 from scaffold.lint.asking import once
 from scaffold.lint.model import Found, Rule
+from scaffold.primitives.calls import is_constant
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -48,16 +48,7 @@ def _is_constant(facts: Facts, name: str, item: ContextCall) -> bool:
         return True
     value = bound.value
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        name = value.func.attr
-        if name in COMPARISONS | CREATIONS | {
-            "argmax",
-            "argmin",
-            "long",
-            "int",
-            "bool",
-            "sign",
-            "detach",
-        }:
+        if is_constant(value.func.attr):
             return True
         value = value.func.value
     return isinstance(value, ast.Compare)

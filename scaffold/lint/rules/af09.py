@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import ContextCall, Facts, Returned, is_none
 from scaffold.inspect.names import method_call, torch_call
-from scaffold.inspect.vocabulary import FRESH
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.primitives.calls import has_memory
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -74,9 +74,9 @@ def _only_read(facts: Facts, node: ast.AST) -> tuple[ast.AST, ...]:
         return node.left, *node.comparators
     if not isinstance(node, ast.Call) or any(k.arg == "out" for k in node.keywords):
         return ()
-    if torch_call(node, facts.names) in FRESH:
+    if has_memory(torch_call(node, facts.names), "fresh"):
         return tuple(node.args)
-    owned = method_call(node, facts.names) in FRESH
+    owned = has_memory(method_call(node, facts.names), "fresh")
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None
     return (*node.args, owner) if owned and owner is not None else ()
 

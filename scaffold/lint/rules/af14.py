@@ -7,8 +7,8 @@ from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
 from scaffold.inspect.names import method_call, torch_call
-from scaffold.inspect.vocabulary import COMPARISONS
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.primitives.calls import is_mask
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -55,10 +55,8 @@ def _is_mask(facts: Facts, node: ast.expr, at: Step) -> bool:
         return False
     cast = node.func.attr in ("float", "double", "half", "to", "type", "type_as")
     value = node.func.value
-    compares = (
-        isinstance(value, ast.Compare) or torch_call(value, facts.names) in COMPARISONS
-    )
-    return cast and (compares or method_call(value, facts.names) in COMPARISONS)
+    name = torch_call(value, facts.names) or method_call(value, facts.names)
+    return cast and (isinstance(value, ast.Compare) or is_mask(name))
 
 
 def _marking(forward: Method, name: str, at: Step) -> tuple[Edit, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.names import torch_call
 from scaffold.lint.model import Found, Rule
+from scaffold.primitives.calls import may_be
 
 CONTAINERS = {
     "list",
@@ -29,8 +30,7 @@ def find(facts: Facts) -> Iterator[Found]:
         node.args[0].id
         for node in ast.walk(forward.node)
         if isinstance(node, ast.Call)
-        and torch_call(node, facts.names)
-        in ("stack", "cat", "concat", "hstack", "vstack")
+        and may_be(torch_call(node, facts.names), "joins")
         and node.args
         and isinstance(node.args[0], ast.Name)
     }

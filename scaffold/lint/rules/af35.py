@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from scaffold.inspect import Module
 from scaffold.inspect.names import torch_call
-from scaffold.inspect.vocabulary import CREATIONS
+from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Edit, Found, Rule, span
 
 
@@ -33,7 +33,7 @@ def find(module: Module) -> Iterator[Found]:
 def _bare(module: Module, call: ast.Call) -> tuple[Edit, ...]:
     """The tensor itself where it is new; of another one Variable takes the history."""
     made = call.args[0] if len(call.args) == 1 and not call.keywords else None
-    if made is None or torch_call(made, module.names) not in CREATIONS - {"as_tensor"}:
+    if made is None or not creates(torch_call(made, module.names)):
         return ()
     keywords = made.keywords if isinstance(made, ast.Call) else []
     if any(item.arg in ("requires_grad", "out", None) for item in keywords):

@@ -1,0 +1,131 @@
+"""What a call of PyTorch does, by the last word of what it calls: `exp` of `torch.exp(x)` and of `x.exp()`.
+
+In: a word. Out: facts of the built-in table, and of `functions.toml`, which has those of functions that are no primitives.
+Invariant: several primitives may be called so, as `torch.max(x)` and `torch.max(x, dim)`: what is said to be always so holds of
+each of them, what may be so of one at least. A word that nobody knows has no facts.
+"""
+
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+
+from scaffold.primitives.facts import Facts, Memory, facts_of
+from scaffold.primitives.table import built_in_primitives
+
+
+@cache
+def facts_of_call(word: str) -> tuple[Facts, ...]:
+    """The facts of each function and method of that name; none for a word that nobody knows."""
+    other = functions().get(word)
+    return (*built_in_primitives().called(word), *((other,) if other else ()))
+
+
+@lru_cache(maxsize=1)
+def functions() -> Mapping[str, Facts]:
+    """The functions that are no primitives, by name."""
+    import tomllib
+
+    text = Path(__file__).with_name("functions.toml").read_text("utf-8")
+    return {
+        name: facts_of(section)
+        for section in tomllib.loads(text).values()
+        for name in section["names"].split()
+    }
+
+
+def is_in_place(word: str) -> bool:
+    """Whether PyTorch calls so what changes its tensor: `exp_`."""
+    return word.endswith("_") and not word.endswith("__")
+
+
+@cache
+def facts_of_attribute(word: str) -> tuple[Facts, ...]:
+    """The facts of the primitives that are written as an attribute: `x.mT`."""
+    return built_in_primitives().named("attribute", word)
+
+
+def may_be(word: str, flag: str) -> bool:
+    """Whether one of what is called so has a flag of `facts.FLAGS`."""
+    return any(flag in facts.flags for facts in facts_of_call(word))
+
+
+@cache
+def draws_random(word: str) -> bool:
+    """Whether a call may draw random numbers, in place or not."""
+    return may_be(word, "random") or may_be(word.removesuffix("_"), "random")
+
+
+@cache
+def may_share_memory(word: str) -> bool:
+    """Whether the result of a call may have the memory of what it is given."""
+    return any(facts.memory != "fresh" for facts in facts_of_call(word))
+
+
+@cache
+def may_be_argument(word: str) -> bool:
+    """Whether a call may return the very tensor that it is given."""
+    return any(facts.memory == "same" for facts in facts_of_call(word))
+
+
+@cache
+def is_one_tensor(word: str) -> bool:
+    """Whether a call returns one tensor, always."""
+    known = facts_of_call(word)
+    return bool(known) and all(facts.is_one_tensor for facts in known)
+
+
+@cache
+def has_memory(word: str, memory: Memory) -> bool:
+    """Whether a call returns one tensor and that memory, always: `fresh`, or a `view` of what it is given."""
+    return is_one_tensor(word) and all(
+        facts.memory == memory for facts in facts_of_call(word)
+    )
+
+
+@cache
+def is_constant(word: str) -> bool:
+    """Whether a call has a gradient of zero everywhere, if any: `argmax`, `zeros_like`."""
+    known = facts_of_call(word)
+    return bool(known) and all(facts.category == "constant" for facts in known)
+
+
+@cache
+def is_whole(word: str) -> bool:
+    """Whether a call returns integers or booleans, always."""
+    known = facts_of_call(word)
+    return bool(known) and all({*facts.kinds} <= {"int", "bool"} for facts in known)
+
+
+@cache
+def is_mask(word: str) -> bool:
+    """Whether a call returns booleans, always: `isnan`, `gt`."""
+    known = facts_of_call(word)
+    return bool(known) and all({*facts.kinds} == {"bool"} for facts in known)
+
+
+@cache
+def takes_index(word: str) -> bool:
+    """Whether one of the arguments of a call is positions: `gather`, `index_add_`."""
+    return any(facts.indices for facts in _in_place_or_not(word))
+
+
+@cache
+def takes_mask(word: str) -> bool:
+    """Whether a call chooses elements by a mask: `where`, `masked_fill_`."""
+    known = _in_place_or_not(word)
+    return any(facts.masks and facts.category != "constant" for facts in known)
+
+
+def _in_place_or_not(word: str) -> tuple[Facts, ...]:
+    return facts_of_call(word) or facts_of_call(word.removesuffix("_"))
+
+
+@cache
+def changes_in_place(word: str) -> bool:
+    """Whether what is called so, if there is such a thing, changes the elements of its tensor: `exp_`, `copy_`."""
+    if not is_in_place(word):
+        return False
+    return word in functions() or any(
+        facts.memory == "fresh" and facts.is_one_tensor
+        for facts in facts_of_call(word.removesuffix("_"))
+    )

@@ -1,0 +1,169 @@
+"""What calls do, by the words that they are called: held against PyTorch itself."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaffold.derive.rules.spelling import Spelling, spelling
+from scaffold.derive.rules.table import Rule, built_in
+from scaffold.primitives.calls import (
+    changes_in_place,
+    draws_random,
+    facts_of_attribute,
+    facts_of_call,
+    functions,
+    has_memory,
+    is_constant,
+    is_in_place,
+    is_mask,
+    is_one_tensor,
+    is_whole,
+    may_be,
+    may_be_argument,
+    may_share_memory,
+)
+from scaffold.primitives.facts import facts_of
+from scaffold.verify.child.rule_runs import samples
+from scaffold.verify.child.rule_samples import drawn_values
+from scaffold.verify.child.rule_values import called, defaults
+
+TABLE = built_in()
+DTYPES = (torch.float64, torch.complex64)
+MEMORY = {"fresh": {"fresh"}, "view": {"view"}, "either": {"fresh", "view"}}
+
+
+def tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    parts = value if isinstance(value, tuple | list) else ()
+    return [item for part in parts for item in tensors(part)]
+
+
+def memories(rule: Rule, spelled: Spelling) -> Iterator[str]:
+    """Whose memory the results of the samples have."""
+    for sample in samples(TABLE, rule):
+        for dtype in DTYPES:
+            try:
+                values = defaults(TABLE, rule) | drawn_values(
+                    TABLE, rule, sample, dtype
+                )
+                results = tensors(called(spelled, values))
+            except (RuntimeError, TypeError, ValueError, AttributeError):
+                continue  # not of this dtype, or the method of a number
+            given = [item for value in values.values() for item in tensors(value)]
+            places = {item.untyped_storage().data_ptr() for item in given}
+            for item in results:
+                if any(item is other for other in given):
+                    yield "same"
+                elif item.numel():
+                    place = item.untyped_storage().data_ptr()
+                    yield "view" if place in places else "fresh"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TABLE.heads)
+def test_the_memory_of_a_result_is_that_of_torch(name: str) -> None:
+    rule, said = TABLE.rule(name), facts_of(TABLE.primitives.section(name)).memory
+    for head in TABLE.heads[name]:
+        spelled = spelling(head, TABLE.heads[name][0], TABLE.graph)
+        assert spelled is not None
+        found = set(memories(rule, spelled))
+        if said in MEMORY and spelled.name != "reshape_as":
+            assert found <= MEMORY[said], head
+
+
+CALLS: list[tuple[str, Callable[[Tensor], Any]]] = [
+    ("flatten", lambda x: x.flatten()),
+    ("contiguous", lambda x: x.contiguous()),
+    ("dropout", lambda x: torch.nn.functional.dropout(x, training=False)),
+    ("dropout2d", lambda x: torch.nn.functional.dropout2d(x, training=False)),
+    ("as_tensor", torch.as_tensor),
+    ("atleast_1d", torch.atleast_1d),
+    ("cpu", lambda x: x.cpu()),
+    ("requires_grad_", lambda x: x.requires_grad_()),
+    ("conj", torch.conj),
+    ("conj_physical", torch.conj_physical),
+    ("positive", torch.positive),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("word", "call"), CALLS, ids=[word for word, _ in CALLS])
+def test_what_returns_its_argument(word: str, call: Callable[[Tensor], Any]) -> None:
+    x = torch.ones(3)
+    assert call(x) is x
+    assert may_be_argument(word) or word == "requires_grad_"
+    assert not has_memory(word, "fresh")
+
+
+def test_a_view_that_is_never_the_argument_itself() -> None:
+    x = torch.ones(3)
+    assert x.expand(3) is not x and x.expand_as(x) is not x
+    assert may_share_memory("expand") and not may_be_argument("expand")
+    assert has_memory("expand", "view") and not has_memory("reshape", "view")
+
+
+def test_a_copy_of_what_is_not_contiguous_is_no_view() -> None:
+    x = torch.ones(2, 3).t()
+    assert x.reshape_as(torch.ones(6)).data_ptr() != x.data_ptr()
+    assert not has_memory("reshape_as", "view") and may_share_memory("reshape_as")
+    assert has_memory("view_as", "view")
+
+
+def test_a_word_of_several_primitives_is_what_they_all_are() -> None:
+    assert not is_one_tensor("max"), "torch.max(x, dim) has two results"
+    assert is_one_tensor("amax") and has_memory("amax", "fresh")
+    assert not has_memory("unfold", "view"), "F.unfold copies"
+
+
+def test_a_word_that_nobody_knows_is_nothing() -> None:
+    for ask in (is_one_tensor, is_constant, is_whole, is_mask, may_share_memory):
+        assert not ask("no_such_thing")
+
+
+@pytest.mark.parametrize("word", ["rand_like", "dropout", "dropout_", "normal_"])
+def test_random_numbers(word: str) -> None:
+    assert draws_random(word)
+
+
+def test_what_is_not_drawn() -> None:
+    assert not draws_random("zeros_like") and may_be("zeros_like", "creates")
+    assert may_be("empty", "uninitialised") and not draws_random("empty")
+
+
+@pytest.mark.parametrize("word", ["exp_", "copy_", "masked_fill_", "addmm_", "tril_"])
+def test_changes_in_place(word: str) -> None:
+    assert changes_in_place(word)
+
+
+@pytest.mark.parametrize("word", ["exp", "requires_grad_", "detach_", "t_", "float_"])
+def test_what_changes_no_element(word: str) -> None:
+    assert not changes_in_place(word)
+
+
+def test_kinds() -> None:
+    assert is_mask("isnan") and is_mask("greater") and not is_mask("argmax")
+    assert is_whole("argmax") and is_whole("gt") and is_whole("nonzero")
+    assert not is_whole("amax") and not is_whole("zeros_like")
+
+
+def test_attributes() -> None:
+    assert [facts.memory for facts in facts_of_attribute("mT")] == ["view"]
+    assert [facts.memory for facts in facts_of_attribute("real")] == ["same"]
+
+
+def test_what_is_no_primitive_is_not_said_twice() -> None:
+    for word, facts in functions().items():
+        primitives = facts_of_call(word)[:-1]
+        assert facts not in primitives, f"'{word}' has a section: drop it here"
+        assert not primitives or word == "reshape_as", word
+
+
+def test_what_is_no_primitive_is_of_pytorch() -> None:
+    spaces = (torch, torch.Tensor, torch.nn.functional, torch.linalg)
+    for word in functions():
+        assert any(hasattr(space, word) for space in spaces), word
+        assert is_in_place(word) == word.endswith("_")
