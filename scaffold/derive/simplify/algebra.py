@@ -8,7 +8,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Expression, Op, is_number, number
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.derive.simplify.products import Term, Terms, common
+from scaffold.derive.simplify.products import Product
 from scaffold.derive.simplify.registry import Registry
 from scaffold.formula import Node
 
@@ -107,13 +107,13 @@ def cancelled(make: Maker, a: Op, b: Op) -> Op | None:
     """`x / exp(y) * exp(y)` as `x`: an exponential is not zero."""
     if not (a.is_tensor and b.is_tensor):
         return None
-    one, two = make.terms.of(a), make.terms.of(b)
+    one, two = make.products.of(a), make.products.of(b)
     for below, above in ((one, two), (two, one)):
         for op in below.below:
             if op.rule == "exp" and op in above.tensors:
                 parts = [
-                    make.terms.op(below.without(Term(1, (), (), (op,)))),
-                    make.terms.op(above.without(Term(1, (), (op,)))),
+                    make.products.op(below.without(Product(1, (), (), (op,)))),
+                    make.products.op(above.without(Product(1, (), (op,)))),
                 ]
                 found = make("mul", *(parts if below is one else parts[::-1]))
                 whole = shapes.broadcast(a.shape, b.shape)
@@ -128,14 +128,14 @@ def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
             case Expression(Node("binary", "/", (Node("constant", "1"), below))):
                 divisor = make("mul", make.program.static(below), b)
                 return make("div", a.args[1], divisor)
-    of_b = make.terms.of(b)
+    of_b = make.products.of(b)
     divisors = [op for op in of_b.statics if number(op) is None]
     if not make.is_(a, "mul") or not divisors or of_b.number == 1:
         return None
     value = number(a.args[0])
     if value is None or value != of_b.number:
         return None
-    rest = make.terms.op(of_b._replace(number=1))
+    rest = make.products.op(of_b._replace(number=1))
     return make("div", a.args[1], rest)
 
 
@@ -219,14 +219,14 @@ def _factored(make: Maker, rule: str, a: Op, b: Op) -> Op | None:
     """`g * x + g * y` as `g * (x + y)`, `x / n - y / n` as `(x - y) / n`."""
     if not (a.is_tensor and b.is_tensor):
         return None
-    for terms in (make.terms, make.deep_terms):
-        one, two = terms.of(a), terms.of(b)
-        shared = common(one, two)
-        if shared == Term() or not (any(shared[1:]) or one.number == two.number):
+    for products in (make.products, make.deep_products):
+        one, two = products.of(a), products.of(b)
+        shared = one.common(two)
+        if shared == Product() or not (shared.has_factors or one.number == two.number):
             continue
-        if not any(shared[1:]):
-            shared = Term(shared.number)
-        rest = [terms.op(term.without(shared)) for term in (one, two)]
+        if not shared.has_factors:
+            shared = Product(shared.number)
+        rest = [products.op(term.without(shared)) for term in (one, two)]
         if any(item.kind == "bool" for item in rest):
             continue  # PyTorch does not subtract masks, and adds them as `or`
         if any(_is_fraction(item) for item in rest):
@@ -234,22 +234,10 @@ def _factored(make: Maker, rule: str, a: Op, b: Op) -> Op | None:
         if any(map(of_default_dtype, rest)):
             continue  # a mask over its count is float32 without its cotangent
         inner = make(rule, *rest)
-        found = times(make, terms, shared, inner)
+        found = products.op_times(shared, inner)
         if found.shape == shapes.broadcast(a.shape, b.shape):
             return found
     return None
-
-
-def times(make: Maker, terms: Terms, outer: Term, inner: Op) -> Op:
-    """A sum times its common factors; those that divide come last."""
-    above = terms.op(outer._replace(below=(), static_below=()))
-    made = inner if is_number(above, 1) else make("mul", above, inner)
-    for divisor in outer.below:
-        made = make("div", made, divisor)
-    if outer.static_below:
-        below = terms.op(Term(1, outer.static_below))
-        made = make("div", made, below)
-    return made
 
 
 def _is_fraction(op: Op) -> bool:

@@ -13,7 +13,7 @@ from scaffold.derive.graph.op import OfShape, Op, is_number, tensors
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError, fold, static_node
-from scaffold.derive.simplify.products import Term, Terms
+from scaffold.derive.simplify.products import Product, Products
 from scaffold.derive.simplify.registry import Simplifications
 from scaffold.formula import Node
 
@@ -26,7 +26,7 @@ class Maker:
         applier: Applier,
         simplifications: Simplifications,
         opaque: Callable[[Op], bool],
-        forward_products: Mapping[Op, Term],
+        forward_products: Mapping[Op, Product],
         *,
         precision: Precision,
         saves: bool,
@@ -38,8 +38,8 @@ class Maker:
         self.precision = precision
         self.saves = saves  # values inside the forward may be saved
         self.shared = set[Op]()  # cotangents that several gradients read
-        self.terms = Terms(self.program, self, self.is_whole)
-        self.deep_terms = Terms(self.program, self, self.is_forward)
+        self.products = Products(self.program, self, self.is_whole)
+        self.deep_products = Products(self.program, self, self.is_forward)
 
     def __call__(self, name: str, *args: Op) -> Op:
         """The primitive of a name, applied; the first of its simplifications that finds a simpler op makes it."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.derive.simplify.products import Term, common
+from scaffold.derive.simplify.products import Product
 from scaffold.derive.simplify.registry import Registry
 from scaffold.derive.simplify.rewrites import along
 
@@ -21,9 +21,9 @@ REUNITED = Registry()
 
 def forward_products(
     forward: Iterable[Op], apart: Collection[Op], named: Callable[[Op], bool]
-) -> dict[Op, Term]:
+) -> dict[Op, Product]:
     """The products of the forward that are worth meeting again, but those that are kept apart."""
-    known: dict[Op, Term] = {}
+    known: dict[Op, Product] = {}
     for op in forward:
         term = _factors(op)
         if term is None or op in apart and op.rule == "mul":
@@ -39,8 +39,8 @@ def reunited(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     a, b = args
     if not make.forward_products or not (a.is_tensor and b.is_tensor):
         return None
-    one, two = make.terms.of(a), make.terms.of(b)
-    whole = _joined(one, two if rule == "mul" else _turned(two))
+    one, two = make.products.of(a), make.products.of(b)
+    whole = one.times(two) if rule == "mul" else one.over(two)
     for op, term in reversed(tuple(make.forward_products.items())):
         if whole.holds(term):
             found = _met(make, whole, op, term)
@@ -51,53 +51,57 @@ def reunited(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     return None
 
 
-def _met(make: Maker, whole: Term, op: Op, term: Term) -> Op | None:
+def _met(make: Maker, whole: Product, op: Op, term: Product) -> Op | None:
     rest = whole.without(term)
-    if not any(rest[1:]):
-        return op if rest.number == 1 else make.terms.op(Term(rest.number, (), (op,)))
+    if not rest.has_factors:
+        return (
+            op
+            if rest.number == 1
+            else make.products.op(Product(rest.number, (), (op,)))
+        )
     at = min(whole.tensors.index(item) for item in term.tensors)
     tensors = list(rest.tensors)
     tensors.insert(min(at, len(tensors)), op)
-    return make.terms.op(rest._replace(tensors=tuple(tensors)))
+    return make.products.op(rest._replace(tensors=tuple(tensors)))
 
 
-def _absorbed(make: Maker, whole: Term, op: Op, term: Term) -> Op | None:
+def _absorbed(make: Maker, whole: Product, op: Op, term: Product) -> Op | None:
     """`(g * xc).sum(-1, True) * rstd` as `(g * xhat).sum(-1, True)`."""
     for outer in whole.tensors:
-        if outer.rule not in REDUCTIONS or make.terms.whole(outer):
+        if outer.rule not in REDUCTIONS or make.products.whole(outer):
             continue
         dims = along(outer)
         if dims is None:
             continue
         summed, *rest = outer.args
-        inner = make.terms.of(summed)
-        inside = common(inner, term)
+        inner = make.products.of(summed)
+        inside = inner.common(term)
         outside = term.without(inside)
-        taken = _joined(outside, Term(1, (), (outer,)))
-        if inside == Term() or not any(outside[1:]) or not whole.holds(taken):
+        taken = outside.times(Product(1, (), (outer,)))
+        if inside == Product() or not outside.has_factors or not whole.holds(taken):
             continue
         factors = (*outside.tensors, *outside.below)
         if not all(shapes.fits(item.shape, outer.shape) for item in factors):
             continue
-        product = _met(make, _joined(inner, outside), op, term)
+        product = _met(make, inner.times(outside), op, term)
         if product is None or product.shape != summed.shape:
             continue
         if product.kind != summed.kind:
             continue
         reduced = make(outer.rule, product, *rest)
         left = whole.without(taken)
-        return make.terms.op(left._replace(tensors=(reduced, *left.tensors)))
+        return make.products.op(left._replace(tensors=(reduced, *left.tensors)))
     return None
 
 
-def _factors(op: Op) -> Term | None:
+def _factors(op: Op) -> Product | None:
     """A product of tensors, or a quotient of two."""
     if op.rule not in ("mul", "div") or not all(arg.is_tensor for arg in op.args):
         return None
     a, b = op.args
     if op.rule == "mul":
-        return Term(1, (), (a, b)) if a is not b else None
-    return Term(1, (), (a,), (b,))
+        return Product(1, (), (a, b)) if a is not b else None
+    return Product(1, (), (a,), (b,))
 
 
 def is_scaled(op: Op) -> bool:
@@ -106,21 +110,4 @@ def is_scaled(op: Op) -> bool:
     return any(
         one.shape == op.shape != two.shape and shapes.fits(two.shape, op.shape)
         for one, two in pairs
-    )
-
-
-def _turned(term: Term) -> Term:
-    return Term(
-        1 / term.number if term.number != 1 else 1,
-        term.static_below,
-        term.below,
-        term.tensors,
-        term.statics,
-    )
-
-
-def _joined(one: Term, two: Term) -> Term:
-    return Term(
-        one.number * two.number,
-        *(mine + theirs for mine, theirs in zip(one[1:], two[1:], strict=True)),
     )

@@ -8,9 +8,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
 from scaffold.derive.graph.op import Op, SummedTo, is_number, tensors
 from scaffold.derive.graph.precision import of_default_dtype
-from scaffold.derive.simplify.algebra import times
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.derive.simplify.products import common
 from scaffold.derive.simplify.registry import Registry
 from scaffold.derive.simplify.rewrites import LINEAR, has_poles
 
@@ -34,16 +32,16 @@ def _common_factor_out(make: Maker, condition: Op, body: Op, orelse: Op) -> Op |
     if not (body.is_tensor and orelse.is_tensor):
         return None
     whole = shapes.broadcast(condition.shape, body.shape, orelse.shape)
-    for terms in (make.terms, make.deep_terms):
-        one, two = terms.of(body), terms.of(orelse)
-        shared = common(one, two)
-        rest = [terms.op(term.without(shared)) for term in (one, two)]
+    for products in (make.products, make.deep_products):
+        one, two = products.of(body), products.of(orelse)
+        shared = one.common(two)
+        rest = [products.op(term.without(shared)) for term in (one, two)]
         typed = [
             item.kind for item in rest if not of_default_dtype(item)
         ]  # `where` of two numbers is float32
-        if any(shared[1:]) and {"real", "complex"}.intersection(typed):
+        if shared.has_factors and {"real", "complex"}.intersection(typed):
             inner = make("where", condition, *rest)
-            found = times(make, terms, shared, inner)
+            found = products.op_times(shared, inner)
             if found.shape == whole:
                 return found
     return None

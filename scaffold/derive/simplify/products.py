@@ -1,36 +1,70 @@
-"""Products taken apart: a number, Python values, and the tensors above and below the line.
+"""Products: a number, Python values, and the tensors above and below the line.
 
-In: an op, and which ops stay whole. Out: a `Term`, or the op that a term is. Invariant: the same factors, and so the same value
-in exact arithmetic; nothing is cancelled.
+In: an op, and which ops stay whole. Out: a `Product`, or the op that a product is. Invariant: the same factors, and so the same value
+in exact arithmetic; nothing is cancelled. It is the one form in which products are compared: by sums that have a common factor,
+by what meets a product of the forward again, by what multiplies single numbers first, and by patterns.
 """
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from scaffold.derive.graph.application import constant
-from scaffold.derive.graph.op import Expression, Number, Op, Program, number
+from scaffold.derive.graph.op import Expression, Number, Op, Program, is_number, number
 from scaffold.formula import Node
 
-POWERS = (2, 3, 4)
+POWERS = (2, 3, 4)  # `x ** 2` is two factors
 
 
-class Term(NamedTuple):
+class Product(NamedTuple):
     """Factors; each as often as it occurs."""
 
     number: Number = 1
-    statics: tuple[Op, ...] = ()
+    statics: tuple[Op, ...] = ()  # Python values that are no numbers
     tensors: tuple[Op, ...] = ()
     below: tuple[Op, ...] = ()  # tensors that it is divided by
     static_below: tuple[Op, ...] = ()
 
-    def without(self, other: "Term") -> "Term":
-        """What is left when the factors of another are taken out."""
+    @property
+    def has_factors(self) -> bool:
+        """Whether it is more than a number."""
+        return any(self[1:])
+
+    def times(self, other: "Product") -> "Product":
+        """The factors of both, these first."""
+        return Product(
+            self.number * other.number,
+            *(mine + theirs for mine, theirs in zip(self[1:], other[1:], strict=True)),
+        )
+
+    def over(self, other: "Product") -> "Product":
+        """The quotient."""
+        return self.times(other.inverse)
+
+    @property
+    def inverse(self) -> "Product":
+        """What is above the line below it, and the other way around."""
+        return Product(
+            1 / self.number if self.number != 1 else 1,
+            self.static_below,
+            self.below,
+            self.tensors,
+            self.statics,
+        )
+
+    def without(self, other: "Product") -> "Product":
+        """What is left when the factors of another, which all are among these, are taken out."""
         pairs = zip(self[1:], other[1:], strict=True)
         rest = (_removed(mine, theirs) for mine, theirs in pairs)
-        return Term(_ratio(self.number, other.number), *rest)
+        return Product(_ratio(self.number, other.number), *rest)
 
-    def holds(self, other: "Term") -> bool:
-        """Whether all factors of another are among these."""
+    def common(self, other: "Product") -> "Product":
+        """The factors that both have."""
+        pairs = zip(self[1:], other[1:], strict=True)
+        shared = (_shared(mine, theirs) for mine, theirs in pairs)
+        return Product(_common_number(self.number, other.number), *shared)
+
+    def holds(self, other: "Product") -> bool:
+        """Whether all factors of another are among these, its number apart."""
         return all(
             mine.count(op) >= theirs.count(op)
             for mine, theirs in zip(self[1:], other[1:], strict=True)
@@ -55,14 +89,6 @@ def _ratio(whole: Number, part: Number) -> Number:
     return int(found) if plain and abs(found) < 1000 else found  # type: ignore[arg-type]
 
 
-def common(one: Term, two: Term) -> Term:
-    """The factors that two terms share."""
-    return Term(
-        _common_number(one.number, two.number),
-        *(_shared(mine, theirs) for mine, theirs in zip(one[1:], two[1:], strict=True)),
-    )
-
-
 def _shared(mine: Iterable[Op], theirs: Iterable[Op]) -> tuple[Op, ...]:
     left, found = list(theirs), list[Op]()
     for op in mine:
@@ -81,7 +107,7 @@ def _common_number(one: Number, two: Number) -> Number:
     return halves.pop() if len(halves) == 1 and fractions else 1
 
 
-class Terms:
+class Products:
     """Takes products apart and puts them together."""
 
     def __init__(
@@ -89,11 +115,11 @@ class Terms:
     ) -> None:
         self.program, self.make, self.whole = program, make, whole
 
-    def of(self, op: Op) -> Term:
+    def of(self, op: Op) -> Product:
         """The factors of an op."""
         found = _Factors(self.program, self.whole)
         found.take(op, False)
-        return Term(
+        return Product(
             found.number,
             tuple(found.static[0]),
             tuple(found.tensor[0]),
@@ -101,26 +127,36 @@ class Terms:
             tuple(found.static[1]),
         )
 
-    def op(self, term: Term) -> Op:
-        """The product of a term's factors."""
+    def op(self, product: Product) -> Op:
+        """The op of a product: the number first, what divides last."""
         make, const = self.make, self.program.const
-        minus = not isinstance(term.number, complex) and term.number < 0
-        factor = const(-term.number if minus else term.number)
-        for value in term.statics:
+        minus = not isinstance(product.number, complex) and product.number < 0
+        factor = const(-product.number if minus else product.number)
+        for value in product.statics:
             factor = make("mul", factor, value)
         made: Op | None = None
-        for op, count in _counted(term.tensors):
+        for op, count in _counted(product.tensors):
             power = op if count == 1 else make("pow_exponent", op, const(count))
             made = power if made is None else make("mul", made, power)
-        for op in term.below:
+        for op in product.below:
             made = make("div", const(1) if made is None else made, op)
         made = factor if made is None else make("mul", factor, made)
-        if term.static_below:
+        if product.static_below:
             below = const(1)
-            for value in term.static_below:
+            for value in product.static_below:
                 below = make("mul", below, value)
             made = make("div", made, below)
         return make("neg", made) if minus else made
+
+    def op_times(self, outer: Product, inner: Op) -> Op:
+        """The op of a product times another op; what divides comes last."""
+        above = self.op(outer._replace(below=(), static_below=()))
+        made = inner if is_number(above, 1) else self.make("mul", above, inner)
+        for divisor in outer.below:
+            made = self.make("div", made, divisor)
+        if outer.static_below:
+            made = self.make("div", made, self.op(Product(1, outer.static_below)))
+        return made
 
 
 def _counted(ops: tuple[Op, ...]) -> list[tuple[Op, int]]:

@@ -326,8 +326,8 @@ def _constant_factor_out(
         if two.is_tensor and two.shape == one.shape and sums_to_zero(two, dims):
             return make(rule, one, dim, keepdim)
         return None
-    terms = make.deep_terms
-    term = terms.of(a)
+    products = make.deep_products
+    term = products.of(a)
     outer = term._replace(
         number=1,
         tensors=tuple(op for op in term.tensors if shapes.fits(op.shape, left)),
@@ -337,12 +337,12 @@ def _constant_factor_out(
     )
     if not (outer.tensors or outer.below) or outer == term:
         return None
-    rest = terms.op(term.without(outer))
+    rest = products.op(term.without(outer))
     if rest.shape != a.shape or rest.kind != a.kind or of_default_dtype(rest):
         return None
     reduced = make(rule, rest, dim, keepdim)
     tensors = (*outer.tensors, reduced)
-    found = terms.op(outer._replace(tensors=tensors))
+    found = products.op(outer._replace(tensors=tensors))
     return make.expanded(found, left)
 
 

@@ -4,19 +4,12 @@ In: gradients. Out: the same, `grad_output / n * (x * y)` for `grad_output * (x 
 value that several places read stays whole.
 """
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
 
 from scaffold.derive.graph.op import Op
 from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.simplify.constructors import Maker
-
-
-class _Product(NamedTuple):
-    """Factors above and below the line, in order."""
-
-    above: list[Op]
-    below: list[Op]
+from scaffold.derive.simplify.products import Product, Products
 
 
 class Scalars:
@@ -54,44 +47,42 @@ class Scalars:
         return program.shaped(program.over(op, args), op.shape)
 
     def _regrouped(self, op: Op) -> Op | None:
-        product = _Product([], [])
-        self._take_apart(op, product, first=True)
-        small = [item for item in product.above if _is_small(item)]
-        large = [item for item in product.above if not _is_small(item)]
-        ones = [item for item in (*small, *product.below) if item.is_tensor]
-        steps = len(small) + len(product.below)
-        if not large or not ones or steps < 2:
+        """`x * (s * y) / t` as `s / t * (x * y)`; None where it has no scalar tensor, or one factor of one number."""
+
+        def whole(item: Op) -> bool:
+            if self.whole(item) or self.uses.get(item, 0) > 1 and item is not op:
+                return True
+            by_one_number = item.rule == "div" and _is_small(item.args[1])
+            return item.rule != "mul" and not by_one_number
+
+        product = Products(self.make.program, self.make, whole).of(op)
+        small = [item for item in product.tensors if _is_small(item)]
+        large = [item for item in product.tensors if not _is_small(item)]
+        below = (*product.below, *product.static_below)
+        numbers = len(product.statics) + (product.number != 1)
+        if not large or not (small or product.below):
             return None
-        scalar = self._scalar(small, product.below)
+        if numbers + len(small) + len(below) < 2:
+            return None
+        scalar = self._scalar(product, small, below)
         rest = [self(item) for item in large]
         together = rest[0]
         for item in rest[1:]:
-            together = self._product(together, item)
-        found = self._product(scalar, together)
+            together = self._times(together, item)
+        found = self._times(scalar, together)
         return found if found.shape == op.shape else None
 
-    def _product(self, one: Op, two: Op) -> Op:
+    def _times(self, one: Op, two: Op) -> Op:
         return self.make.applier.named("mul", one, two)
 
-    def _scalar(self, above: list[Op], below: list[Op]) -> Op:
+    def _scalar(self, product: Product, small: Iterable[Op], below: Iterable[Op]) -> Op:
         """The part that is one number; Python's numbers first."""
-        total = self.make.const(1)
-        for item in sorted(above, key=lambda op: op.is_tensor):
+        total = self.make.const(product.number)
+        for item in (*product.statics, *small):
             total = self.make("mul", total, self(item))
         for item in below:
             total = self.make("div", total, self(item))
         return total
-
-    def _take_apart(self, op: Op, product: _Product, first: bool = False) -> None:
-        shared = self.whole(op) or (self.uses.get(op, 0) > 1 and not first)
-        if not shared and op.rule == "mul":
-            for item in op.args:
-                self._take_apart(item, product)
-        elif not shared and op.rule == "div" and _is_small(op.args[1]):
-            self._take_apart(op.args[0], product)
-            product.below.append(op.args[1])
-        else:
-            product.above.append(op)
 
 
 def _is_small(op: Op) -> bool:
