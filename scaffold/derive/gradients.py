@@ -22,7 +22,7 @@ from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.plan.costs import Costs
 from scaffold.derive.plan.rematerialization import is_dear
-from scaffold.derive.plan.save_policy import Backward, settled
+from scaffold.derive.plan.save_policy import BackwardGraph
 from scaffold.derive.reverse import Reverse, Reversed
 from scaffold.derive.rules.tables import table_of
 from scaffold.derive.simplify.advice import advice
@@ -32,6 +32,7 @@ from scaffold.derive.simplify.forward_products import forward_products
 from scaffold.derive.simplify.probabilities import with_probabilities
 from scaffold.derive.simplify.scalar_factors import Scalars
 from scaffold.derive.simplify.simplifications import SIMPLIFICATIONS
+from scaffold.derive.write.derived_gradients import gradient_statements
 from scaffold.formula import Graph, Statement
 from scaffold.spec import Domain, OpSpec
 
@@ -52,11 +53,11 @@ class Differentiated(NamedTuple):
     """The gradients as a graph, or why there is none. It is the same in every style."""
 
     question: Question
-    backward: Backward | None = None
+    backward: BackwardGraph | None = None
     outline: Mapping[str, Mapping[str, int]] | None = None  # how often each primitive
     # stands in a gradient: it tells before anything is written that two ops will differ
     why: str = ""
-    advice: tuple[str, ...] = ()
+    results: tuple[Op, ...] = ()  # of the forward; none where it is not understood
     notes: tuple[str, ...] = ()
     domains: tuple[tuple[str, Domain], ...] = ()
     like: tuple[tuple[str, str], ...] = ()
@@ -66,10 +67,9 @@ class Differentiated(NamedTuple):
         why = self.why
         if self.backward is not None:
             try:
-                found = settled(self.backward._replace(spec=spec))
-                return found._replace(
-                    notes=self.notes, domains=self.domains, like=self.like
-                )
+                found = gradient_statements(self.backward, spec.style)
+                notes = (*self.notes, *advice(self.results))
+                return found._replace(notes=notes, domains=self.domains, like=self.like)
             except (UnsupportedError, RecursionError) as error:
                 why = _reason(error)
         graph, forward, wanted, taken = self.question
@@ -78,7 +78,11 @@ class Differentiated(NamedTuple):
         separate = replace(spec, style="setup-context")
         if whole is None and as_a_whole(separate, graph, forward, wanted, taken):
             note += f'; with style = "setup-context" {A_WHOLE}'
-        return Derived(whole or (), (note, *self.advice))
+        try:
+            advised = advice(self.results)
+        except RecursionError:  # of a forward that nests too deeply to be derived
+            advised = ()
+        return Derived(whole or (), (note, *advised))
 
     def of_results(self, spec: OpSpec, statement: Statement) -> Statement:
         """The statement, in which autograd of the whole forward sees its results alone."""
@@ -94,7 +98,7 @@ def differentiated(spec: OpSpec, question: Question) -> Differentiated:
         if any(item.variadic and item.name in wanted for item in spec.tensors):
             raise UnsupportedError("it takes any number of tensors")
         lowered = lower(spec, question.forward, applier, wanted)
-        found = found._replace(advice=advice(lowered.results))
+        found = found._replace(results=lowered.results)
         return _walked(spec, applier, lowered, found)
     except (UnsupportedError, RecursionError) as error:
         return found._replace(why=_reason(error))
@@ -107,22 +111,25 @@ def _reason(error: Exception) -> str:
 def _walked(
     spec: OpSpec, applier: Applier, lowered: Lowered, found: Differentiated
 ) -> Differentiated:
+    """The gradients with what is written of them; each pass takes the graph of the one before."""
     held = _held(spec, found.question.forward, lowered)
     results = _cotangents(spec, applier.program, lowered)
     make = _maker(spec, applier, lowered, held, results)
     back = _walked_back(spec, make, lowered, results)
+    # Once all of a gradient is there: what a test decides depends on where the whole of it is computed.
     roots, of = _roots(spec, make, held, lowered.results, back)
+    # After choices are decided: numbers that stood on two sides of one may meet.
     regrouped = Scalars(make, roots, lambda op: op in held)
     roots = {name: regrouped(root) for name, root in roots.items()}
     of = {regrouped.known.get(op, op): primal for op, primal in of.items()}
     forward, taken = found.question.forward, found.question.taken
-    backward = Backward(
+    backward = BackwardGraph(
         spec, applier, forward, lowered, held, results, roots, of, back.via, taken
     )
     return found._replace(
         backward=backward,
         outline=_outline(back),
-        notes=(*_notes(back), *found.advice),
+        notes=_notes(back),
         domains=domains(applier.table, lowered.results),
         like=_like(spec, lowered),
     )

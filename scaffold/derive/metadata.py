@@ -4,7 +4,8 @@ In: expressions. Out: which names are read as data, which only so; and the same 
 Invariant: the rewritten expression has the value of the old one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from scaffold.formula import Graph, Node
@@ -29,22 +30,24 @@ class Read(NamedTuple):
     element: bool = False  # of an element of a variadic input: `tensors[i].shape`
 
 
-def reads(node: Node) -> Iterator[Read]:
+@lru_cache(maxsize=8192)  # the passes ask this of each expression again and again
+def reads(node: Node) -> tuple[Read, ...]:
     """Every read of a name in an expression; a shared part counts once."""
-    seen, waiting = set[int](), [node]
+    found, seen, waiting = list[Read](), set[int](), [node]
     while waiting:
         item = waiting.pop()
         if id(item) in seen:
             continue
         seen.add(id(item))
-        found = metadata_read(item)
-        if found is not None:
-            yield found
+        read = metadata_read(item)
+        if read is not None:
+            found.append(read)
             waiting += _besides(item)
             continue
         if item.kind == "name":
-            yield Read(item.label)
+            found.append(Read(item.label))
         waiting += item.args
+    return tuple(found)
 
 
 def metadata_read(node: Node) -> Read | None:

@@ -23,14 +23,14 @@ HOLDERS = frozenset({"enumerate", "list", "reversed", "tuple", "zip"})
 
 def written(*statements: Statement) -> frozenset[str]:
     """The names that statements assign or change in place, in any of their branches."""
-    names = set[str]()
-    for item in statements:
-        if isinstance(item, If):
-            names |= written(*item.body, *item.orelse)
-        else:
-            names |= bound(item.target)
-            names.update(changed_in_place(item.value))
-    return frozenset(names)
+    return frozenset().union(*map(_written_by, statements))
+
+
+@lru_cache(maxsize=4096)  # the passes of a derivation ask it of every statement
+def _written_by(item: Statement) -> frozenset[str]:
+    if isinstance(item, If):
+        return written(*item.body, *item.orelse)
+    return bound(item.target).union(changed_in_place(item.value))
 
 
 def bound(target: Node) -> frozenset[str]:

@@ -7,6 +7,7 @@ Invariant: two equal expressions of one `Graph` are the same object, so `is` com
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from scaffold.errors import Location
@@ -59,7 +60,12 @@ class Node:
 
     def names(self) -> frozenset[str]:
         """The identifiers that this expression reads."""
-        return frozenset(node.label for node in self.walk() if node.kind == "name")
+        return _names(self)
+
+
+@lru_cache(maxsize=8192)  # every pass asks it of the same few hundred expressions
+def _names(node: Node) -> frozenset[str]:
+    return frozenset(item.label for item in node.walk() if item.kind == "name")
 
 
 class Graph:

@@ -6,6 +6,7 @@ no tensor gets none; a call that fits no rule is not guessed at.
 
 import ast
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from scaffold.derive.graph.conditions import holds
@@ -198,5 +199,6 @@ def constant(program: Program, node: Node) -> Op | None:
     return None
 
 
+@lru_cache(maxsize=512)  # defaults of parameters, which each call of a primitive reads
 def _literal(text: str) -> object:
     return ast.literal_eval(text)

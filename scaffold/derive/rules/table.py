@@ -86,6 +86,7 @@ class Table:
         self.primitives, self.base = primitives, base
         self.graph: Graph = base.graph if base else Graph()
         self._rules: dict[str, Rule] = {}
+        self._spellings: dict[tuple[str, str], Spelling] = {}
         self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
         self._compositions: tuple[tuple[Rule, Node], ...] | None = None
         self._ops = {self._op_of(name): name for name in primitives}
@@ -106,9 +107,11 @@ class Table:
         return own + (self.base.find(kind, name) if self.base else ())
 
     def _found(self, name: str, head: str) -> Found:
-        read = spelling(head, self.heads[name][0], self.graph)
-        assert read is not None, f"{name}: {head}"
-        return Found(self.rule(name), read)
+        if (name, head) not in self._spellings:
+            read = spelling(head, self.heads[name][0], self.graph)
+            assert read is not None, f"{name}: {head}"
+            self._spellings[name, head] = read
+        return Found(self.rule(name), self._spellings[name, head])
 
     def spelled(self) -> frozenset[tuple[str, str]]:
         """What `find` has an answer for."""

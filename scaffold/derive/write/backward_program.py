@@ -5,6 +5,7 @@ compute it; a line serves a gradient exactly if leaving it out would change that
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from scaffold.derive.metadata import Read, reads
@@ -27,8 +28,12 @@ class Line(NamedTuple):
 
 def read_names(*statements: Statement) -> frozenset[str]:
     """The names that statements read, in whatever way."""
-    nodes = (node for item in statements for node in expressions(item))
-    return frozenset(read.name for node in nodes for read in reads(node))
+    return frozenset().union(*map(_read_by, statements))
+
+
+@lru_cache(maxsize=4096)  # liveness asks it of every statement for every gradient
+def _read_by(item: Statement) -> frozenset[str]:
+    return frozenset(read.name for node in expressions(item) for read in reads(node))
 
 
 def surely_written(*statements: Statement) -> frozenset[str]:

@@ -50,14 +50,13 @@ OF_A_SHAPE = frozenset(
 def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Owners:
     """The values that can tell a shape: they ask for none themselves."""
     owners: Owners = {}
-    for op in program.ops:
-        if op.is_tensor and not _asks(op):
+    asking = set[Op]()
+    for op in program.ops:  # each after its arguments
+        if op.rule in OF_A_SHAPE or not asking.isdisjoint(op.args):
+            asking.add(op)
+        elif op.is_tensor:
             owners.setdefault(op.shape, []).append((op, needs(op)))
     return owners
-
-
-def _asks(op: Op) -> bool:
-    return any(inner.rule in OF_A_SHAPE for inner in op.walk())
 
 
 class StaticPrinter:

@@ -65,66 +65,61 @@ class Schedule(NamedTuple):
     uses: dict[Op, int]
 
 
-def scheduled(
-    roots: Iterable[tuple[Op, Region]],
-    held: Collection[Op],
-    safe: Safety,
-    forced: Collection[Op],
-) -> Schedule:
-    """Place every op below the roots; `held` ones have names already."""
-    wanted = set(forced)
-    roots = tuple(roots)
-    while True:
-        found = _place(roots, held, safe, wanted)
-        missing = {
-            op
-            for op in found.regions
-            if op.rule == "cond"
-            and op not in held
+class Scheduler:
+    """Places the ops below the roots; `held` ones have names already."""
+
+    def __init__(
+        self, roots: Iterable[tuple[Op, Region]], held: Collection[Op], safe: Safety
+    ) -> None:
+        self.roots, self.held, self.safe = tuple(roots), held, safe
+        ends = (*(root for root, _ in self.roots), *safe.choices)
+        self.below = {op.serial: op for end in ends for op in end.walk()}
+        self.serials = sorted(self.below, reverse=True)  # users before what they use
+        self.conds = [op for op in self.below.values() if op.rule == "cond"]
+
+    def __call__(self, forced: Collection[Op]) -> Schedule:
+        """Where every op stands if the `forced` ones get a name."""
+        wanted = set(forced)
+        while True:
+            found = self._placed(wanted)
+            missing = {op for op in self.conds if self._needs_name(op, found)}
+            if not missing - wanted:
+                return found
+            wanted |= missing
+
+    def _needs_name(self, op: Op, found: Schedule) -> bool:
+        """Whether a choice takes an `if` of its own, since something in its branches has a name."""
+        return (
+            op in found.regions
+            and op not in self.held
             and op not in found.named
-            and all(op is not root for root, _ in roots)
-            and any(
-                region[-1:]
-                and region[-1][0] == op.serial
-                or (op.serial in dict(region))
-                for region in found.named.values()
-            )
-        }
-        if not missing - wanted:
-            return found
-        wanted |= missing
+            and all(op is not root for root, _ in self.roots)
+            and any(op.serial in dict(region) for region in found.named.values())
+        )
 
-
-def _place(
-    roots: tuple[tuple[Op, Region], ...],
-    held: Collection[Op],
-    safe: Safety,
-    wanted: set[Op],
-) -> Schedule:
-    ends = (*(root for root, _ in roots), *safe.choices)
-    below = {op.serial: op for end in ends for op in end.walk()}
-    regions: dict[Op, set[Region]] = {}
-    uses: dict[Op, int] = {}
-    named: dict[Op, Region] = {}
-    for root, region in roots:
-        regions.setdefault(root, set()).add(region)
-        uses[root] = uses.get(root, 0) + 1
-    for serial in sorted(below, reverse=True):
-        op = below[serial]
-        if op not in regions or op in held:
-            continue
-        places = regions[op]
-        if op in wanted or _comes_often(op, uses[op], held):
-            common: Region | None = _common(places)
-            if common not in places:
-                common = _guarded(places, below, safe, op)
-            if common is not None:
-                named[op] = common
-                places = {common}
-        for at, arg in enumerate(op.args):
-            regions.setdefault(arg, set()).update(_inside(op, at, places))
-            uses[arg] = uses.get(arg, 0) + _readings(op, at, op in named, uses[op])
-    return Schedule(named, regions, uses)
+    def _placed(self, wanted: set[Op]) -> Schedule:
+        regions: dict[Op, set[Region]] = {}
+        uses: dict[Op, int] = {}
+        named: dict[Op, Region] = {}
+        for root, region in self.roots:
+            regions.setdefault(root, set()).add(region)
+            uses[root] = uses.get(root, 0) + 1
+        for serial in self.serials:
+            op = self.below[serial]
+            if op not in regions or op in self.held:
+                continue
+            places = regions[op]
+            if op in wanted or _comes_often(op, uses[op], self.held):
+                common: Region | None = _common(places)
+                if common not in places:
+                    common = _guarded(places, self.below, self.safe, op)
+                if common is not None:
+                    named[op] = common
+                    places = {common}
+            for at, arg in enumerate(op.args):
+                regions.setdefault(arg, set()).update(_inside(op, at, places))
+                uses[arg] = uses.get(arg, 0) + _readings(op, at, op in named, uses[op])
+        return Schedule(named, regions, uses)
 
 
 def _comes_often(op: Op, uses: int, held: Collection[Op]) -> bool:

@@ -23,7 +23,7 @@ from scaffold.derive.write.schedule import (
     VIEWS,
     Region,
     Schedule,
-    scheduled,
+    Scheduler,
 )
 from scaffold.derive.write.shape_sources import Holders, UnknownShapeError
 from scaffold.derive.write.value_names import Namer, owners_of, users_of
@@ -105,8 +105,10 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
     below = {arg for op in pulled for arg in (op, *op.pullback.args)}
     below |= {op.args[0] for op in ops if op.rule == "fitted_to"}  # read twice
     forced = {op for op in below if op.rule != "input"} | emission.own.keys()
+    known = _known(emission, roots)
+    # A part of a long line that gets a name may be a long line itself, and names make other lines shorter.
     for _ in range(60):
-        writer = _Writer(emission, roots, forced)
+        writer = _Writer(emission, known, forced)
         statements = writer.statements()
         more = (writer.too_long() | writer.repeated(statements)) - forced
         if not more:
@@ -115,37 +117,57 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
     return statements
 
 
+class _Known(NamedTuple):
+    """What is the same whichever ops get names."""
+
+    roots: Mapping[str, Op]
+    regions: Mapping[str, Region]  # of each root
+    safe: Safety
+    scheduler: Scheduler
+    shapes: Owners
+    users: Mapping[Op, list[Op]]
+    owners: Mapping[Op, list[str]]
+
+
+def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
+    program, held = emission.applier.program, emission.held
+    present = {-at: name for at, name in enumerate(roots, 1)}
+    regions: dict[str, Region] = {
+        name: ((step, 0),) if name in emission.guarded else ()
+        for step, name in present.items()
+    }
+    takes_none = emission.applier.takes_none
+    safe = Safety(emission.optional, held, takes_none, present, program.ops)
+    pairs = [(op, regions[name]) for name, op in roots.items()]
+    return _Known(
+        roots,
+        regions,
+        safe,
+        Scheduler(pairs, held, safe),
+        shape_owners(program, safe.needs),
+        users_of(emission.of),
+        owners_of(roots),
+    )
+
+
 class _Writer:
     """One attempt, with a choice of the ops that get names."""
 
     def __init__(
-        self, emission: Emission, roots: Mapping[str, Op], forced: Collection[Op]
+        self, emission: Emission, known: _Known, forced: Collection[Op]
     ) -> None:
-        self.emission, self.roots = emission, roots
+        self.emission, self.known = emission, known
+        self.roots, self.regions = known.roots, known.regions
         self.program: Program = emission.applier.program
         self.graph = self.program.graph
-        self.regions: dict[str, Region] = {
-            name: ((-at, 0),) if name in emission.guarded else ()
-            for at, name in enumerate(roots, 1)
-        }
         held = emission.held
-        present = {-at: name for at, name in enumerate(roots, 1)}
-        safe = Safety(
-            emission.optional,
-            held,
-            emission.applier.takes_none,
-            present,
-            self.program.ops,
-        )
-        pairs = [(op, self.regions[name]) for name, op in roots.items()]
-        self.plan: Schedule = scheduled(pairs, held, safe, forced)
+        self.plan: Schedule = known.scheduler(forced)
         self.names: dict[Op, str] = dict(held)
         self.namer = self._namer()
         self.pulled: dict[Op, tuple[str, ...]] = {}
         self._name_all()
-        owners = shape_owners(self.program, safe.needs)
-        self.printer = self._printer(self.names, owners)
-        self.words = self._printer({**held, **emission.own}, owners)
+        self.printer = self._printer(self.names)
+        self.words = self._printer({**held, **emission.own})
         self.long: list[tuple[Op, int, str | None, tuple[Outcome, ...]]] = []
         emission.over.clear()
         if emission.precision:
@@ -158,15 +180,15 @@ class _Writer:
             {**emission.held, **emission.own},
             emission.of,
             emission.via,
-            users_of(emission.of),
-            owners_of(self.roots),
+            self.known.users,
+            self.known.owners,
         )
 
-    def _printer(self, names: dict[Op, str], owners: Owners) -> Printer:
+    def _printer(self, names: dict[Op, str]) -> Printer:
         """What writes expressions down, over these names."""
-        emission = self.emission
+        emission, shapes = self.emission, self.known.shapes
         return Printer(
-            emission.applier, emission.holders, names, owners, emission.asked
+            emission.applier, emission.holders, names, shapes, emission.asked
         )
 
     def _name_all(self) -> None:

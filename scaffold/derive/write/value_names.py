@@ -194,9 +194,11 @@ class Namer:
 
     def name(self, op: Op) -> str:
         """A name for the op's value."""
-        stems = list(dict.fromkeys(self._stems(op)))
-        stem = next((item for item in stems if self._is_free(item)), None)
-        chosen = stem or fresh(stems[-1], self.taken)
+        stem = next(filter(self._is_free, self._stems(op)), None)
+        if stem is None:
+            *_, last = dict.fromkeys(self._stems(op))
+            stem = fresh(last, self.taken)
+        chosen = stem
         self.taken.add(chosen)
         return chosen
 
