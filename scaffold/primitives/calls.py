@@ -104,6 +104,12 @@ def is_mask(word: str) -> bool:
 
 
 @cache
+def singularities(word: str) -> frozenset[str]:
+    """Where the gradient of a call may have no bound: `zero`, `length`, `rank`."""
+    return frozenset(f.singular for f in facts_of_call(word) if f.singular)
+
+
+@cache
 def takes_index(word: str) -> bool:
     """Whether one of the arguments of a call is positions: `gather`, `index_add_`."""
     return any(facts.indices for facts in _in_place_or_not(word))

@@ -10,32 +10,17 @@ from scaffold.derive import live_forward
 from scaffold.derive.activity import callee, calls, carries_gradient
 from scaffold.derive.plan.recomputation import active_locals
 from scaffold.formula import Formula, Node, expressions
+from scaffold.primitives.calls import may_be, singularities
 from scaffold.spec import OpSpec
-
-VIEWS = frozenset({"view", "view_as_complex"})  # of contiguous memory alone
-# What torch.func.vmap refuses under torch.func.grad, as it reads the data.
-UNMAPPED = frozenset(
-    {"argwhere", "bincount", "histc", "masked_select", "nonzero", "one_hot", "unique"}
-)
-
-# What divides by a length, which is 0 of nothing: a gradient of something is then 0 / 0.
-LENGTHS = frozenset({"norm", "scaled_dot_product_attention", "vector_norm"})
-# What has a slope without bound at 0.
-ROOTS = frozenset({"acos", "acosh", "asin", "log", "reciprocal", "rsqrt", "sqrt"})
-# What has a derivative only of matrices of full rank.
-FACTORED = frozenset(
-    {"cholesky", "det", "eigh", "eigvalsh", "inv", "inverse", "logdet", "lstsq", "pinv"}
-    | {"qr", "slogdet", "solve", "svd", "svdvals"}
-)
 
 
 def never_empty(spec: OpSpec) -> frozenset[str]:
     """The named dims that the gradient may divide by the length of, or that give a matrix its rank."""
-    called = {callee(item) for node in _nodes(spec) for item in node.walk()}
+    limits = {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
     dims = [spec.dims(item.name) or () for item in spec.differentiable]
-    if called & FACTORED:
+    if "rank" in limits:
         return frozenset(dim for shape in dims for dim in shape if isinstance(dim, str))
-    if not called & LENGTHS or len(dims) < 2:
+    if "length" not in limits or len(dims) < 2:
         return frozenset()
     return frozenset(
         shape[-1] for shape in dims if shape and isinstance(shape[-1], str)
@@ -44,20 +29,22 @@ def never_empty(spec: OpSpec) -> frozenset[str]:
 
 def singular(spec: OpSpec) -> bool:
     """Whether the second derivative may divide by 0 where a sum of nothing is 0."""
-    called = (
-        item
-        for node in _nodes(spec)
-        for item in node.walk()
-        if callee(item) in ROOTS | LENGTHS
-    )
+    found = (pair for node in _nodes(spec) for pair in _singular_calls(node))
+    called = (item for item, limit in found if limit in ("zero", "length"))
     return any("math" not in item.args[0].names() for item in called)
+
+
+def _singular_calls(node: Node) -> Iterator[tuple[Node, str]]:
+    """The calls whose gradient has no bound somewhere, each with where: at zero, at a length of 0, below the full rank."""
+    for item in node.walk():
+        for limit in singularities(callee(item) or ""):
+            yield item, limit
 
 
 def full_rank(spec: OpSpec) -> int:
     """The least size of a dim with which sums of products have full rank, though the mean is taken off; 0 for any."""
-    if not any(
-        callee(item) in FACTORED for node in _nodes(spec) for item in node.walk()
-    ):
+    limits = {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
+    if "rank" not in limits:
         return 0
     dims = (dim for item in spec.tensors for dim in spec.dims(item.name) or ())
     return max((dim + 2 for dim in dims if isinstance(dim, int)), default=0)
@@ -65,7 +52,8 @@ def full_rank(spec: OpSpec) -> int:
 
 def takes_any_layout(spec: OpSpec) -> bool:
     """Whether the forward takes tensors that are not contiguous."""
-    return not any(name in VIEWS for node in _nodes(spec) for name in calls(node))
+    called = (name for node in _nodes(spec) for name in calls(node))
+    return not any(may_be(name, "contiguous") for name in called)
 
 
 # What gives a number, or a tensor, that autograd takes for a constant.
@@ -137,10 +125,12 @@ def _rounds(call: Node, names: frozenset[str]) -> bool:
 
 
 def maps(spec: OpSpec) -> bool:
-    """Whether torch.func.vmap takes the gradient of the forward."""
+    """Whether torch.func.vmap takes the gradient of the forward: under torch.func.grad it refuses what reads the data."""
     masks = frozenset(item.name for item in spec.tensors if item.dtype == "bool")
     return not any(
-        callee(item) in UNMAPPED or _is_data(item) or _picks(item, masks)
+        may_be(callee(item) or "", "data_dependent")
+        or _is_data(item)
+        or _picks(item, masks)
         for node in _nodes(spec)
         for item in node.walk()
     )

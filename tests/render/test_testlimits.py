@@ -16,6 +16,7 @@ from scaffold.render.testlimits import (
     maps,
     never_empty,
     precision,
+    singular,
     takes_any_layout,
 )
 from tests.derive.building import spec_of
@@ -147,3 +148,9 @@ def test_there_are_enough_rows_for_full_rank(
     spec = spec_of(inputs, forward=forward)
     assert full_rank(spec) == least
     assert choose_sizes(spec)["N"] == (least or 2)
+
+
+def test_a_logarithm_to_any_base_has_a_slope_without_bound_at_zero() -> None:
+    for forward in ("torch.log(x)", "torch.log2(x)", "torch.log10(x)"):
+        assert singular(spec_of("x[N]", forward=f"({forward}).sum()")), forward
+    assert not singular(spec_of("x[N]", forward="x.exp()"))
