@@ -87,7 +87,9 @@ def _without_gradient(applier: Applier, op: Op) -> set[Op]:
     """The tensors of a call that get no gradient."""
     if op.rule == "call":
         classes = any(arg.kind == "int" for arg in op.args)
-        return {op.args[at] for at in _refused(op.template, classes)}
+        holes = op.template.filled(op.args)
+        refused = _refused(op.template.node, classes)
+        return {holes[node] for node in refused if node in holes}
     rule = applier.table.of_op(op.rule)
     if rule is None:
         return set()
@@ -95,8 +97,8 @@ def _without_gradient(applier: Applier, op: Op) -> set[Op]:
     return {arg for item, arg in pairs if item.name in rule.facts.nondiff}
 
 
-def _refused(call: Node, classes: bool) -> Iterator[int]:
-    """The tensors, by number, by which PyTorch does not differentiate a call without a rule."""
+def _refused(call: Node, classes: bool) -> Iterator[Node]:
+    """The arguments by which PyTorch does not differentiate a call without a rule."""
     if call.kind != "call" or call.args[0].label == "cross_entropy" and not classes:
         return  # of probabilities all is differentiable
     callee, *args = call.args
@@ -104,8 +106,8 @@ def _refused(call: Node, classes: bool) -> Iterator[int]:
     for at, name in REFUSED.get(callee.label, ()):
         plain = args[: len(args) - len(named)]
         value = named.get(name) or (plain[at] if at < len(plain) else None)
-        if value is not None and value.label.startswith("<:"):
-            yield int(value.label[2:-1])
+        if value is not None:
+            yield value
 
 
 # --- The last resort: autograd of the whole forward.

@@ -139,7 +139,7 @@ class _Explainer:
         if op.rule == "item":
             return f"{args}[{op.position}]"
         if op.rule == "call":
-            return f"{emit(op.template)} of {args}"
+            return f"{emit(op.template.node)} of {args}"
         if op.rule == "cond":
             body, orelse = map(self._argument, op.args)
             return f"{body} if {emit(op.test)} else {orelse}"

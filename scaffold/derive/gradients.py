@@ -263,6 +263,8 @@ def _notes(found: Reversed) -> tuple[str, ...]:
 
 
 def _called(op: Op) -> str:
-    call = op.template
-    path = (dotted(call.args[0]) if call.args else None) or call.label
-    return path.removeprefix(path.partition(".")[0] + ".") if path[0] == "<" else path
+    """The function or the method that a call without a rule is of."""
+    call = op.template.node
+    if call.kind != "call":
+        return call.label
+    return dotted(call.args[0]) or call.args[0].label

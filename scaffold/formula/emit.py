@@ -111,7 +111,7 @@ def _is_simple(node: Node) -> bool:
     """Whether an operand of a power stands without spaces, as black has it: names, numbers, attributes of names."""
     while node.kind == "attribute":
         node = node.args[0]
-    return node.kind == "name" or (
+    return node.kind in ("name", "value") or (
         node.kind == "constant" and node.label[0] not in "'\""
     )
 
@@ -175,6 +175,7 @@ def _items(node: Node) -> str:
 
 WRITERS: dict[str, Callable[[Node], str]] = {
     "name": lambda node: node.label,
+    "value": lambda node: f"<{node.label}>",
     "constant": lambda node: node.label,
     "absent": lambda node: "",
     "attribute": lambda node: f"{_value(node.args[0])}.{node.label}",

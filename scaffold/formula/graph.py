@@ -14,6 +14,7 @@ from scaffold.errors import Location
 
 Kind = Literal[
     "name",  # label: the identifier
+    "value",  # what the derivation knows by this label, and writes out later. The user writes none
     "constant",  # label: the literal as the user spelled it
     "attribute",  # label: the attribute; args: the value
     "call",  # args: the callee, then positional, then keyword arguments

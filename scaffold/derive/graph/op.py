@@ -4,7 +4,14 @@ In: a rule's name and its arguments. Out: an `Op`, whose shape and kind the call
 applications in one `Program` are the same object, and an op comes after its arguments.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import (
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from types import NoneType
 from typing import Literal, NamedTuple
@@ -76,9 +83,14 @@ class Position(NamedTuple):
 
 
 class Template(NamedTuple):
-    """A call that no rule is about, with a placeholder for each argument."""
+    """A call that no rule is about, and the node in it that stands for each argument."""
 
     node: Node
+    holes: tuple[Node, ...]
+
+    def filled(self, args: "Sequence[Op]") -> dict[Node, "Op"]:
+        """What each hole stands for."""
+        return dict(zip(self.holes, args, strict=True))
 
 
 class Pullback(NamedTuple):
@@ -193,10 +205,10 @@ class Op:
         return self.data.at
 
     @property
-    def template(self) -> Node:
+    def template(self) -> Template:
         """The expression of a `call`."""
         assert isinstance(self.data, Template), self.rule
-        return self.data.node
+        return self.data
 
     @property
     def pullback(self) -> Pullback:
@@ -247,6 +259,7 @@ class Program:
         self.ints: set[str] = set()  # attributes and locals that are one int
         self.sequences: set[str] = set()  # those that are a tuple or a list
         self._known: dict[tuple[object, ...], Op] = {}
+        self._behind: dict[Node, Op] = {}
 
     def op(
         self,
@@ -298,6 +311,16 @@ class Program:
     def static(self, node: Node) -> Op:
         """A Python value that an expression has throughout a call."""
         return self.op("static", (), Expression(node))
+
+    def placeholder(self, op: Op) -> Node:
+        """A node that stands for an op in an expression: only the printer knows how that is written."""
+        node = self.graph.node("value", str(op.serial))
+        self._behind[node] = op
+        return node
+
+    def behind(self, node: Node) -> Op | None:
+        """The op that a node stands for, if it is a placeholder."""
+        return self._behind.get(node) if node.kind == "value" else None
 
     def items_of(self, op: Op) -> dict[int, Op]:
         """Those of several results that were taken, by position."""

@@ -21,7 +21,7 @@ from scaffold.formula import Node
 
 # --- Python values of a program as expressions.
 #
-# In: static ops. Out: nodes. Invariant: a size is a placeholder, `<serial>`, until the printer knows where it can be read.
+# In: static ops. Out: nodes. Invariant: a size is a placeholder until the printer knows where it can be read.
 
 
 NO_SHAPE = "it needs a shape that no input tells; declare the dims of the inputs"
@@ -44,7 +44,7 @@ def static_node(program: Program, op: Op) -> Node:
         )
     if op.rule == "starred":
         return graph.node("starred", "", (static_node(program, op.args[0]),))
-    return graph.name(f"<{op.serial}>")  # the printer knows where a size can be read
+    return program.placeholder(op)
 
 
 def number_node(program: Program, value: object) -> Node:
@@ -168,7 +168,9 @@ def is_int(program: Program, op: Op) -> bool:
 def _is_int(program: Program, node: Node) -> bool:
     match node:
         case Node("name", name):
-            return name in program.ints or name.startswith("<")
+            return name in program.ints
+        case Node("value"):
+            return True
         case Node("attribute", "ndim") | Node(
             "subscript", _, (Node("attribute", "shape"), _)
         ):
@@ -391,6 +393,5 @@ def is_length(op: Op) -> bool:
     if op.rule in ("size", "count", "ratio"):
         return True
     return op.rule == "static" and any(
-        node.kind == "name" and node.label.startswith("<")
-        for node in op.expression.walk()
+        node.kind == "value" for node in op.expression.walk()
     )

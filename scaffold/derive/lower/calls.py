@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from scaffold.derive.activity import READ_OUT, carries_gradient
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import OfShape, Op, Template, literal
+from scaffold.derive.graph.op import OfShape, Op, literal
 from scaffold.derive.graph.shapes import broadcast
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.lower.autograd_saved import retained
@@ -166,7 +166,7 @@ class Calls(Expressions):
                 raise UnsupportedError("several results of a call that has no rule")
             kind = "group"
         return self.program.op(
-            "call", args, Template(template), kind=kind, shape=None, active=active
+            "call", args, template, kind=kind, shape=None, active=active
         )
 
     def _is_known_type(self, values: list[Op]) -> bool:

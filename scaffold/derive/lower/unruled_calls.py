@@ -1,6 +1,6 @@
 """Calls that have no rule, as templates over their tensors.
 
-In: a call's expression. Out: the same with placeholders, `<:0>`, for its tensors. Invariant: Python values stay as they are written.
+In: a call's expression. Out: the same with holes for its tensors. Invariant: Python values stay as they are written.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,11 +38,11 @@ def template_of(
     node: Node,
     tensor: Callable[[Node], Op | None],
     fixed: Callable[[Node], Node],
-) -> tuple[Node, list[Op]]:
+) -> tuple[Template, list[Op]]:
     """The template of a call and its tensors, each once; `tensor` tells what an argument is, `fixed` writes another one."""
     if node.kind not in ("call", "binary", "attribute"):
         raise UnsupportedError(f"'{node.label}' has no rule")
-    args: list[Op] = []
+    args, holes = list[Op](), list[Node]()
     method = node.args[0] if node.kind == "call" else None
 
     def placed(item: Node) -> Node | None:
@@ -57,9 +57,10 @@ def template_of(
             return fixed(item)
         if op not in args:
             args.append(op)
-        return graph.name(f"<:{args.index(op)}>")
+            holes.append(graph.node("value", f":{len(holes)}"))
+        return holes[args.index(op)]
 
-    return graph.rewrite(node, placed), args
+    return Template(graph.rewrite(node, placed), tuple(holes)), args
 
 
 def refuse_changes(node: Node) -> None:
@@ -84,8 +85,9 @@ def creates(node: Node) -> bool:
     return path in {f"torch.{name}" for name in CREATORS}
 
 
-def made(program: Program, node: Node, args: list[Op], read: list[Op]) -> Op:
+def made(program: Program, template: Template, args: list[Op], read: list[Op]) -> Op:
     """The tensor that such a call makes; `read` are those of which it takes the dtype."""
+    node = template.node
     name = node.args[0].label
     plain = args[: len(args) - len(node.keywords)]
     dtype = keywords(node).get("dtype")
@@ -100,7 +102,7 @@ def made(program: Program, node: Node, args: list[Op], read: list[Op]) -> Op:
     if "dtype" in named:  # `dtype=x.dtype`
         kind = program.dtypes.get(named["dtype"], kind)
     return program.op(
-        "call", read, Template(node), kind=kind, shape=made_shape(program, name, plain)
+        "call", read, template, kind=kind, shape=made_shape(program, name, plain)
     )
 
 
@@ -108,22 +110,24 @@ def item_of_call(program: Program, op: Op, position: int) -> Op:
     """One of several results of a call that carries no gradient."""
     template = op.template
     index = program.graph.constant(str(position))
-    item = program.graph.node("subscript", "", (template, index))
-    kind = kind_of_call(template, op.args)
+    item = program.graph.node("subscript", "", (template.node, index))
+    kind = kind_of_call(template.node, op.args)
     if kind == "real" and all(arg.kind == "int" for arg in op.args):
         kind = "int"
     shape = _grid_shape(template, op.args)
-    return program.op("call", op.args, Template(item), kind=kind, shape=shape)
+    return program.op(
+        "call", op.args, template._replace(node=item), kind=kind, shape=shape
+    )
 
 
-def _grid_shape(template: Node, tensors: Sequence[Op]) -> Shape | None:
+def _grid_shape(template: Template, tensors: Sequence[Op]) -> Shape | None:
     """Of a part of `torch.meshgrid`: a size for each vector."""
-    callee, *args = template.args
-    named = keywords(template)
+    callee, *args = template.node.args
+    named, holes = keywords(template.node), template.filled(tensors)
     vectors = args[: len(args) - len(named)]
-    if callee.label != "meshgrid" or any(item.kind != "name" for item in vectors):
+    if callee.label != "meshgrid" or any(item not in holes for item in vectors):
         return None
-    each = [tensors[int(item.label[2:-1])].shape.dims for item in vectors]
+    each = [holes[item].shape.dims for item in vectors]
     if any(dims is None or len(dims) != 1 or is_lead(dims[0]) for dims in each):
         return None
     sizes = [dim for dims in each for dim in dims or ()]

@@ -201,9 +201,11 @@ class _Factors:
             self.tensor[below].append(op)
 
     def _take_static(self, op: Op, below: bool) -> None:
+        behind = self.program.behind(op.expression) if op.rule == "static" else None
+        if behind is not None:
+            self.static[below].append(behind)
+            return
         match op.data:
-            case Expression(Node("name", label)) if label.startswith("<"):
-                self.static[below].append(self.program.ops[int(label[1:-1])])
             case Expression(Node("binary", "*", parts)) if not below and not _is_number(
                 parts
             ):

@@ -101,9 +101,8 @@ class StaticPrinter:
 
     def _placeholder(self, node: Node) -> Node | None:
         """What stands for a size in a Python expression of the engine's."""
-        if node.kind == "name" and node.label.startswith("<"):
-            return self.node(self.program.ops[int(node.label[1:-1])])
-        return None
+        op = self.program.behind(node)
+        return None if op is None else self.node(op)
 
     def _list(self, op: Op) -> Node:
         return self.graph.node("tuple", "", tuple(map(self.node, op.args)))
@@ -542,12 +541,13 @@ class Printer(ChainPrinter):
         return unsliced(self, op)
 
     def _call(self, op: Op) -> Node:
-        def filled(node: Node) -> Node | None:
-            if node.kind == "name" and node.label.startswith("<:"):
-                return self.node(op.args[int(node.label[2:-1])])
-            return self._placeholder(node)
+        holes = op.template.filled(op.args)
 
-        return self.graph.rewrite(op.template, filled)
+        def filled(node: Node) -> Node | None:
+            arg = holes.get(node)
+            return self._placeholder(node) if arg is None else self.node(arg)
+
+        return self.graph.rewrite(op.template.node, filled)
 
     # Rules
 

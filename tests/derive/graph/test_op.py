@@ -5,6 +5,7 @@ import pytest
 from scaffold.derive import derive
 from scaffold.derive.graph.op import ENGINE_OPS, Op, Program
 from scaffold.derive.rules.tables import table_of
+from scaffold.formula import Graph
 from scaffold.spec import build
 from tests.derive.building import locate
 
@@ -42,3 +43,12 @@ def test_no_rule_of_the_table_has_the_name_of_an_engine_op() -> None:
     spec = build("op", {"inputs": "x", "forward": "x", "derive": True}, locate)
     both = [name for name in ENGINE_OPS if table_of(spec).of_op(name) is not None]
     assert not both
+
+
+def test_a_placeholder_stands_for_its_op_in_its_program_alone() -> None:
+    program, other = Program(Graph()), Program(Graph())
+    one, two = program.const(1), program.const(2)
+    assert program.behind(program.placeholder(one)) is one
+    assert program.behind(program.placeholder(two)) is two
+    assert other.behind(program.placeholder(two)) is None
+    assert program.behind(program.graph.name("x")) is None
