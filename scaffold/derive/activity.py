@@ -1,4 +1,4 @@
-"""What an expression is to the derivative: does it carry a gradient, may it be computed a second time?
+"""What an expression means for the derivative: whether it carries a gradient, and whether it may be computed a second time.
 
 In: expressions, and the names that carry a gradient. Out: yes or no. Invariant: in doubt it carries a gradient, and a
 function from outside torch is not called twice.

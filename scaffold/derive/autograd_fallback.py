@@ -1,6 +1,6 @@
-"""The last resort: autograd of the whole forward.
+"""Gradients by autograd inside the backward: of a call without a rule, or of the whole forward as a last resort.
 
-In: an op whose forward cannot be differentiated piece by piece. Out: statements that pull the cotangent back through it, or None.
+In: a call, or an op whose forward the rules do not cover. Out: ops or statements that pull the cotangent back through it, or None.
 Invariant: none where the forward would draw other random numbers or change a tensor.
 """
 
@@ -35,7 +35,7 @@ from scaffold.spec import OpSpec
 def pullback_of(
     graph: Graph, name: Node, function: Node, args: Iterable[Node], comment: str
 ) -> Assign:
-    """The statement that assigns what gives gradients for cotangents."""
+    """The statement `pullback = torch.func.vjp(function, *args)[1]`, whose result turns a cotangent into gradients."""
     functional = graph.node("attribute", "func", (graph.name("torch"),))
     vjp = graph.node("attribute", "vjp", (functional,))
     both = graph.node("call", "", (vjp, function, *args))
@@ -65,7 +65,7 @@ REFUSED = {
 def pulled_back(
     applier: Applier, op: Op, g: Op, optional: Collection[Op]
 ) -> list[tuple[Op, Op]]:
-    """The gradients of a call, apart for each argument that may be absent."""
+    """The gradients of a call by its arguments; each argument that may be absent gets a statement of its own."""
     program, left = applier.program, _without_gradient(applier, op)
     active = (arg for arg in tensors(op.args) if arg.active and arg not in left)
     args = list(dict.fromkeys(active))
@@ -116,7 +116,7 @@ def _refused(call: Node, classes: bool) -> Iterator[Node]:
 COMMENT = "autograd differentiates the forward as a whole"
 
 
-def as_a_whole(
+def autograd_of_forward(
     spec: OpSpec,
     graph: Graph,
     forward: Forward,
@@ -220,8 +220,8 @@ def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
 
     def results(node: Node) -> Node | None:
         if node is run:  # it stands by itself, for all inputs
-            parts = (graph.name(item.name) for item in spec.tensors)
-            pairs = zip(spec.tensors, parts, strict=True)
+            named = (graph.name(item.name) for item in spec.tensors)
+            pairs = zip(spec.tensors, named, strict=True)
             args = (
                 graph.node("starred", "", (part,)) if item.variadic else part
                 for item, part in pairs

@@ -257,11 +257,11 @@ def _selects(node: Node, masks: Collection[str]) -> bool:
     if node.kind == "call":
         return node.args[0].label in SELECTS and node.args[0].kind == "attribute"
     return node.kind == "subscript" and any(
-        _is_mask(part, masks) for part in _parts(node.args[1])
+        _is_mask(part, masks) for part in _indices(node.args[1])
     )
 
 
-def _parts(index: Node) -> Iterator[Node]:
+def _indices(index: Node) -> Iterator[Node]:
     yield from index.args if index.kind == "tuple" else (index,)
 
 

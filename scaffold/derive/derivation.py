@@ -120,7 +120,9 @@ class Derivation:
 
     forward: tuple[Statement, ...] | None  # None: not written yet
     results: tuple[Node, ...] = ()  # what forward returns, one for each output
-    extra: tuple[Node, ...] = ()  # what it returns beside them, for setup_context
+    extra: tuple[
+        Node, ...
+    ] = ()  # the locals that it returns as well, for setup_context
     comments: tuple[str, ...] = ()  # above the return
     blocks: tuple[Block, ...] = ()
     elements: tuple[Element, ...] = ()

@@ -43,7 +43,7 @@ def enforced(spec: OpSpec) -> Enforced:
 def _enforced(table: Table, lowered: Lowered) -> Enforced:
     ops = [
         op
-        for op in _reached(lowered)
+        for op in _ops_of(lowered)
         if op in lowered.places and op.rule in table and table.rule(op.rule).operands
     ]
     pairs, ranks = list[tuple[str, str]](), set[str]()
@@ -63,7 +63,7 @@ def _enforced(table: Table, lowered: Lowered) -> Enforced:
     return Enforced(tuple(pairs), frozenset(ranks))
 
 
-def _reached(lowered: Lowered) -> Iterator[Op]:
+def _ops_of(lowered: Lowered) -> Iterator[Op]:
     """The ops that the results are made of, each once."""
     seen = set[Op]()
     for result in lowered.results:
@@ -75,7 +75,7 @@ def _reached(lowered: Lowered) -> Iterator[Op]:
 
 def _users(lowered: Lowered) -> dict[Op, list[Op]]:
     found: dict[Op, list[Op]] = {}
-    for op in _reached(lowered):
+    for op in _ops_of(lowered):
         for arg in op.args:
             found.setdefault(arg, []).append(op)
     return found

@@ -210,10 +210,10 @@ def total(tensors_: Iterable[Tensors]) -> str:
     for one in tensors_:
         of_item = counts.setdefault(one.item, {})
         of_item[one.size] = of_item.get(one.size, 0) + 1
-    parts = []
+    sums = []
     for item, sizes in sorted(counts.items(), reverse=True):
         terms = [
             size if count == 1 else f"{count}*{size}" for size, count in sizes.items()
         ]
-        parts.append(f"{item} * ({' + '.join(terms)})")
-    return " + ".join(parts) or "0"
+        sums.append(f"{item} * ({' + '.join(terms)})")
+    return " + ".join(sums) or "0"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from scaffold.derive.autograd_fallback import as_a_whole, of_results
+from scaffold.derive.autograd_fallback import autograd_of_forward, of_results
 from scaffold.derive.capabilities import NOT_DERIVED
 from scaffold.derive.derivation import Derived, Forward
 from scaffold.derive.forward.body import grad_name
@@ -37,7 +37,7 @@ from scaffold.formula import Graph, Statement
 from scaffold.spec import Domain, OpSpec
 
 TOO_DEEP = "it is nested too deeply"
-A_WHOLE = "autograd differentiates the forward as a whole"
+BY_AUTOGRAD = "autograd differentiates the forward as a whole"
 
 
 class Question(NamedTuple):
@@ -73,16 +73,18 @@ class Differentiated(NamedTuple):
             except (UnsupportedError, RecursionError) as error:
                 why = _reason(error)
         graph, forward, wanted, taken = self.question
-        whole = as_a_whole(spec, graph, forward, wanted, taken)
-        note = f"{NOT_DERIVED if whole is None else A_WHOLE}: {why}"
+        fallback = autograd_of_forward(spec, graph, forward, wanted, taken)
+        note = f"{NOT_DERIVED if fallback is None else BY_AUTOGRAD}: {why}"
         separate = replace(spec, style="setup-context")
-        if whole is None and as_a_whole(separate, graph, forward, wanted, taken):
-            note += f'; with style = "setup-context" {A_WHOLE}'
+        if fallback is None and autograd_of_forward(
+            separate, graph, forward, wanted, taken
+        ):
+            note += f'; with style = "setup-context" {BY_AUTOGRAD}'
         try:
             advised = advice(self.results)
         except RecursionError:  # of a forward that nests too deeply to be derived
             advised = ()
-        return Derived(whole or (), (note, *advised))
+        return Derived(fallback or (), (note, *advised))
 
     def of_results(self, spec: OpSpec, statement: Statement) -> Statement:
         """The statement, in which autograd of the whole forward sees its results alone."""
@@ -111,7 +113,7 @@ def _reason(error: Exception) -> str:
 def _walked(
     spec: OpSpec, applier: Applier, lowered: Lowered, found: Differentiated
 ) -> Differentiated:
-    """The gradients with what is written of them; each pass takes the graph of the one before."""
+    """The gradients as a graph: the cotangents walk back over the forward, then the result is simplified."""
     held = _held(spec, found.question.forward, lowered)
     results = _cotangents(spec, applier.program, lowered)
     make = _maker(spec, applier, lowered, held, results)
@@ -149,7 +151,7 @@ def _maker(
     held: Collection[Op],
     results: Mapping[Op, Op],
 ) -> Maker:
-    """What makes the backward: it leaves whole what has a name, and meets the forward's products again."""
+    """What makes the backward: a value that has a name is read, never taken apart; a product that the forward has computed is read too."""
 
     def opaque(op: Op) -> bool:
         return op in held and op.rule not in ("input", "static")
@@ -166,7 +168,7 @@ def _maker(
 
 
 def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op]:
-    """The gradient that comes in for each result."""
+    """The cotangent of each result: the gradient that comes in for it."""
     found: dict[Op, Op] = {}
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if output.differentiable and result.is_tensor:
@@ -196,7 +198,10 @@ def _roots(
     results: Collection[Op],
     found: Reversed,
 ) -> tuple[dict[str, Op], dict[Op, Op]]:
-    """The gradient of each input, which is there where its gradient is asked for; and what each cotangent is of."""
+    """The gradient of each input, simplified by what holds where it is computed; and the forward value that each cotangent belongs to.
+
+    The gradient of an optional input is computed only where that input is there: it is not None in it.
+    """
     roots, of = dict(found.gradients), dict(found.of)
 
     def renew(name: str, known: Mapping[Op, Op]) -> None:
@@ -223,7 +228,7 @@ def _roots(
 
 
 def _dear(make: Maker, roots: Iterable[Op]) -> Collection[Op]:
-    """What gradients share rather than compute twice."""
+    """The values that are too costly to be computed in two gradients."""
     costs = Costs(make.applier.table)
     return {op for root in roots for op in root.walk() if is_dear(costs, op)}
 
@@ -238,16 +243,16 @@ def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
 
 
 def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
-    """Each input that surely has the shape of an output, and that output."""
+    """Each input that surely has the shape of an output, and that output: its gradient has that shape too."""
     outputs = tuple(zip(spec.outputs, lowered.results, strict=True))
-    told = {
+    same_shape = {
         item.name: output.name
         for output, result in reversed(outputs)
         for item in spec.tensors
         if output.differentiable and not (item.optional or item.variadic)
         if result.is_tensor and result.shape == lowered.inputs[item.name].shape
     }
-    return tuple(told.items())
+    return tuple(same_shape.items())
 
 
 def _notes(found: Reversed) -> tuple[str, ...]:

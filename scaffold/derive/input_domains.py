@@ -44,7 +44,7 @@ def domains(table: Table, results: Iterable[Op]) -> tuple[tuple[str, Domain], ..
             continue
         for item, arg in zip(rule.parameters, op.args, strict=False):
             word = _word(rule.domain.get(item.name, "any"))
-            if word and not _is_whole_power(op):
+            if word and not _is_natural_power(op):
                 for tensor in tensors((arg,)):
                     _ask(tensor, word, asked, seen)
     return tuple((name, min(words, key=ORDER.index)) for name, words in asked.items())
@@ -61,14 +61,14 @@ def _word(domain: str) -> Domain | None:
     return next((word for word in ORDER if word == asked), None)
 
 
-def _is_whole_power(op: Op) -> bool:
-    """`x ** 2`: of any x."""
+def _is_natural_power(op: Op) -> bool:
+    """Whether it is `x ** 2` or the like, which is smooth for any x."""
     exponent = number(op.args[1]) if op.rule == "pow_exponent" else None
     return isinstance(exponent, int) and exponent >= 0
 
 
 def _ask(op: Op, word: Domain, asked: Asked, seen: set[tuple[Op, Domain]]) -> None:
-    """Ask of a value that it is in a domain."""
+    """Note that a value has to be in a domain, for the inputs that decide it."""
     if (op, word) in seen:
         return
     seen.add((op, word))
@@ -80,7 +80,7 @@ def _ask(op: Op, word: Domain, asked: Asked, seen: set[tuple[Op, Domain]]) -> No
 
 
 def _follows(op: Op, word: Domain) -> list[tuple[Op, Domain]]:
-    """What is enough to ask of the arguments; nothing where that cannot be said."""
+    """The arguments, and the domains that are enough for the op to be in its own; nothing where that is not known."""
     if word == "positive":
         return _positive(op)
     moved = op.rule in MOVES and op.args[0].is_tensor

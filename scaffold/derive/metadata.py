@@ -121,7 +121,7 @@ def kept_name(name: str, facet: str) -> str:
 def kept_form(
     graph: Graph, node: Node, read: Read, name_of: NameOf, gradient: str | None
 ) -> Node:
-    """The same value from what is on ctx; zeros and ones are made beside an output's gradient."""
+    """The same value from what is on ctx; zeros and ones start from an output's gradient, which has the device and the vmap levels."""
 
     def facet(name: str) -> Node:
         """`ctx.x_shape`, or `ctx.tensors_shape[i]` for the element of a variadic input."""
@@ -143,8 +143,8 @@ def kept_form(
             return _call(graph, method, first)
         case Node("call", _, (Node("attribute", label), _)) if label in LIKE_FUNCTIONS:
             kind = LIKE_FUNCTIONS[label]
-            beside = ("torch", kind) if gradient is None else (gradient, f"new_{kind}")
-            maker = graph.node("attribute", beside[1], (graph.name(beside[0]),))
+            owner = ("torch", kind) if gradient is None else (gradient, f"new_{kind}")
+            maker = graph.node("attribute", owner[1], (graph.name(owner[0]),))
             args = (maker, first, facet("dtype"), facet("device"))
             return graph.node("call", "", args, ("dtype", "device"))
     return first

@@ -100,7 +100,7 @@ def apart_from(
 
 
 def hidden_builtins(statements: Iterable[Statement], *results: Node) -> frozenset[str]:
-    """Builtins that the statements assign, and that they or the code around them call."""
+    """Builtins that the statements assign, and that they, or the code which they are put into, call."""
     items = tuple(statements)
     nodes = [*results, *(node for item in items for node in expressions(item))]
     called = {

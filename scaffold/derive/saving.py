@@ -122,7 +122,7 @@ class Context(NamedTuple):
 def context_of(
     spec: OpSpec, handed: Transfer, names: ContextNames, missing: frozenset[str]
 ) -> Context:
-    """What ctx holds; all that there is where a gradient is still to be written."""
+    """What ctx holds; every tensor and attribute where the user has still to write a gradient, which may want any."""
     saved, kept = handed.saved, handed.kept
     watched = () if spec.materialize_grads else _watched(spec, handed.lines, missing)
     if missing:
@@ -232,8 +232,8 @@ class _Rewriter:
         read = metadata_read(node)
         if read is None or serves <= self.data.get(read.name, frozenset()):
             return None
-        output = self._telling(read)
-        if output is not None and self._gradient_tells(output):
+        output = self._output_with(read)
+        if output is not None and self._gradient_has_it(output):
             return self._of_gradient(node, read, output, serves)
         if output is not None and read.name in self.origins.outputs:
             self._keep_of_output(read, output)
@@ -243,7 +243,9 @@ class _Rewriter:
             self._keep_of_local(read)
         else:
             return None
-        form = kept_form(self.graph, node, read, self.names.facet, self._beside())
+        form = kept_form(
+            self.graph, node, read, self.names.facet, self._gradient_to_make_from()
+        )
         return self.graph.rewrite(form, lambda part: self._below(part, form, serves))
 
     def _below(self, part: Node, form: Node, serves: frozenset[str]) -> Node | None:
@@ -252,14 +254,14 @@ class _Rewriter:
             return None
         return self._changed(part, serves)
 
-    def _telling(self, read: Read) -> Output | None:
-        """The output whose metadata is read, or that has the shape which is read of an input."""
+    def _output_with(self, read: Read) -> Output | None:
+        """The output whose metadata is read, or that surely has the shape which is read of an input."""
         names = self.origins.outputs
         if set(read.facets) <= {"shape", "ndim"}:
             names = {**self.origins.like, **names}
         return self.outputs[names[read.name]] if read.name in names else None
 
-    def _gradient_tells(self, output: Output) -> bool:
+    def _gradient_has_it(self, output: Output) -> bool:
         """Whether an output's metadata is that of its gradient: one that is there, and not assigned anew."""
         name = grad_name(self.spec, output.name)
         there = output.differentiable or self.spec.materialize_grads
@@ -278,8 +280,8 @@ class _Rewriter:
 
         return self.graph.rewrite(node, change)
 
-    def _beside(self) -> str | None:
-        """A gradient whose dtype, device and vmap levels new tensors may start from."""
+    def _gradient_to_make_from(self) -> str | None:
+        """A gradient that new tensors may be made from, since it has their dtype, device and vmap levels."""
         for output in self.spec.outputs:
             if output.differentiable and not output.variadic:
                 return grad_name(self.spec, output.name)

@@ -56,12 +56,12 @@ class Place(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What each dim of an input must be, where something tells; and which of them have to be asked."""
+    """What each dim of an input must be, where that follows from other inputs; and which of them have to be tested."""
 
     item: TensorInput
     sizes: tuple["Place | int | None", ...]
     asked: tuple[int, ...]
-    of: frozenset[str]  # optional inputs that tell
+    of: frozenset[str]  # optional inputs that it follows from
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -69,8 +69,8 @@ class Known(NamedTuple):
         return self.item.dims
 
     @property
-    def whole(self) -> bool:
-        """Whether all of the shape is told, so that one comparison is enough."""
+    def fully_known(self) -> bool:
+        """Whether all of the shape is known, so that one comparison is enough."""
         return bool(self.asked) and None not in self.sizes
 
 
@@ -87,7 +87,7 @@ def shape_checks(
 
     pairs, ranks = enforced(_without_names(spec))
     known = _known(declared, pairs)
-    # Of a formula that is stated nobody knows what it is for: then all is asked.
+    # Nobody knows which shapes a stated formula is for, so all of them are tested.
     asked = any(item.asked for item in known) and not stated
     if asked and not _relies_on_more(found, _without_names(spec), derive):
         known = [item._replace(asked=()) for item in known]
@@ -155,13 +155,13 @@ def _without_names(spec: OpSpec) -> OpSpec:
     return _with_dims(spec, {item.name: _own_dims(item) for item in fixed})
 
 
-# Which sizes tell which
+# Which sizes follow from which
 
 
 def _known(
     declared: Sequence[TensorInput], pairs: Sequence[tuple[str, str]]
 ) -> list[Known]:
-    """For each input what its sizes must be, by the first input that has the name, and what has to be asked."""
+    """For each input what its sizes must be, by the first input that has the name, and which of them have to be tested."""
     places = [place for item in declared for place in _places(item)]
     group = _groups([place.own_name for place in places], pairs)
     sizes: dict[str, Place | int] = {}
@@ -190,10 +190,10 @@ def _known_of(
     tellers: dict[str, str],
 ) -> Known:
     own = tuple(_places(item))
-    told = {place.at: sizes.get(place.own_name) for place in own}
+    size_at = {place.at: sizes.get(place.own_name) for place in own}
     return Known(
         item,
-        tuple(told.get(at) for at in range(len(item.dims or ()))),
+        tuple(size_at.get(at) for at in range(len(item.dims or ()))),
         tuple(place.at for place in own if place.own_name in asked),
         frozenset(tellers[one.own_name] for one in own if one.own_name in tellers),
     )
@@ -213,12 +213,16 @@ def _groups(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str,
 
 
 def _rank_is_free(known: Known, ranks: frozenset[str]) -> bool:
-    """Whether nothing else asks how many dims there are."""
-    return LEAD not in known.dims and not known.whole and known.item.name not in ranks
+    """Whether no other test, and not PyTorch itself, sees to the number of dims."""
+    return (
+        LEAD not in known.dims
+        and not known.fully_known
+        and known.item.name not in ranks
+    )
 
 
 def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) -> OpSpec:
-    """The op as if nothing but the last dim of these inputs was declared, nor of those that are held to their shape."""
+    """The op as if of these inputs, and of those compared with them, nothing but the last dim was declared."""
     base = spec if any(item.asked for item in known) else _without_names(spec)
     names = {item.name: item.dims for item in base.tensors}
     lasts = {item.dims[-1] for item in alone if item.dims}
@@ -241,11 +245,11 @@ def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) ->
 def _leader(
     known: Known, others: Sequence[Known], alone: Sequence[TensorInput]
 ) -> TensorInput | None:
-    """The input with whose rank that of another goes: itself, or the one that it is compared with."""
+    """The input that decides the rank of another: itself, or the one that it is compared with."""
     if known.item in alone:
         return known.item
-    told = _like_another(known, others) if known.whole else None
-    return next((item for item in alone if f"{item.name}.shape" == told), None)
+    known_shape = _like_another(known, others) if known.fully_known else None
+    return next((item for item in alone if f"{item.name}.shape" == known_shape), None)
 
 
 # Tests
@@ -256,11 +260,11 @@ def _check(known: Known, others: Sequence[Known], with_rank: bool) -> ShapeCheck
     name, dims = known.item.name, known.dims
     absent = ((name,) if known.item.optional else ()) + tuple(sorted(known.of))
     declared = f"{name}[{', '.join(map(str, dims))}]"
-    if known.whole:
-        told = _like_another(known, others)
+    if known.fully_known:
+        known_shape = _like_another(known, others)
         sizes = ", ".join(map(_size, known.sizes))
-        shape = told or f"({sizes}{',' * (len(dims) == 1)})"
-        shown = f"[*{told}]" if told else f"[{sizes}]"
+        shape = known_shape or f"({sizes}{',' * (len(dims) == 1)})"
+        shown = f"[*{known_shape}]" if known_shape else f"[{sizes}]"
         test = f"{name}.shape != {shape}"
         return ShapeCheck(name, absent, (test,), declared, f"{{{shown}}}", -1)
     tests = [f"{name}.ndim != {len(dims)}"] if with_rank else []
@@ -278,7 +282,7 @@ def _size(size: Place | int | None) -> str:
 
 
 def _shown(dim: Dim, size: Place | int | None) -> str:
-    """A size of the message: as a number where something tells it."""
+    """A size in the message: as a number where it follows from another input."""
     return f"{{{size.size}}}" if isinstance(size, Place) else str(dim)
 
 
@@ -288,8 +292,8 @@ def _runs(known: Known) -> list[list[int]]:
     for at in known.asked:
         last = known.sizes[runs[-1][-1]] if runs else None
         this = known.sizes[at]
-        beside = isinstance(last, Place) and last._replace(at=last.at + 1) == this
-        if runs and beside and runs[-1][-1] + 1 == at:
+        adjacent = isinstance(last, Place) and last._replace(at=last.at + 1) == this
+        if runs and adjacent and runs[-1][-1] + 1 == at:
             runs[-1].append(at)
         else:
             runs.append([at])
@@ -298,10 +302,10 @@ def _runs(known: Known) -> list[list[int]]:
 
 def _test(known: Known, run: list[int]) -> str:
     """`y.shape[0] != x.shape[0]`, or `y.shape[:2] != x.shape[:2]`."""
-    here, there = Place(known.item, run[0]), known.sizes[run[0]]
+    place, there = Place(known.item, run[0]), known.sizes[run[0]]
     if len(run) == 1 or not isinstance(there, Place):
-        return f"{here.size} != {_size(there)}"
-    return f"{here.part(len(run))} != {there.part(len(run))}"
+        return f"{place.size} != {_size(there)}"
+    return f"{place.part(len(run))} != {there.part(len(run))}"
 
 
 def _like_another(known: Known, others: Sequence[Known]) -> str | None:

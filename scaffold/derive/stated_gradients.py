@@ -129,12 +129,12 @@ def stated_backward(spec: OpSpec, graph: Graph, forward: Forward | None) -> Line
         ]
         program = join(graph, formulas, outer | _builtins(formulas))
     taken = outer | written(*program)
-    program = Unfolder(graph, set(taken), _whole(spec)).block(program)
+    program = Unfolder(graph, set(taken), _one_expression(spec)).block(program)
     _refuse_ambiguous(spec)
     return program
 
 
-def _whole(spec: OpSpec) -> frozenset[str]:
+def _one_expression(spec: OpSpec) -> frozenset[str]:
     """Gradients that must stay one expression: those of an element of a variadic input."""
     return frozenset(f"grad_{item.name}" for item in spec.tensors if item.variadic)
 

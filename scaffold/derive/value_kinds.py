@@ -87,7 +87,7 @@ class Kinds:
             case Node("constant" | "slice" | "absent"):
                 return "scalar"
             case Node("tuple" | "list"):
-                return self._whole(node.args, "group")
+                return self._common_kind(node.args, "group")
             case Node("attribute", label, (Node("name", "math" | "torch"),)):
                 return "scalar" if label in NUMBERS | DTYPES else "tensor"
             case Node("attribute", label) if label in SCALAR_ATTRIBUTES:
@@ -100,10 +100,10 @@ class Kinds:
             case Node("unary", "not"):
                 return "scalar"
             case Node("conditional", _, (_, *branches)):
-                return self._whole(tuple(branches), "tensor")
+                return self._common_kind(tuple(branches), "tensor")
             case Node("call"):
                 return self._of_call(node)
-        return self._whole(node.args, "tensor")
+        return self._common_kind(node.args, "tensor")
 
     def _of_call(self, node: Node) -> Kind:
         callee, *args = node.args
@@ -139,14 +139,14 @@ class Kinds:
 
     def _of_function(self, name: str, args: list[Node]) -> Kind:
         if name in ("tuple", "list"):
-            return self._whole(tuple(args), "group")
+            return self._common_kind(tuple(args), "group")
         if name in SCALAR_CALLS:
             return "scalar"
         if name in ("abs", "divmod", "max", "min", "pow", "round", "sum"):
-            return self._whole(tuple(args), "tensor")
+            return self._common_kind(tuple(args), "tensor")
         return "tensor"
 
-    def _whole(self, parts: tuple[Node, ...], mixed: Kind) -> Kind:
+    def _common_kind(self, parts: tuple[Node, ...], mixed: Kind) -> Kind:
         """The kind that all parts have, else what a mixture makes."""
         kinds = {self.of(part) for part in parts}
         if "array" in kinds:

@@ -19,7 +19,7 @@ Names = frozenset[str]
 
 def detached_outputs(spec: OpSpec) -> Names:
     """The outputs without a gradient that are not declared so; none where no other output would be left."""
-    if not _may_be_told(spec) or spec.forward is None:
+    if not _can_be_followed(spec) or spec.forward is None:
         return frozenset()
     forward = write_forward(spec, spec.forward)
     inputs = frozenset(item.name for item in spec.differentiable)
@@ -90,7 +90,7 @@ def _surely_carries(node: Node, active: Names) -> bool:
     )
 
 
-def _may_be_told(spec: OpSpec) -> bool:
+def _can_be_followed(spec: OpSpec) -> bool:
     """Whether the gradient is the derivative of a forward that can be followed line by line."""
     several = len(spec.outputs) > 1
     return several and spec.derive and not (spec.kept or spec.surrogate or spec.dirty)

@@ -1,6 +1,6 @@
-"""Locals of the forward in the backward of an op: whether each may come again, whether it is active.
+"""Which statements of the forward stand in the backward again, and the forward that saves the other values.
 
-In: an `OpSpec` and what was taken apart of it. Out: the `Plan`. Invariant: a statement that reads what has changed since, draws
+In: an `OpSpec` and its `Maths`. Out: a `Reuse`, and the forward as it will stand. Invariant: a statement that reads what has changed since, draws
 random numbers or runs a kernel of the user's is not repeated.
 """
 
@@ -17,7 +17,7 @@ from scaffold.derive.metadata import reads
 from scaffold.derive.plan.recomputation import Locals, Plan, active_locals, plan, unsure
 from scaffold.derive.value_kinds import Kinds, kinds_of_inputs
 from scaffold.derive.write.backward_program import free_reads
-from scaffold.derive.write.live_variables import settled, without_dead
+from scaffold.derive.write.live_variables import without_checks, without_dead
 from scaffold.formula import (
     Assign,
     Formula,
@@ -35,7 +35,7 @@ LEFT_OUT = "something to save where no branch assigns it"
 
 
 class Reuse(NamedTuple):
-    """What of the forward comes again in the backward."""
+    """Which statements of the forward stand in the backward again."""
 
     plan: Plan
     forward: Lines  # with a name of its own for every value that is saved
@@ -63,9 +63,9 @@ def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
 def _plan(
     spec: OpSpec, maths: Maths, statements: Lines, own: frozenset[str]
 ) -> tuple[Plan, frozenset[str]]:
-    """What comes again of these statements, and what is described; the forward's `own` names are saved rather."""
+    """Which of these statements come again, and of which locals only the shape is kept; the forward's `own` names are rather saved."""
     inputs = {item.name for item in spec.inputs}
-    statements = settled(maths.graph, statements)
+    statements = without_checks(maths.graph, statements)
     locals_ = written(*statements) - inputs
     found = [read for read, _ in free_reads(maths.program) if read.name in locals_]
     wanted = frozenset(read.name for read in found)
@@ -107,7 +107,7 @@ class ReturningForward(NamedTuple):
 
     forward: Lines | None  # None: not written yet
     results: tuple[Node, ...]
-    extra: tuple[Node, ...]  # what it returns besides them, for setup_context
+    extra: tuple[Node, ...]  # the locals that it returns as well, for setup_context
 
 
 def forward_that_saves(

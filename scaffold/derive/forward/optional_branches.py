@@ -15,9 +15,9 @@ class Unfolder:
     """Unfolds the statements of one body, but for the `whole` targets; names that it makes are not `taken`."""
 
     def __init__(
-        self, graph: Graph, taken: set[str], whole: frozenset[str] = frozenset()
+        self, graph: Graph, taken: set[str], unsplit: frozenset[str] = frozenset()
     ) -> None:
-        self.graph, self.taken, self.whole = graph, taken, whole
+        self.graph, self.taken, self.unsplit = graph, taken, unsplit
 
     def block(self, statements: Lines) -> Lines:
         return tuple(line for item in statements for line in self._statement(item))
@@ -33,7 +33,7 @@ class Unfolder:
         if isinstance(item, If):
             body, orelse = self.block(item.body), self.block(item.orelse)
             return (If(item.test, body, orelse, item.comments),)
-        if item.target.label in self.whole:
+        if item.target.label in self.unsplit:
             return (item,)
         if item.operator or item.target.kind != "name":
             before, value = self._hoisted(item.value)
@@ -42,11 +42,11 @@ class Unfolder:
 
     def _assign(self, target: Node, value: Node, comments: tuple[str, ...]) -> Lines:
         """`target = alone`, then `if bias is not None: target = target + bias`."""
-        parts = _droppable(value)
-        if parts is None or _reads_later(target.label, *parts):
+        choice = _droppable(value)
+        if choice is None or _reads_later(target.label, *choice):
             before, plain = self._hoisted(value)
             return (*before, Assign(target, plain, "", comments))
-        test, both, alone = parts
+        test, both, alone = choice
         begun = self._assign(target, alone, comments)
         kept = tuple(target if arg is alone else arg for arg in both.args)
         given = Assign(target, self.graph.node("binary", both.label, kept))
@@ -59,9 +59,9 @@ class Unfolder:
         before: list[Statement] = []
 
         def lift(node: Node) -> Node | None:
-            parts = None if node is value else _droppable(node)
-            if parts is not None:
-                target = self.graph.name(self._fresh(STEMS[parts[1].label]))
+            choice = None if node is value else _droppable(node)
+            if choice is not None:
+                target = self.graph.name(self._fresh(STEMS[choice[1].label]))
                 before.extend(self._assign(target, node, ()))
                 return target
             if node.kind in ("conditional", "boolean"):  # only the first part is sure

@@ -74,8 +74,8 @@ def _own(
     """An input that is returned as it is must be cloned or marked dirty; so must one of a variadic input."""
     if value.kind == "conditional":
         test, *branches = value.args
-        parts = (_own(graph, branch, exact, inputs, several) for branch in branches)
-        return graph.node("conditional", "", (test, *parts))
+        values = (_own(graph, branch, exact, inputs, several) for branch in branches)
+        return graph.node("conditional", "", (test, *values))
     if value.kind == "name" and exact.of_value(value) & inputs:
         return _cloned(graph, value)
     if value.kind == "subscript" and value.args[0].label in several:
@@ -89,11 +89,11 @@ def _own_elements(
     if value.kind == "name" and value.label in several:
         return graph.constant(f"tuple(tensor.clone() for tensor in {value.label})")
     if value.kind == "tuple":
-        parts = (
+        values = (
             _cloned(graph, part) if sharing(part) & inputs and copied(part) else part
             for part in value.args
         )
-        return graph.node("tuple", "", tuple(parts))
+        return graph.node("tuple", "", tuple(values))
     return value
 
 
@@ -109,7 +109,7 @@ def kept_apart(
     results: tuple[Node, ...],
     saved: tuple[Saved, ...],
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """For `setup_context`: the results, and the saved locals as they are returned beside them.
+    """For `setup_context`: the results, and the saved locals as they are returned after them.
 
     A saved local is returned as non-differentiable: it must not be the tensor of a result or a view of it. And PyTorch
     refuses to save an input that is returned as it is.

@@ -26,13 +26,13 @@ def with_versions(
         before = places and name in written(*statements[: places[0]])
         if len(places) + bool(before) < 2:
             continue
-        parts = [name]  # the name in each stretch of statements
+        stretches = [name]  # the name in each stretch of statements
         for count, position in enumerate(places):
-            parts.append(f"{name} {count}")
-            rest = apart(graph, statements[position:], parts[-2], parts[-1])
+            stretches.append(f"{name} {count}")
+            rest = apart(graph, statements[position:], stretches[-2], stretches[-1])
             statements = (*statements[:position], *rest)
-        change = {parts[-1]: name}
-        earlier = parts[:-1] if before else parts[1:-1]
+        change = {stretches[-1]: name}
+        earlier = stretches[:-1] if before else stretches[1:-1]
         for part, word in zip(
             earlier, (*ORDINALS, *["earlier"] * len(earlier)), strict=False
         ):

@@ -41,8 +41,8 @@ def _refuse_inputs(spec: OpSpec, kept: Kept) -> None:
     assigned = written(*kept.statements)
     tensors = {item.name for item in spec.tensors} - assigned - set(spec.dirty)
     for value in kept.returned:
-        parts = value.args if value.kind == "tuple" else (value,)
-        for part in parts:
+        values = value.args if value.kind == "tuple" else (value,)
+        for part in values:
             for name in sorted(same_tensor(part) & tensors):
                 how = "returns" if part.kind == "name" else "may return"
                 message = f"the forward {how} its input '{name}' itself"

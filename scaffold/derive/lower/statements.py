@@ -27,7 +27,7 @@ from scaffold.derive.lower.mutation import (
     changes_of_a_name,
     written_over,
 )
-from scaffold.derive.write.live_variables import settled
+from scaffold.derive.write.live_variables import without_checks
 from scaffold.formula import (
     Assign,
     If,
@@ -62,7 +62,7 @@ def lower(
     lowering.check(forward.statements)
     graph = applier.program.graph
     for item in forward.statements:
-        lowering.block(settled(graph, (item,)))
+        lowering.block(without_checks(graph, (item,)))
         lowering.position += 1
     results = tuple(lowering.value(node) for node in forward.results)
     return Lowered(

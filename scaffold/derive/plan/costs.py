@@ -76,11 +76,11 @@ class Costs:
             return self._reduced(op, max(given, default=UNKNOWN))
         return max(given, default=UNKNOWN)
 
-    def _reduced(self, op: Op, whole: int) -> int:
+    def _reduced(self, op: Op, count: int) -> int:
         rule = self.table.of_op(op.rule)
         names = [item.name for item in rule.parameters] if rule else []
         dims = dims_of(dict(zip(names, op.args, strict=False)).get("dim"))
-        return max(1, whole // SIZE ** len(dims)) if dims else 1
+        return max(1, count // SIZE ** len(dims)) if dims else 1
 
     def compute(self, op: Op) -> int:
         """Time to compute it from its arguments."""

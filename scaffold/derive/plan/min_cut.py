@@ -1,6 +1,6 @@
 """What of the forward is saved for the backward, and what is computed again.
 
-In: the gradients, over values of the forward. Out: the values to save beside inputs and outputs. Invariant: what is not
+In: the gradients, over values of the forward. Out: the values to save, inputs and outputs apart. Invariant: what is not
 saved can be computed from what is; values are saved only where that is noticeably faster than to compute them all again.
 
 Each value of the forward that the backward reads must be at hand: saved, or computed from its arguments, which must then be
@@ -51,16 +51,16 @@ def _is_product(table: Table, op: Op) -> bool:
 
 def _pairs(op: Op) -> Iterator[Pair]:
     """Two dims of a product, one of each factor, that come for every index of a dim of both."""
-    whole = _dims(op.shape)
+    result = _dims(op.shape)
     for left, right in combinations(
         [_dims(item.shape) for item in tensors(op.args)], 2
     ):
-        both = set(left) & set(right) & set(whole)
+        both = set(left) & set(right) & set(result)
         own = [
-            [dim for dim in whole if dim in one and dim not in other]
+            [dim for dim in result if dim in one and dim not in other]
             for one, other in ((left, right), (right, left))
         ]
-        squares = [(dim, dim) for dim in both if whole.count(dim) > 1]
+        squares = [(dim, dim) for dim in both if result.count(dim) > 1]
         for pair in (*product(*own), *squares):
             if both.difference(pair):
                 yield pair[0], pair[1]
@@ -89,7 +89,7 @@ NEVER = 10**12
 
 
 class Flow:
-    """Edges with what they still let through."""
+    """A flow network: each edge with the capacity that is left."""
 
     def __init__(self) -> None:
         self.rest: dict[Hashable, dict[Hashable, int]] = {}
@@ -103,7 +103,7 @@ class Flow:
     def source_side(self, source: Hashable, sink: Hashable) -> frozenset[Hashable]:
         """Push all that goes from source to sink; what can then still be reached."""
         while True:
-            before = self._reached(source)
+            before = self._before_each(source)
             if sink not in before:
                 return frozenset(before)
             path = [sink]
@@ -111,7 +111,7 @@ class Flow:
                 path.append(before[path[-1]])
             self._push(path[::-1])
 
-    def _reached(self, source: Hashable) -> dict[Hashable, Hashable]:
+    def _before_each(self, source: Hashable) -> dict[Hashable, Hashable]:
         """The nodes within reach, and the one before each on a shortest path."""
         before, waiting = {source: source}, deque([source])
         while waiting:
@@ -154,8 +154,8 @@ def to_save(
     choice = _Choice(costs, forward, frozenset(ends), read)
     none, _ = choice.best(lambda op: False)
     cost, saved = choice.best(can_be_saved)
-    whole = sum(costs.compute(op) for op in forward | backward)
-    return saved if none - cost >= NOTICEABLE * whole else ()
+    total = sum(costs.compute(op) for op in forward | backward)
+    return saved if none - cost >= NOTICEABLE * total else ()
 
 
 def _read(backward: Collection[Op], forward: Collection[Op]) -> Iterator[Op]:
@@ -175,7 +175,7 @@ def _tensors(ops: Iterable[Op]) -> Iterator[Op]:
 
 
 class _Choice:
-    """The ways to have all values that are read."""
+    """Chooses for each value that is read: saved, or computed again."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class _Choice:
         )
 
     def best(self, can_be_saved: Callable[[Op], bool]) -> tuple[int, tuple[Op, ...]]:
-        """The least cost, and what is saved for it beside inputs and outputs."""
+        """The least cost, and what is saved for it, inputs and outputs apart."""
         flow = Flow()
         for op in self.ops:
             self._add(flow, op, can_be_saved)
@@ -225,5 +225,5 @@ class _Choice:
         return NEVER
 
     def _compute(self, op: Op) -> int:
-        """What cannot be computed again is cut off by its price."""
+        """What it costs to compute a value again; no price is high enough for what cannot be."""
         return NEVER if op.rule in ("input", "drawn") else self.costs.compute(op)

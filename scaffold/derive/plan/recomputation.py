@@ -55,7 +55,7 @@ class _SavedTooEarlyError(Exception):
 def plan(forward: Locals, wanted: frozenset[str], rather: frozenset[str]) -> Plan:
     """Walk back from the wanted locals: repeat a statement if that is fair, else save what it assigns.
 
-    Of `rather` it is saved anyway.
+    Of the names in `rather` it is saved even then.
     Where that would save a value which its name does not keep, the wanted locals are saved themselves.
     """
     attempts = [frozenset[str]()]
@@ -126,7 +126,7 @@ def _with_names_apart(
 def _narrowed(
     item: Statement, hit: frozenset[str], saved: set[str], forward: Locals
 ) -> Statement:
-    """Of what cannot come again as a whole, the lines and the names that are needed."""
+    """The lines and names of a statement that are needed, where not all of it can come again."""
     spoilt = written(item) & (forward.results | saved)
     if isinstance(item, Assign):
         return _without_names(forward, item, spoilt - hit)
@@ -141,7 +141,7 @@ def _without_names(forward: Locals, item: Assign, names: frozenset[str]) -> Assi
     graph, taken = forward.graph, written(*forward.statements)
     if item.target.kind != "tuple" or not names or taken & {f"_{n}" for n in names}:
         return item
-    parts = (
+    targets = (
         (
             graph.name(f"_{part.label}")
             if part.kind == "name" and part.label in names
@@ -149,7 +149,7 @@ def _without_names(forward: Locals, item: Assign, names: frozenset[str]) -> Assi
         )
         for part in item.target.args
     )
-    target = graph.node("tuple", item.target.label, tuple(parts))
+    target = graph.node("tuple", item.target.label, tuple(targets))
     return Assign(target, item.value, item.operator, item.comments)
 
 

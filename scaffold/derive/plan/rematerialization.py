@@ -20,7 +20,7 @@ def taken_apart(
     held: Mapping[Op, str],
     there: Collection[Op],
 ) -> dict[Op, str]:
-    """The locals of whose parts others are read too; what is `there` need not be computed."""
+    """The locals inside which the backward reads another value as well; what is `there` need not be computed."""
     ends = tuple(roots)
     found: dict[Op, str] = {}
     while True:
@@ -55,7 +55,7 @@ def is_dear(costs: Costs, op: Op) -> bool:
 
 
 def _is_plain(op: Op, there: Collection[Op]) -> bool:
-    """Whether it is computed whatever the tests say, one tensor at a time, by what has a rule."""
+    """Whether it is one tensor that every call computes, by primitives that have a rule."""
     return all(
         part in there
         or part.kind != "group"

@@ -52,7 +52,7 @@ class Use(NamedTuple):
 
 
 class Backward(NamedTuple):
-    """What is known of the statements."""
+    """The statements' surroundings: what decides whether an expression may be moved."""
 
     graph: Graph
     kinds: Kinds
@@ -63,12 +63,12 @@ class Backward(NamedTuple):
 
 
 def named_once(known: Backward, statements: Lines) -> Lines:
-    """The statements, in which each dear expression stands once where that is possible."""
+    """The statements, in which each expression that costs time stands once where that is possible."""
 
     def spelled(node: Node) -> Node | None:
         """`1.` as the formatter has it, which is how the engine writes it."""
-        whole = node.kind == "constant" and node.label[0] in "0123456789"
-        if whole and node.label.endswith("."):
+        number = node.kind == "constant" and node.label[0] in "0123456789"
+        if number and node.label.endswith("."):
             return known.graph.constant(f"{node.label}0")
         return None
 
@@ -129,7 +129,7 @@ class _Step:
         """The lines with one name more, in an inner block where there is none for these."""
         uses: dict[Node, list[Use]] = {}
         for position, item in enumerate(lines):
-            for node, sure in _parts(item):
+            for node, sure in _operations(item):
                 uses.setdefault(node, []).append(Use(position, sure))
         several = [
             node
@@ -196,7 +196,7 @@ class _Step:
         return nothing.union(*(self.serves.get(id(item), nothing) for item in several))
 
     def _named(self, lines: Lines, node: Node, first: int) -> Lines:
-        """The lines over a name: that of the local which is just this, if there is one."""
+        """The lines with a name for the expression: that of a local which holds just this, if there is one."""
         own = next(filter(None, (self._holder(item, node) for item in lines)), None)
         name = own.target if own else self.known.graph.name(self._name(node))
         begun = own or Assign(name, node)
@@ -237,12 +237,12 @@ def _is_view(node: Node) -> bool:
     return sum(1 for _ in same_memory(node)) > 1
 
 
-def _parts(item: Statement) -> Iterator[tuple[Node, bool]]:
+def _operations(item: Statement) -> Iterator[tuple[Node, bool]]:
     """Each operation of a statement as often as it stands there, and whether it is computed whenever that runs."""
     if isinstance(item, If):
         yield from _inside(item.test, True)
         for inner in (*item.body, *item.orelse):
-            yield from ((node, False) for node, _ in _parts(inner))
+            yield from ((node, False) for node, _ in _operations(inner))
         return
     if item.target.kind == "subscript":
         yield from _inside(item.target, True)

@@ -67,7 +67,7 @@ def laid_out(
 
 
 def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
-    """The lines where they go; choices by one test are one."""
+    """The lines in blocks, each under the inputs that need it; where a derived gradient is among them, choices by one test are one."""
     blocks = place(lines)
     if not maths.derived:
         return blocks

@@ -22,7 +22,7 @@ from scaffold.formula import (
     written,
 )
 
-# --- Tests turned around, as one would write them: `p != 2` for `not p == 2`.
+# --- The opposite of a test, as one would write it: `p != 2` for `not p == 2`.
 #
 # In: the test of an `if`. Out: its opposite. Invariant: just one of the two holds.
 
@@ -42,7 +42,7 @@ def negated(graph: Graph, test: Node) -> Node:
 
 
 def are_opposite(one: Node, two: Node) -> bool:
-    """Whether one test is the other turned around."""
+    """Whether one test is the opposite of the other."""
     for test, other in ((one, two), (two, one)):
         match test:
             case Node("unary", "not", (inner,)) if inner is other:
@@ -61,15 +61,15 @@ def are_opposite(one: Node, two: Node) -> bool:
 Lines = tuple[Statement, ...]
 
 
-def settled(graph: Graph, statements: Lines) -> Lines:
-    """The statements without what they refuse to run with."""
-    return tuple(line for item in statements for line in _settled(graph, item))
+def without_checks(graph: Graph, statements: Lines) -> Lines:
+    """The statements without their checks: without `assert`, `raise` and the tests that lead to one."""
+    return tuple(line for item in statements for line in _without_checks(graph, item))
 
 
-def _settled(graph: Graph, item: Statement) -> Lines:
+def _without_checks(graph: Graph, item: Statement) -> Lines:
     if not isinstance(item, If):
         return () if is_check(item) else (item,)
-    body, orelse = settled(graph, item.body), settled(graph, item.orelse)
+    body, orelse = without_checks(graph, item.body), without_checks(graph, item.orelse)
     if raises(item.body):
         return orelse
     if raises(item.orelse):

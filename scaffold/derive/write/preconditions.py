@@ -22,7 +22,7 @@ Need = str | Outcome
 
 
 class Safety:
-    """Tells what ops need; `held` ones have names, `optional` ones may be absent."""
+    """Says what must be there before an op is computed; `held` ones have names, `optional` ones may be absent."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Safety:
         inside = {op: _assigning(op) for op in self.choices}
         self.inside = {op.args[0]: needs for op, needs in inside.items() if needs}
         self.known: dict[Op, frozenset[Need]] = {}
-        self.tellers: dict[Shape, list[Op]] = {}  # the values that have a shape
+        self.tellers: dict[Shape, list[Op]] = {}  # the values that have such a shape
         for op in ops:
             if op.is_tensor and _is_product(op.shape) and not _asks(op):
                 self.tellers.setdefault(op.shape, []).append(op)
@@ -73,7 +73,7 @@ class Safety:
         return asked.union(*map(self.needs, needed))
 
     def _asked(self, shape: Shape) -> frozenset[Need]:
-        """What must be there to tell a shape that a product alone has."""
+        """What must be there to know a shape that only a product of matrices has."""
         if not _is_product(shape):
             return frozenset()
         several = map(self.needs, self.tellers.get(shape, ()))
@@ -125,8 +125,10 @@ def _assigning(op: Op) -> frozenset[Need]:
     test = op.test
     for at, arg in enumerate(op.args):
         if arg.rule == "const" and arg.value is None:
-            told = [name for name in test.names() if implies(test, 1 - at, name)]
-            needed |= {told[0] if told and _asks_presence(test) else (test, 1 - at)}
+            implied = [name for name in test.names() if implies(test, 1 - at, name)]
+            needed |= {
+                implied[0] if implied and _asks_presence(test) else (test, 1 - at)
+            }
     return needed.union(*map(_assigning, op.args))
 
 

@@ -146,7 +146,7 @@ def _is_leaf(op: Op, held: Collection[Op]) -> bool:
 
 
 def _common(places: set[Region]) -> Region:
-    """The innermost region around all of them."""
+    """The innermost region that all of them are in."""
     first, *rest = sorted(places)
     for place in rest:
         count = 0
@@ -159,7 +159,7 @@ def _common(places: set[Region]) -> Region:
 def _guarded(
     places: set[Region], below: dict[int, Op], safe: Safety, op: Op
 ) -> Region | None:
-    """The region under all tests that the places share, and those that tell that what is needed is there."""
+    """The region under all tests that the places share, and under those that guard what the op needs."""
     common = _common(places)
 
     def tests(place: Region) -> list[Outcome]:

@@ -41,12 +41,12 @@ LEAST = 12  # characters that a name is worth
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
 
 
-def telling_part(
+def part_to_name(
     printer: Printer, op: Op, width: int, of: Mapping[Op, Op], held: Container[Op]
 ) -> Op | None:
-    """A part of a line of that width that says much, near to half of it."""
+    """The part of a line of that width that is best given a name: near to half of it, and no mere product."""
     best, distance = None, 2 * width
-    for part in _inline_parts(printer, op, of, held):
+    for part in _inline_ops(printer, op, of, held):
         size = len(emit(printer.expression(part)))
         away = abs(size - width // 2)
         if part.rule in ARITHMETIC and part not in of:
@@ -56,7 +56,7 @@ def telling_part(
     return best
 
 
-def _inline_parts(
+def _inline_ops(
     printer: Printer, op: Op, of: Mapping[Op, Op], held: Container[Op]
 ) -> Iterator[Op]:
     """The ops that stand in the expression of another."""
@@ -78,7 +78,7 @@ def _inline_parts(
 
 
 class Emission(NamedTuple):
-    """What is known when statements are written."""
+    """What the statements are written from: the graph, the names that are there, and what was found on the way."""
 
     applier: Applier
     holders: Holders
@@ -87,9 +87,9 @@ class Emission(NamedTuple):
     via: Mapping[Op, tuple[Op, Op]]
     optional: Collection[Op]
     taken: set[str]
-    asked: set[Op]  # values without a name that only a shape is read of
+    asked: set[Op]  # filled: values without a name whose shape is read
     precision: Precision | None  # to write over temporaries
-    over: set[Op]  # what is written over one
+    over: set[Op]  # filled: the ops that write over one
     own: Mapping[Op, str]  # locals of the forward that are computed here
 
     @property
@@ -118,7 +118,7 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
 
 
 class _Known(NamedTuple):
-    """What is the same whichever ops get names."""
+    """What all attempts at the statements have in common, whichever ops get names."""
 
     roots: Mapping[str, Op]
     regions: Mapping[str, Region]  # of each root
@@ -199,7 +199,7 @@ class _Writer:
                 self.names[op] = self.emission.own.get(op) or self.namer.name(op)
 
     def _in_place(self, precision: Precision) -> InPlace:
-        """What may write over temporaries that one line reads."""
+        """What decides which ops may write over a temporary: one that a single line reads."""
         single = {op for op in self.plan.named if self.plan.uses[op] == 1}
         return InPlace(
             self.graph,
@@ -213,7 +213,7 @@ class _Writer:
         )
 
     def repeated(self, statements: Iterable[Statement]) -> set[Op]:
-        """What would change in place twice."""
+        """The ops that would change the same temporary twice, since they stand in two lines."""
         return over.repeated(statements) if (over := self.printer.in_place) else set()
 
     def _name_pulled(self, op: Op) -> None:
@@ -264,7 +264,7 @@ class _Writer:
         return merged(lines) if region else lines  # others may read a part of them
 
     def _tests(self, region: Region) -> tuple[Outcome, ...]:
-        """The tests around a region, and how they have come out."""
+        """The tests that a region stands under, and how they have come out."""
         steps = [(step % SHARED, at) for step, at in region if step >= 0]
         return tuple((self.program.ops[step].test, at) for step, at in steps)
 
@@ -350,5 +350,5 @@ class _Writer:
         of, held = self.emission.of, self.emission.held
         for op, width, current, tests in self.long:
             self.emission.holders.current, self.printer.tests = current, tests
-            found.add(telling_part(self.printer, op, width, of, held))
+            found.add(part_to_name(self.printer, op, width, of, held))
         return {part for part in found if part is not None}
