@@ -6,7 +6,7 @@ import torch
 from scaffold.derive import derive
 from tests.derive.building import load, reference, spec_of, text_of
 from tests.derive.checking import check_op
-from tests.derive.test_kept import r
+from tests.derive.forward.test_verbatim_forward import r
 
 ROWS = """
 a, b, c = x

@@ -8,7 +8,7 @@ import torch
 from scaffold.derive import derive
 from tests.derive.building import load, reference, spec_of, text_of
 from tests.derive.checking import check_op
-from tests.derive.test_kept import r
+from tests.derive.forward.test_verbatim_forward import r
 
 PARTS = """
 y = torch.max(x, dim=-1, keepdim=True)[0] if f else x.flatten(1).amax(-1)[:, None, None]

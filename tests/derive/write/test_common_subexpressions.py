@@ -6,7 +6,7 @@ from scaffold.derive.activity import is_random
 from scaffold.derive.value_kinds import Kinds
 from scaffold.derive.write.common_subexpressions import Backward, named_once
 from scaffold.formula import Formula, emit_lines
-from tests.derive.test_vjp_text import backward_of_case
+from tests.derive.test_gradients import backward_of_case
 from tests.formula.parsing import formula
 
 

@@ -8,7 +8,7 @@ from scaffold.formula import Node
 from scaffold.verify.child.rule_samples import drawn_values
 from scaffold.verify.child.rule_values import Interpreter, called, defaults
 from tests.derive.building import backward_of, load, op_text
-from tests.derive.test_rules import samples
+from tests.derive.rules.test_table import samples
 
 TABLE = built_in()
 

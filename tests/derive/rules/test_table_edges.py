@@ -14,7 +14,7 @@ from scaffold.formula import Node
 from scaffold.verify.child.rule_runs import Run
 from scaffold.verify.child.rule_samples import drawn_values
 from scaffold.verify.child.rule_values import Values
-from tests.derive.test_rules import RULES, samples
+from tests.derive.rules.test_table import RULES, samples
 
 TABLE = built_in()
 EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3.0, -3.0, 6.0, math.inf, -math.inf)

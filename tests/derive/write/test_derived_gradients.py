@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.derive.test_vjp_text import backward
+from tests.derive.test_gradients import backward
 
 
 @pytest.mark.parametrize(
