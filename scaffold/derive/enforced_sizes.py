@@ -12,6 +12,7 @@ from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, Program
 from scaffold.derive.graph.shapes import NamedSize
 from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.rules.table import Table, Wanted, operands
 from scaffold.derive.rules.tables import table_of
@@ -33,7 +34,7 @@ def enforced(spec: OpSpec) -> Enforced:
         return Enforced()
     table = table_of(spec)
     try:
-        applier = Applier(Program(spec.forward.graph), table)
+        applier = Applier(Program(spec.forward.graph, declared(spec)), table)
         forward = write_forward(spec, spec.forward)
         return _enforced(table, lower(spec, forward, applier, frozenset()))
     except (UnsupportedError, RecursionError):

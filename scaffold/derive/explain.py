@@ -14,6 +14,7 @@ from scaffold.derive.graph.op import Op, Program, SizeOf, tensors
 from scaffold.derive.graph.shapes import Dim, LeadingDims, NamedSize, Shape, UnnamedSize
 from scaffold.derive.graph.static_values import UnsupportedError, static_node
 from scaffold.derive.lower.autograd_saved import retained, storage
+from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.rules.table import Rule
 from scaffold.derive.rules.tables import table_of
@@ -61,7 +62,7 @@ def explain(spec: OpSpec, derivation: Derivation) -> Explanation | None:
     """The steps; None where the forward is not understood piece by piece."""
     assert spec.forward is not None
     table = table_of(spec)
-    program = Program(spec.forward.graph)
+    program = Program(spec.forward.graph, declared(spec))
     applier = Applier(program, table)
     wanted = frozenset(item.name for item in spec.differentiable)
     try:

@@ -19,6 +19,7 @@ from scaffold.derive.graph.op import Named, Op, Program
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
+from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.plan.costs import Costs
 from scaffold.derive.plan.rematerialization import is_dear
@@ -94,7 +95,7 @@ class Differentiated(NamedTuple):
 def differentiated(spec: OpSpec, question: Question) -> Differentiated:
     """The gradients of the wanted inputs."""
     found = Differentiated(question)
-    applier = Applier(Program(question.graph), table_of(spec))
+    applier = Applier(Program(question.graph, declared(spec)), table_of(spec))
     wanted = frozenset(question.wanted)
     try:
         if any(item.variadic and item.name in wanted for item in spec.tensors):

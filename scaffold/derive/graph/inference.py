@@ -52,8 +52,9 @@ def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind
     said = rule.facts.kind(position)
     dtype = args.get("dtype")
     asked = dtype is not None and literal(dtype) is not None
-    if dtype is not None and dtype in program.dtypes:
-        return program.dtypes[dtype]
+    known = None if dtype is None else program.dtype(dtype)
+    if known is not None:
+        return known
     if said in args:
         kind = args[said].kind
     else:

@@ -243,23 +243,39 @@ class ValueOf(UnnamedSize):
     op: Op
 
 
-class Program:
-    """Makes ops; one that was made before is returned as it was."""
+class Declared(NamedTuple):
+    """What a signature says of the names in a forward."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    optional: frozenset[str] = frozenset()  # inputs that may be None
+    never_none: frozenset[str] = frozenset()  # attributes that may not
+    ints: frozenset[str] = frozenset()
+    sequences: frozenset[str] = frozenset()  # tuples and lists
+
+
+class Operation(NamedTuple):
+    """How a Python value is computed of others."""
+
+    label: str
+    args: tuple[Op, ...]
+
+
+class Program:
+    """Makes ops; one that was made before is returned as it was.
+
+    Beside the ops it knows what the forward says of them: what a local is assigned, of what a Python value is computed,
+    which tuples are taken apart.
+    """
+
+    def __init__(self, graph: Graph, declared: Declared | None = None) -> None:
+        self.graph, self.declared = graph, declared or Declared()
         self.ops: list[Op] = []
-        self.fractions: dict[Op, Dim] = {}  # a size // a number -> that size
-        self.offsets: dict[Op, tuple[Op, int]] = {}  # x + a number -> x, that number
-        self.unpacked: set[Op] = set()  # tuples of which the forward takes every part
-        self.sizes: dict[Dim, Op] = {}  # the expression of a size without a name
-        self.optional: set[Op] = set()  # inputs that may be None
-        self.dtypes: dict[Op, Kind] = {}  # a dtype in Python -> the kind of its tensors
-        self.never_none: set[str] = set()  # names of Python values that are not None
-        self.ints: set[str] = set()  # attributes and locals that are one int
-        self.sequences: set[str] = set()  # those that are a tuple or a list
         self._known: dict[tuple[object, ...], Op] = {}
         self._behind: dict[Node, Op] = {}
+        self._locals: dict[str, Op] = {}
+        self._operations: dict[Op, Operation] = {}
+        self._dtypes: dict[Op, Kind] = {}
+        self._sizes: dict[Dim, Op] = {}
+        self._unpacked: set[Op] = set()
 
     def op(
         self,
@@ -341,8 +357,62 @@ class Program:
                 if at is not None and shape.dims is not None:
                     return shape.dims[at]
         name = ValueOf(dim)
-        self.sizes[name] = dim
+        self.tell_size(name, dim)
         return name
+
+    def tell_size(self, size: Dim, value: Op) -> None:
+        """A size without a name is that Python value."""
+        self._sizes[size] = value
+
+    def told_size(self, size: Dim) -> Op | None:
+        """The Python value that a size without a name is, if one is known."""
+        return self._sizes.get(size)
+
+    # What the forward says of Python values and tuples
+
+    def local(self, name: Node, value: Op) -> Op:
+        """A local that is assigned once, and is that Python value."""
+        if name.label not in value.expression.names():  # nothing is told of `n = n + 1`
+            self._locals[name.label] = value
+        return self.static(name)
+
+    def assigned(self, name: str) -> Op | None:
+        """The Python value of a local that is assigned once."""
+        return self._locals.get(name)
+
+    def value_of(self, op: Op) -> Op:
+        """What a local is assigned; another op as it is."""
+        match op.data:
+            case Expression(Node("name", name)) if name in self._locals:
+                return self.value_of(self._locals[name])
+        return op
+
+    def compute(self, op: Op, label: str, *args: Op) -> None:
+        """A Python value is computed so."""
+        self._operations[op] = Operation(label, args)
+
+    def operation(self, op: Op) -> Operation | None:
+        """How a Python value is computed, where that is known."""
+        return self._operations.get(self.value_of(op))
+
+    def set_dtype(self, op: Op, kind: Kind) -> None:
+        """A Python value is the dtype of such tensors."""
+        self._dtypes[op] = kind
+
+    def dtype(self, op: Op) -> Kind | None:
+        """The kind of the tensors that have a dtype, where it is known."""
+        return self._dtypes.get(self.value_of(op))
+
+    def unpack(self, op: Op) -> None:
+        """The forward takes every part of a tuple."""
+        self._unpacked.add(op)
+
+    def is_unpacked(self, op: Op) -> bool:
+        return op in self._unpacked
+
+    def may_be_absent(self, op: Op) -> bool:
+        """Whether it is an input that may be None."""
+        return op.rule == "input" and op.name in self.declared.optional
 
 
 class _Unknown:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import Op, Program, literal, tensors
+from scaffold.derive.graph.op import Op, Operation, Program, literal, tensors
 from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, UnnamedSize, is_lead
 
 # --- Sizes without a name, by what they come of: two that come of the same are equal.
@@ -138,8 +138,10 @@ def range_shape(program: Program, args: Sequence[Op]) -> Shape | None:
         return None
     if start == 0:
         return Shape((program.size_of(args[1]),))
-    size, more = program.offsets.get(args[1], (None, 0))
-    return Shape((program.size_of(size),)) if size and more == start else None
+    match program.operation(args[1]):
+        case Operation("+", (size, more)) if literal(more) == start:
+            return Shape((program.size_of(size),))
+    return None
 
 
 def made_shape(program: Program, name: str, args: Sequence[Op]) -> Shape | None:

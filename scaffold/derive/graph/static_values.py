@@ -12,11 +12,13 @@ from scaffold.derive.graph.op import (
     Number,
     OfShape,
     Op,
+    Operation,
     Program,
     SizeOf,
+    literal,
     number,
 )
-from scaffold.derive.graph.shapes import Shape, UnnamedSize, position
+from scaffold.derive.graph.shapes import Dim, Shape, UnnamedSize, position
 from scaffold.formula import Node
 
 # --- Python values of a program as expressions.
@@ -133,7 +135,10 @@ def may_be_none(program: Program, op: Op) -> bool:
     """Whether a Python value is one that may be None."""
     match op.data:
         case Expression(Node("name", name)):
-            return name not in program.never_none
+            value = program.assigned(name)
+            if value is None:
+                return name not in program.declared.never_none
+            return may_be_none(program, value)
         case Expression(Node("conditional")):
             return True
     return False
@@ -158,6 +163,16 @@ def _part(program: Program, value: Op, rule: str, write: Write) -> Op:
     return program.static(graph.node("call", "", (method,)))
 
 
+def part_of(program: Program, op: Op) -> Dim | None:
+    """The size of which a Python value is a part: of `x.shape[-1] // 2` that of the last dim."""
+    match program.operation(op):
+        case Operation("//", (size, count)):
+            by = literal(count)
+            if size.rule == "size" and isinstance(by, int) and by >= 1:
+                return program.size_of(size)
+    return None
+
+
 def is_int(program: Program, op: Op) -> bool:
     """Whether a static value is sure to be one int, and no tuple."""
     if op.rule in ("size", "rank", "count") or isinstance(number(op), int):
@@ -168,7 +183,10 @@ def is_int(program: Program, op: Op) -> bool:
 def _is_int(program: Program, node: Node) -> bool:
     match node:
         case Node("name", name):
-            return name in program.ints
+            value = program.assigned(name)
+            if value is None:
+                return name in program.declared.ints
+            return is_int(program, value)
         case Node("value"):
             return True
         case Node("attribute", "ndim") | Node(
@@ -211,7 +229,10 @@ def _is_sequence(program: Program, node: Node) -> bool:
         case Node("tuple" | "list" | "comprehension"):
             return True
         case Node("name", name):
-            return name in program.sequences
+            value = program.assigned(name)
+            if value is None:
+                return name in program.declared.sequences
+            return is_sequence(program, value)
         case Node("call", _, (Node("name", "tuple" | "list"), *_)):
             return True
         case Node("subscript", _, (whole, Node("slice"))):
@@ -381,8 +402,9 @@ def size_at(program: Program, shape: Shape, dim: int) -> Op:
         size = shape.dims[at]
         if isinstance(size, int):
             return program.const(size)
-        if size in program.sizes:
-            return program.sizes[size]
+        told = program.told_size(size)
+        if told is not None:
+            return told
         if not isinstance(size, UnnamedSize):
             return program.op("size", (), SizeOf(size))
     return program.op("size", (program.const(dim),), OfShape(shape))

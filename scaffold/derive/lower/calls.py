@@ -174,11 +174,11 @@ class Calls(Expressions):
         if len(values) < 2:
             return False
         wanted = values[1]
-        if wanted not in self.program.dtypes:
+        if self.program.dtype(wanted) is None:
             kind = kind_of_type(wanted)
             if kind is not None:
-                self.program.dtypes[wanted] = kind
-        return wanted in self.program.dtypes
+                self.program.set_dtype(wanted, kind)
+        return self.program.dtype(wanted) is not None
 
     def _argument(self, node: Node) -> Op | None:
         """The tensor that an argument is, or that it takes the dtype of; None for a Python value."""

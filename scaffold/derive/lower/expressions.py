@@ -10,6 +10,7 @@ from scaffold.derive.activity import READ_OUT, is_random
 from scaffold.derive.graph.application import Applier, Bound, constant
 from scaffold.derive.graph.conditions import choose
 from scaffold.derive.graph.op import (
+    Declared,
     Kind,
     Named,
     OfShape,
@@ -31,6 +32,7 @@ from scaffold.derive.graph.shapes import (
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
     dotted,
+    is_sequence,
     size_at,
     static_node,
 )
@@ -150,13 +152,15 @@ class PythonValues:
                 return self._dtype(node, self.value(inner))
             case Node("call", _, (Node("attribute", "type", (inner,)),)):
                 op = self.program.static(self.fixed(node))
-                self.program.dtypes[op] = self.value(inner).kind
+                self.program.set_dtype(op, self.value(inner).kind)
                 return op
         op = self.program.static(self.fixed(node))
-        self._note_fraction(node, op)
         match node:
-            case Node("binary", "+", (one, Node("constant", text))) if text.isdigit():
-                self.program.offsets[op] = self.value(one), int(text)
+            case Node("binary", "//", parts):
+                self.program.compute(op, "//", *map(self.value, parts))
+            case Node("binary", "+", (_, Node("constant", text)) as parts):
+                if text.isdigit():
+                    self.program.compute(op, "+", *map(self.value, parts))
         return op
 
     def _dtype(self, node: Node, value: Op) -> Op:
@@ -166,16 +170,8 @@ class PythonValues:
         else:
             told = self._told_by_input(value, "dtype")
             op = told or self.program.op("dtype", (value,))
-        self.program.dtypes[op] = value.kind
+        self.program.set_dtype(op, value.kind)
         return op
-
-    def _note_fraction(self, node: Node, op: Op) -> None:
-        """`x.shape[-1] // 2` is no more than the size."""
-        match node:
-            case Node("binary", "//", (whole, part)):
-                size, count = self.value(whole), literal(self.value(part))
-                if size.rule == "size" and isinstance(count, int) and count >= 1:
-                    self.program.fractions[op] = self.program.size_of(size)
 
     def _size(self, node: Node, inner: Node, index: Node) -> Op:
         at = constant(self.program, index)
@@ -255,7 +251,7 @@ class PythonValues:
             source = max(inputs, key=lambda op: op.shape.least, default=None)
             if any(op.rule == "call" and any(tensors(op.args)) for op in value.walk()):
                 source = None  # it may be on another one
-        if source is None or source in self.program.optional:
+        if source is None or self.program.may_be_absent(source):
             return None
         graph = self.program.graph
         node = graph.node("attribute", label, (graph.name(source.name),))
@@ -263,6 +259,26 @@ class PythonValues:
 
 
 # --- Expressions of the forward as primitives.
+
+
+def declared(spec: OpSpec) -> Declared:
+    """What the signature of an op says of the names in its forward."""
+    return Declared(
+        optional=frozenset(item.name for item in spec.tensors if item.optional),
+        never_none=frozenset(
+            item.name
+            for item in spec.attributes
+            if "None" not in item.annotation and item.annotation != "object"
+        ),
+        ints=frozenset(
+            item.name for item in spec.attributes if item.annotation == "int"
+        ),
+        sequences=frozenset(
+            item.name
+            for item in spec.attributes
+            if item.annotation.startswith(("tuple", "list"))
+        ),
+    )
 
 
 class Expressions(PythonValues):
@@ -278,26 +294,10 @@ class Expressions(PythonValues):
             item.name: self._input(item, item.name in wanted) for item in spec.tensors
         }
         self.env: dict[str, Op] = dict(self.inputs)
-        self.program.optional |= {
-            self.inputs[item.name] for item in spec.tensors if item.optional
-        }
         for item in spec.attributes:
             self.env[item.name] = self.program.static(
                 self.program.graph.name(item.name)
             )
-        self.program.never_none |= {
-            item.name
-            for item in spec.attributes
-            if "None" not in item.annotation and item.annotation != "object"
-        }
-        self.program.ints |= {
-            item.name for item in spec.attributes if item.annotation == "int"
-        }
-        self.program.sequences |= {
-            item.name
-            for item in spec.attributes
-            if item.annotation.startswith(("tuple", "list"))
-        }
         self.writes: dict[str, int] = {}
 
     def _input(self, item: TensorInput, wanted: bool) -> Op:
@@ -377,7 +377,7 @@ class Expressions(PythonValues):
         """A dtype, or the like."""
         op, kind = self.program.static(node), kind_named(node.label)
         if kind is not None:
-            self.program.dtypes[op] = kind
+            self.program.set_dtype(op, kind)
         return op
 
     def _static_node(self, op: Op) -> Node:
@@ -492,10 +492,7 @@ class Expressions(PythonValues):
                 ],
             )
         part = self.value(node)
-        if (
-            part.kind == "group"
-            or node.kind == "name"
-            and node.label in self.program.sequences
-        ):
+        several = node.kind == "name" and is_sequence(self.program, part)
+        if part.kind == "group" or several and part.rule != "list":
             raise UnsupportedError("an index that is a tuple")
         return part

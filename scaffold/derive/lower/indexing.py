@@ -12,7 +12,7 @@ from scaffold.derive.graph.inference import kind_of, reduced_shape
 from scaffold.derive.graph.op import Kind, Op, Program, SizeOf, literal
 from scaffold.derive.graph.shape_rules import PartSize, slice_size
 from scaffold.derive.graph.shapes import Dim, Shape
-from scaffold.derive.graph.static_values import fold, static_node
+from scaffold.derive.graph.static_values import fold, part_of, static_node
 from scaffold.derive.rules.table import Rule
 
 WHOLE = ("range", None, None, None)
@@ -106,15 +106,15 @@ def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
     program, whole = applier.program, x.dims[at]
     if isinstance(dims[at], int):
         return
-    if literal(start) is None and program.fractions.get(end) == whole:
-        program.sizes[dims[at]] = end
-    elif literal(end) is None and program.fractions.get(start) == whole:
+    if literal(start) is None and part_of(program, end) == whole:
+        program.tell_size(dims[at], end)
+    elif literal(end) is None and part_of(program, start) == whole:
         size = program.op("size", (), SizeOf(whole))
         rest = fold(
             program, "sub", (size, start), lambda item: static_node(program, item)
         )
         assert rest is not None
-        program.sizes[dims[at]] = rest
+        program.tell_size(dims[at], rest)
 
 
 def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:

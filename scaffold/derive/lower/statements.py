@@ -12,12 +12,7 @@ from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import under
 from scaffold.derive.graph.op import Kind, Named, Op
-from scaffold.derive.graph.static_values import (
-    UnsupportedError,
-    is_int,
-    is_sequence,
-    may_be_none,
-)
+from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.autograd_saved import retained
 from scaffold.derive.lower.calls import READ_LATER, Calls
 from scaffold.derive.lower.forward_names import Place
@@ -187,24 +182,13 @@ class Lowering(Calls):
     def _bind(self, target: Node, op: Op) -> None:
         if target.kind == "name":
             if op.rule == "static" and self.writes.get(target.label) == 1:
-                named = self.program.static(target)
-                if not may_be_none(self.program, op):
-                    self.program.never_none.add(target.label)
-                if is_int(self.program, op):
-                    self.program.ints.add(target.label)
-                if is_sequence(self.program, op):
-                    self.program.sequences.add(target.label)
-                if op in self.program.dtypes:
-                    self.program.dtypes[named] = self.program.dtypes[op]
-                if op in self.program.fractions:
-                    self.program.fractions[named] = self.program.fractions[op]
-                op = named
+                op = self.program.local(target, op)
             self.env[target.label] = op
             return
         if op.is_tensor and op.rule != "call":  # `row, col = edge_index`
             op = self.applier.named("unbind", op, self.program.const(0))
         if op.kind == "group":
-            self.program.unpacked.add(op)
+            self.program.unpack(op)
         star = [at for at, item in enumerate(target.args) if item.kind == "starred"]
         if star:
             self._bind_around(target, op, star[0])

@@ -100,7 +100,7 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
     kind = "complex" if _is_dtype(dtype, COMPLEX) else kind
     named = dict(zip(node.keywords, args[len(plain) :], strict=True))
     if "dtype" in named:  # `dtype=x.dtype`
-        kind = program.dtypes.get(named["dtype"], kind)
+        kind = program.dtype(named["dtype"]) or kind
     return program.op(
         "call", read, template, kind=kind, shape=made_shape(program, name, plain)
     )

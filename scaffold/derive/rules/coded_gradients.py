@@ -77,7 +77,7 @@ def _masked(make: Maker, scores: Op, mask: Op, hidden: list[Op]) -> Op:
 
 
 def _where_given(make: Maker, mask: Op, masked: Op, plain: Op) -> Op:
-    if mask not in make.program.optional or masked is plain:
+    if not make.program.may_be_absent(mask) or masked is plain:
         return masked
     graph = make.program.graph
     pair = (graph.name(mask.name), graph.constant("None"))

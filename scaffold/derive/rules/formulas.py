@@ -105,7 +105,7 @@ class Evaluator:
 
     def _presence(self, label: str, tensor: Op) -> Op:
         """Whether an argument is there, which only the call decides of an optional input."""
-        if any(item in self.program.optional for item in tensor.walk()):
+        if any(map(self.program.may_be_absent, tensor.walk())):
             if tensor.rule != "input":
                 raise UnsupportedError("a value that may be absent")
             graph = self.program.graph

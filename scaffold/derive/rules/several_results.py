@@ -18,7 +18,7 @@ from scaffold.formula import Node
 def all_taken(program: Program, op: Op, arrived: Mapping[int, Op]) -> bool:
     """Whether it is known that a gradient comes from each part, or that the other parts are there."""
     every = op.rule == "chunk" and literal(op.args[1]) == len(arrived)
-    return every or op in program.unpacked
+    return every or program.is_unpacked(op)
 
 
 def of_few_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op]:

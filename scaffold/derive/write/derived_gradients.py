@@ -116,7 +116,7 @@ def _absent(backward: BackwardGraph) -> list[Op]:
     """The attributes that may be None."""
     program = backward.applier.program
     names = [item.name for item in backward.spec.attributes]
-    maybe = [name for name in names if name not in program.never_none]
+    maybe = [name for name in names if name not in program.declared.never_none]
     return [program.static(program.graph.name(name)) for name in maybe]
 
 
