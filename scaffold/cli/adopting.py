@@ -217,11 +217,27 @@ def _held(
     if verdict.failure is not None or not verdict.cases:
         why = verdict.failure.words if verdict.failure else verdict.notes[0]
         said = f"not compared: {source.function.name} of {source.path} {why}"
-        return found._replace(notes=(*notes, said)), bool(verdict.failure)
+        notes = (*notes, said, *_untold(generated.spec))
+        return found._replace(notes=notes), bool(verdict.failure)
     ran = f"{source.function.name} of {source.path}, which was run for it"
     said = f"compared with {ran}: the same values and gradients"
     found = found._replace(notes=(*notes, said))
     return _proven(source, candidate, found, settings, proving), True
+
+
+def _untold(spec: OpSpec) -> Iterator[str]:
+    """What nobody can run the op without: values of the arguments whose types the text does not tell."""
+    names = [
+        item.name
+        for item in spec.attributes
+        if item.annotation == "object" and item.default is None
+    ]
+    if names:
+        listed = " and ".join(f"'{name}'" for name in names)
+        yield (
+            f"the text does not tell the type of {listed}: write it into the table, "
+            f"as in '{names[0]}: float', and the tests have a value"
+        )
 
 
 def _generated(source: Source, candidate: Candidate, settings: Values) -> Generated:

@@ -16,7 +16,7 @@ from scaffold.cli.raw import Given, Merged, read_options
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
-from scaffold.formula import Formula, expressions
+from scaffold.formula import Assign, Formula, Node, expressions
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
 from scaffold.render.files import render
@@ -249,9 +249,34 @@ def _unread(spec: OpSpec) -> list[str]:
 
 
 def _names(formula: Formula) -> frozenset[str]:
+    return frozenset[str]().union(*(node.names() for node in _nodes(formula)))
+
+
+def _nodes(formula: Formula) -> list[Node]:
     nodes = [node for item in formula.statements for node in expressions(item)]
-    nodes += [formula.result] if formula.result else []
-    return frozenset[str]().union(*(node.names() for node in nodes))
+    return nodes + ([formula.result] if formula.result else [])
+
+
+def _flat(spec: OpSpec, derivation: Derivation) -> list[str]:
+    """The inputs whose derived gradient is zeros; not where `detach` says that this is meant."""
+    if spec.forward is None:
+        return []
+    parts = (part for node in _nodes(spec.forward) for part in node.walk())
+    if any("detach" in part.label for part in parts):
+        return []
+    assigned = [
+        item
+        for block in derivation.blocks
+        for item in block.statements
+        if isinstance(item, Assign) and _is_zeros(item.value)
+    ]
+    names = {f"grad_{name}": name for name in derivation.derived - set(_unread(spec))}
+    return [names[one.target.label] for one in assigned if one.target.label in names]
+
+
+def _is_zeros(value: Node) -> bool:
+    made = value.kind == "call" and value.args[0].kind == "attribute"
+    return made and value.args[0].label in ("new_zeros", "zeros_like")
 
 
 def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
@@ -264,6 +289,11 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
         )
         notes.append(f"conventional shapes: {', '.join(shapes)}")
     notes += [f"the forward never reads '{name}'" for name in _unread(spec)]
+    notes += [
+        f"grad_{name} is zero everywhere; one that is meant to differ from the derivative is stated: "
+        f"--grad '{name}=grad_output' --surrogate"
+        for name in _flat(spec, derivation)
+    ]
     notes += derivation.notes
     notes += [f"the table of operators has no '{name}'" for name in newer_of(spec)]
     if missing:

@@ -28,6 +28,10 @@ from scaffold.workspace.records import Proof, function_digest
 
 HINT = "write it all the same with --no-verify"
 MEANT = "if it is not meant to be the derivative, say {}"
+LEADING = (
+    "the '...' of each input is its own, and they broadcast: sum the gradient, or name "
+    "the dims, as in '{}'"
+)
 OURS = "a derived gradient is wrong: please report it; {} states one of your own"
 SAID = ("outputs", "samples")  # what the specification says beside the formulas
 NOT_OURS = (
@@ -159,8 +163,26 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         if failure.subject.removeprefix("grad_") in subject.derived:
             return failure.hint or OURS.format(grad)
         meant = failure.actual and not subject.spec.surrogate
-        return failure.hint or (MEANT.format(surrogate) if meant else None)
+        stated = _named(subject.spec, failure) or MEANT.format(surrogate)
+        return failure.hint or (stated if meant else None)
     return failure.hint or (None if failure.subject in SAID else HINT)
+
+
+def _named(spec: OpSpec, failure: Failure) -> str | None:
+    """Of a formula that is right where all leading dims are equal: how to say that they are."""
+    leading = {
+        f"grad_{item.name}": item.name
+        for item in spec.tensors
+        if "..." in (spec.dims(item.name) or ())
+    }
+    broadcast = re.search(r" (leading|first) dim", failure.case)
+    if failure.subject not in leading or not broadcast:
+        return None
+    named = (
+        f"{name}[{', '.join('N' if dim == '...' else str(dim) for dim in spec.dims(name) or ())}]"
+        for name in leading.values()
+    )
+    return LEADING.format(", ".join(named))
 
 
 def _place(subject: Subject, failure: Failure) -> Location | None:

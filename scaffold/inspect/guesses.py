@@ -18,7 +18,7 @@ NUMBERS = {"float": "0.5", "int": "2", "bool": "False"}
 # Parameters that are numbers wherever they are no tensors.
 NUMERIC = re.compile(
     r"(neg\w*_)?(slope|alpha|beta|gamma|sigma|tau|scale|factor|temperature|threshold|width)"
-    r"|lamb?da?_?|\w+_(scale|factor|slope|threshold|width|alpha|beta)|alpha_"
+    r"|lam(bda|bd|da)?_?|margin|delta|rho|\w+_(scale|factor|slope|threshold|width|alpha|beta)|alpha_"
 )
 LOW = re.compile(r"(min|low|lower)(_|$)|_(min|low|lower)$", re.IGNORECASE)
 HIGH = re.compile(r"(max|high|upper)(_|$)|_(max|high|upper)$", re.IGNORECASE)

@@ -106,7 +106,7 @@ class Making(NamedTuple):
     cases: tuple[str, ...]  # items of the dict of cases
     empty: tuple[str, ...]  # those with a size of 0
     sizes: dict[str, str]  # of the named dims
-    shapes: dict[str, str]  # of the tensors whose dims are not known
+    shapes: dict[str, str]  # of the tensors, for a module that is told a whole one
 
 
 def plan_making(spec: OpSpec) -> Making:
@@ -130,7 +130,7 @@ def plan_making(spec: OpSpec) -> Making:
             f"{literal(name)}: {{{text}}}" for name, text in _empty_cases(spec, sizes)
         ),
         sizes={name: str(size) for name, size in sizes.items()},
-        shapes={item.name: _shape(spec) for item in spec.tensors},
+        shapes={item.name: _made(spec, item, sizes) for item in spec.tensors},
     )
 
 
@@ -144,6 +144,15 @@ def _shape(spec: OpSpec) -> str:
     """The shape of what has none: beside tensors that have dims it is a number, which goes with all of them."""
     several = (input_dims(spec, item.name) for item in spec.tensors)
     return "()" if any(set(dims) - {"..."} for dims in several) else SHAPE
+
+
+def _made(spec: OpSpec, item: TensorInput, sizes: dict[str, int]) -> str:
+    """The shape that `make` gives an input where it is told nothing."""
+    dims = spec.dims(item.name)
+    if dims is None:
+        return _shape(spec)
+    known = {"...": BATCH} | sizes
+    return str(tuple(known[dim] if isinstance(dim, str) else dim for dim in dims))
 
 
 def _sampled(spec: OpSpec) -> Making:

@@ -648,17 +648,25 @@ def _dim_words(entries: Sequence[Entry]) -> list[Words]:
 
 
 def _bounds(entries: Sequence[Entry]) -> list[ScaffoldError]:
-    """`index(C)` counts below a size that some input has."""
+    """`index(C)` counts below a size that some input has, or below an integer attribute."""
     known = {word.text for word in _dim_words(entries)}
+    known |= {entry.name.text for entry in entries if _is_integer(entry)}
     arguments = [trait.argument for entry in entries for trait in entry.traits]
     problems = []
     for bound in arguments:
         if bound and not bound.text[0].isdigit() and bound.text not in known:
+            declared = f"'logits[N, {bound.text}]' or '{bound.text}: int'"
             hint = did_you_mean(bound.text, known)
-            hint = (
-                hint
-                or f"declare it, as in 'logits[N, {bound.text}]', or write a number"
-            )
+            hint = hint or f"declare it, as in {declared}, or write a number"
             message = f"no input has a dimension '{bound.text}'"
             problems.append(ScaffoldError(message, bound.place, hint))
     return problems
+
+
+def _is_integer(entry: Entry) -> bool:
+    """Whether it is an attribute that a size may be: `num_segments: int`, or `groups = 4`."""
+    if entry.tensor:
+        return False
+    if entry.annotation is None:
+        return entry.default is not None and entry.default.text.isdecimal()
+    return entry.annotation.text == "int"

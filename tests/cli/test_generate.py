@@ -119,6 +119,31 @@ def test_inputs_that_nothing_reads_are_named(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "flat"),
+    [
+        (("--forward", "torch.round(x / w) * w"), ["x"]),
+        (("--forward", "torch.where(x > 0, 1.0, -1.0) * w"), ["x"]),
+        (("--forward", "torch.round(x / w) * w", "--grad", "x=grad_output"), []),
+        (("--forward", "x.detach() * w"), []),
+        (("--forward", "w * 2"), []),  # never reads x, and says so
+        (("--forward", "x * w"), []),
+    ],
+)
+def test_a_gradient_that_is_zero_everywhere_is_told(
+    arguments: tuple[str, ...], flat: list[str], tmp_path: Path
+) -> None:
+    """What rounds has none, and whoever writes it down for the first time expects another."""
+    outcome = new_op(tmp_path, "--inputs", "x, w", *arguments, "--no-verify")
+    notes = [line for line in outcome.err.splitlines() if "zero everywhere" in line]
+    assert outcome.code == 0, outcome.err
+    assert notes == [
+        f"note: grad_{name} is zero everywhere; one that is meant to differ from the derivative is stated: "
+        f"--grad '{name}=grad_output' --surrogate"
+        for name in flat
+    ]
+
+
+@pytest.mark.parametrize(
     ("forward", "gains"), [("x * 2", False), ("torch.softmax(x @ x.mT, -1) @ x", True)]
 )
 def test_a_policy_that_gains_nothing_is_told(

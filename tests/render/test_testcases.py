@@ -79,6 +79,19 @@ def test_the_bound_of_an_index_is_never_empty() -> None:
     assert '"target": torch.randint(C, (N,))' in making.items
 
 
+def test_indices_may_count_below_an_attribute() -> None:
+    ids = TensorInput("ids", ("N",), dtype="index", bound="buckets")
+    making = plan_making(op(tensor("x", "N"), ids, Attribute("buckets", "int")))
+    assert making.parameters == ("N: int = 2", "buckets: int = 3")
+    assert making.items[1:] == (
+        '"ids": torch.randint(buckets, (N,))',
+        '"buckets": buckets',
+    )
+    given = plan_making(op(tensor("x", "N"), ids, Attribute("buckets", "int", "7")))
+    assert given.parameters == ("N: int = 2", "buckets: int = 7")
+    assert read(given.empty) == {"N=0": {"N": 0}}
+
+
 def test_a_case_keeps_the_conditions() -> None:
     text = Text("D > 1", Location("--require"))
     condition = parse(text, Scope(frozenset({"D"})), Graph())

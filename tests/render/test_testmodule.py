@@ -53,6 +53,17 @@ def test_parameters_of_unknown_shape_bring_theirs() -> None:
     assert described(spec).arguments.startswith("weight_shape=(2, 3), device")
 
 
+def test_a_parameter_with_leading_dims_has_the_shape_of_the_input_that_it_is_loaded_from() -> (
+    None
+):
+    inputs = (tensor("x", "...", "D"), tensor("bias", "...", "D"))
+    spec = OpSpec("op", "Op", inputs, module=ModuleSpec(("bias",)))
+    assert described(spec).arguments.startswith("bias_shape=(2, 3), device")
+    inputs = (tensor("x", "..."), tensor("bias", "..."))
+    spec = OpSpec("op", "Op", inputs, module=ModuleSpec(("bias",)))
+    assert described(spec).arguments.startswith("bias_shape=(2,), device")
+
+
 def test_a_complex_parameter_makes_a_complex_module() -> None:
     inputs = (tensor("x", "D"), tensor("weight", "D", dtype="complex"))
     spec = OpSpec("op", "Op", inputs, module=ModuleSpec(("weight",)))

@@ -35,6 +35,14 @@ Tensor = TensorInput
             [Tensor("x", ("N", "C")), Tensor("t", ("N",), "index", "C")],
         ),
         ("t[N; index(10)]", [Tensor("t", ("N",), "index", 10)]),
+        (
+            "t[N; index(count)], count: int",
+            [Tensor("t", ("N",), "index", "count"), Attribute("count", "int")],
+        ),
+        (
+            "t[N; index(count)], count = 4",
+            [Tensor("t", ("N",), "index", "count"), Attribute("count", "int", "4")],
+        ),
         ("s[D; const]", [Tensor("s", ("D",), const=True)]),
         ("s[D; int const]", [Tensor("s", ("D",), "int")]),
         (
@@ -199,7 +207,12 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         (
             "x[N], t[N; index(C)]",
             ("18: no input has a dimension 'C'\n"
-            "hint: declare it, as in 'logits[N, C]', or write a number"),
+            "hint: declare it, as in 'logits[N, C]' or 'C: int', or write a number"),
+        ),
+        (
+            "t[N; index(eps)], eps: float",
+            ("12: no input has a dimension 'eps'\n"
+            "hint: declare it, as in 'logits[N, eps]' or 'eps: int', or write a number"),
         ),
         ("x[in_feature], t[N; index(in_features)]", "27: no input has a dimension 'in_features'\nhint: did you mean 'in_feature'?"),
         ("x[D], D", "3: the dimension 'D' is called like an input\nhint: give one of them another name"),
