@@ -1,6 +1,25 @@
 """Formula text <-> graph.
 
-In: Python expressions and statements over torch. Out: `Formula`s, and their text again.
+In: Python expressions and statements over torch. Out: `Formula`s, and their text again. Invariant: text is read as syntax;
+nothing of it is imported or run.
+
+A formula takes this way; a module imports only from those above it:
+
+    definitions            what a file defines, and its functions with every name told apart
+    text                   the text with its place, and the scope of its names
+    constant_folding, substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
+    functions              the function that '@file.py:function' means
+    inline                 calls of the file's functions -> their statements
+    program                the statements that run
+    loop_unrolling         short loops -> statements in a row
+    graph                  what is read: nodes, statements, a formula
+    expression, assertions one expression, an `assert` or a `raise` -> nodes
+    operators              whether a name is an operator
+    effects, emit          what a node does to names and memory; a node as text
+    definite_assignment    names that only some ways through the statements assign
+    statements             straight-line statements -> a formula
+    verbatim               a forward with loops -> a formula that keeps the text
+    parse                  which of the two a text is for
 """
 
 from scaffold.formula.assertions import is_check, raises
@@ -41,8 +60,8 @@ from scaffold.formula.operators import (
     meant,
     newer,
 )
-from scaffold.formula.parse import assigned
-from scaffold.formula.reading import parse
+from scaffold.formula.parse import parse
+from scaffold.formula.statements import assigned
 from scaffold.formula.text import BUILTINS, WELL_KNOWN, Meanings, Scope, Text
 
 __all__ = [

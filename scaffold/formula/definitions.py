@@ -1,16 +1,15 @@
-"""What a file defines for the formulas in it: functions, constants, and the names of PyTorch's own modules.
+"""What a file defines for the formulas in it, and its functions with every name told apart: the file's, or a local.
 
-In: the syntax of a file. Out: `Definitions`. Invariant: a name that is bound twice is no constant, and a constant reads
-no tensor.
+In: the syntax of a file. Out: `Definitions`: functions, constants, and the names of PyTorch's own modules; a `Function`, in
+which constants stand in place of their names. Invariant: a name that is bound twice is no constant, and a constant reads no
+tensor. In a `Function` a name with a dot is a local of a function that is called, one that begins with `@` a function of the
+file; neither can be written by a user. Positions stay those of the file.
 """
 
 import ast
 import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
-
-# --- What a file defines for the formulas in it: functions, constants, and the names of PyTorch's own modules.
-
 
 FUNCTIONAL = "torch.nn.functional"
 # What is imported from these is theirs under any name.
@@ -229,13 +228,6 @@ def names_read(function: Defined) -> list[str]:
     parts: list[ast.AST] = [*body, *defaults(function.args).values()]
     nodes = (node for part in parts for node in ast.walk(part))
     return [node.id for node in nodes if isinstance(node, ast.Name)]
-
-
-# --- A function of the user's file -> a copy in which every name of the file is told from a local.
-#
-# In: a function and what its file defines. Out: a `Function`. Invariant: a name with a dot is a local of a function that is
-# called, one that begins with `@` a function of the file; neither can be written by a user. Positions stay those of the
-# file.
 
 
 class Function(NamedTuple):

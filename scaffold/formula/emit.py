@@ -1,7 +1,8 @@
 """Graph -> source text.
 
 In: nodes and statements. Out: expressions with no more parentheses than they need, and lines of code.
-Invariant: parsing what is written gives the same graph; line breaks are the formatter's.
+Invariant: parsing what is written gives the same graph; line breaks are the formatter's. What people are `shown` are the
+user's own words, but where these name what only their file has.
 """
 
 import ast
@@ -10,9 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from scaffold.formula.assertions import with_words
 from scaffold.formula.graph import If, Node, Statement
 from scaffold.formula.text import Text, parse_source
-
-# --- Graph -> source text.
-
 
 ATOM = 16
 PRECEDENCE = {
@@ -197,11 +195,6 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "check": lambda node: f"{node.label} {_elements(node).removesuffix(',')}",
     "words": lambda node: with_words(node, emit),
 }
-
-
-# --- A formula as people are shown it.
-#
-# In: a text and what was read of it. Out: text. Invariant: the user's own words, but where they name what only their file has.
 
 
 def shown(

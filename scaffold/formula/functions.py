@@ -1,7 +1,9 @@
-"""The functions of a user's file, as formula text.
+"""The functions of a user's file, as formula text, and the comments in them.
 
 In: the text of a file and the name of a function. Out: its `FunctionText`, which says what the file it stands in imports
-for it. Invariant: files are read as syntax; nothing is imported or run.
+for it; of a method, the function that the user would write in its place; comments by the statement that they belong to.
+Invariant: files are read as syntax; nothing is imported or run. Of `self` only attributes become parameters; what a method
+calls is named, since nothing says what that computes.
 """
 
 import ast
@@ -12,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
-from scaffold.formula.call_arguments import Refusal, check_decorators
 from scaffold.formula.definitions import (
     Binding,
     Definitions,
@@ -23,6 +24,7 @@ from scaffold.formula.definitions import (
     names_read,
     parameters,
     reachable,
+    telling_decorator,
     without_docstring,
 )
 from scaffold.formula.numpy_numbers import with_math
@@ -30,139 +32,14 @@ from scaffold.formula.substitution import names_in
 from scaffold.formula.text import (
     WELL_KNOWN,
     Origin,
+    Refusal,
     Text,
     parse_source,
     place_in,
     with_plain_newlines,
 )
 
-# --- The comments of a formula: which statement each belongs to.
-#
-# In: source text and its statements. Out: first line of a statement -> the comments above it or at its end.
-
-
-def comments_inside(
-    source: str, bodies: Iterable[Sequence[ast.stmt]]
-) -> dict[int, tuple[str, ...]]:
-    """Those of some bodies in a text, each with what stands right above its first statement."""
-    lines = source.split("\n")
-    found: dict[int, tuple[str, ...]] = {}
-    for body in bodies if "#" in source else ():
-        first, last = lines_of(body, lines)
-        blank = "\n" * first
-        found |= comments_above(
-            blank + textwrap.dedent("\n".join(lines[first:last])), body
-        )
-    return found
-
-
-def lines_of(
-    body: Sequence[ast.stmt], lines: Sequence[str], least: int = 0
-) -> tuple[int, int]:
-    """Where a body begins and ends, counted from 0, with the comments right above it that stand below `least`."""
-    first = body[0].lineno - 1
-    while first > least and lines[first - 1].lstrip().startswith("#"):
-        first -= 1
-    return first, body[-1].end_lineno or body[-1].lineno
-
-
-def comments_above(source: str, body: Sequence[ast.stmt]) -> dict[int, tuple[str, ...]]:
-    """Comments by the line (from 1) of the statement that they stand above or end."""
-    if "#" not in source:
-        return {}
-    spans = [
-        (item.lineno, item.end_lineno or item.lineno) for item in _statements(body)
-    ]
-    found: dict[int, list[str]] = {}
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            line = _owner(token.start[0], spans)
-            if line is not None:
-                found.setdefault(line, []).append(token.string.lstrip("#").strip())
-    return {line: tuple(texts) for line, texts in found.items()}
-
-
-def _owner(line: int, spans: list[tuple[int, int]]) -> int | None:
-    """The innermost statement around the comment's line, else the next one below."""
-    around = [first for first, last in spans if first <= line <= last]
-    below = [first for first, _ in spans if first > line]
-    if not around:
-        return min(below, default=None)
-    inner = max(around)
-    inside = below and _is_compound(inner, spans) and min(below) <= _end(inner, spans)
-    return min(below) if inside and line > inner else inner
-
-
-def _end(first: int, spans: list[tuple[int, int]]) -> int:
-    return max(last for start, last in spans if start == first)
-
-
-def _is_compound(first: int, spans: list[tuple[int, int]]) -> bool:
-    """Whether other statements lie inside the one that starts at `first`."""
-    return any(first < start <= _end(first, spans) for start, _ in spans)
-
-
-def _statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    return [
-        node for item in body for node in ast.walk(item) if isinstance(node, ast.stmt)
-    ]
-
-
-# --- Methods where functions are wanted.
-#
-# In: the syntax of a file, and a method in it. Out: the function that the user would write in its place. Invariant: of `self`
-# only attributes become parameters; what it calls is named, since nothing says what that computes.
-
-
 OWN = ("self", "cls", "ctx")  # first parameters that hold what is no argument
-
-
-def method_called(
-    wanted: str, role: str, module: ast.Module
-) -> tuple[str, ast.FunctionDef] | None:
-    """The class and the method that `forward`, `Norm` or `Norm.forward` means in a file."""
-    for owner, method in _methods(module):
-        if wanted in (method.name, f"{owner}.{method.name}"):
-            return owner, method
-        if wanted == owner and method.name == role:
-            return owner, method
-    return None
-
-
-def _methods(module: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
-    for owner in module.body:
-        if isinstance(owner, ast.ClassDef):
-            for item in owner.body:
-                if isinstance(item, ast.FunctionDef):
-                    yield owner.name, item
-
-
-def as_function(method: ast.FunctionDef) -> str:
-    """What to write in place of a method, as a hint."""
-    names = [item.arg for item in parameters(method.args)]
-    own = names[0] if names and names[0] in OWN else ""
-    given = names[1:] if own else names
-    if own == "ctx":  # of an autograd.Function
-        listed = ", ".join(given)
-        return f"write a function without ctx: def {method.name}({listed})"
-    read = sorted(_reads(method, own), key=lambda node: (node.lineno, node.col_offset))
-    called = {id(node.func) for node in ast.walk(method) if isinstance(node, ast.Call)}
-    values = [node.attr for node in read if id(node) not in called]
-    listed = ", ".join(dict.fromkeys([*given, *values]))
-    done = dict.fromkeys(f"{own}.{node.attr}" for node in read if id(node) in called)
-    out = f", and write out {' and '.join(done)}" if done else ""
-    return f"write a function of what it reads{out}: def {method.name}({listed})"
-
-
-def _reads(method: ast.FunctionDef, own: str) -> Iterator[ast.Attribute]:
-    """The attributes of `self` in a method."""
-    for node in ast.walk(method):
-        match node:
-            case ast.Attribute(ast.Name(name)) if name == own:
-                yield node
-
-
-# --- The functions of a user's file, as formula text.
 
 
 class FunctionText(NamedTuple):
@@ -333,3 +210,124 @@ def _imports(origin: Origin, names: Collection[str], text: Text) -> tuple[Bindin
         if item.name not in WELL_KNOWN:
             found[item.name] = item.binding
     return tuple(found.values())
+
+
+def check_decorators(function: ast.FunctionDef, shown: str, imports: Meanings) -> None:
+    """Refuse a function with a decorator that may change values."""
+    decorator = telling_decorator(function, imports)
+    if decorator is not None:
+        message = f"a decorator may change what '{shown}' computes"
+        hint = "take it off, or name a function without it"
+        raise Refusal(decorator, message, hint)
+
+
+def method_called(
+    wanted: str, role: str, module: ast.Module
+) -> tuple[str, ast.FunctionDef] | None:
+    """The class and the method that `forward`, `Norm` or `Norm.forward` means in a file."""
+    for owner, method in _methods(module):
+        if wanted in (method.name, f"{owner}.{method.name}"):
+            return owner, method
+        if wanted == owner and method.name == role:
+            return owner, method
+    return None
+
+
+def _methods(module: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    for owner in module.body:
+        if isinstance(owner, ast.ClassDef):
+            for item in owner.body:
+                if isinstance(item, ast.FunctionDef):
+                    yield owner.name, item
+
+
+def as_function(method: ast.FunctionDef) -> str:
+    """What to write in place of a method, as a hint."""
+    names = [item.arg for item in parameters(method.args)]
+    own = names[0] if names and names[0] in OWN else ""
+    given = names[1:] if own else names
+    if own == "ctx":  # of an autograd.Function
+        listed = ", ".join(given)
+        return f"write a function without ctx: def {method.name}({listed})"
+    read = sorted(_reads(method, own), key=lambda node: (node.lineno, node.col_offset))
+    called = {id(node.func) for node in ast.walk(method) if isinstance(node, ast.Call)}
+    values = [node.attr for node in read if id(node) not in called]
+    listed = ", ".join(dict.fromkeys([*given, *values]))
+    done = dict.fromkeys(f"{own}.{node.attr}" for node in read if id(node) in called)
+    out = f", and write out {' and '.join(done)}" if done else ""
+    return f"write a function of what it reads{out}: def {method.name}({listed})"
+
+
+def _reads(method: ast.FunctionDef, own: str) -> Iterator[ast.Attribute]:
+    """The attributes of `self` in a method."""
+    for node in ast.walk(method):
+        match node:
+            case ast.Attribute(ast.Name(name)) if name == own:
+                yield node
+
+
+def comments_inside(
+    source: str, bodies: Iterable[Sequence[ast.stmt]]
+) -> dict[int, tuple[str, ...]]:
+    """Those of some bodies in a text, each with what stands right above its first statement."""
+    lines = source.split("\n")
+    found: dict[int, tuple[str, ...]] = {}
+    for body in bodies if "#" in source else ():
+        first, last = lines_of(body, lines)
+        blank = "\n" * first
+        found |= comments_above(
+            blank + textwrap.dedent("\n".join(lines[first:last])), body
+        )
+    return found
+
+
+def lines_of(
+    body: Sequence[ast.stmt], lines: Sequence[str], least: int = 0
+) -> tuple[int, int]:
+    """Where a body begins and ends, counted from 0, with the comments right above it that stand below `least`."""
+    first = body[0].lineno - 1
+    while first > least and lines[first - 1].lstrip().startswith("#"):
+        first -= 1
+    return first, body[-1].end_lineno or body[-1].lineno
+
+
+def comments_above(source: str, body: Sequence[ast.stmt]) -> dict[int, tuple[str, ...]]:
+    """Comments by the line (from 1) of the statement that they stand above or end."""
+    if "#" not in source:
+        return {}
+    spans = [
+        (item.lineno, item.end_lineno or item.lineno) for item in _statements(body)
+    ]
+    found: dict[int, list[str]] = {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            line = _owner(token.start[0], spans)
+            if line is not None:
+                found.setdefault(line, []).append(token.string.lstrip("#").strip())
+    return {line: tuple(texts) for line, texts in found.items()}
+
+
+def _owner(line: int, spans: list[tuple[int, int]]) -> int | None:
+    """The innermost statement around the comment's line, else the next one below."""
+    around = [first for first, last in spans if first <= line <= last]
+    below = [first for first, _ in spans if first > line]
+    if not around:
+        return min(below, default=None)
+    inner = max(around)
+    inside = below and _is_compound(inner, spans) and min(below) <= _end(inner, spans)
+    return min(below) if inside and line > inner else inner
+
+
+def _end(first: int, spans: list[tuple[int, int]]) -> int:
+    return max(last for start, last in spans if start == first)
+
+
+def _is_compound(first: int, spans: list[tuple[int, int]]) -> bool:
+    """Whether other statements lie inside the one that starts at `first`."""
+    return any(first < start <= _end(first, spans) for start, _ in spans)
+
+
+def _statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    return [
+        node for item in body for node in ast.walk(item) if isinstance(node, ast.stmt)
+    ]

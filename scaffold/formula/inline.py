@@ -1,29 +1,34 @@
 """Calls of the functions of the user's file -> their statements in place.
 
 In: statements whose names `definitions` has resolved. Out: statements without such calls. Invariant: they give what Python
-gives for the file: each argument is evaluated once, nothing runs that a choice leaves out, and no name of a function
-changes one of its caller.
+gives for the file: each argument is evaluated once, nothing runs that a choice leaves out, nothing is moved across a change
+that it could see, and no name of a function changes one of its caller. A call that Python would refuse is a `Refusal` at its
+place.
+
+`Inliner` goes through the statements. For a call it binds the arguments to the parameters (`bound_arguments`), splits the body
+from what it returns (`returned`), and puts the value where the call stood (`Sites`).
 """
 
 import ast
 import copy
 from collections.abc import Callable, Collection, Sequence
 
-from scaffold.formula.call_arguments import (
-    NotHere,
-    Refusal,
-    bound_arguments,
+from scaffold.formula.constant_folding import folded, without_empty
+from scaffold.formula.definitions import (
+    Definitions,
+    Function,
+    defaults,
+    is_constant,
+    parameters,
+    resolve,
+)
+from scaffold.formula.desugar import with_one_return
+from scaffold.formula.functions import check_decorators
+from scaffold.formula.substitution import (
     changes,
-    check_decorators,
     is_pure,
     is_random,
     is_simple,
-    own_name,
-)
-from scaffold.formula.constant_folding import folded, without_empty
-from scaffold.formula.definitions import Definitions, Function, resolve
-from scaffold.formula.single_return import with_one_return
-from scaffold.formula.substitution import (
     named,
     names_in,
     reads,
@@ -32,277 +37,19 @@ from scaffold.formula.substitution import (
     substituted,
     versioned,
 )
-
-# --- What a call of a function of the file returns, and what becomes of it.
-#
-# In: the statements of the function, and the target that its caller assigns. Out: the statements without their return.
-# Invariant: a name is left out only where nothing can tell the difference.
-
-
-Block = list[ast.stmt]
-
-
-def returned(
-    function: Function, body: Block, idle: bool = False
-) -> tuple[Block, ast.expr]:
-    """The statements before the return, and what it returns; an `idle` call may return nothing, as nobody looks at it."""
-    shown = own_name(function.name)
-    own = set(stored(body))
-    body = with_one_return(body)
-    added = {name: f"{shown}.{name}" for name in stored(body) if name not in own}
-    body = [renamed(item, added) for item in body]
-    inner = [
-        node
-        for item in body[:-1]
-        for node in ast.walk(item)
-        if isinstance(node, ast.Return)
-    ]
-    if inner:
-        raise Refusal(
-            inner[0], f"'{shown}' returns in the middle", "assign a name in each branch"
-        )
-    last = body[-1] if body else None
-    if idle and not (isinstance(last, ast.Return) and last.value):
-        done = body[:-1] if isinstance(last, ast.Return) else body
-        return done, ast.copy_location(ast.Constant(None), last or function.node)
-    if not isinstance(last, ast.Return) or last.value is None:
-        hint = f"end it with: return ..., or call it alone: {shown}(...)"
-        raise Refusal(last or function.node, f"'{shown}' returns nothing", hint)
-    rest, value = body[:-1], last.value
-    match rest[-1:], value:
-        case [ast.Assign([ast.Name(name)], made)], ast.Name(
-            read
-        ) if name == read and name not in stored(rest[:-1]):
-            return rest[:-1], made
-    return rest, value
-
-
-def names_of_target(
-    target: ast.expr | None, value: ast.expr, local: set[str], seen: set[str]
-) -> dict[str, str]:
-    """What a call returns is called at once as its caller will call it."""
-    pairs: list[tuple[ast.expr, ast.expr]] = []
-    match target, value:
-        case ast.Name(), ast.Name():
-            pairs = [(target, value)]
-        case ast.Tuple(targets), ast.Tuple(values) if len(targets) == len(values):
-            pairs = list(zip(targets, values, strict=True))
-    found: dict[str, str] = {}
-    for one, other in pairs:
-        if not isinstance(one, ast.Name) or not isinstance(other, ast.Name):
-            continue
-        if (
-            "." in other.id
-            and other.id in local
-            and one.id not in seen
-            and other.id not in found
-        ):
-            found[other.id] = one.id
-    return found
-
-
-def assigned_values(item: ast.Assign) -> list[ast.stmt]:
-    """`a, b = c, d` as two statements where that is the same; nothing where a name is assigned to itself."""
-    match item:
-        case ast.Assign([ast.Name(name)], ast.Name(same)) if name == same:
-            return []
-        case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(
-            values
-        ):
-            pass
-        case _:
-            return [item]
-    done: list[ast.stmt] = []
-    for at, (target, value) in enumerate(zip(targets, values, strict=True)):
-        if not isinstance(target, ast.Name) or target.id in names_in(values[at + 1 :]):
-            return [item]
-        if not (isinstance(value, ast.Name) and value.id == target.id):
-            done.append(ast.copy_location(ast.Assign([target], value), item))
-    return done if is_pure(values) else [item]
-
-
-# --- Where calls of the file's functions stand in an expression, and what takes their place.
-#
-# In: an expression, in the order in which Python evaluates it. Out: the expression with values in place of the calls, and
-# the statements that have to run before it. Invariant: nothing is moved across a change that it could see, nor out of a
-# choice.
-
-
-Valued = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr
-
-
-class Sites(ast.NodeTransformer):
-    """Visits one expression; `before` is what runs ahead of it, `whole` whether it was nothing but a call.
-
-    Nobody looks at the value of an `idle` one, a statement of its own.
-    """
-
-    def __init__(
-        self,
-        inliner: "Inliner",
-        known: dict[str, Function],
-        root: ast.expr | None = None,
-        target: ast.expr | None = None,
-        conditional: bool = False,
-        idle: bool = False,
-    ) -> None:
-        self.inliner, self.known = inliner, known
-        self.direct = isinstance(root, ast.Call)
-        self.target, self.conditional, self.idle = target, conditional, idle
-        self.before: list[ast.stmt] = []
-        self.whole = False
-        self.depth = 0
-        self.seen: list[ast.expr] = []  # what Python has evaluated so far
-
-    def visit(self, node: ast.AST) -> ast.expr:
-        self.depth += 1
-        found: ast.expr = super().visit(node)
-        self.depth -= 1
-        if isinstance(node, ast.expr) and not isinstance(node, ast.Name | ast.Constant):
-            self.seen.append(found)
-        return found
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        function = self.inliner.called(node.func, self.known)
-        earlier = list(self.seen)
-        if function is None:
-            node.func = self.visit(node.func)
-            if _is_dotted(node.func):  # `torch.tanh`, which nothing can change
-                self.seen = earlier[:]
-        node.args = [part for item in node.args for part in _unpacked(self.visit(item))]
-        for word in node.keywords:
-            word.value = self.visit(word.value)
-        if function is None:
-            return node
-        self.seen = earlier
-        whole = self.direct and self.depth == 1
-        before, value = self.inliner.instance(
-            node,
-            function,
-            self.known,
-            self.target if whole else None,
-            self.conditional,
-            whole and self.idle,
-        )
-        if not whole and not self.conditional and not is_pure([value]):
-            before, value = self._named(before, value)
-        self._check_order(node, function, before)
-        self.before += before
-        self.whole = self.whole or whole
-        return value
-
-    def _named(
-        self, before: list[ast.stmt], value: ast.expr
-    ) -> tuple[list[ast.stmt], ast.expr]:
-        """The statements with one more for a value that has to be made at once, and its name."""
-        own = self.inliner.free("value")
-        name = ast.copy_location(ast.Name(own, ast.Load()), value)
-        return [*before, named(own, value)], name
-
-    def _check_order(
-        self, node: ast.Call, function: Function, before: list[ast.stmt]
-    ) -> None:
-        swapped = (
-            (changes(before) and self.seen)
-            or (before and changes(self.seen))
-            or (is_random(before) and is_random(self.seen))
-        )
-        if swapped:
-            shown = own_name(function.name)
-            message = f"'{shown}' would run before what stands in front of it"
-            raise Refusal(node, message, "give its value a name in a line above")
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id.startswith("@") or node.id in self.known:
-            shown = own_name(node.id)
-            hint = f"call it: {shown}(...)"
-            raise Refusal(node, f"the function '{shown}' is used as a value", hint)
-        return node
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        node.test = self.visit(node.test)
-        node.body, node.orelse = self._chosen(node.body), self._chosen(node.orelse)
-        return node
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        first, *others = node.values
-        node.values = [self.visit(first), *map(self._chosen, others)]
-        return node
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        node.left = self.visit(node.left)
-        first, *others = node.comparators
-        node.comparators = [self.visit(first), *map(self._chosen, others)]
-        return node
-
-    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
-        return node  # no formula holds one
-
-    visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_Lambda  # type: ignore[assignment]
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        made = isinstance(node.value, ast.Call)
-        self.generic_visit(node)
-        match node:
-            case ast.Subscript(ast.Tuple(items), ast.Constant(int(at))) if (
-                made and at < len(items) and is_pure(items)
-            ):
-                return items[at]
-        return node
-
-    def _chosen(self, node: ast.expr) -> ast.expr:
-        """An expression that is evaluated only in some runs."""
-        outer, self.conditional = self.conditional, True
-        found = self.visit(node)
-        self.conditional = outer
-        return found
-
-
-def _is_dotted(node: ast.expr) -> bool:
-    """Whether it is names alone: `F.relu`, `x.exp`."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
-
-
-def _unpacked(value: ast.expr) -> list[ast.expr]:
-    """`f(*(a, b))` is `f(a, b)`."""
-    match value:
-        case ast.Starred(ast.Tuple(items)):
-            return items
-    return [value]
-
-
-def as_statement_if(item: Valued, value: ast.IfExp) -> ast.If:
-    """`y = a if c else b` as a statement."""
-    parts: list[list[ast.stmt]] = []
-    for chosen in (value.body, value.orelse):
-        part = copy.copy(item)
-        if isinstance(item, ast.AnnAssign):
-            part = ast.copy_location(ast.Assign([item.target], chosen), item)
-        part.value = chosen
-        parts.append([part])
-    return ast.copy_location(ast.If(value.test, *parts), item)
-
-
-def place_holder(item: ast.stmt) -> ast.stmt:
-    """What stands for a statement that was reported, so that the others can be read."""
-    target = item.targets[0] if isinstance(item, ast.Assign) else None
-    nothing = ast.copy_location(ast.Constant(None), item)
-    if isinstance(target, ast.Name | ast.Tuple):
-        return ast.copy_location(ast.Assign([target], nothing), item)
-    if isinstance(item, ast.Return):
-        return ast.copy_location(ast.Return(nothing), item)
-    hole = ast.copy_location(ast.Name("_", ast.Store()), item)
-    return ast.copy_location(ast.Assign([hole], nothing), item)
-
-
-# --- Calls of the functions of the user's file -> their statements in place.
-
+from scaffold.formula.text import Refusal
 
 MOST = 300  # calls: more is a program that doubles at every step
 Known = dict[str, Function]  # the functions that are defined inside the one that runs
 Report = Callable[[Refusal], None]
+Block = list[ast.stmt]
+Valued = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr
+# What the names of modules mean once a function is resolved.
+ALWAYS = {"F": "torch.nn.functional", "math": "math", "torch": "torch"}
+
+
+class NotHere(Refusal):
+    """A call that would have to run before a choice is made."""
 
 
 class Inliner:
@@ -541,3 +288,305 @@ class Inliner:
 def _is_global(call: ast.Call) -> bool:
     """Whether a call is of a function at the top level, which sees no local of its caller."""
     return isinstance(call.func, ast.Name) and call.func.id.startswith("@")
+
+
+def own_name(identifier: str) -> str:
+    """The name that the user wrote for a resolved one."""
+    return identifier.rpartition(".")[2].removeprefix("@")
+
+
+def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
+    """The expression that each parameter has for a call, those with a default last."""
+    known = function.arguments
+    shown = own_name(function.name)
+    if known.vararg or known.kwarg:
+        hint = "give each of its parameters a name"
+        raise Refusal(call, f"'{shown}' takes any number of arguments", hint)
+    positional = [item.arg for item in (*known.posonlyargs, *known.args)]
+    by_name = {
+        own_name(item.arg): item.arg for item in (*known.args, *known.kwonlyargs)
+    }
+    hint = f"its parameters: {', '.join(map(own_name, _all(function)))}"
+    if len(call.args) > len(positional):
+        extra = call.args[len(positional)]
+        count = f"{len(positional)} argument{'s' * (len(positional) != 1)}"
+        raise Refusal(
+            extra, f"'{shown}' takes {count}, and gets {len(call.args)}", hint
+        )
+    found = dict(zip(positional, call.args, strict=False))
+    for item in [*call.args, *(word.value for word in call.keywords if not word.arg)]:
+        if isinstance(item, ast.Starred) or item not in call.args:
+            raise Refusal(item, f"the arguments of '{shown}' are not listed", hint)
+    for word in call.keywords:
+        name = by_name.get(word.arg or "")
+        if name is None:
+            raise Refusal(word, f"'{shown}' takes no argument '{word.arg}'", hint)
+        if name in found:
+            raise Refusal(word, f"'{shown}' gets '{word.arg}' twice", hint)
+        found[name] = word.value
+    preset = defaults(known)
+    for name in _all(function):
+        if name not in found and name not in preset:
+            raise Refusal(call, f"'{shown}' is called without '{own_name(name)}'", hint)
+        if name not in found:
+            found[name] = constant(
+                preset[name], own_name(name), "pass it as an argument"
+            )
+    return found
+
+
+def constant(default: ast.expr, name: str, hint: str) -> ast.expr:
+    """A default that is the same whenever it is evaluated."""
+    if is_constant(default, ALWAYS):
+        return default
+    message = f"the default of '{name}' is no constant"
+    raise Refusal(default, message, hint)
+
+
+def _all(function: Function) -> list[str]:
+    return [item.arg for item in parameters(function.arguments)]
+
+
+def returned(
+    function: Function, body: Block, idle: bool = False
+) -> tuple[Block, ast.expr]:
+    """The statements before the return, and what it returns; an `idle` call may return nothing, as nobody looks at it."""
+    shown = own_name(function.name)
+    own = set(stored(body))
+    body = with_one_return(body)
+    added = {name: f"{shown}.{name}" for name in stored(body) if name not in own}
+    body = [renamed(item, added) for item in body]
+    inner = [
+        node
+        for item in body[:-1]
+        for node in ast.walk(item)
+        if isinstance(node, ast.Return)
+    ]
+    if inner:
+        raise Refusal(
+            inner[0], f"'{shown}' returns in the middle", "assign a name in each branch"
+        )
+    last = body[-1] if body else None
+    if idle and not (isinstance(last, ast.Return) and last.value):
+        done = body[:-1] if isinstance(last, ast.Return) else body
+        return done, ast.copy_location(ast.Constant(None), last or function.node)
+    if not isinstance(last, ast.Return) or last.value is None:
+        hint = f"end it with: return ..., or call it alone: {shown}(...)"
+        raise Refusal(last or function.node, f"'{shown}' returns nothing", hint)
+    rest, value = body[:-1], last.value
+    match rest[-1:], value:
+        case [ast.Assign([ast.Name(name)], made)], ast.Name(
+            read
+        ) if name == read and name not in stored(rest[:-1]):
+            return rest[:-1], made
+    return rest, value
+
+
+def names_of_target(
+    target: ast.expr | None, value: ast.expr, local: set[str], seen: set[str]
+) -> dict[str, str]:
+    """What a call returns is called at once as its caller will call it."""
+    pairs: list[tuple[ast.expr, ast.expr]] = []
+    match target, value:
+        case ast.Name(), ast.Name():
+            pairs = [(target, value)]
+        case ast.Tuple(targets), ast.Tuple(values) if len(targets) == len(values):
+            pairs = list(zip(targets, values, strict=True))
+    found: dict[str, str] = {}
+    for one, other in pairs:
+        if not isinstance(one, ast.Name) or not isinstance(other, ast.Name):
+            continue
+        if (
+            "." in other.id
+            and other.id in local
+            and one.id not in seen
+            and other.id not in found
+        ):
+            found[other.id] = one.id
+    return found
+
+
+def assigned_values(item: ast.Assign) -> list[ast.stmt]:
+    """`a, b = c, d` as two statements where that is the same; nothing where a name is assigned to itself."""
+    match item:
+        case ast.Assign([ast.Name(name)], ast.Name(same)) if name == same:
+            return []
+        case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(
+            values
+        ):
+            pass
+        case _:
+            return [item]
+    done: list[ast.stmt] = []
+    for at, (target, value) in enumerate(zip(targets, values, strict=True)):
+        if not isinstance(target, ast.Name) or target.id in names_in(values[at + 1 :]):
+            return [item]
+        if not (isinstance(value, ast.Name) and value.id == target.id):
+            done.append(ast.copy_location(ast.Assign([target], value), item))
+    return done if is_pure(values) else [item]
+
+
+class Sites(ast.NodeTransformer):
+    """Visits one expression; `before` is what runs ahead of it, `whole` whether it was nothing but a call.
+
+    Nobody looks at the value of an `idle` one, a statement of its own.
+    """
+
+    def __init__(
+        self,
+        inliner: "Inliner",
+        known: dict[str, Function],
+        root: ast.expr | None = None,
+        target: ast.expr | None = None,
+        conditional: bool = False,
+        idle: bool = False,
+    ) -> None:
+        self.inliner, self.known = inliner, known
+        self.direct = isinstance(root, ast.Call)
+        self.target, self.conditional, self.idle = target, conditional, idle
+        self.before: list[ast.stmt] = []
+        self.whole = False
+        self.depth = 0
+        self.seen: list[ast.expr] = []  # what Python has evaluated so far
+
+    def visit(self, node: ast.AST) -> ast.expr:
+        self.depth += 1
+        found: ast.expr = super().visit(node)
+        self.depth -= 1
+        if isinstance(node, ast.expr) and not isinstance(node, ast.Name | ast.Constant):
+            self.seen.append(found)
+        return found
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        function = self.inliner.called(node.func, self.known)
+        earlier = list(self.seen)
+        if function is None:
+            node.func = self.visit(node.func)
+            if _is_dotted(node.func):  # `torch.tanh`, which nothing can change
+                self.seen = earlier[:]
+        node.args = [part for item in node.args for part in _unpacked(self.visit(item))]
+        for word in node.keywords:
+            word.value = self.visit(word.value)
+        if function is None:
+            return node
+        self.seen = earlier
+        whole = self.direct and self.depth == 1
+        before, value = self.inliner.instance(
+            node,
+            function,
+            self.known,
+            self.target if whole else None,
+            self.conditional,
+            whole and self.idle,
+        )
+        if not whole and not self.conditional and not is_pure([value]):
+            before, value = self._named(before, value)
+        self._check_order(node, function, before)
+        self.before += before
+        self.whole = self.whole or whole
+        return value
+
+    def _named(
+        self, before: list[ast.stmt], value: ast.expr
+    ) -> tuple[list[ast.stmt], ast.expr]:
+        """The statements with one more for a value that has to be made at once, and its name."""
+        own = self.inliner.free("value")
+        name = ast.copy_location(ast.Name(own, ast.Load()), value)
+        return [*before, named(own, value)], name
+
+    def _check_order(
+        self, node: ast.Call, function: Function, before: list[ast.stmt]
+    ) -> None:
+        swapped = (
+            (changes(before) and self.seen)
+            or (before and changes(self.seen))
+            or (is_random(before) and is_random(self.seen))
+        )
+        if swapped:
+            shown = own_name(function.name)
+            message = f"'{shown}' would run before what stands in front of it"
+            raise Refusal(node, message, "give its value a name in a line above")
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id.startswith("@") or node.id in self.known:
+            shown = own_name(node.id)
+            hint = f"call it: {shown}(...)"
+            raise Refusal(node, f"the function '{shown}' is used as a value", hint)
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        node.test = self.visit(node.test)
+        node.body, node.orelse = self._chosen(node.body), self._chosen(node.orelse)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        first, *others = node.values
+        node.values = [self.visit(first), *map(self._chosen, others)]
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        node.left = self.visit(node.left)
+        first, *others = node.comparators
+        node.comparators = [self.visit(first), *map(self._chosen, others)]
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        return node  # no formula holds one
+
+    visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_Lambda  # type: ignore[assignment]
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        made = isinstance(node.value, ast.Call)
+        self.generic_visit(node)
+        match node:
+            case ast.Subscript(ast.Tuple(items), ast.Constant(int(at))) if (
+                made and at < len(items) and is_pure(items)
+            ):
+                return items[at]
+        return node
+
+    def _chosen(self, node: ast.expr) -> ast.expr:
+        """An expression that is evaluated only in some runs."""
+        outer, self.conditional = self.conditional, True
+        found = self.visit(node)
+        self.conditional = outer
+        return found
+
+
+def _is_dotted(node: ast.expr) -> bool:
+    """Whether it is names alone: `F.relu`, `x.exp`."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _unpacked(value: ast.expr) -> list[ast.expr]:
+    """`f(*(a, b))` is `f(a, b)`."""
+    match value:
+        case ast.Starred(ast.Tuple(items)):
+            return items
+    return [value]
+
+
+def as_statement_if(item: Valued, value: ast.IfExp) -> ast.If:
+    """`y = a if c else b` as a statement."""
+    parts: list[list[ast.stmt]] = []
+    for chosen in (value.body, value.orelse):
+        part = copy.copy(item)
+        if isinstance(item, ast.AnnAssign):
+            part = ast.copy_location(ast.Assign([item.target], chosen), item)
+        part.value = chosen
+        parts.append([part])
+    return ast.copy_location(ast.If(value.test, *parts), item)
+
+
+def place_holder(item: ast.stmt) -> ast.stmt:
+    """What stands for a statement that was reported, so that the others can be read."""
+    target = item.targets[0] if isinstance(item, ast.Assign) else None
+    nothing = ast.copy_location(ast.Constant(None), item)
+    if isinstance(target, ast.Name | ast.Tuple):
+        return ast.copy_location(ast.Assign([target], nothing), item)
+    if isinstance(item, ast.Return):
+        return ast.copy_location(ast.Return(nothing), item)
+    hole = ast.copy_location(ast.Name("_", ast.Store()), item)
+    return ast.copy_location(ast.Assign([hole], nothing), item)

@@ -1,349 +1,54 @@
-"""Formula text -> graph.
+"""Formula text -> graph: the statements that run, the names in them judged, and the parser that the text is for.
 
-In: `Text` (an expression, or statements that end in a `return`) and the `Scope` of its names. Out: a `Formula`.
-Invariant: the text is never evaluated; whatever is not straight-line maths is an error at its place.
+In: `Text` and the `Scope` of its names. Out: a `Formula`. Invariant: a forward is kept whole only for what no straight line says.
 """
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
-from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula.assertions import CheckedExpressions, raises, without_checks
-from scaffold.formula.definite_assignment import unassigned
-from scaffold.formula.desugar import plain
-from scaffold.formula.effects import misspelt, written
-from scaffold.formula.emit import shown
-from scaffold.formula.expression import BINARY, ELSEWHERE, Guarded, may_be_none
-from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
-from scaffold.formula.program import Program
-from scaffold.formula.single_return import with_one_return
-from scaffold.formula.text import RESERVED, TAKEN, Scope, Text, place_in
-from scaffold.primitives.calls import is_in_place
+from scaffold.formula.graph import Formula, Graph
+from scaffold.formula.loop_unrolling import unrolled
+from scaffold.formula.operators import not_operators
+from scaffold.formula.program import program_of
+from scaffold.formula.statements import StatementParser
+from scaffold.formula.text import Scope, Text
+from scaffold.formula.verbatim import VerbatimParser
 
-# --- Statements that no formula holds, in words.
-#
-# In: a statement, and whether it stands in a forward. Out: what is said of it. Invariant: each is called what Python calls it.
-
-
-LONGEST = 40  # characters of a statement that is shown
-LOOP = ("a loop", "loops stand in a forward alone")
-CHECK = "what an input has to be is checked in the forward"
-ASYNC = ("async", None)
-KINDS: dict[type[ast.stmt], tuple[str, str | None]] = {
-    ast.AsyncFor: ASYNC,
-    ast.AsyncFunctionDef: ASYNC,
-    ast.AsyncWith: ASYNC,
-    ast.Assert: ("an assert", CHECK),
-    ast.Raise: ("a raise", CHECK),
-    ast.ClassDef: ("a class", ELSEWHERE),
-    ast.Delete: ("a del", "take it out: what is not saved is freed"),
+LOOP = "there is a loop"
+COMPREHENSION = "there is a comprehension"
+REASONS: dict[type[ast.AST], str] = {
     ast.For: LOOP,
     ast.While: LOOP,
-    ast.FunctionDef: ("a function", "keep it in a file: '@file.py:function'"),
-    ast.Global: ("a global", "make it an input"),
-    ast.Nonlocal: ("a nonlocal", "assign a name in each function"),
-    ast.Import: ("an import", "use --import 'module:name'"),
-    ast.ImportFrom: ("an import", "use --import 'module:name'"),
-    ast.Match: ("a match", "write it as if and elif"),
-    ast.Try: ("a try", "ask with if for what would fail"),
-    ast.TryStar: ("a try", "ask with if for what would fail"),
-    ast.With: ("a with", ELSEWHERE),
+    ast.ListComp: COMPREHENSION,
+    ast.GeneratorExp: COMPREHENSION,
+    ast.With: "there is a with statement",
 }
 
 
-def words_on(item: ast.stmt) -> tuple[str, str | None]:
-    """What is wrong with a statement, and what to do."""
-    if isinstance(item, ast.Expr):
-        return _of_expression(item.value)
-    if isinstance(item, ast.Return):
-        return "a return must be the last statement", "assign a name in each branch"
-    if type(item) in KINDS:
-        kind, hint = KINDS[type(item)]
-        return f"{kind} is not allowed in a formula", hint
-    return f"'{_short(item)}' is not allowed in a formula", "write: name = ..."
+def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
+    """Parse a formula in its scope; every problem of the text is reported."""
+    program = program_of(text, scope)
+    named = tuple(not_operators(program.body, scope.meanings))
+    if scope.kept:
+        straight = unrolled(program.body, scope.names)
+        found = _reason(straight)
+        if found is not None:
+            body = VerbatimParser(text, program, scope, graph)
+            body.refuse(named)
+            return body.kept(REASONS[type(found)], found)
+        program = program._replace(body=straight)
+    straight_body = StatementParser(text, program, scope, graph)
+    straight_body.refuse(named)
+    return straight_body.formula()
 
 
-def _of_expression(value: ast.expr) -> tuple[str, str | None]:
-    match value:
-        case ast.Call(ast.Name("print")):
-            return "a print is not allowed in a formula", "take it out"
-        case ast.Call():
-            return f"nothing takes what '{_short(value)}' returns", "write: name = ..."
-    return f"'{_short(value)}' does nothing", "write: name = ..."
+def _reason(body: Sequence[ast.stmt]) -> ast.AST | None:
+    """The first thing, as it is read, that keeps the text from being straight-line maths."""
+    nodes = chain.from_iterable(map(ast.walk, body))
+    found = (node for node in nodes if type(node) in REASONS)
+    return min(found, key=_position, default=None)
 
 
-def _short(node: ast.AST) -> str:
-    text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
-
-
-# --- Formula text -> graph.
-
-
-def assigned(formula: Formula) -> frozenset[str]:
-    """The names that the statements of a formula assign."""
-    return written(*formula.statements)
-
-
-class Body:
-    """Walks the statements of one text, which its program says; collects problems rather than stopping at the first."""
-
-    def __init__(
-        self, text: Text, program: Program, scope: Scope, graph: Graph
-    ) -> None:
-        self.program, self.scope, self.graph = program, scope, graph
-        self.text = text if text.origin else program.text
-        self.lines = program.text.value.split("\n")
-        self.problems = list(program.problems)
-        self.locals: set[str] = set()
-        self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
-        self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)
-
-    def formula(self) -> Formula:
-        body = plain(self.program.body, TAKEN.union(self.scope.names))
-        if self.scope.wants_result:
-            body = with_one_return(body, self.scope.names)
-        whole = tuple(body)
-        if not body:
-            raise ScaffoldError("the formula is empty", self.text.location)
-        result: Node | None = None
-        last = body[-1]
-        if isinstance(last, ast.Return) or (
-            isinstance(last, ast.Expr) and self.scope.wants_result
-        ):
-            body.pop()
-            statements, present = self._block(body, frozenset())
-            result = self._result(last, present)
-        else:
-            statements, _ = self._block(body, frozenset())
-            if self.scope.wants_result and not self.problems:
-                self.fail_without_result(last)
-        if self.scope.targets is not None:
-            self._check_targets(statements, self.scope.targets)
-        if not self.problems:
-            self._check_assigned(whole)
-        raise_all(self.problems)
-        above = self._above(last) if result else ()
-        text = shown(self.text, self.program.body, statements, result)
-        place = self.text.location
-        return Formula(
-            *(statements, result, text, place, above, self.graph), locate=self.locate
-        )
-
-    def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
-        problem = ScaffoldError(message, self.place(node), hint)
-        if str(problem) not in map(str, self.problems):  # a step comes several times
-            self.problems.append(problem)
-
-    def refuse(self, named: Iterable[tuple[ast.AST, str, str | None]]) -> None:
-        """Note what is said of nodes."""
-        for node, message, hint in named:
-            self.fail(node, message, hint)
-
-    def fail_without_result(self, last: ast.stmt) -> None:
-        """Note that the last statement returns no value."""
-        self.fail(last, "the formula returns nothing", "end it with: return ...")
-
-    def place(self, node: ast.AST) -> Location:
-        """Where a node stands."""
-        return place_in(self.program.text, node)
-
-    def locate(self, wanted: Callable[[ast.AST], bool]) -> Location | None:
-        """Where the first syntax that is wanted stands."""
-        nodes = [node for item in self.program.body for node in ast.walk(item)]
-        found = [
-            self.place(node)
-            for node in nodes
-            if isinstance(node, ast.expr | ast.stmt) and wanted(node)
-        ]
-        return min(found, key=lambda place: (place.line, place.column), default=None)
-
-    def spelled(self, item: ast.Constant) -> str:
-        """A number as the user wrote it; any other literal as Python writes it."""
-        if (
-            isinstance(item.value, int | float | complex)
-            and item.lineno == item.end_lineno
-        ):
-            line = self.lines[item.lineno - 1].encode()
-            return line[item.col_offset : item.end_col_offset].decode()
-        return repr(item.value)
-
-    def _above(self, item: ast.stmt) -> tuple[str, ...]:
-        """The comments of a line, for the first statement that comes of it."""
-        return self.program.comments.pop(item.lineno, ())
-
-    def _result(self, last: ast.Return | ast.Expr, present: Guarded) -> Node | None:
-        if last.value is None:
-            self.fail_without_result(last)
-            return None
-        return self.expressions.parse(last.value, present)
-
-    def _block(
-        self, body: list[ast.stmt], present: Guarded
-    ) -> tuple[tuple[Statement, ...], Guarded]:
-        """The statements, and the optionals that are known to be there after them."""
-        found = []
-        for item in body:
-            statement = self._statement(item, present)
-            if statement is not None:
-                found.append(statement)
-                present = self._present_after(item, statement, present)
-        return tuple(found), present
-
-    def _present_after(
-        self, item: ast.stmt, statement: Statement, present: Guarded
-    ) -> Guarded:
-        if isinstance(item, ast.If):
-            return self.branches.pop(item)
-        names = written(statement) & self.scope.optional
-        if isinstance(item, ast.Assign) and isinstance(statement, If):
-            statement = statement.body[-1]  # below what it draws
-        if isinstance(item, ast.Assert):
-            return present | self.expressions.guards(item.test)[0]
-        if isinstance(statement, Assign) and not may_be_none(statement.value):
-            return present | names
-        return present - names
-
-    def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
-        above = self._above(item)
-        if isinstance(item, ast.Assign) and len(item.targets) == 1:
-            served = self._served(item.targets[0])
-            value = self.expressions.parse(item.value, present | served)
-            return Assign(self._target(item.targets[0]), value, "", above)
-        if isinstance(item, ast.AnnAssign) and item.value and item.simple:
-            value = self.expressions.parse(item.value, present)
-            return Assign(self._target(item.target), value, "", above)
-        if isinstance(item, ast.AugAssign):
-            return self._augmented(item, present, above)
-        if isinstance(item, ast.If):
-            return self._choice(item, present, above)
-        if isinstance(item, ast.Expr) and _works_in_place(item.value):
-            value = self.expressions.parse(item.value, present)
-            return Assign(self.graph.node("absent"), value, "", above)
-        if isinstance(item, ast.Assert | ast.Raise) and self.scope.kept:
-            check = self.expressions.check(item, present)
-            return Assign(self.graph.node("absent"), check, "", above)
-        self._refuse(item)
-        return None
-
-    def _served(self, target: ast.expr) -> Guarded:
-        """The input whose gradient is assigned: where that is needed, the input is there."""
-        name = target.id if isinstance(target, ast.Name) else ""
-        known = name in (self.scope.targets or ())
-        return frozenset({name.removeprefix("grad_")} if known else ())
-
-    def _augmented(
-        self, item: ast.AugAssign, present: Guarded, above: tuple[str, ...]
-    ) -> Statement:
-        operator = BINARY[type(item.op)]
-        self.expressions.parse(item.target, present)  # it is read, so it must be known
-        target = self._target(item.target)
-        name = self.expressions.absent_name(item.value, present)
-        if name is None or operator not in ("+", "-", "*"):
-            return Assign(
-                target, self.expressions.parse(item.value, present), operator, above
-            )
-        given = Assign(target, self.graph.name(name), operator)
-        return If(self.expressions.is_present(name), (given,), (), above)
-
-    def _choice(
-        self, item: ast.If, present: Guarded, above: tuple[str, ...]
-    ) -> Statement:
-        test = self.expressions.parse(item.test, present)
-        there, gone = self.expressions.guards(item.test)
-        body, after_body = self._block(item.body, present | there)
-        orelse, after_orelse = self._block(item.orelse, present | gone)
-        self.branches[item] = after_body & after_orelse
-        if raises(body) or raises(orelse):
-            self.branches[item] = after_orelse if raises(body) else after_body
-        return If(test, body, orelse, above)
-
-    def _refuse(self, item: ast.stmt) -> None:
-        self.locals |= {  # so that its names are no further problem
-            node.id
-            for node in ast.walk(item)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        }
-        self.fail(item, *words_on(item))
-
-    def _target(self, target: ast.expr) -> Node:
-        if isinstance(target, ast.Name):
-            if target.id in RESERVED or target.id.startswith("__"):
-                self.fail(target, f"'{target.id}' cannot be assigned")
-            self.locals.add(target.id)
-            return self.graph.name(target.id)
-        if isinstance(target, ast.Tuple | ast.List):
-            return self._targets(target)
-        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-            return self.expressions.parse(target)
-        self.fail(target, "only names, tuples of names and name[...] can be assigned")
-        return self.graph.node("absent")
-
-    def _targets(self, target: ast.Tuple | ast.List) -> Node:
-        stars = [item for item in target.elts if isinstance(item, ast.Starred)]
-        for item in stars[1:]:
-            self.fail(item, "only one target can have a star")
-        args = [
-            (
-                self.graph.node("starred", args=(self._target(item.value),))
-                if isinstance(item, ast.Starred)
-                else self._target(item)
-            )
-            for item in target.elts
-        ]
-        return self.graph.node("tuple", args=tuple(args))
-
-    def resolve(self, node: ast.Name) -> None:
-        known = self.scope.names | self.locals
-        if node.id in known:
-            return
-        targets = self.scope.targets or frozenset()
-        if node.id in targets:
-            self.fail(node, f"'{node.id}' is read before it is assigned")
-            return
-        if node.id in self.program.others:
-            message = f"'{node.id}' of the file is no constant"
-            self.fail(node, message, "make it an input")
-            return
-        hint = did_you_mean(node.id, known)
-        hint = hint or f"known here: {', '.join(sorted(known))}"
-        self.fail(node, f"unknown name '{node.id}'", hint)
-
-    def _check_assigned(self, body: Sequence[ast.stmt]) -> None:
-        """Complain of a name that is read where only another branch assigns it."""
-        ways = without_checks(body)
-        for found in unassigned(ways, self.scope.outer, self.scope.choices):
-            name, test = found.name.id, found.test.replace("'", '"')
-            truth = "true" if found.holds else "false"
-            message = f"'{name}' is not assigned where '{test}' is {truth}"
-            hint = f"assign '{name}' in each branch"
-            asked, equals, _ = test.partition(" == ")
-            if equals and asked in self.scope.names:
-                hint = (
-                    f"{hint}, or end the choice with: else: raise ValueError({asked})"
-                )
-            self.fail(found.name, message, hint)
-
-    def _check_targets(
-        self, statements: tuple[Statement, ...], targets: frozenset[str]
-    ) -> None:
-        for name in misspelt(statements, targets, self.scope.names):
-            hint = did_you_mean(name, targets)
-            hint = hint or f"its gradients: {', '.join(sorted(targets))}"
-            nodes = (part for item in self.program.body for part in ast.walk(item))
-            place = next(
-                part for part in nodes if isinstance(part, ast.Name) and part.id == name
-            )
-            self.fail(place, f"'{name}' is no gradient of this op", hint)
-        if not any(written(item) & targets for item in statements):
-            hint = f"assign: {', '.join(sorted(targets))}"
-            message = "the backward assigns no gradient"
-            self.problems.append(ScaffoldError(message, self.text.location, hint))
-
-
-def _works_in_place(value: ast.expr) -> bool:
-    """Whether an expression is a call for its effect: `x.exp_()`."""
-    match value:
-        case ast.Call(ast.Attribute(_, name)):
-            return is_in_place(name)
-    return False
+def _position(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)

@@ -9,7 +9,6 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
-from scaffold.formula.call_arguments import Refusal, constant
 from scaffold.formula.constant_folding import folded
 from scaffold.formula.definitions import (
     Definitions,
@@ -20,7 +19,7 @@ from scaffold.formula.definitions import (
     statements_of,
 )
 from scaffold.formula.functions import comments_above, comments_inside, program_of_file
-from scaffold.formula.inline import Inliner, Report
+from scaffold.formula.inline import Inliner, Report, constant
 from scaffold.formula.substitution import (
     named,
     names_in,
@@ -32,6 +31,7 @@ from scaffold.formula.substitution import (
 from scaffold.formula.text import (
     TAKEN,
     Origin,
+    Refusal,
     Scope,
     Text,
     check_depth,

@@ -1,7 +1,8 @@
-"""Names in statements replaced by other names or by expressions.
+"""Names in statements replaced by other names or by expressions, and what has to be asked before.
 
-In: statements of `ast`, and what their names stand for. Out: the same statements. Invariant: an expression that is put in
-keeps its own place in the file, a name takes the place of the one before it.
+In: statements of `ast`, and what their names stand for. Out: the same statements; which names some syntax reads and binds, and
+whether it matters when it is evaluated. Invariant: an expression that is put in keeps its own place in the file, a name takes
+the place of the one before it.
 """
 
 import ast
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from scaffold.formula.constant_folding import NONE, Names, truth_of
+from scaffold.primitives.calls import draws_random, is_in_place
 
 REPEATED = (
     *(ast.FunctionDef, ast.Lambda, ast.For, ast.While),
@@ -142,3 +144,49 @@ def names_in(parts: Iterable[ast.AST]) -> set[str]:
     """Every name in the parts."""
     nodes = (node for part in parts for node in ast.walk(part))
     return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+def is_simple(value: ast.expr) -> bool:
+    """Whether an expression may stand wherever its value is needed: a name, a literal, `torch.float32`."""
+    match value:
+        case ast.Name() | ast.Constant():
+            return True
+        case ast.UnaryOp(_, ast.Constant()):
+            return True
+        case ast.Attribute(ast.Name("torch" | "math"), _):
+            return True
+        case ast.Tuple(items):
+            return all(is_simple(item) for item in items)
+    return False
+
+
+def changes(parts: Sequence[ast.AST]) -> bool:
+    """Whether some part may change a tensor in place."""
+    return any(_changes(node) for part in parts for node in ast.walk(part))
+
+
+def _changes(node: ast.AST) -> bool:
+    match node:
+        case ast.AugAssign():
+            return True
+        case ast.Subscript(ctx=ast.Store()):
+            return True
+        case ast.Call(ast.Attribute(_, name)) if is_in_place(name):
+            return True
+        case ast.Call(keywords=words):
+            return any(word.arg in ("out", "inplace") for word in words)
+    return False
+
+
+def is_random(parts: Sequence[ast.AST]) -> bool:
+    """Whether some part draws random numbers."""
+    nodes = (node for part in parts for node in ast.walk(part))
+    callees = (node.func for node in nodes if isinstance(node, ast.Call))
+    return any(
+        isinstance(of, ast.Attribute) and draws_random(of.attr) for of in callees
+    )
+
+
+def is_pure(parts: Sequence[ast.AST]) -> bool:
+    """Whether it makes no difference when the parts are evaluated."""
+    return not changes(parts) and not is_random(parts)

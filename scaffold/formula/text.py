@@ -1,7 +1,8 @@
-"""Formula text with its place.
+"""Formula text with its place, and the names that it may read.
 
 In: what stands after `--forward`, in a TOML value or in `@file.py:function`. Out: `Text` that maps any of its
-positions back to where the user wrote it. Invariant: text is read as syntax; nothing is imported or run.
+positions back to where the user wrote it; the `Scope` of its names. Invariant: text is read as syntax; nothing is imported or
+run. What is no name of a scope is unknown to its formula, unless it assigns it.
 """
 
 import ast
@@ -12,11 +13,16 @@ from typing import NamedTuple
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula.definitions import Definitions
 
-# --- Formula text with its place.
-
-
 DEEPEST = 120  # levels of syntax: far from Python's own limit on recursion
 WELL_KNOWN = {"torch": "torch", "F": "torch.nn.functional", "math": "math"}
+RESERVED = frozenset(
+    {"torch", "F", "math", "nn", "ctx", "self", "cls", "Tensor", "Function"}
+)
+BUILTINS = frozenset(
+    {"abs", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max"}
+    | {"min", "pow", "range", "round", "sum", "tuple"}
+)
+TAKEN = RESERVED | BUILTINS | frozenset(WELL_KNOWN)  # what no new name may be
 
 
 class Origin(NamedTuple):
@@ -90,6 +96,18 @@ def place_in(text: Text, node: ast.AST) -> Location:
     return text.place(line, len(prefix.decode(errors="replace")))
 
 
+class Refusal(Exception):
+    """What cannot be put in place of a call, at the node that is to blame."""
+
+    def __init__(self, node: ast.AST, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.node, self.message, self.hint = node, message, hint
+
+    def within(self, text: Text) -> ScaffoldError:
+        """The problem, where the node stands in its text."""
+        return ScaffoldError(self.message, place_in(text, self.node), self.hint)
+
+
 def with_plain_newlines(text: Text) -> Text:
     """The text with the newlines that Python counts, and no others."""
     value = text.value.replace("\r\n", "\n").replace("\r", "\n")
@@ -109,21 +127,6 @@ def dedented(text: Text) -> Text:
     return text._replace(
         value=value, location=text.place(blank, cut), indent=text.indent + cut
     )
-
-
-# --- The names around a formula.
-#
-# In: nothing. Out: a `Scope`. Invariant: what is no name of a scope is unknown to its formula, unless it assigns it.
-
-
-RESERVED = frozenset(
-    {"torch", "F", "math", "nn", "ctx", "self", "cls", "Tensor", "Function"}
-)
-BUILTINS = frozenset(
-    {"abs", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max"}
-    | {"min", "pow", "range", "round", "sum", "tuple"}
-)
-TAKEN = RESERVED | BUILTINS | frozenset(WELL_KNOWN)  # what no new name may be
 
 
 class Meanings(NamedTuple):

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from scaffold.errors import raise_all
 from scaffold.formula.assertions import CheckedExpressions
+from scaffold.formula.desugar import with_one_return
 from scaffold.formula.emit import as_written
 from scaffold.formula.expression import Guarded, Source
 from scaffold.formula.graph import (
@@ -27,22 +28,18 @@ from scaffold.formula.graph import (
     Statement,
     expressions,
 )
-from scaffold.formula.parse import Body
 from scaffold.formula.program import Program
-from scaffold.formula.single_return import with_one_return
+from scaffold.formula.statements import StatementParser
 from scaffold.formula.text import Scope, Text
-
-# --- Expressions of a kept forward: those of formulas, with comprehensions and the functions that loops go over.
-#
-# In: an `ast` expression. Out: its node, and what the names of its comprehensions are drawn from. Invariant: the text stands as it is,
-# so nothing is dropped for an absent optional.
-
 
 ITERATED = frozenset({"enumerate", "reversed", "zip"})
 SAME_ITEMS = frozenset({"list", "reversed", "tuple"})
+GROWS = frozenset({"append", "clear", "extend", "insert", "pop", "reverse"})
+TYPES = frozenset({"Tensor", "torch", "list", "tuple", "bool", "float", "int", "str"})
+LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
-class KeptSource(Source, Protocol):
+class VerbatimSource(Source, Protocol):
     """The text that an expression stands in."""
 
     drawn: list[Assign]  # what names of comprehensions are
@@ -51,13 +48,13 @@ class KeptSource(Source, Protocol):
         """What is assigned."""
 
 
-class KeptExpressions(CheckedExpressions):
+class VerbatimExpressions(CheckedExpressions):
     """Parses expressions of one kept forward into one graph."""
 
-    source: KeptSource
+    source: VerbatimSource
 
     def __init__(
-        self, source: KeptSource, optional: frozenset[str], tensors: frozenset[str]
+        self, source: VerbatimSource, optional: frozenset[str], tensors: frozenset[str]
     ) -> None:
         super().__init__(source, optional, tensors)
         self.source = source
@@ -110,18 +107,10 @@ def drawn(graph: Graph, items: Node) -> Node:
     return graph.node("subscript", "", (items, graph.constant("0")))
 
 
-# --- A forward with loops -> the same text, known to mean something.
-
-
-GROWS = frozenset({"append", "clear", "extend", "insert", "pop", "reverse"})
-TYPES = frozenset({"Tensor", "torch", "list", "tuple", "bool", "float", "int", "str"})
-LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
-
-
-class KeptBody(Body):
+class VerbatimParser(StatementParser):
     """Walks the statements of one forward."""
 
-    expressions: KeptExpressions
+    expressions: VerbatimExpressions
 
     def __init__(
         self, text: Text, program: Program, scope: Scope, graph: Graph
@@ -133,7 +122,7 @@ class KeptBody(Body):
         self.assigned = _stored(module)
         self.locals |= self.assigned
         self.lists = _lists(module)
-        self.expressions = KeptExpressions(self, scope.optional, scope.tensors)
+        self.expressions = VerbatimExpressions(self, scope.optional, scope.tensors)
 
     def kept(self, reason: str, node: ast.AST) -> Formula:
         """The formula; `node` is why it is no straight line."""

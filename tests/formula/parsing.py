@@ -22,13 +22,15 @@ def formula(
     graph: Graph | None = None,
     place: Location | None = None,
     imports: Mapping[str, str] = MappingProxyType({}),
+    kept: bool = False,
 ) -> Formula:
-    """The formula of a text that reads well."""
+    """The formula of a text that reads well; `kept` where it is a forward."""
     scope = Scope(
         frozenset(names.split()),
         frozenset(optional.split()),
         None if targets is None else frozenset(targets.split()),
         meanings=Meanings(imports),
+        kept=kept,
     )
     text = Text(source, place or Location("--forward"))
     return parse(text, scope, graph or Graph())
@@ -42,12 +44,12 @@ def text_of(parsed: Formula) -> str:
     return "\n".join(lines)
 
 
-def again(source: str, **scope: str) -> str:
+def again(source: str, **scope: str | bool) -> str:
     """A text, parsed and written out."""
     return text_of(formula(source, **scope))  # type: ignore[arg-type]
 
 
-def problems(source: str, **scope: str) -> list[str]:
+def problems(source: str, **scope: str | bool) -> list[str]:
     """What is wrong with a text, each with its place."""
     with pytest.raises(ScaffoldError) as caught:
         formula(source, **scope)  # type: ignore[arg-type]

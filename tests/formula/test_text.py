@@ -1,209 +1,51 @@
-"""The functions of a user's file as formula text."""
+"""Text with its place, and what a place in it is to the user."""
+
+import ast
 
 import pytest
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import FunctionText, Graph, Scope, Text, function_in, parse
-
-FILE = '''\
-"""What is here."""
-
-import numpy as np
-from torch import nn
-from kernels import run as go, stop
-import torch
-
-
-def forward(x, w, *, eps):
-    """The docstring."""
-    # first
-    y = np.exp(x)
-
-    return go(y, w)  # last
-
-
-def backward(x): return x * 2
-
-
-def other(x):
-        # deep
-        return (x
-            + 1)
-'''
-
-
-def found(
-    name: str | None = None, role: str = "forward", source: str = FILE
-) -> FunctionText:
-    return function_in(source, "ops.py", name, role)
-
-
-def test_a_function_is_its_body_without_the_docstring() -> None:
-    function = found()
-    assert function.text.value == "# first\ny = np.exp(x)\n\nreturn go(y, w)  # last"
-    assert function.text.location == Location("ops.py", 11, 5)
-    assert function.parameters == ("x", "w", "eps")
-    assert function.source.startswith("def forward(x, w, *, eps):\n")
-
-
-def test_only_the_imports_that_it_reads_come_with_it() -> None:
-    assert found().imports == (("numpy", None, "np"), ("kernels", "run", "go"))
-    assert found("other").imports == ()
-
-
-def test_its_role_names_it_or_its_being_alone() -> None:
-    assert found(role="backward").text.value == "return x * 2"
-    assert found(source="def any_name(x):\n    return x\n").text.value == "return x"
-
-
-def test_a_function_that_no_other_calls_is_the_one() -> None:
-    source = "def half(x): return x / 2\ndef f(x): return half(x)\n"
-    assert found(source=source).text.value == "return half(x)"
-
-
-def test_what_the_called_functions_import_comes_with_it() -> None:
-    source = (
-        "from kernels import go, stop, Shape\nfrom torch import exp\nimport numpy as np\n"
-        "from . import unread\nHALF = np.pi / 2\n"
-        "def g(x: Shape): return go(exp(x)) * HALF + np.ones(3)\ndef f(x): return g(x)\n"
-    )
-    function = found("f", source=source)
-    assert function.imports == (("kernels", "go", None), ("numpy", None, "np"))
-
-
-def test_a_function_that_makes_samples_has_all_that_it_names() -> None:
-    source = (
-        "from torch import randn, Tensor as T\ndef make() -> T: return [randn(3)]\n"
-    )
-    function = found("make", "samples", source)
-    assert function.imports == (("torch", "randn", None), ("torch", "Tensor", "T"))
-
-
-@pytest.mark.parametrize(
-    ("name", "line", "column", "place"),
-    [
-        ("forward", 3, 7, "ops.py:14:12"),
-        ("backward", 0, 7, "ops.py:17:25"),
-        ("other", 1, 7, "ops.py:22:16"),
-        ("other", 2, 6, "ops.py:23:15"),
-    ],
+from scaffold.formula.text import (
+    DEEPEST,
+    Refusal,
+    Text,
+    dedented,
+    parse_source,
+    place_in,
+    with_plain_newlines,
 )
-def test_places_are_those_of_the_file(
-    name: str, line: int, column: int, place: str
-) -> None:
-    assert str(found(name).text.place(line, column)) == place
-
-
-def test_an_error_in_it_is_at_its_place_in_the_file() -> None:
-    source = "def f(x):\n    if x:\n        y = q\n    return y\n"
-    with pytest.raises(ScaffoldError) as caught:
-        parse(found(source=source).text, Scope(frozenset({"x"})), Graph())
-    assert str(caught.value.location) == "ops.py:3:13"
-
-
-def test_what_stands_further_left_than_the_statements_leaves_them_as_they_are() -> None:
-    source = "def f(x):\n  # so\n    y = (\n  x\n    )\n    if y:\n        y = 1\n    return y"
-    text = found(source=source).text
-    assert text.value == "# so\ny = (\nx\n)\nif y:\n    y = 1\nreturn y"
-    assert text.location == Location("ops.py", 2, 5)
-
-
-def test_a_file_without_functions_is_one_body() -> None:
-    function = found(source='"""Doc."""\nimport numpy as np\n\n# so\nnp.exp(x)\n')
-    assert function.text.value == "# so\nnp.exp(x)"
-    assert function.text.location == Location("ops.py", 4, 1)
-    assert function.imports == (("numpy", None, "np"),)
-    assert function.parameters == ()
-
-
-@pytest.mark.parametrize(
-    ("source", "name", "message"),
-    [
-        (
-            "def f(x):\n  return (",
-            None,
-            "ops.py:2:10: not valid Python: '(' was never closed",
-        ),
-        ("import os\n", None, "ops.py:1:1: the file holds no formula"),
-        ("def f(x): '''only'''\n", None, "ops.py:1:1: function 'f' has no body"),
-        (
-            "def f(**k): return 1\n",
-            None,
-            (
-                "ops.py:1:1: function 'f' takes '**k'\n"
-                "hint: give each of its parameters a name"
-            ),
-        ),
-        (
-            "@d\ndef f(x): return 1\n",
-            None,
-            (
-                "ops.py:1:2: a decorator may change what 'f' computes\n"
-                "hint: take it off, or name a function without it"
-            ),
-        ),
-        (
-            "from . import k\ndef f(x): return k(x)\n",
-            None,
-            (
-                "ops.py:1:1: a relative import means nothing in the op's file\n"
-                "hint: write the import with the full name of the package"
-            ),
-        ),
-        (
-            "def f(x): return 1\ndef g(x): return 1\n",
-            None,
-            "ops.py:1:1: the file holds several functions\nhint: name one of them: '@ops.py:f'",
-        ),
-        (
-            "def f(self, x): return x\n",
-            "f",
-            (
-                "ops.py:1:1: function 'f' is a method: it takes 'self'\n"
-                "hint: write a function of what it reads: def f(x)"
-            ),
-        ),
-        (
-            "class Norm:\n    def forward(self, x): return x\n",
-            "forward",
-            (
-                "ops.py:2:5: 'forward' is a method of 'Norm'\n"
-                "hint: write a function of what it reads: def forward(x)"
-            ),
-        ),
-        (
-            "def gelu(x): return 1\n",
-            "gelo",
-            "ops.py:1:1: no function 'gelo' in the file\nhint: did you mean 'gelu'?",
-        ),
-        (
-            "def f(x): return 1\n",
-            "other",
-            "ops.py:1:1: no function 'other' in the file\nhint: the file's functions: f",
-        ),
-    ],
-)
-def test_complaints_about_a_file(source: str, name: str | None, message: str) -> None:
-    with pytest.raises(ScaffoldError) as caught:
-        found(name, source=source)
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("newline", ["\r\n", "\r"])
-def test_newlines_of_other_systems(newline: str) -> None:
-    function = found(source=FILE.replace("\n", newline))
-    same, other = function.text, found().text
-    assert same._replace(origin=None) == other._replace(origin=None)
-    assert same.origin and other.origin
-    assert same.origin.source == other.origin.source
-
-
-def test_lines_are_those_that_python_counts() -> None:
-    source = "def f(x):\n    a = '\x0c\u2028'\n    return a + x\n"
-    assert found(source=source).text.value == "a = '\x0c\u2028'\nreturn a + x"
 
 
 def test_a_text_maps_its_positions() -> None:
     text = Text("a\nb", Location("ops.toml", 3, 8), indent=4)
     assert text.place(0, 2) == Location("ops.toml", 3, 10)
     assert text.place(1, 2) == Location("ops.toml", 4, 7)
+
+
+def test_the_place_of_a_node_counts_characters() -> None:
+    text = Text("é = x", Location("ops.py", 7, 5))
+    (item,) = parse_source(text).body
+    assert isinstance(item, ast.Assign)
+    assert place_in(text, item.value) == Location("ops.py", 7, 9)
+
+
+def test_common_indentation_is_cut_and_counted() -> None:
+    text = dedented(Text("\n    a = x\n      b\n", Location("ops.toml", 3, 1)))
+    assert text.value == "a = x\n  b\n" and text.indent == 4
+    assert text.place(1, 2) == Location("ops.toml", 5, 7)
+
+
+def test_newlines_are_those_of_python() -> None:
+    assert with_plain_newlines(Text("a\r\nb\rc", Location("f"))).value == "a\nb\nc"
+
+
+def test_what_is_nested_too_deeply_is_said_with_a_hint() -> None:
+    with pytest.raises(ScaffoldError) as caught:
+        parse_source(Text("-" * DEEPEST + "x", Location("f")))
+    assert caught.value.hint
+
+
+def test_a_refusal_gets_its_place_from_its_text() -> None:
+    text = Text("a + b", Location("ops.py", 2, 3))
+    refusal = Refusal(parse_source(text).body[0], "no", "write it otherwise")
+    assert refusal.within(text).location == Location("ops.py", 2, 3)

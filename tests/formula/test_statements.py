@@ -1,0 +1,40 @@
+"""Straight-line statements, and what is said of those that no formula holds."""
+
+import ast
+
+import pytest
+
+from scaffold.formula import assigned
+from scaffold.formula.statements import words_on
+from tests.formula.parsing import formula, text_of
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("for i in x: pass", "a loop is not allowed in a formula"),
+        ("import os", "an import is not allowed in a formula"),
+        ("del x", "a del is not allowed in a formula"),
+        ("return x", "a return must be the last statement"),
+        ("print(x)", "a print is not allowed in a formula"),
+        ("x.relu()", "nothing takes what 'x.relu()' returns"),
+        ("x + y", "'x + y' does nothing"),
+    ],
+)
+def test_each_is_called_what_python_calls_it(source: str, said: str) -> None:
+    assert words_on(ast.parse(source).body[0])[0] == said
+
+
+def test_a_long_statement_is_shown_shortened() -> None:
+    said, _ = words_on(ast.parse(" + ".join(["something"] * 20)).body[0])
+    assert "..." in said and len(said) < 70
+
+
+def test_what_is_assigned() -> None:
+    found = formula("a = x\nif p:\n    b = a\nelse:\n    b = y\nb.add_(a)\nreturn b")
+    assert assigned(found) == {"a", "b"}
+
+
+def test_the_statements_come_in_their_order() -> None:
+    source = "a = x * 2\nb, c = a, y\nreturn b + c"
+    assert text_of(formula(source)) == source

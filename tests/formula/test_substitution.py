@@ -1,0 +1,93 @@
+"""Names replaced, and what has to be asked before."""
+
+import ast
+
+import pytest
+
+from scaffold.formula.substitution import (
+    is_pure,
+    is_simple,
+    names_in,
+    reads,
+    renamed,
+    stored,
+    substituted,
+    versioned,
+)
+
+
+def body(text: str) -> list[ast.stmt]:
+    return ast.parse(text).body
+
+
+def unparsed(item: ast.stmt) -> str:
+    return ast.unparse(ast.fix_missing_locations(item))
+
+
+def expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def test_a_value_takes_the_place_of_its_name() -> None:
+    (item,) = body("a = x + f(x)")
+    assert ast.unparse(substituted(item, {"x": expression("y * 2")})) == (
+        "a = y * 2 + f(y * 2)"
+    )
+
+
+def test_a_name_is_renamed_where_it_is_read_and_assigned() -> None:
+    (item,) = body("x = x + y")
+    assert ast.unparse(renamed(item, {"x": "z"})) == "z = z + y"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("x = x.float()\na = x", "z = v.float()\na = z"),
+        ("a = x\nx = x + 1\nb = x", "a = v\nz = v + 1\nb = z"),
+        ("a = x", "a = v"),
+        (
+            "if t:\n    x = x + 1\na = x",
+            "if t:\n    z = v + 1\nelse:\n    z = v\na = z",
+        ),
+        ("x[0] = 1", "v[0] = 1"),
+        ("x += 1", None),
+    ],
+)
+def test_a_parameter_that_is_assigned_has_another_name_from_there_on(
+    text: str, wanted: str | None
+) -> None:
+    found = versioned(body(text), "x", expression("v"), "z")
+    assert (found and "\n".join(map(unparsed, found))) == wanted
+
+
+def test_names() -> None:
+    found = body("a = b\ndef f():\n    c = 1\nfor i in a:\n    d = i\ng = lambda: e")
+    assert stored(found) == ["a", "i", "d"]
+    assert {"b", "e"} <= names_in(found)
+
+
+def test_what_is_read_in_a_loop_is_read_often() -> None:
+    assert reads(body("a = x + x"), "x") == 2
+    assert reads(body("for i in y:\n    a = x"), "x") > 1
+
+
+@pytest.mark.parametrize("text", ["x", "1", "-1", "torch.float32", "(1, x)"])
+def test_what_may_stand_anywhere(text: str) -> None:
+    assert is_simple(expression(text))
+
+
+@pytest.mark.parametrize("text", ["x + y", "x.shape", "f(x)", "(1, f(x))"])
+def test_what_may_not(text: str) -> None:
+    assert not is_simple(expression(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["x.add_(1)", "torch.exp(x, out=y)", "x[0] = 1", "x += 1", "torch.rand(3)"]
+)
+def test_what_depends_on_when_it_runs(text: str) -> None:
+    assert not is_pure(body(text))
+
+
+def test_what_does_not() -> None:
+    assert is_pure(body("a = x.add(1) + y.__len__()"))
