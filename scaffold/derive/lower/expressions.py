@@ -1,12 +1,14 @@
-"""Expressions of the forward as primitives.
+"""Expressions of the forward as ops: primitives, Python values, and calls that no rule is about.
 
 In: an expression, and the op of each name in it. Out: its op. Invariant: an op has the value of the expression that it came
-from; what is not understood is a call without a rule, or `UnsupportedError`.
+from; a Python value is written over names that still mean the same when the backward runs; a call without a rule stays what
+it is, over the tensors in it; one that changes a tensor under other eyes is refused, and so is what is not understood.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from scaffold.derive.activity import READ_OUT, is_random
+from scaffold.derive.activity import READ_OUT, carries_gradient, is_random
 from scaffold.derive.graph.application import Applier, Bound, constant
 from scaffold.derive.graph.conditions import choose
 from scaffold.derive.graph.op import (
@@ -27,6 +29,7 @@ from scaffold.derive.graph.shapes import (
     LeadingDims,
     NamedSize,
     Shape,
+    broadcast,
     unknown,
 )
 from scaffold.derive.graph.static_values import (
@@ -37,10 +40,19 @@ from scaffold.derive.graph.static_values import (
     static_node,
 )
 from scaffold.derive.lower import indexing
-from scaffold.derive.lower.unruled_calls import item_of_call
+from scaffold.derive.lower.autograd_saved import retained
+from scaffold.derive.lower.mutation import made_anew
+from scaffold.derive.lower.unruled_calls import (
+    creates,
+    item_of_call,
+    kind_of_call,
+    made,
+    refuse_changes,
+    template_of,
+)
 from scaffold.derive.rules.tables import ruled_imports
-from scaffold.derive.value_kinds import COMPLEX, INTEGERS, REALS, Kinds, kinds_of_inputs
-from scaffold.formula import Node
+from scaffold.derive.value_kinds import COMPLEX, INTEGERS, REALS, kinds_of_inputs
+from scaffold.formula import WELL_KNOWN, Node, keywords, sharing, written_to
 from scaffold.spec import OpSpec, TensorInput
 
 # --- Dtypes, as far as derivatives differ by them.
@@ -90,23 +102,402 @@ def kind_named(name: str) -> Kind | None:
     return "complex" if name in COMPLEX else "bool" if name == "bool" else None
 
 
-# --- Python values of the forward: sizes, attributes, tests, and arithmetic on them.
-#
-# In: expressions that are no tensor. Out: static ops. Invariant: a value is written down over names that still mean the same when
-# the backward runs.
+def declared(spec: OpSpec) -> Declared:
+    """What the signature of an op says of the names in its forward."""
+    return Declared(
+        optional=frozenset(item.name for item in spec.tensors if item.optional),
+        never_none=frozenset(
+            item.name
+            for item in spec.attributes
+            if "None" not in item.annotation and item.annotation != "object"
+        ),
+        ints=frozenset(
+            item.name for item in spec.attributes if item.annotation == "int"
+        ),
+        sequences=frozenset(
+            item.name
+            for item in spec.attributes
+            if item.annotation.startswith(("tuple", "list"))
+        ),
+    )
 
 
-class PythonValues:
-    """What expressions need to know of Python values."""
+# --- The evaluator.
 
-    program: Program
-    kinds: Kinds
-    env: dict[str, Op]
-    writes: dict[str, int]
+
+# What computes in a dtype that it is given, as if its argument had that one.
+CASTING = frozenset(
+    {"sum", "mean", "prod", "cumsum", "cumprod", "softmax", "log_softmax", "softmin"}
+    | {"nansum", "norm", "vector_norm"}
+)
+
+READ_LATER = "it changes in place what the gradient of that value reads"
+
+
+class Expressions:
+    """Turns expressions into ops, with the op that each name has at that point.
+
+    `note` hears of every expression that is computed in every call, and its op.
+    """
+
+    def __init__(
+        self,
+        spec: OpSpec,
+        applier: Applier,
+        wanted: frozenset[str],
+        writes: Mapping[str, int],
+        note: Callable[[Node, Op], None],
+    ) -> None:
+        self.spec, self.applier = spec, applier
+        self.program: Program = applier.program
+        self.kinds = kinds_of_inputs(spec)
+        self.ruled = ruled_imports(spec)
+        self.imported = {item.binding for item in spec.imports} - self.ruled
+        self.inputs = {
+            item.name: self._input(item, item.name in wanted) for item in spec.tensors
+        }
+        self.env: dict[str, Op] = dict(self.inputs)
+        for item in spec.attributes:
+            self.env[item.name] = self.program.static(
+                self.program.graph.name(item.name)
+            )
+        self.writes = writes  # how often each name is assigned
+        self._own: frozenset[Node] = frozenset()  # calls that change a name's tensor
+        self._note, self._choices = note, 0
+
+    @contextmanager
+    def choice(self) -> Iterator[None]:
+        """What is evaluated inside is not computed in every call."""
+        self._choices += 1
+        try:
+            yield
+        finally:
+            self._choices -= 1
+
+    def _input(self, item: TensorInput, wanted: bool) -> Op:
+        if item.dims is None:
+            shape = unknown(Input(item.name))
+        else:
+            shape = Shape(tuple(_declared(dim, item.name) for dim in item.dims))
+        kind: Kind = "group" if item.variadic else KINDS[item.dtype]
+        return self.program.op(
+            "input", (), Named(item.name), kind=kind, shape=shape, active=wanted
+        )
+
+    def assigned_value(self, node: Node, own: frozenset[Node]) -> Op:
+        """The op of what a statement assigns; the calls in `own` change the tensor of its name and no other."""
+        self._own = own
+        return self.value(node)
 
     def value(self, node: Node) -> Op:
         """The op of an expression."""
-        raise NotImplementedError
+        op = self._value(node)
+        if not self._choices:
+            self._note(node, op)
+        return op
+
+    def _value(self, node: Node) -> Op:
+        known = constant(self.program, node)
+        if known is not None:
+            return known
+        if node.kind == "call" and is_random(node):
+            return self._random(node)
+        if node.kind in ("tuple", "list"):
+            return self.program.op("list", self.several(node.args))
+        if node.kind == "name" and node.label in self.env:
+            return self.env[node.label]
+        if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
+            return self._of_torch(node)
+        if self.is_static(node):
+            return self._static(node)
+        if node.kind not in BY_KIND:
+            raise UnsupportedError(f"a {node.kind} in the forward")
+        return BY_KIND[node.kind](self, node)
+
+    # Names, operators, attributes, indices
+
+    def _of_torch(self, node: Node) -> Op:
+        """A dtype, or the like."""
+        op, kind = self.program.static(node), kind_named(node.label)
+        if kind is not None:
+            self.program.set_dtype(op, kind)
+        return op
+
+    def _static_node(self, op: Op) -> Node:
+        if op.rule == "static":
+            return op.expression
+        raise UnsupportedError("a part of a shape")
+
+    def _random(self, node: Node) -> Op:
+        raise UnsupportedError(
+            "it draws random numbers inside an expression; give what it draws a line of its own, mask = ..."
+        )
+
+    def _name(self, node: Node) -> Op:
+        if node.label not in ("bool", "int", "float"):
+            raise UnsupportedError(f"'{node.label}'")
+        return self._of_torch(node)
+
+    def _unary(self, node: Node) -> Op:
+        (inner,) = node.args
+        value = self.value(inner)
+        if node.label == "+":
+            return value
+        return self._operator(node, node.label, value)
+
+    def _binary(self, node: Node) -> Op:
+        left, right = map(self.value, node.args)
+        return self._operator(node, node.label, left, right)
+
+    def _compare(self, node: Node) -> Op:
+        if "," in node.label:
+            raise UnsupportedError("a chain of comparisons of tensors")
+        left, right = map(self.value, node.args)
+        return self._operator(node, node.label, left, right)
+
+    def _operator(self, node: Node, label: str, *values: Op) -> Op:
+        return self._applied(self.applier.found("operator", label, values), node)
+
+    def _applied(self, bound: Bound | None, node: Node) -> Op:
+        if bound is None:
+            return self._unknown(node)
+        return self.applier.apply(bound.rule, bound.args)
+
+    def _conditional(self, node: Node) -> Op:
+        test, body, orelse = node.args
+        with self.choice():
+            return self.chosen(self.test(test), self.value(body), self.value(orelse))
+
+    def _attribute(self, node: Node) -> Op:
+        (inner,) = node.args
+        value = self.value(inner)
+        if node.label in ("values", "indices") and value.kind == "group":
+            return self._field(value, node.label)
+        if node.label == "data":
+            return self._applied(self.applier.found("method", "detach", (value,)), node)
+        return self._applied(
+            self.applier.found("attribute", node.label, (value,)), node
+        )
+
+    def _field(self, value: Op, name: str) -> Op:
+        rule = self.applier.table.of_op(value.rule)
+        if rule is None or name not in rule.results:
+            raise UnsupportedError(f".{name}")
+        return self.item(value, rule.results.index(name))
+
+    def _subscript(self, node: Node) -> Op:
+        inner, index = node.args
+        value = self.value(inner)
+        if value.kind == "group":
+            at = constant(self.program, index)
+            position = None if at is None else literal(at)
+            if not isinstance(position, int) or position < 0:
+                raise UnsupportedError("an index of a tuple")
+            return self.item(value, position)
+        if value.rule == "list":
+            return self._of_list(value, index)
+        parts = index.args if index.kind == "tuple" else (index,)
+        return indexing.taken(self.applier, value, [self.part(part) for part in parts])
+
+    def _of_list(self, several: Op, index: Node) -> Op:
+        """One of values that are written out, or some."""
+        at = self.part(index)
+        if at.rule == "range":
+            lower, upper, step = (self._bound(item) for item in at.args)
+            return self.program.op("list", several.args[lower:upper:step])
+        position = self._bound(at)
+        count = len(several.args)
+        if position is None or not -count <= position < count:
+            raise UnsupportedError("an index of a tuple")
+        return several.args[position]
+
+    def _bound(self, op: Op) -> int | None:
+        """Where a part of a tuple begins, or ends."""
+        value = literal(op)
+        if value is None or isinstance(value, int):
+            return value
+        raise UnsupportedError("an index of a tuple")
+
+    def part(self, node: Node) -> Op:
+        """A part of an index."""
+        if node.kind == "slice":
+            none = self.program.const(None)
+            return self.program.op(
+                "range",
+                [
+                    none if part.kind == "absent" else self.value(part)
+                    for part in node.args
+                ],
+            )
+        part = self.value(node)
+        several = node.kind == "name" and is_sequence(self.program, part)
+        if part.kind == "group" or several and part.rule != "list":
+            raise UnsupportedError("an index that is a tuple")
+        return part
+
+    # Calls
+
+    def _call(self, node: Node) -> Op:
+        changed = next(written_to(node), None)
+        plain = None
+        if changed is None and "inplace" not in node.keywords:
+            return self._plain_call(node)
+        if changed is None or node in self._own or not sharing(changed):
+            plain = made_anew(self.program.graph, node)
+        op = None if plain is None else self._plain_call(plain)
+        if op is None or self.applier.table.of_op(op.rule) is None:
+            return self._plain_call(node)
+        before = None if changed is None else self.value(changed)
+        if before and before.active and before in retained(self.applier.table, before):
+            raise UnsupportedError(READ_LATER)
+        return op
+
+    def _plain_call(self, node: Node) -> Op:
+        callee, *args = node.args
+        if "**" in node.keywords:
+            raise UnsupportedError("a call with two stars")
+        if node.names() & self.imported:
+            raise UnsupportedError("it calls a function that is not PyTorch's")
+        count = len(args) - len(node.keywords)
+        values = self.several(args[:count])
+        named = {key: self.value(item) for key, item in keywords(node).items()}
+        path = dotted(callee)
+        if path == "torch.broadcast_tensors" and values:
+            return broadcast_together(self.applier, values)
+        if callee.kind == "attribute" and callee.label in READ_OUT:
+            raise UnsupportedError("it reads numbers out of a tensor")
+        if path is not None and path.partition(".")[0] in WELL_KNOWN:
+            self._cast_first(path, values, named)
+            return self._applied(
+                self.applier.found("function", path, values, named), node
+            )
+        if callee.kind == "name":
+            if callee.label in self.ruled:
+                bound = self.applier.found("function", callee.label, values, named)
+                return self._applied(bound, node)
+            plain = None if named else of_builtin(self.applier, callee.label, values)
+            return plain or self._unknown(node)
+        if callee.kind != "attribute":
+            raise UnsupportedError("a call of what is no name")
+        values = [self.value(callee.args[0]), *values]
+        _refuse_in_place(callee.label, [*values, *named.values()])
+        if callee.label == "type" and not self._is_known_type(
+            [*values, *named.values()]
+        ):
+            return self._unknown(node)
+        self._cast_first(callee.label, values, named)
+        return self._applied(
+            self.applier.found("method", callee.label, values, named), node
+        )
+
+    def _unknown(self, node: Node) -> Op:
+        """A call without a rule, over the tensors in it."""
+        if node.args[0].label in self.ruled:
+            raise UnsupportedError(f"no rule is for this call of {node.args[0].label}")
+        refuse_changes(node)
+        template, args = template_of(
+            self.program.graph, node, self._argument, self.fixed
+        )
+        given = [arg for arg in args if arg.rule != "dtype"]
+        if not given and creates(node):
+            values = [self.value(item) for item in node.args[1:]]
+            return made(self.program, template, values, args)
+        if any(not arg.is_tensor for arg in given) or not given:
+            raise UnsupportedError(
+                "a call over several tensors at once that has no rule"
+            )
+        carrying = frozenset(name for name, op in self.env.items() if op.active)
+        kind, active = kind_of_call(node, args), carries_gradient(node, carrying)
+        active = active and any(arg.active for arg in args)
+        if self.kinds.of(node) == "group":
+            if active:
+                raise UnsupportedError("several results of a call that has no rule")
+            kind = "group"
+        return self.program.op(
+            "call", args, template, kind=kind, shape=None, active=active
+        )
+
+    def _is_known_type(self, values: list[Op]) -> bool:
+        """Whether the type that `x.type(...)` is given is known: a dtype, one by name, that of a tensor."""
+        if len(values) < 2:
+            return False
+        wanted = values[1]
+        if self.program.dtype(wanted) is None:
+            kind = kind_of_type(wanted)
+            if kind is not None:
+                self.program.set_dtype(wanted, kind)
+        return self.program.dtype(wanted) is not None
+
+    def _argument(self, node: Node) -> Op | None:
+        """The tensor that an argument is, or that it takes the dtype of; None for a Python value."""
+        if not self.is_static(node):
+            op = self.value(node)
+            return None if op.rule == "static" else op
+        dtype = node.kind == "attribute" and node.label == "dtype"
+        read = self.value(node) if dtype else None
+        return read if read and read.rule == "dtype" else None
+
+    def _cast_first(self, name: str, values: list[Op], named: dict[str, Op]) -> None:
+        """`x.sum(dtype=d)` is `x.to(d).sum()`."""
+        if name.rpartition(".")[2] not in CASTING or "dtype" not in named:
+            return
+        dtype = named.pop("dtype")
+        if literal(dtype) is None or not (values or "input" in named):
+            return
+        x = values[0] if values else named["input"]
+        bound = self.applier.found("method", "to", (x, dtype))
+        assert bound is not None
+        cast = self.applier.apply(bound.rule, bound.args)
+        if values:
+            values[0] = cast
+        else:
+            named["input"] = cast
+
+    # Several values
+
+    def item(self, op: Op, position: int) -> Op:
+        """One of several results."""
+        if op.rule == "list":
+            return op.args[position]
+        if op.rule == "shape":
+            return size_at(self.program, op.asked, position)
+        if op.kind == "static":
+            node = self._static_node(op)
+            index = self.program.graph.constant(str(position))
+            return self.program.static(
+                self.program.graph.node("subscript", "", (node, index))
+            )
+        if op.rule == "call" and not op.active:
+            return item_of_call(self.program, op, position)
+        if op.kind != "group" or op.rule in ("input", "call"):
+            raise UnsupportedError("several results of a call that has no rule")
+        shape, kind, active = indexing.item_of(self.program, self.applier, op, position)
+        return self.program.op(
+            "item", (op,), Position(position), kind=kind, shape=shape, active=active
+        )
+
+    def chosen(self, test: Node, body: Op, orelse: Op) -> Op:
+        """One of two values; of two tuples one by one."""
+        if any(
+            item.rule == "list" and any(tensors((item,))) for item in (body, orelse)
+        ):
+            return self._of_lists(test, body, orelse)
+        return choose(self.program, test, body, orelse)
+
+    def _of_lists(self, test: Node, body: Op, orelse: Op) -> Op:
+        """One of two tuples; None stands for one that a branch leaves out."""
+        count = max(len(body.args), len(orelse.args))
+        several = [
+            [item] * count if literal(item) is None else item.args
+            for item in (body, orelse)
+            if item.rule == "list" or literal(item) is None
+        ]
+        if [len(items) for items in several] != [count, count]:
+            raise UnsupportedError("a choice between tuples of different lengths")
+        pairs = zip(*several, strict=True)
+        return self.program.op("list", [self.chosen(test, *pair) for pair in pairs])
+
+    # Python values: sizes, attributes, tests, and arithmetic on them
 
     def test(self, node: Node) -> Node:
         """A condition, if it is fixed for a call."""
@@ -258,241 +649,66 @@ class PythonValues:
         return self.program.static(node)
 
 
-# --- Expressions of the forward as primitives.
+# How an expression of each kind becomes an op, where it is no Python value.
+BY_KIND: Mapping[str, Callable[[Expressions, Node], Op]] = {
+    "name": Expressions._name,
+    "attribute": Expressions._attribute,
+    "unary": Expressions._unary,
+    "binary": Expressions._binary,
+    "compare": Expressions._compare,
+    "conditional": Expressions._conditional,
+    "subscript": Expressions._subscript,
+    "call": Expressions._call,
+}
 
 
-def declared(spec: OpSpec) -> Declared:
-    """What the signature of an op says of the names in its forward."""
-    return Declared(
-        optional=frozenset(item.name for item in spec.tensors if item.optional),
-        never_none=frozenset(
-            item.name
-            for item in spec.attributes
-            if "None" not in item.annotation and item.annotation != "object"
-        ),
-        ints=frozenset(
-            item.name for item in spec.attributes if item.annotation == "int"
-        ),
-        sequences=frozenset(
-            item.name
-            for item in spec.attributes
-            if item.annotation.startswith(("tuple", "list"))
-        ),
+def _refuse_in_place(label: str, values: list[Op]) -> None:
+    """Refuse a method that changes what a gradient may read again: `torch.exp(x).mul_(y)`."""
+    if label.endswith("_") and any(op.active for op in values):
+        raise UnsupportedError("it changes a tensor in place")
+
+
+# --- Functions of several tensors at once: Python's own (`abs(x)`, `sum(parts)`), and `torch.broadcast_tensors`.
+#
+# In: a name and arguments. Out: an op, or None where Python decides on data, or does what no primitive does. Invariant: `sum` adds up
+# what it iterates over, which of a tensor is its first dim.
+
+
+LIKE_METHODS = frozenset({"abs", "pow"})
+
+
+def of_builtin(applier: Applier, name: str, values: Sequence[Op]) -> Op | None:
+    """What a builtin function makes of tensors."""
+    if name in LIKE_METHODS:
+        bound = applier.found("method", name, values)
+        return bound and applier.apply(bound.rule, bound.args)
+    if name == "sum" and len(values) == 1:
+        return _sum(applier, values[0])
+    return None
+
+
+def broadcast_together(applier: Applier, values: Sequence[Op]) -> Op:
+    """Each of the tensors in the shape that they have together."""
+    program = applier.program
+    whole = broadcast(*(value.shape for value in values))
+    shape = program.op("shape", (), OfShape(whole))
+    return program.op(
+        "list",
+        [
+            value if value.shape == whole else applier.named("expand", value, shape)
+            for value in values
+        ],
     )
 
 
-class Expressions(PythonValues):
-    """Turns expressions into ops, with the op that each name has at that point."""
-
-    def __init__(self, spec: OpSpec, applier: Applier, wanted: frozenset[str]) -> None:
-        self.spec, self.applier = spec, applier
-        self.program: Program = applier.program
-        self.kinds = kinds_of_inputs(spec)
-        self.ruled = ruled_imports(spec)
-        self.imported = {item.binding for item in spec.imports} - self.ruled
-        self.inputs = {
-            item.name: self._input(item, item.name in wanted) for item in spec.tensors
-        }
-        self.env: dict[str, Op] = dict(self.inputs)
-        for item in spec.attributes:
-            self.env[item.name] = self.program.static(
-                self.program.graph.name(item.name)
-            )
-        self.writes: dict[str, int] = {}
-
-    def _input(self, item: TensorInput, wanted: bool) -> Op:
-        if item.dims is None:
-            shape = unknown(Input(item.name))
-        else:
-            shape = Shape(tuple(_declared(dim, item.name) for dim in item.dims))
-        kind: Kind = "group" if item.variadic else KINDS[item.dtype]
-        return self.program.op(
-            "input", (), Named(item.name), kind=kind, shape=shape, active=wanted
-        )
-
-    def item(self, op: Op, position: int) -> Op:
-        """One of several results."""
-        if op.rule == "list":
-            return op.args[position]
-        if op.rule == "shape":
-            return size_at(self.program, op.asked, position)
-        if op.kind == "static":
-            node = self._static_node(op)
-            index = self.program.graph.constant(str(position))
-            return self.program.static(
-                self.program.graph.node("subscript", "", (node, index))
-            )
-        if op.rule == "call" and not op.active:
-            return item_of_call(self.program, op, position)
-        if op.kind != "group" or op.rule in ("input", "call"):
-            raise UnsupportedError("several results of a call that has no rule")
-        shape, kind, active = indexing.item_of(self.program, self.applier, op, position)
-        return self.program.op(
-            "item", (op,), Position(position), kind=kind, shape=shape, active=active
-        )
-
-    def chosen(self, test: Node, body: Op, orelse: Op) -> Op:
-        """One of two values; of two tuples one by one."""
-        if any(
-            item.rule == "list" and any(tensors((item,))) for item in (body, orelse)
-        ):
-            return self._of_lists(test, body, orelse)
-        return choose(self.program, test, body, orelse)
-
-    def _of_lists(self, test: Node, body: Op, orelse: Op) -> Op:
-        """One of two tuples; None stands for one that a branch leaves out."""
-        count = max(len(body.args), len(orelse.args))
-        several = [
-            [item] * count if literal(item) is None else item.args
-            for item in (body, orelse)
-            if item.rule == "list" or literal(item) is None
-        ]
-        if [len(items) for items in several] != [count, count]:
-            raise UnsupportedError("a choice between tuples of different lengths")
-        pairs = zip(*several, strict=True)
-        return self.program.op("list", [self.chosen(test, *pair) for pair in pairs])
-
-    def value(self, node: Node) -> Op:
-        """The op of an expression."""
-        known = constant(self.program, node)
-        if known is not None:
-            return known
-        if node.kind == "call" and is_random(node):
-            return self._random(node)
-        if node.kind in ("tuple", "list"):
-            return self.program.op("list", self.several(node.args))
-        if node.kind == "name" and node.label in self.env:
-            return self.env[node.label]
-        if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
-            return self._of_torch(node)
-        if self.is_static(node):
-            return self._static(node)
-        method = getattr(self, f"_{node.kind}", None)
-        if method is None:
-            raise UnsupportedError(f"a {node.kind} in the forward")
-        op: Op = method(node)
-        return op
-
-    def _of_torch(self, node: Node) -> Op:
-        """A dtype, or the like."""
-        op, kind = self.program.static(node), kind_named(node.label)
-        if kind is not None:
-            self.program.set_dtype(op, kind)
-        return op
-
-    def _static_node(self, op: Op) -> Node:
-        if op.rule == "static":
-            return op.expression
-        raise UnsupportedError("a part of a shape")
-
-    def _random(self, node: Node) -> Op:
-        raise UnsupportedError(
-            "it draws random numbers inside an expression; give what it draws a line of its own, mask = ..."
-        )
-
-    def _name(self, node: Node) -> Op:
-        if node.label not in ("bool", "int", "float"):
-            raise UnsupportedError(f"'{node.label}'")
-        return self._of_torch(node)
-
-    def _unary(self, node: Node) -> Op:
-        (inner,) = node.args
-        value = self.value(inner)
-        if node.label == "+":
-            return value
-        return self._operator(node, node.label, value)
-
-    def _binary(self, node: Node) -> Op:
-        left, right = map(self.value, node.args)
-        return self._operator(node, node.label, left, right)
-
-    def _compare(self, node: Node) -> Op:
-        if "," in node.label:
-            raise UnsupportedError("a chain of comparisons of tensors")
-        left, right = map(self.value, node.args)
-        return self._operator(node, node.label, left, right)
-
-    def _operator(self, node: Node, label: str, *values: Op) -> Op:
-        return self._applied(self.applier.found("operator", label, values), node)
-
-    def _call(self, node: Node) -> Op:
-        raise NotImplementedError
-
-    def _unknown(self, node: Node) -> Op:
-        raise NotImplementedError
-
-    def _applied(self, bound: Bound | None, node: Node) -> Op:
-        if bound is None:
-            return self._unknown(node)
-        return self.applier.apply(bound.rule, bound.args)
-
-    def _conditional(self, node: Node) -> Op:
-        test, body, orelse = node.args
-        return self.chosen(self.test(test), self.value(body), self.value(orelse))
-
-    def _attribute(self, node: Node) -> Op:
-        (inner,) = node.args
-        value = self.value(inner)
-        if node.label in ("values", "indices") and value.kind == "group":
-            return self._field(value, node.label)
-        if node.label == "data":
-            return self._applied(self.applier.found("method", "detach", (value,)), node)
-        return self._applied(
-            self.applier.found("attribute", node.label, (value,)), node
-        )
-
-    def _field(self, value: Op, name: str) -> Op:
-        rule = self.applier.table.of_op(value.rule)
-        if rule is None or name not in rule.results:
-            raise UnsupportedError(f".{name}")
-        return self.item(value, rule.results.index(name))
-
-    def _subscript(self, node: Node) -> Op:
-        inner, index = node.args
-        value = self.value(inner)
-        if value.kind == "group":
-            at = constant(self.program, index)
-            position = None if at is None else literal(at)
-            if not isinstance(position, int) or position < 0:
-                raise UnsupportedError("an index of a tuple")
-            return self.item(value, position)
-        if value.rule == "list":
-            return self._of_list(value, index)
-        parts = index.args if index.kind == "tuple" else (index,)
-        return indexing.taken(self.applier, value, [self._part(part) for part in parts])
-
-    def _of_list(self, several: Op, index: Node) -> Op:
-        """One of values that are written out, or some."""
-        at = self._part(index)
-        if at.rule == "range":
-            lower, upper, step = (self._bound(item) for item in at.args)
-            return self.program.op("list", several.args[lower:upper:step])
-        position = self._bound(at)
-        count = len(several.args)
-        if position is None or not -count <= position < count:
-            raise UnsupportedError("an index of a tuple")
-        return several.args[position]
-
-    def _bound(self, op: Op) -> int | None:
-        """Where a part of a tuple begins, or ends."""
-        value = literal(op)
-        if value is None or isinstance(value, int):
-            return value
-        raise UnsupportedError("an index of a tuple")
-
-    def _part(self, node: Node) -> Op:
-        """A part of an index."""
-        if node.kind == "slice":
-            none = self.program.const(None)
-            return self.program.op(
-                "range",
-                [
-                    none if part.kind == "absent" else self.value(part)
-                    for part in node.args
-                ],
-            )
-        part = self.value(node)
-        several = node.kind == "name" and is_sequence(self.program, part)
-        if part.kind == "group" or several and part.rule != "list":
-            raise UnsupportedError("an index that is a tuple")
-        return part
+def _sum(applier: Applier, items: Op) -> Op | None:
+    if items.is_tensor:
+        return applier.named("sum", items, applier.program.const(0))
+    if items.rule == "unbind":
+        return applier.named("sum", *items.args)
+    if items.rule != "list" or not items.args:
+        return None
+    first, *rest = items.args
+    for item in rest:
+        first = applier.named("add", first, item)
+    return first

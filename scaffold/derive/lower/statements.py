@@ -4,6 +4,8 @@ In: its statements and results, as they will stand. Out: a `Lowered`. Invariant:
 to it; a tensor that changes in place is refused.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from scaffold.derive.activity import carries_gradient, is_random
@@ -14,7 +16,7 @@ from scaffold.derive.graph.conditions import under
 from scaffold.derive.graph.op import Kind, Named, Op
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.autograd_saved import retained
-from scaffold.derive.lower.calls import READ_LATER, Calls
+from scaffold.derive.lower.expressions import READ_LATER, Expressions
 from scaffold.derive.lower.forward_names import Place
 from scaffold.derive.lower.index_assignment import CHANGES, put
 from scaffold.derive.lower.mutation import (
@@ -28,6 +30,7 @@ from scaffold.formula import (
     If,
     Node,
     Statement,
+    assignments,
     changed_in_place,
     sharing,
     written,
@@ -53,37 +56,57 @@ def lower(
     """The graph of a forward; only the wanted inputs are active."""
     if spec.kept is not None:
         raise UnsupportedError(spec.kept.reason)
-    lowering = Lowering(spec, applier, wanted)
-    lowering.check(forward.statements)
+    lowering = Lowering(spec, applier, wanted, checked(spec, forward.statements))
     graph = applier.program.graph
     for item in forward.statements:
         lowering.block(without_checks(graph, (item,)))
         lowering.position += 1
-    results = tuple(lowering.value(node) for node in forward.results)
+    results = tuple(map(lowering.expressions.value, forward.results))
     return Lowered(
         results,
-        lowering.inputs,
+        lowering.expressions.inputs,
         lowering.held(),
         lowering.held_in_branches(),
         lowering.places_to_name(forward),
     )
 
 
-class Lowering(Calls):
+def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
+    """How often each name is assigned; a tensor may change only if it is the forward's own and has one name."""
+    if spec.dirty:
+        raise UnsupportedError("it changes an input in place")
+    for change in Trace(statements, sharing).changes:
+        if len(change.holders) > 1 or change.outside:
+            raise UnsupportedError(f"'{change.name}' changes in place")
+    writes = Counter[str]()
+    for item in assignments(statements):
+        inside = item.target.kind == "subscript" and item.target.args[0].kind != "name"
+        if inside or changes_names(item) and not changes_of_a_name(item):
+            raise UnsupportedError(CHANGES)
+        writes.update(written(item))
+    return writes
+
+
+class Lowering:
     """Walks the statements."""
 
-    def __init__(self, spec: OpSpec, applier: Applier, wanted: frozenset[str]) -> None:
-        super().__init__(spec, applier, wanted)
-        self.position, self.choices = 0, 0
+    def __init__(
+        self,
+        spec: OpSpec,
+        applier: Applier,
+        wanted: frozenset[str],
+        writes: Mapping[str, int],
+    ) -> None:
+        self.applier, self.program, self.writes = applier, applier.program, writes
+        self.expressions = Expressions(spec, applier, wanted, writes, self._note)
+        self.position = 0
         self.places: dict[Op, list[Place]] = {}
 
-    def value(self, node: Node) -> Op:
-        """The op of an expression, whose place is noted where it is always computed."""
-        op = super().value(node)
+    def _note(self, node: Node, op: Op) -> None:
+        """Where a value is written that is always computed."""
         placed = op.is_tensor or op.kind == "group" and op.rule != "input"
-        if placed and node.kind != "name" and not self.choices:
+        if placed and node.kind != "name":
             self.places.setdefault(op, []).append(Place(self.position, node))
-        return op
 
     def places_to_name(self, forward: Forward) -> dict[Op, list[Place]]:
         """Where a value can get a name: not where it changes in place."""
@@ -94,16 +117,10 @@ class Lowering(Calls):
             if all(place.node not in taken for place in places)
         }
 
-    def _conditional(self, node: Node) -> Op:
-        self.choices += 1
-        op = super()._conditional(node)
-        self.choices -= 1
-        return op
-
     def held(self) -> dict[Op, str]:
         """The names of values that can be read after the last statement; inputs go first."""
         found: dict[Op, str] = {}
-        for name, op in self.env.items():
+        for name, op in self.expressions.env.items():
             if op.rule not in ("const", "list") and name != "_":
                 found.setdefault(op, name)
         return found
@@ -111,35 +128,13 @@ class Lowering(Calls):
     def held_in_branches(self) -> dict[Op, str]:
         """The names that only one branch assigns."""
         found: dict[Op, str] = {}
-        for name, op in self.env.items():
+        for name, op in self.expressions.env.items():
             branch = op.args[0] if op.rule == "cond" else op
             only = op.rule == "cond" and op.args[1].rule == "const"
             made = branch.is_tensor and branch.rule != "input"
             if only and made and self.writes.get(name) == 1:
                 found[branch] = name
         return found
-
-    def check(self, statements: tuple[Statement, ...]) -> None:
-        """Refuse what changes tensors, other than one of the forward's own that has one name."""
-        if self.spec.dirty:
-            raise UnsupportedError("it changes an input in place")
-        for change in Trace(statements, sharing).changes:
-            if len(change.holders) > 1 or change.outside:
-                raise UnsupportedError(f"'{change.name}' changes in place")
-        for item in statements:
-            self._count(item)
-
-    def _count(self, item: Statement) -> None:
-        if isinstance(item, If):
-            for inner in (*item.body, *item.orelse):
-                self._count(inner)
-            return
-        own = changes_of_a_name(item)
-        inside = item.target.kind == "subscript" and item.target.args[0].kind != "name"
-        if inside or changes_names(item) and not own:
-            raise UnsupportedError(CHANGES)
-        for name in written(item):
-            self.writes[name] = self.writes.get(name, 0) + 1
 
     def block(self, statements: tuple[Statement, ...]) -> None:
         """Run statements."""
@@ -157,11 +152,10 @@ class Lowering(Calls):
             value = self.program.graph.node(
                 "binary", item.operator, (item.target, value)
             )
-        self.own = changes_of_a_name(item)
-        op = self.value(value)
-        self.kinds.after((item,))
+        op = self.expressions.assigned_value(value, changes_of_a_name(item))
+        self.expressions.kinds.after((item,))
         for name in changed_in_place(item.value):
-            self.env[name] = op
+            self.expressions.env[name] = op
         if item.target.kind == "subscript":
             self._put(item.target, op)
         elif item.target.kind != "absent":
@@ -170,20 +164,22 @@ class Lowering(Calls):
     def _put(self, target: Node, new: Op) -> None:
         """`h[index] = new`."""
         container, index = target.args
-        before = self.value(container)
+        before = self.expressions.value(container)
         if not before.is_tensor or before.rule == "input":
             raise UnsupportedError(CHANGES)
         if before.active and before in retained(self.applier.table, before):
             raise UnsupportedError(READ_LATER)
         parts = index.args if index.kind == "tuple" else (index,)
-        whole = put(self.applier, before, [self._part(part) for part in parts], new)
-        self.env[container.label] = whole
+        whole = put(
+            self.applier, before, [self.expressions.part(part) for part in parts], new
+        )
+        self.expressions.env[container.label] = whole
 
     def _bind(self, target: Node, op: Op) -> None:
         if target.kind == "name":
             if op.rule == "static" and self.writes.get(target.label) == 1:
                 op = self.program.local(target, op)
-            self.env[target.label] = op
+            self.expressions.env[target.label] = op
             return
         if op.is_tensor and op.rule != "call":  # `row, col = edge_index`
             op = self.applier.named("unbind", op, self.program.const(0))
@@ -194,70 +190,77 @@ class Lowering(Calls):
             self._bind_around(target, op, star[0])
             return
         for position, inner in enumerate(target.args):
-            self._bind(inner, self.item(op, position))
+            self._bind(inner, self.expressions.item(op, position))
 
     def _bind_around(self, target: Node, op: Op, star: int) -> None:
         """`b, *_, d = x.shape`, where nothing reads what the star takes."""
         rest = target.args[star].args[0].label
         if op.rule != "shape" or not rest.startswith("_"):
             raise UnsupportedError("a starred target")
-        self.env.pop(rest, None)
+        self.expressions.env.pop(rest, None)
         count = len(target.args)
         for position, inner in enumerate(target.args):
             if position != star:
                 at = position if position < star else position - count
-                self._bind(inner, self.item(op, at))
+                self._bind(inner, self.expressions.item(op, at))
 
     def _draws(self, item: Assign) -> bool:
         """`mask = torch.rand_like(x) > p`: a constant that the forward saves."""
-        active = frozenset(name for name, op in self.env.items() if op.active)
+        active = frozenset(
+            name for name, op in self.expressions.env.items() if op.active
+        )
         name = item.target.label
         if not is_random(item.value) or carries_gradient(item.value, active):
             return False
         if item.operator or item.target.kind != "name" or self.writes.get(name) != 1:
             return False
         likes = [
-            self.env[node.args[1].label].shape
+            self.expressions.env[node.args[1].label].shape
             for node in item.value.walk()
             if node.kind == "call"
             and (node.args[0].label or "").endswith("_like")
-            and node.args[1].label in self.env
+            and node.args[1].label in self.expressions.env
         ]
         others = [
             op.shape
             for label in item.value.names()
-            if (op := self.env.get(label)) and op.is_tensor
+            if (op := self.expressions.env.get(label)) and op.is_tensor
         ]
         kind: Kind = "bool" if item.value.kind == "compare" else "real"
         shape = (
             likes[0] if likes and all(other == likes[0] for other in others) else None
         )
-        self.env[name] = self.program.op(
+        self.expressions.env[name] = self.program.op(
             "drawn", (), Named(name), kind=kind, shape=shape
         )
         return True
 
     def _choice(self, item: If) -> None:
-        test = self.test(item.test)
-        before = dict(self.env)
-        self.choices += 1
-        ends = [
-            self._ended(item.body, before, test, True),
-            self._ended(item.orelse, before, test, False),
-        ]
-        self.choices -= 1
-        self.env = before
+        test = self.expressions.test(item.test)
+        before = dict(self.expressions.env)
+        with self.expressions.choice():
+            ends = [
+                self._ended(item.body, before, test, True),
+                self._ended(item.orelse, before, test, False),
+            ]
+        self.expressions.env = before
         for name in {**ends[0], **ends[1]}:
             body, orelse = (end.get(name, before.get(name)) for end in ends)
             none = self.program.const(None)
             if body is not orelse:
-                self.env[name] = self.chosen(test, body or none, orelse or none)
+                self.expressions.env[name] = self.expressions.chosen(
+                    test, body or none, orelse or none
+                )
 
     def _ended(
         self, branch: Lines, before: dict[str, Op], test: Node, holds: bool
     ) -> dict[str, Op]:
         """What a branch changes of what the names are."""
         begun = {name: under(op, test, holds) for name, op in before.items()}
-        self.env = begun.copy()
+        self.expressions.env = begun.copy()
         self.block(branch)
-        return {name: op for name, op in self.env.items() if op is not begun.get(name)}
+        return {
+            name: op
+            for name, op in self.expressions.env.items()
+            if op is not begun.get(name)
+        }
