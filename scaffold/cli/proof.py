@@ -23,7 +23,7 @@ from scaffold.render.verification import Verification, verification
 from scaffold.spec import OpSpec
 from scaffold.spec.imports import runs_code_of
 from scaffold.spec.problems import Locate
-from scaffold.verify import Failure, Request, Verdict
+from scaffold.verify import Failure, Request, Verdict, import_path
 from scaffold.workspace.records import Proof, function_digest
 
 HINT = "write it all the same with --no-verify"
@@ -110,13 +110,8 @@ def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
 def request_of(generated: Generated, texts: Verification) -> Request:
     """What is asked of an op, with what it imports."""
     modules = tuple((item.module, item.text) for item in generated.companions)
-    return Request(texts.op, texts.checks, _path(generated), modules)
-
-
-def _path(generated: Generated) -> tuple[str, ...]:
-    """Where the op's own imports are looked for: here, beside the op, and where its package begins."""
-    source = (generated.root / generated.source).resolve()
-    return (str(Path.cwd()), str(source), *map(str, source.parents[:2]))
+    path = import_path(Path.cwd(), generated.root / generated.source)
+    return Request(texts.op, texts.checks, path, modules)
 
 
 def _subject(generated: Generated) -> Subject:

@@ -129,14 +129,14 @@ def _is_due(project: "Project", work: "Work", code: _Codes, every: bool) -> bool
 
 
 def _verdicts(project: "Project", asked: "Mapping[str, Provable]", run: Run) -> Proofs:
-    from scaffold.verify import Request, processes_for, verify_many
+    from scaffold.verify import Request, import_path, processes_for, verify_many
 
     interpreter = find_interpreter(run.python)
     if interpreter is None:
         if run.insists:
             raise ScaffoldError(NONE_FOUND, Location(run.insists), ANOTHER)
         return Proofs({}, (UNPROVEN,))
-    path = import_path(project)
+    path = import_path(project.root, project.root / project.places.directories.source)
     requests = [Request(item.op, item.checks, path) for item in asked.values()]
     count = processes_for(len(requests))
     verdicts = verify_many(requests, interpreter.path, run.limit, count)
@@ -157,13 +157,6 @@ def _verdicts(project: "Project", asked: "Mapping[str, Provable]", run: Run) -> 
         problems[0].details = (*interpreter.note(), *problems[0].details)
     raise_all(problems)
     return Proofs(found, tuple(notes))
-
-
-def import_path(project: "Project") -> tuple[str, ...]:
-    """Where an op's own imports are looked for: in the project, beside the op, and where its package begins."""
-    root = project.root.resolve()
-    source = (root / project.places.directories.source).resolve()
-    return tuple(map(str, dict.fromkeys((root, source, *source.parents[:2]))))
 
 
 def _error(project: "Project", name: str, verdict: "Verdict") -> VerificationError:

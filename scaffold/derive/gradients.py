@@ -24,7 +24,7 @@ from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.plan.costs import Costs
 from scaffold.derive.plan.rematerialization import is_dear
 from scaffold.derive.plan.save_policy import BackwardGraph
-from scaffold.derive.reverse import Reverse, Reversed
+from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
 from scaffold.derive.rules.tables import table_of
 from scaffold.derive.simplify.advice import advice
 from scaffold.derive.simplify.assumptions import present, settled_tests, users_of
@@ -252,6 +252,7 @@ def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
         for item in spec.tensors
         if output.differentiable and not (item.optional or item.variadic)
         if result.is_tensor and result.shape == lowered.inputs[item.name].shape
+        if not may_gain_a_dim(lowered.inputs[item.name], (result,))
     }
     return tuple(same_shape.items())
 

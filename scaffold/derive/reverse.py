@@ -10,7 +10,7 @@ from typing import NamedTuple
 from scaffold.derive.autograd_fallback import pulled_back
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
-from scaffold.derive.graph.op import OfShape, Op, is_number, tensors
+from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, tensors
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.coded_gradients import CODED
 from scaffold.derive.rules.formula_words import sum_to
@@ -51,6 +51,20 @@ def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
     )
 
 
+def may_gain_a_dim(item: Op, results: Iterable[Op]) -> bool:
+    """Whether a result has one dim where an input has none, for all that their shapes are taken for the same.
+
+    `x - x.mean(-1).unsqueeze(-1)`: of a number there is no last dim to be reduced, and one is added.
+    """
+    return not item.shape.least and any(
+        op.rule == "unsqueeze"
+        and op.args[0].shape.key[:2] == ("drop", item.shape)
+        and op.shape.key[:2] == ("keep", item.shape)
+        for result in results
+        for op in result.walk()
+    )
+
+
 class Reverse:
     """One walk back over the program."""
 
@@ -79,7 +93,11 @@ class Reverse:
                 and (op in self.waiting or op in self.parts)
             ):
                 self._pass_on(op)
-        gradients = {name: self._whole(op) for name, op in inputs.items() if op.active}
+        gradients = {
+            name: self._without_a_dim(self._whole(op), op, seeds)
+            for name, op in inputs.items()
+            if op.active
+        }
         return Reversed(gradients, self.of, self.via, tuple(self.calls))
 
     def _whole(self, op: Op) -> Op:
@@ -87,6 +105,15 @@ class Reverse:
         found = self._gathered(op)
         zeros = self.make.zeros(op, op.shape)
         return zeros if found is None else self._filled(found, zeros)
+
+    def _without_a_dim(self, g: Op, op: Op, results: Iterable[Op]) -> Op:
+        """The gradient of an input in its shape, where the forward gives it a dim if it has none."""
+        if not may_gain_a_dim(op, results):
+            return g
+        data = SummedTo(op.shape, op)
+        return self.program.op(
+            "summed_to", (g,), data, kind=g.kind, shape=op.shape, active=g.active
+        )
 
     def _filled(self, g: Op, zeros: Op) -> Op:
         """Zeros in the shape of the input where a branch has a 0."""

@@ -51,9 +51,10 @@ class ProofView(NamedTuple):
     forward: str  # what the op computes; the same but for a surrogate
     true_forward: ReferenceView | None  # ... of a surrogate
     names: str  # of the values of a call, a variadic input's with a star
-    outputs: str  # names of the outputs; () where there may be any number of them
+    outputs: (
+        str  # name, dims and dtype of each; () where there may be any number of them
+    )
     input_shapes: str  # name -> declared dims, None where there are none
-    output_shapes: str  # of each output its name, its dims and its dtype
     broadcast: str  # position of an input -> how many of its dims are not leading ones
     newer: str  # functions that the shipped table does not have
     tolerance: str

@@ -83,9 +83,8 @@ def _proof_view(
         forward=named if spec.surrogate else known,
         true_forward=plain,
         names=str(tuple(starred(item) for item in spec.inputs)),
-        outputs=str(_output_names(spec)),
+        outputs=str(_outputs(spec)),
         input_shapes=str({starred(item): item.dims for item in spec.tensors}),
-        output_shapes=str(_output_shapes(spec)),
         broadcast=str(_leading(spec, derived)),
         newer=str(newer_of(spec)),
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
@@ -104,15 +103,7 @@ def _true_forward(spec: OpSpec, derivation: Derivation) -> ReferenceView | None:
     return reference_view(replace(spec, surrogate=None), lines, derivation.random)
 
 
-def _output_names(spec: OpSpec) -> tuple[str, ...]:
-    if spec.outputs[-1].variadic:
-        return ()
-    return tuple(output.name for output in spec.outputs)
-
-
-def _output_shapes(
-    spec: OpSpec,
-) -> tuple[tuple[str, tuple[Dim, ...] | None, DType], ...]:
+def _outputs(spec: OpSpec) -> tuple[tuple[str, tuple[Dim, ...] | None, DType], ...]:
     """What the specification says of each output; nothing where there may be any number of them."""
     if spec.outputs[-1].variadic:
         return ()

@@ -75,6 +75,12 @@ class Original(NamedTuple):
     more: tuple[str, ...] = ()  # other checks, for what takes no case of the first
 
 
+def import_path(root: Path, source: Path) -> tuple[str, ...]:
+    """Where an op's own imports are looked for: in the root, beside the op, and where its package begins."""
+    root, source = root.resolve(), source.resolve()
+    return tuple(map(str, dict.fromkeys((root, source, *source.parents[:2]))))
+
+
 class Request(NamedTuple):
     """What is to be proven."""
 

@@ -361,7 +361,8 @@ def _factors(
 ) -> dict[str, Tensor]:
     """What may be missing in a product: the inputs, and the outputs that have names."""
     outputs = as_tuple(checks.OPERATOR(*inputs))
-    named = [*zip(names, inputs, strict=True), *zip(checks.OUTPUTS, outputs)]
+    named = [*zip(names, inputs, strict=True)]
+    named += [(name, output) for (name, *_), output in zip(checks.OUTPUTS, outputs)]
     return {name: value.detach() for name, value in named if _real(value)}
 
 

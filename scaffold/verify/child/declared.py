@@ -67,7 +67,7 @@ def undeclared_output(
             whole = whole and dims is not None
             if dims is not None and _bound(dims, tuple(value.shape), sizes):
                 leading += _of_ellipsis(dims, tuple(value.shape))
-    for (name, dims, kind), output in zip(checks.OUTPUT_SHAPES, outputs, strict=False):
+    for (name, dims, kind), output in zip(checks.OUTPUTS, outputs, strict=False):
         shape, before, returned = tuple(output.shape), dict(sizes), _kind(output)
         if returned != KINDS[kind] and not (kind == "float" and output.is_complex()):
             words = f"{name} is declared as {KINDS[kind]}"

@@ -66,6 +66,11 @@ SCALARS = (
         "x.sort(-1)[0]",
         "x.sum(-1).exp()",
     ),
+    *(
+        "x - x.mean(-1).unsqueeze(-1)",
+        "x.logsumexp(-1)[..., None]",
+        "torch.maximum(x.atan(), x.amax(-1)[..., None]).tanh()",
+    ),
 )
 
 
