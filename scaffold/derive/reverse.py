@@ -11,6 +11,7 @@ from scaffold.derive.autograd_fallback import pulled_back
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
 from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, tensors
+from scaffold.derive.graph.shapes import Dropped, Kept
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.coded_gradients import CODED
 from scaffold.derive.rules.formula_words import sum_to
@@ -58,8 +59,9 @@ def may_gain_a_dim(item: Op, results: Iterable[Op]) -> bool:
     """
     return not item.shape.least and any(
         op.rule == "unsqueeze"
-        and op.args[0].shape.key[:2] == ("drop", item.shape)
-        and op.shape.key[:2] == ("keep", item.shape)
+        and isinstance(op.args[0].shape.origin, Dropped)
+        and isinstance(op.shape.origin, Kept)
+        and op.shape.origin.base == item.shape
         for result in results
         for op in result.walk()
     )
