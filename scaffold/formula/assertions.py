@@ -56,27 +56,30 @@ class CheckedExpressions(ExpressionParser):
     def _check(self, label: str, args: tuple[Node, ...]) -> Node:
         return self.graph.node("check", label, args)
 
-    def _Name(self, item: ast.Name, present: Guarded) -> Node:
+    def _name(self, item: ast.Name, present: Guarded) -> Node:
         if self._words and item.id in TOLD and item.id not in self.source.locals:
             return self.graph.name(item.id)
-        return super()._Name(item, present)
+        return super()._name(item, present)
 
-    def _Attribute(self, item: ast.Attribute, present: Guarded) -> Node:
+    def _attribute(self, item: ast.Attribute, present: Guarded) -> Node:
         if self._words and item.attr in TOLD_ATTRIBUTES:
             value = self.parse(item.value, present)
             return self.graph.node("attribute", item.attr, (value,))
-        return super()._Attribute(item, present)
+        return super()._attribute(item, present)
 
-    def _JoinedStr(self, item: ast.JoinedStr, present: Guarded) -> Node:
-        if not self._words:
-            return self.refused(item)
+    def other(self, item: ast.expr, present: Guarded) -> Node:
+        if self._words and isinstance(item, ast.JoinedStr):
+            return self._f_string(item, present)
+        return super().other(item, present)
+
+    def _f_string(self, item: ast.JoinedStr, present: Guarded) -> Node:
         values = [part for part in item.values if isinstance(part, ast.FormattedValue)]
         parts = tuple(self.parse(part.value, present) for part in values)
         return self.graph.node("words", _with_holes(item), parts)
 
 
 def _with_holes(item: ast.JoinedStr) -> str:
-    """An f-string in which a name stands for each value."""
+    """The text of an f-string with `_hole0_`, `_hole1_` in place of its values, which are nodes of their own."""
     parts: list[ast.expr] = []
     for part in item.values:
         if isinstance(part, ast.FormattedValue):
@@ -103,7 +106,7 @@ def is_check(item: Statement) -> bool:
 
 
 def raises(statements: Iterable[Statement]) -> bool:
-    """Whether no run comes to the end of the statements."""
+    """Whether every way through the statements ends in a `raise`."""
     for item in statements:
         if isinstance(item, If):
             if raises(item.body) and raises(item.orelse):

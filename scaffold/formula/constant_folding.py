@@ -101,7 +101,7 @@ def _compared(left: ast.expr, operation: ast.cmpop, right: ast.expr) -> bool | N
 
 
 def compared(operation: ast.cmpop, one: object, other: object) -> bool | None:
-    """What a comparison of two literals says; None if that is not for the text to say."""
+    """What a comparison of two literals says; None where the text does not tell."""
     order = ORDERED.get(type(operation))
     if order and isinstance(one, int | float) and isinstance(other, int | float):
         return order(one, other)
@@ -134,7 +134,7 @@ class _Folder(ast.NodeTransformer):
         return node.body if truth else node.orelse
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        """`None or 1e-6` is the latter; `flag and x` is x where the flag is True."""
+        """`None or 1e-6` as `1e-6`, `True and x` as `x`, `t and True and x` as `t and x`."""
         self.generic_visit(node)
         wanted = isinstance(node.op, ast.Or)  # the truth that settles it
         kept: list[ast.expr] = []

@@ -150,7 +150,7 @@ def _changes(module: ast.Module, name: str) -> bool:
 
 
 def _is_fixed(callee: ast.expr, known: Meanings) -> bool:
-    """Whether a function makes a number of numbers."""
+    """Whether a function returns a fixed number for fixed numbers: `math.sqrt`, `torch.finfo`."""
     full = full_name(callee, known)
     return full.startswith("math.") or full in ("torch.finfo", "torch.iinfo")
 
@@ -171,7 +171,7 @@ def dotted_name(value: ast.expr) -> str | None:
     return None
 
 
-def telling_decorator(
+def effective_decorator(
     function: ast.FunctionDef, imports: Mapping[str, str]
 ) -> ast.expr | None:
     """The first decorator that may change what a function computes."""
@@ -199,7 +199,7 @@ def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
 
 
 def without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements behind the string that a body may begin with."""
+    """The statements of a body without its docstring."""
     match body[:1]:
         case [ast.Expr(ast.Constant(str()))]:
             return body[1:]
@@ -207,7 +207,7 @@ def without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def reachable(names: Iterable[str], definitions: Definitions) -> frozenset[str]:
-    """Names, and those that stand behind them in the file."""
+    """The names, and all that the file's functions and constants of these names read."""
     found, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()

@@ -34,7 +34,7 @@ def _written_by(item: Statement) -> frozenset[str]:
 
 
 def bound(target: Node) -> frozenset[str]:
-    """The names that a target stands for; that of the container for `h[0]`."""
+    """The names that a target assigns; for `h[0]` that of the container."""
     if target.kind == "subscript":
         return bound(target.args[0])
     if target.kind in ("tuple", "starred"):
@@ -45,7 +45,7 @@ def bound(target: Node) -> frozenset[str]:
 def misspelt(
     statements: tuple[Statement, ...], targets: frozenset[str], known: frozenset[str]
 ) -> list[str]:
-    """What is called like a gradient, and neither is one nor read."""
+    """Names that begin with `grad_`, are assigned and never read, and are no gradient that is wanted: misspelt ones."""
     names = written(*statements)
     nodes = (node for item in statements for node in expressions(item))
     read = {name for node in nodes for name in node.names()}

@@ -91,7 +91,7 @@ def _within(node: Node, least: int) -> str:
 def _binary(node: Node) -> str:
     left, right = node.args
     strength = PRECEDENCE[node.label]
-    if node.label == "**":
+    if node.label == "**":  # black: `x**2`, but `f(x) ** 2`
         space = "" if _is_simple(left) and _is_simple(_first(right)) else " "
         base, exponent = _within(left, strength + 1), _within(right, UNARY)
         return f"{base}{space}**{space}{exponent}"
@@ -147,7 +147,7 @@ def _call(node: Node) -> str:
 
 
 def _value(node: Node) -> str:
-    """What a call, an attribute or a subscript hangs on; a number needs parentheses there."""
+    """What is called, subscripted or asked for an attribute; a number needs parentheses there."""
     text = _within(node, ATOM)
     return f"({text})" if node.kind == "constant" and text[0].isdigit() else text
 
@@ -203,7 +203,7 @@ def shown(
     statements: tuple[Statement, ...],
     result: Node | None,
 ) -> str:
-    """The text; of a file's function whose names were replaced in `body`, what it comes to."""
+    """The text of a formula; for a function of a file in which names were replaced, the statements that it comes to."""
     own = text.value.strip()
     if text.origin is None or result is None or as_written(text, body):
         return own

@@ -81,11 +81,40 @@ class ExpressionParser:
 
     def parse(self, item: ast.expr, present: Guarded = frozenset()) -> Node:
         """The node of an expression; `present` optionals have been tested around it."""
-        method = getattr(self, f"_{type(item).__name__}", None)
-        if method is None:
-            return self.refused(item)
-        node: Node = method(item, present)
-        return node
+        match item:
+            case ast.Name():
+                return self._name(item, present)
+            case ast.Attribute():
+                return self._attribute(item, present)
+            case ast.Call():
+                return self._call(item, present)
+            case ast.Constant():
+                return self._constant(item, present)
+            case ast.BinOp():
+                return self._binary(item, present)
+            case ast.Subscript():
+                return self._subscript(item, present)
+            case ast.Tuple():
+                return self._tuple(item, present)
+            case ast.UnaryOp():
+                return self._unary(item, present)
+            case ast.Compare():
+                return self._compare(item, present)
+            case ast.Slice():
+                return self._slice(item, present)
+            case ast.IfExp():
+                return self._conditional(item, present)
+            case ast.BoolOp():
+                return self._boolean(item, present)
+            case ast.List():
+                return self._list(item, present)
+            case ast.Starred():
+                return self._starred(item, present)
+        return self.other(item, present)
+
+    def other(self, item: ast.expr, present: Guarded) -> Node:
+        """The node of an expression that stands in no formula; where more is allowed, that of a larger language."""
+        return self.refused(item)
 
     def refused(self, item: ast.expr) -> Node:
         """Complain of what cannot stand in a formula."""
@@ -104,7 +133,7 @@ class ExpressionParser:
         return self.graph.node("compare", "is not", (self.graph.name(name), none))
 
     def guards(self, test: ast.expr) -> tuple[Guarded, Guarded]:
-        """The optionals that a test settles: in the branch where it holds, and in the other."""
+        """The optionals that are there where a test holds, and those that are there where it does not."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             there, gone = self.guards(test.operand)
             return gone, there
@@ -132,7 +161,7 @@ class ExpressionParser:
                 return name if name in self.optional else None
         return None
 
-    def _Name(self, item: ast.Name, present: Guarded) -> Node:
+    def _name(self, item: ast.Name, present: Guarded) -> Node:
         if item.id in self.optional - present:
             hint = f"write: ... if {item.id} is not None else ..."
             self.fail(item, f"'{item.id}' may be None here", hint)
@@ -140,14 +169,14 @@ class ExpressionParser:
             self.source.resolve(item)
         return self.graph.name(item.id)
 
-    def _Constant(self, item: ast.Constant, present: Guarded) -> Node:
+    def _constant(self, item: ast.Constant, present: Guarded) -> Node:
         if isinstance(item.value, bytes):
             self.fail(item, "bytes are not allowed in a formula")
         if item.value is ...:
             return self.graph.constant("...")
         return self.graph.constant(self.source.spelled(item))
 
-    def _Attribute(self, item: ast.Attribute, present: Guarded) -> Node:
+    def _attribute(self, item: ast.Attribute, present: Guarded) -> Node:
         if item.attr.startswith("__"):
             self.fail(
                 item, f"dunder attribute '{item.attr}' is not allowed in a formula"
@@ -156,7 +185,7 @@ class ExpressionParser:
             "attribute", item.attr, (self.parse(item.value, present),)
         )
 
-    def _Call(self, item: ast.Call, present: Guarded) -> Node:
+    def _call(self, item: ast.Call, present: Guarded) -> Node:
         values = [*item.args, *(keyword.value for keyword in item.keywords)]
         keywords = tuple(keyword.arg or "**" for keyword in item.keywords)
         for position, name in enumerate(keywords):
@@ -195,32 +224,32 @@ class ExpressionParser:
             hint = f"to call the builtin, rename the input '{name}'"
         self.fail(callee, f"'{name}' is a tensor and cannot be called", hint)
 
-    def _Subscript(self, item: ast.Subscript, present: Guarded) -> Node:
+    def _subscript(self, item: ast.Subscript, present: Guarded) -> Node:
         args = (self.parse(item.value, present), self.parse(item.slice, present))
         return self.graph.node("subscript", "", args)
 
-    def _Slice(self, item: ast.Slice, present: Guarded) -> Node:
+    def _slice(self, item: ast.Slice, present: Guarded) -> Node:
         absent = self.graph.node("absent")
         parts = (item.lower, item.upper, item.step)
         args = tuple(self.parse(part, present) if part else absent for part in parts)
         return self.graph.node("slice", "", args)
 
-    def _Tuple(self, item: ast.Tuple, present: Guarded) -> Node:
+    def _tuple(self, item: ast.Tuple, present: Guarded) -> Node:
         return self.graph.node("tuple", "", self._all(item.elts, present))
 
-    def _List(self, item: ast.List, present: Guarded) -> Node:
+    def _list(self, item: ast.List, present: Guarded) -> Node:
         return self.graph.node("list", "", self._all(item.elts, present))
 
-    def _Starred(self, item: ast.Starred, present: Guarded) -> Node:
+    def _starred(self, item: ast.Starred, present: Guarded) -> Node:
         self.fail(item, "a star must stand in a call, a list or a tuple")
         return self.graph.node("absent")
 
-    def _UnaryOp(self, item: ast.UnaryOp, present: Guarded) -> Node:
+    def _unary(self, item: ast.UnaryOp, present: Guarded) -> Node:
         return self.graph.node(
             "unary", UNARY[type(item.op)], (self.parse(item.operand, present),)
         )
 
-    def _BinOp(self, item: ast.BinOp, present: Guarded) -> Node:
+    def _binary(self, item: ast.BinOp, present: Guarded) -> Node:
         operator = BINARY[type(item.op)]
         left = self.absent_name(item.left, present)
         right = self.absent_name(item.right, present)
@@ -236,7 +265,7 @@ class ExpressionParser:
             alone = self.graph.node("unary", "-", (alone,))
         return self.graph.node("conditional", "", (self.is_present(name), both, alone))
 
-    def _BoolOp(self, item: ast.BoolOp, present: Guarded) -> Node:
+    def _boolean(self, item: ast.BoolOp, present: Guarded) -> Node:
         args, settled = [], present
         for value in item.values:
             args.append(self.parse(value, settled))
@@ -245,7 +274,7 @@ class ExpressionParser:
         label = "and" if isinstance(item.op, ast.And) else "or"
         return self.graph.node("boolean", label, tuple(args))
 
-    def _Compare(self, item: ast.Compare, present: Guarded) -> Node:
+    def _compare(self, item: ast.Compare, present: Guarded) -> Node:
         tested = self._tested(item)
         known = present | {tested} if tested else present
         args = tuple(
@@ -254,7 +283,7 @@ class ExpressionParser:
         label = ",".join(COMPARE[type(operator)] for operator in item.ops)
         return self.graph.node("compare", label, args)
 
-    def _IfExp(self, item: ast.IfExp, present: Guarded) -> Node:
+    def _conditional(self, item: ast.IfExp, present: Guarded) -> Node:
         there, gone = self.guards(item.test)
         test = self.parse(item.test, present)
         body = self.parse(item.body, present | there)
@@ -327,13 +356,14 @@ scaled_dot_product_attention(query, key, value, attn_mask?)
 stft(input, n_fft, hop_length, win_length, window?)
 trapezoid(y, x?)
 """
-OTHER_ORDER = {"torch.batch_norm", "torch.instance_norm"}  # in another order
+# torch.batch_norm(input, weight, bias, running_mean, ...): not in the order of F.batch_norm.
+OTHER_ORDER = {"torch.batch_norm", "torch.instance_norm"}
 
 
 def takes_none(
     call: ast.Call, torch: frozenset[str], values: frozenset[str]
 ) -> set[int]:
-    """Where None is welcome; names in `torch` are modules of it, those in `values` are no modules."""
+    """The positions of a call where None may stand; names in `torch` are modules of it, those in `values` are no modules."""
     everywhere = set(range(len(call.args) + len(call.keywords)))
     root, callee = _root(call.func), call.func
     if root is not None and root not in torch and root not in values:

@@ -19,12 +19,12 @@ from scaffold.formula.definitions import (
     Definitions,
     Meanings,
     definitions_of,
+    effective_decorator,
     imported,
     is_known,
     names_read,
     parameters,
     reachable,
-    telling_decorator,
     without_docstring,
 )
 from scaffold.formula.numpy_numbers import with_math
@@ -118,7 +118,7 @@ def _whole_file(
 
 
 def program_of_file(module: ast.Module) -> list[ast.stmt]:
-    """What a file without functions does."""
+    """The statements of a file without functions, imports and docstring apart."""
     skipped = (ast.Import, ast.ImportFrom)
     body = [item for item in module.body if not isinstance(item, skipped)]
     return without_docstring(body)
@@ -214,7 +214,7 @@ def _imports(origin: Origin, names: Collection[str], text: Text) -> tuple[Bindin
 
 def check_decorators(function: ast.FunctionDef, shown: str, imports: Meanings) -> None:
     """Refuse a function with a decorator that may change values."""
-    decorator = telling_decorator(function, imports)
+    decorator = effective_decorator(function, imports)
     if decorator is not None:
         message = f"a decorator may change what '{shown}' computes"
         hint = "take it off, or name a function without it"
@@ -269,7 +269,7 @@ def _reads(method: ast.FunctionDef, own: str) -> Iterator[ast.Attribute]:
 def comments_inside(
     source: str, bodies: Iterable[Sequence[ast.stmt]]
 ) -> dict[int, tuple[str, ...]]:
-    """Those of some bodies in a text, each with what stands right above its first statement."""
+    """The comments of several bodies of a text by line, each with what stands right above its first statement."""
     lines = source.split("\n")
     found: dict[int, tuple[str, ...]] = {}
     for body in bodies if "#" in source else ():

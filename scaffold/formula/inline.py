@@ -49,7 +49,7 @@ ALWAYS = {"F": "torch.nn.functional", "math": "math", "torch": "torch"}
 
 
 class NotHere(Refusal):
-    """A call that would have to run before a choice is made."""
+    """A call that becomes several statements inside of a choice: they would run whatever is chosen."""
 
 
 class Inliner:
@@ -269,7 +269,10 @@ class Inliner:
         return is_simple(value) and (not name or "." in name or name in known)
 
     def _fresh(self, name: str, function: Function, call: ast.Call) -> str:
-        """A local's own name where it is free, else one that says whose it is."""
+        """A local's own name where it is free, else one that says whose it is.
+
+        `norm(a) + norm(b)`: the second `mean` is `b_mean`; of other calls it is `norm_mean`.
+        """
         local, owner = own_name(name), own_name(function.name).strip("_")
         choices = [local, f"{owner}_{local}"]
         if local in self.made and call.args and isinstance(call.args[0], ast.Name):
@@ -336,7 +339,7 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
 
 
 def constant(default: ast.expr, name: str, hint: str) -> ast.expr:
-    """A default that is the same whenever it is evaluated."""
+    """The default of a parameter, if it is a constant; else a `Refusal`."""
     if is_constant(default, ALWAYS):
         return default
     message = f"the default of '{name}' is no constant"
@@ -385,7 +388,7 @@ def returned(
 def names_of_target(
     target: ast.expr | None, value: ast.expr, local: set[str], seen: set[str]
 ) -> dict[str, str]:
-    """What a call returns is called at once as its caller will call it."""
+    """New names for the locals that a call returns: those of the target that its caller assigns, `y` for `half.result`."""
     pairs: list[tuple[ast.expr, ast.expr]] = []
     match target, value:
         case ast.Name(), ast.Name():
@@ -427,7 +430,7 @@ def assigned_values(item: ast.Assign) -> list[ast.stmt]:
 
 
 class Sites(ast.NodeTransformer):
-    """Visits one expression; `before` is what runs ahead of it, `whole` whether it was nothing but a call.
+    """Replaces the calls in one expression; `before` is what runs ahead of it, `whole` whether it was nothing but a call.
 
     Nobody looks at the value of an `idle` one, a statement of its own.
     """
@@ -460,6 +463,7 @@ class Sites(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         function = self.inliner.called(node.func, self.known)
         earlier = list(self.seen)
+        # Of a call that stays, the callee is evaluated before the arguments; of one that is replaced, nothing is.
         if function is None:
             node.func = self.visit(node.func)
             if _is_dotted(node.func):  # `torch.tanh`, which nothing can change
@@ -525,6 +529,7 @@ class Sites(ast.NodeTransformer):
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """`a < f(x) < g(x)`: Python calls g only where the first comparison holds."""
         node.left = self.visit(node.left)
         first, *others = node.comparators
         node.comparators = [self.visit(first), *map(self._chosen, others)]
@@ -536,6 +541,7 @@ class Sites(ast.NodeTransformer):
     visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_Lambda  # type: ignore[assignment]
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """`halves(x)[0]`, where the function returns `a, b`, is `a`."""
         made = isinstance(node.value, ast.Call)
         self.generic_visit(node)
         match node:
@@ -554,7 +560,7 @@ class Sites(ast.NodeTransformer):
 
 
 def _is_dotted(node: ast.expr) -> bool:
-    """Whether it is names alone: `F.relu`, `x.exp`."""
+    """Whether an expression is a dotted name: `F.relu`, `x.exp`."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)

@@ -34,6 +34,7 @@ def unrolled(body: list[ast.stmt], taken: Collection[str] = ()) -> list[ast.stmt
     steps = _Steps(_read_outside(body), frozenset(taken))
     found = steps.lines(copy.deepcopy(body))
     nodes = [node for item in found for node in ast.walk(item)]
+    # `for i in range(2): if i > 3: ...`: a choice that is left without a statement.
     idle = any(isinstance(node, ast.If) and not node.body for node in nodes)
     longer = sum(isinstance(node, ast.stmt) for node in nodes) > LINES + len(body)
     return body if idle or longer or any(map(_loops, found)) else found
@@ -64,12 +65,12 @@ def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
 
 
 def _changes_part(node: ast.AST) -> bool:
-    """Whether it writes a part of a tensor in place, which is not derived in a row either."""
+    """Whether it assigns a part of a tensor: written out, that is not derived either, so the loop stays."""
     return isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
 
 
 class _Steps(ast.NodeTransformer):
-    """Writes out what it can."""
+    """Writes out the loops and comprehensions whose values the text lists."""
 
     def __init__(self, outside: frozenset[str], taken: frozenset[str]) -> None:
         self.outside, self.taken = outside, taken
@@ -87,9 +88,10 @@ class _Steps(ast.NodeTransformer):
         written = frozenset(stored(item.body))
         nodes = [node for line in item.body for node in ast.walk(line)]
         leaves = any(isinstance(node, LEAVES) or _changes_part(node) for node in nodes)
+        # What is left after the last step is read: `for i in range(3): ...` and then `return x[i]`.
         if not values or item.orelse or leaves or names & (written | self.outside):
             return item
-        if written & names_in(values):
+        if written & names_in(values):  # `for a in (y, x): x = x + a`: the new x
             return item
         rounds = [_bound(item.target, value) for value in values]
         found: list[ast.stmt] = []
@@ -133,7 +135,7 @@ class _Steps(ast.NodeTransformer):
         return found or None
 
     def _values(self, item: ast.expr) -> list[ast.expr] | None:
-        """What an iterable yields, where the text says it and it is not much."""
+        """What an iterable yields, if the text lists it and it is at most `ROUNDS` values."""
         found = self._listed(item)
         return found if found is not None and len(found) <= ROUNDS else None
 
@@ -199,7 +201,7 @@ def _given(line: ast.stmt, known: Mapping[str, ast.expr]) -> list[ast.stmt]:
 
 
 class _Known(ast.NodeTransformer):
-    """Puts values where their names were, and settles what integers settle."""
+    """Puts the values of one step in place of the loop's names, and folds what integers decide: `i + 1`, `if i == 0`."""
 
     def __init__(self, known: Mapping[str, ast.expr]) -> None:
         self.known = known
@@ -255,7 +257,7 @@ def _integer(item: ast.expr) -> int | None:
 
 
 def _constant(number: int, at: ast.expr) -> ast.expr:
-    """A number that is not in the user's text: its end on another line says so."""
+    """A number that unrolling made, marked by an end on another line (`_is_made`): the user's own `2 + 3` stays."""
     value = _placed(ast.Constant(abs(number)), at)
     return value if number >= 0 else _placed(ast.UnaryOp(ast.USub(), value), at)
 

@@ -58,7 +58,7 @@ def table() -> Mapping[str, Names]:
 
 
 def not_operators(body: Sequence[ast.stmt], meanings: Meanings) -> Iterator[Problem]:
-    """What is said of names in a formula, with the node it is about."""
+    """Complaints about names that are no operators, each with its node."""
     visitor = _Visitor(body, meanings)
     for item in body:
         visitor.visit(item)
@@ -92,7 +92,7 @@ class _Visitor(ast.NodeVisitor):
             self._check_values(node, reversed(names))
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        """An annotation is nothing that runs."""
+        """Skip the annotation, which never runs."""
         self.visit(node.target)
         if node.value is not None:
             self.visit(node.value)

@@ -27,7 +27,7 @@ REASONS: dict[type[ast.AST], str] = {
 
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
-    """Parse a formula in its scope; every problem of the text is reported."""
+    """The formula of a text; every problem of the text is reported."""
     program = program_of(text, scope)
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:

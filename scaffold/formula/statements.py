@@ -52,7 +52,7 @@ def assigned(formula: Formula) -> frozenset[str]:
 
 
 class StatementParser:
-    """Walks the statements of one text, which its program says; collects problems rather than stopping at the first."""
+    """Reads the statements of one program into a graph; collects problems rather than stopping at the first."""
 
     def __init__(
         self, text: Text, program: Program, scope: Scope, graph: Graph
@@ -98,7 +98,9 @@ class StatementParser:
 
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
         problem = ScaffoldError(message, self.place(node), hint)
-        if str(problem) not in map(str, self.problems):  # a step comes several times
+        if str(problem) not in map(
+            str, self.problems
+        ):  # an unrolled step says it again
             self.problems.append(problem)
 
     def refuse(self, named: Iterable[tuple[ast.AST, str, str | None]]) -> None:
@@ -115,7 +117,7 @@ class StatementParser:
         return place_in(self.program.text, node)
 
     def locate(self, wanted: Callable[[ast.AST], bool]) -> Location | None:
-        """Where the first syntax that is wanted stands."""
+        """The place of the first node of the syntax that is wanted."""
         nodes = [node for item in self.program.body for node in ast.walk(item)]
         found = [
             self.place(node)
@@ -163,7 +165,7 @@ class StatementParser:
             return self.branches.pop(item)
         names = written(statement) & self.scope.optional
         if isinstance(item, ast.Assign) and isinstance(statement, If):
-            statement = statement.body[-1]  # below what it draws
+            statement = statement.body[-1]  # below what a comprehension draws
         if isinstance(item, ast.Assert):
             return present | self.expressions.guards(item.test)[0]
         if isinstance(statement, Assign) and not may_be_none(statement.value):
@@ -193,7 +195,7 @@ class StatementParser:
         return None
 
     def _served(self, target: ast.expr) -> Guarded:
-        """The input whose gradient is assigned: where that is needed, the input is there."""
+        """The input whose gradient is assigned: `grad_bias` is asked for only where `bias` is there."""
         name = target.id if isinstance(target, ast.Name) else ""
         known = name in (self.scope.targets or ())
         return frozenset({name.removeprefix("grad_")} if known else ())
@@ -204,6 +206,7 @@ class StatementParser:
         operator = BINARY[type(item.op)]
         self.expressions.parse(item.target, present)  # it is read, so it must be known
         target = self._target(item.target)
+        # `y += bias` of an optional bias is `if bias is not None: y += bias`.
         name = self.expressions.absent_name(item.value, present)
         if name is None or operator not in ("+", "-", "*"):
             return Assign(
@@ -220,12 +223,12 @@ class StatementParser:
         body, after_body = self._block(item.body, present | there)
         orelse, after_orelse = self._block(item.orelse, present | gone)
         self.branches[item] = after_body & after_orelse
-        if raises(body) or raises(orelse):
+        if raises(body) or raises(orelse):  # `if bias is None: raise ValueError(...)`
             self.branches[item] = after_orelse if raises(body) else after_body
         return If(test, body, orelse, above)
 
     def _refuse(self, item: ast.stmt) -> None:
-        self.locals |= {  # so that its names are no further problem
+        self.locals |= {  # so that what reads its names is no further problem
             node.id
             for node in ast.walk(item)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
@@ -283,6 +286,7 @@ class StatementParser:
             truth = "true" if found.holds else "false"
             message = f"'{name}' is not assigned where '{test}' is {truth}"
             hint = f"assign '{name}' in each branch"
+            # `if mode == "sum": y = ...`, where nothing assigns y in another mode.
             asked, equals, _ = test.partition(" == ")
             if equals and asked in self.scope.names:
                 hint = (

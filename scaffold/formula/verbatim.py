@@ -62,16 +62,15 @@ class VerbatimExpressions(CheckedExpressions):
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
         return None
 
-    def _Name(self, item: ast.Name, present: Guarded) -> Node:
+    def _name(self, item: ast.Name, present: Guarded) -> Node:
         if item.id in ITERATED and item.id not in self.source.locals:
             return self.graph.name(item.id)
-        return super()._Name(item, present)
+        return super()._name(item, present)
 
-    def _ListComp(self, item: ast.ListComp, present: Guarded) -> Node:
-        return self._comprehension(item, present)
-
-    def _GeneratorExp(self, item: ast.GeneratorExp, present: Guarded) -> Node:
-        return self._comprehension(item, present)
+    def other(self, item: ast.expr, present: Guarded) -> Node:
+        if isinstance(item, ast.ListComp | ast.GeneratorExp):
+            return self._comprehension(item, present)
+        return super().other(item, present)
 
     def _comprehension(
         self, item: ast.ListComp | ast.GeneratorExp, present: Guarded
@@ -108,7 +107,7 @@ def drawn(graph: Graph, items: Node) -> Node:
 
 
 class VerbatimParser(StatementParser):
-    """Walks the statements of one forward."""
+    """Reads the statements of one forward into a sketch, and checks every expression in it."""
 
     expressions: VerbatimExpressions
 
@@ -161,7 +160,7 @@ class VerbatimParser(StatementParser):
         return self._target(item)
 
     def _target(self, target: ast.expr) -> Node:
-        """As in a formula, and `rows[i][j]`."""
+        """A target as a formula has it, or `rows[i][j]`."""
         if isinstance(target, ast.Subscript) and _root(target):
             return self.expressions.parse(target)
         return super()._target(target)
@@ -264,7 +263,7 @@ class VerbatimParser(StatementParser):
 
 
 def _root(target: ast.expr) -> str:
-    """The name that subscripts hang on, if there is one."""
+    """The name of the container of a target: `rows` of `rows[i][j]`; '' if there is none."""
     while isinstance(target, ast.Subscript):
         target = target.value
     return target.id if isinstance(target, ast.Name) else ""
@@ -323,7 +322,7 @@ def _lists(module: ast.Module) -> frozenset[str]:
 
 
 def _values(module: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
-    """What names are assigned, if that is to be seen."""
+    """Each name that is assigned, with its value; None where a loop, a `with` or `+=` assigns it."""
     seen: set[int] = set()
     for node in ast.walk(module):
         match node:

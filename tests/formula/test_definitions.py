@@ -6,10 +6,10 @@ import pytest
 
 from scaffold.formula.definitions import (
     definitions_of,
+    effective_decorator,
     is_constant,
     reachable,
     resolve,
-    telling_decorator,
 )
 
 FILE = """
@@ -85,5 +85,5 @@ def test_a_decorator_that_changes_nothing() -> None:
         "@torch.jit.script\ndef f(x): return x\n@cached\ndef g(x): return x"
     ).body
     assert isinstance(plain, ast.FunctionDef) and isinstance(other, ast.FunctionDef)
-    assert telling_decorator(plain, {"torch": "torch"}) is None
-    assert telling_decorator(other, {}) is other.decorator_list[0]
+    assert effective_decorator(plain, {"torch": "torch"}) is None
+    assert effective_decorator(other, {}) is other.decorator_list[0]
