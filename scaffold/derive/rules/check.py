@@ -17,6 +17,7 @@ from scaffold.derive.rules.samples import (
 from scaffold.derive.rules.spelling import Spelling, spelling
 from scaffold.derive.rules.table import Table, operands, read_rule
 from scaffold.derive.rules.vocabulary import BUILDERS
+from scaffold.derive.simplify.identities import wrong_identity
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula import BUILTINS, Node, Scope, Text, judged, judged_value, parse
 from scaffold.primitives import CATEGORIES, Primitives, full_name, wrong_facts
@@ -37,6 +38,7 @@ TYPES = {
     "grad": "a table: grad.x = '...'",
     "fused": "a table: fused.x = '...'",
     "composed": STRINGS,
+    "simpler": STRINGS,
     "code": STRING,
     "nondiff": STRINGS,
     "results": STRINGS,
@@ -164,6 +166,7 @@ def _of_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     yield from _of_gradients(entry)
     yield from _of_samples(entry, table)
     yield from _of_formulas(entry, table)
+    yield from _of_identities(entry, table)
 
 
 def _of_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldError]:
@@ -275,6 +278,15 @@ def _of_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
             yield entry.problem("a formula is one expression", *path)
         else:
             yield from _of_calls(entry, formula.result, table, path)
+
+
+def _of_identities(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
+    """Lines of `simpler` that are no identity of the primitive."""
+    for text in entry.raw.get("simpler", ()):
+        wrong = wrong_identity(text, table.op_of(entry.name), table)
+        if wrong:
+            hint = "simpler = ['-(-x) -> x']"
+            yield entry.problem(f"'{text}' {wrong}", "simpler", hint=hint)
 
 
 def _of_calls(

@@ -45,6 +45,7 @@ class Rule(NamedTuple):
     fused: Mapping[str, str] = {}  # parameter -> its gradient in one call of ATen's
     module: str | None = None  # of a function that is not PyTorch's
     op: str = ""  # what its ops are called: no word of the engine's for a team's rule
+    simpler: tuple[str, ...] = ()  # identities: `-(-x) -> x`
     operands: tuple[str, ...] = ()  # the shapes that PyTorch takes, else it raises
 
     @property
@@ -88,7 +89,6 @@ class Table:
         self._rules: dict[str, Rule] = {}
         self._spellings: dict[tuple[str, str], Spelling] = {}
         self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
-        self._compositions: tuple[tuple[Rule, Node], ...] | None = None
         self._ops = {self._op_of(name): name for name in primitives}
 
     @property
@@ -147,6 +147,12 @@ class Table:
             return self
         return self.base.home(rule)
 
+    def op_of(self, name: str) -> str:
+        """What the ops of the rule that formulas of this table mean by a name are called."""
+        if self.base is None or name in self.heads:
+            return self._op_of(name)
+        return self.base.op_of(name)
+
     def _op_of(self, name: str) -> str:
         """What the ops of a rule of this table are called.
 
@@ -186,21 +192,23 @@ class Table:
             self._gradients[key] = (self._parsed(text, scope, rule),)
         return self._gradients[key][0]
 
+    def composed(self) -> tuple[tuple["Table", str, str], ...]:
+        """Each way to compute what a rule does: the table and the name of the rule, and the formula as text."""
+        own = tuple(
+            (self, name, text)
+            for name, texts in self.primitives.composed.items()
+            for text in texts
+        )
+        return own + (self.base.composed() if self.base else ())
+
     def compositions(self) -> tuple[tuple[Rule, Node], ...]:
-        """What rules compute, written with other primitives, over their parameters."""
-        if self._compositions is None:
-            own = tuple(
-                (
-                    self.rule(name),
-                    self._parsed(
-                        text, Scope(self.scope(self.rule(name))), self.rule(name)
-                    ),
-                )
-                for name, texts in self.primitives.composed.items()
-                for text in texts
-            )
-            self._compositions = own + (self.base.compositions() if self.base else ())
-        return self._compositions
+        """The same, as rules and formulas over their parameters."""
+        found = []
+        for table, name, text in self.composed():
+            rule = table.rule(name)
+            scope = Scope(table.scope(rule))
+            found.append((rule, table._parsed(text, scope, rule)))
+        return tuple(found)
 
     def condition(self, rule: Rule) -> Node | None:
         """The test under which a rule holds, over its parameters."""
@@ -239,6 +247,7 @@ def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
         raw.get("once", False),
         raw.get("fused", {}),
         raw.get("from"),
+        simpler=tuple(raw.get("simpler", ())),
         operands=tuple(raw.get("operands", ())),
     )
 

@@ -13,6 +13,8 @@ from scaffold.derive.graph.op import OfShape, Op, is_number, tensors
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError, fold, static_node
+from scaffold.derive.simplify.identities import Identities
+from scaffold.derive.simplify.patterns import Matcher
 from scaffold.derive.simplify.products import Product, Products
 from scaffold.derive.simplify.registry import Simplifications
 from scaffold.formula import Node
@@ -26,7 +28,7 @@ class Maker:
         applier: Applier,
         simplifications: Simplifications,
         opaque: Callable[[Op], bool],
-        forward_products: Mapping[Op, Product],
+        forward_products: Mapping[Op, Product[Op]],
         *,
         precision: Precision,
         saves: bool,
@@ -34,6 +36,7 @@ class Maker:
         self.applier, self.program = applier, applier.program
         self.simplifications = simplifications
         self.opaque = opaque
+        self.identities = Identities(applier.table, Matcher(self.may_be_read_through))
         self.forward_products = forward_products  # those to be met again
         self.precision = precision
         self.saves = saves  # values inside the forward may be saved
@@ -42,7 +45,7 @@ class Maker:
         self.deep_products = Products(self.program, self, self.is_forward)
 
     def __call__(self, name: str, *args: Op) -> Op:
-        """The primitive of a name, applied; the first of its simplifications that finds a simpler op makes it."""
+        """The primitive of a name, applied; as an identity has it, or the first simplification that finds a simpler op."""
         if args and not any(tensors(args)) and name != "where":
             folded = fold(
                 self.program, name, args, lambda op: static_node(self.program, op)
@@ -50,6 +53,9 @@ class Maker:
             if folded is None:
                 raise UnsupportedError(f"{name} of Python values")
             return folded
+        same = self.identities(self, name, args)
+        if same is not None:
+            return same
         for simpler in self.simplifications.get(name, ()):
             found = simpler(self, *args)
             if found is not None:
@@ -69,6 +75,13 @@ class Maker:
     def is_(self, op: Op, *rules: str) -> bool:
         """Whether an op is one of these, and may be taken apart."""
         return op.rule in rules and not self.opaque(op)
+
+    def may_be_read_through(self, op: Op) -> bool:
+        """Whether an identity may take an op apart: one with a name only if it is a view, which computes nothing."""
+        if not self.opaque(op):
+            return True
+        rule = self.applier.table.of_op(op.rule)
+        return rule is not None and rule.category == "view"
 
     # Ops that are no primitives
 

@@ -21,9 +21,9 @@ REUNITED = Registry()
 
 def forward_products(
     forward: Iterable[Op], apart: Collection[Op], named: Callable[[Op], bool]
-) -> dict[Op, Product]:
+) -> dict[Op, Product[Op]]:
     """The products of the forward that are worth meeting again, but those that are kept apart."""
-    known: dict[Op, Product] = {}
+    known: dict[Op, Product[Op]] = {}
     for op in forward:
         term = _factors(op)
         if term is None or op in apart and op.rule == "mul":
@@ -51,7 +51,7 @@ def reunited(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     return None
 
 
-def _met(make: Maker, whole: Product, op: Op, term: Product) -> Op | None:
+def _met(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op | None:
     rest = whole.without(term)
     if not rest.has_factors:
         return (
@@ -65,7 +65,7 @@ def _met(make: Maker, whole: Product, op: Op, term: Product) -> Op | None:
     return make.products.op(rest._replace(tensors=tuple(tensors)))
 
 
-def _absorbed(make: Maker, whole: Product, op: Op, term: Product) -> Op | None:
+def _absorbed(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op | None:
     """`(g * xc).sum(-1, True) * rstd` as `(g * xhat).sum(-1, True)`."""
     for outer in whole.tensors:
         if outer.rule not in REDUCTIONS or make.products.whole(outer):
@@ -94,7 +94,7 @@ def _absorbed(make: Maker, whole: Product, op: Op, term: Product) -> Op | None:
     return None
 
 
-def _factors(op: Op) -> Product | None:
+def _factors(op: Op) -> Product[Op] | None:
     """A product of tensors, or a quotient of two."""
     if op.rule not in ("mul", "div") or not all(arg.is_tensor for arg in op.args):
         return None

@@ -6,42 +6,43 @@ by what meets a product of the forward again, by what multiplies single numbers 
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from scaffold.derive.graph.application import constant
 from scaffold.derive.graph.op import Expression, Number, Op, Program, is_number, number
 from scaffold.formula import Node
 
+T = TypeVar("T")  # what its factors are: ops, or patterns
 POWERS = (2, 3, 4)  # `x ** 2` is two factors
 
 
-class Product(NamedTuple):
+class Product(NamedTuple, Generic[T]):
     """Factors; each as often as it occurs."""
 
     number: Number = 1
-    statics: tuple[Op, ...] = ()  # Python values that are no numbers
-    tensors: tuple[Op, ...] = ()
-    below: tuple[Op, ...] = ()  # tensors that it is divided by
-    static_below: tuple[Op, ...] = ()
+    statics: tuple[T, ...] = ()  # Python values that are no numbers
+    tensors: tuple[T, ...] = ()
+    below: tuple[T, ...] = ()  # tensors that it is divided by
+    static_below: tuple[T, ...] = ()
 
     @property
     def has_factors(self) -> bool:
         """Whether it is more than a number."""
         return any(self[1:])
 
-    def times(self, other: "Product") -> "Product":
+    def times(self, other: "Product[T]") -> "Product[T]":
         """The factors of both, these first."""
         return Product(
             self.number * other.number,
             *(mine + theirs for mine, theirs in zip(self[1:], other[1:], strict=True)),
         )
 
-    def over(self, other: "Product") -> "Product":
+    def over(self, other: "Product[T]") -> "Product[T]":
         """The quotient."""
         return self.times(other.inverse)
 
     @property
-    def inverse(self) -> "Product":
+    def inverse(self) -> "Product[T]":
         """What is above the line below it, and the other way around."""
         return Product(
             1 / self.number if self.number != 1 else 1,
@@ -51,19 +52,19 @@ class Product(NamedTuple):
             self.statics,
         )
 
-    def without(self, other: "Product") -> "Product":
+    def without(self, other: "Product[T]") -> "Product[T]":
         """What is left when the factors of another, which all are among these, are taken out."""
         pairs = zip(self[1:], other[1:], strict=True)
         rest = (_removed(mine, theirs) for mine, theirs in pairs)
         return Product(_ratio(self.number, other.number), *rest)
 
-    def common(self, other: "Product") -> "Product":
+    def common(self, other: "Product[T]") -> "Product[T]":
         """The factors that both have."""
         pairs = zip(self[1:], other[1:], strict=True)
         shared = (_shared(mine, theirs) for mine, theirs in pairs)
         return Product(_common_number(self.number, other.number), *shared)
 
-    def holds(self, other: "Product") -> bool:
+    def holds(self, other: "Product[T]") -> bool:
         """Whether all factors of another are among these, its number apart."""
         return all(
             mine.count(op) >= theirs.count(op)
@@ -72,7 +73,7 @@ class Product(NamedTuple):
         )
 
 
-def _removed(mine: tuple[Op, ...], theirs: tuple[Op, ...]) -> tuple[Op, ...]:
+def _removed(mine: tuple[T, ...], theirs: tuple[T, ...]) -> tuple[T, ...]:
     left = list(mine)
     for op in theirs:
         left.remove(op)
@@ -89,8 +90,8 @@ def _ratio(whole: Number, part: Number) -> Number:
     return int(found) if plain and abs(found) < 1000 else found  # type: ignore[arg-type]
 
 
-def _shared(mine: Iterable[Op], theirs: Iterable[Op]) -> tuple[Op, ...]:
-    left, found = list(theirs), list[Op]()
+def _shared(mine: Iterable[T], theirs: Iterable[T]) -> tuple[T, ...]:
+    left, found = list(theirs), list[T]()
     for op in mine:
         if op in left:
             left.remove(op)
@@ -115,19 +116,11 @@ class Products:
     ) -> None:
         self.program, self.make, self.whole = program, make, whole
 
-    def of(self, op: Op) -> Product:
+    def of(self, op: Op) -> Product[Op]:
         """The factors of an op."""
-        found = _Factors(self.program, self.whole)
-        found.take(op, False)
-        return Product(
-            found.number,
-            tuple(found.static[0]),
-            tuple(found.tensor[0]),
-            tuple(found.tensor[1]),
-            tuple(found.static[1]),
-        )
+        return taken_apart(op, self.whole, self.program)
 
-    def op(self, product: Product) -> Op:
+    def op(self, product: Product[Op]) -> Op:
         """The op of a product: the number first, what divides last."""
         make, const = self.make, self.program.const
         minus = not isinstance(product.number, complex) and product.number < 0
@@ -148,7 +141,7 @@ class Products:
             made = make("div", made, below)
         return make("neg", made) if minus else made
 
-    def op_times(self, outer: Product, inner: Op) -> Op:
+    def op_times(self, outer: Product[Op], inner: Op) -> Op:
         """The op of a product times another op; what divides comes last."""
         above = self.op(outer._replace(below=(), static_below=()))
         made = inner if is_number(above, 1) else self.make("mul", above, inner)
@@ -157,6 +150,22 @@ class Products:
         if outer.static_below:
             made = self.make("div", made, self.op(Product(1, outer.static_below)))
         return made
+
+
+def taken_apart(
+    op: Op,
+    whole: Callable[[Op], bool] = lambda op: False,
+    program: Program | None = None,
+    *,
+    every: bool = False,
+) -> Product[Op]:
+    """The factors of an op; with `every` also those of `x / (y / z)` and `x.square()`, which the backward keeps as they are."""
+    found = _Factors(whole, program, every)
+    found.take(op, False)
+    (tensors, below), (statics, static_below) = found.tensor, found.static
+    return Product(
+        found.number, tuple(statics), tuple(tensors), tuple(below), tuple(static_below)
+    )
 
 
 def _counted(ops: tuple[Op, ...]) -> list[tuple[Op, int]]:
@@ -171,8 +180,10 @@ def _is_number(parts: tuple[Node, ...]) -> bool:
 class _Factors:
     """The factors found so far, above and below the line."""
 
-    def __init__(self, program: Program, whole: Callable[[Op], bool]) -> None:
-        self.program, self.whole = program, whole
+    def __init__(
+        self, whole: Callable[[Op], bool], program: Program | None, every: bool
+    ) -> None:
+        self.whole, self.program, self.every = whole, program, every
         self.number: Number = 1
         self.static: tuple[list[Op], list[Op]] = ([], [])
         self.tensor: tuple[list[Op], list[Op]] = ([], [])
@@ -191,16 +202,25 @@ class _Factors:
         elif op.rule == "mul":
             for arg in op.args:
                 self.take(arg, below)
-        elif op.rule == "div" and not below:
+        elif op.rule == "div" and (not below or self.every):
             self.take(op.args[0], below)
-            self.take(op.args[1], True)
-        elif op.rule == "pow_exponent" and number(op.args[1]) in POWERS:
+            self.take(op.args[1], not below)
+        elif self._is_power(op) and number(op.args[1]) in POWERS:
             for _ in range(int(str(number(op.args[1])))):
                 self.take(op.args[0], below)
+        elif op.rule == "square" and self.every:
+            self.take(op.args[0], below)
+            self.take(op.args[0], below)
         else:
             self.tensor[below].append(op)
 
+    def _is_power(self, op: Op) -> bool:
+        return op.rule == "pow_exponent" or self.every and op.rule == "pow"
+
     def _take_static(self, op: Op, below: bool) -> None:
+        if self.program is None:
+            self.static[below].append(op)
+            return
         behind = self.program.behind(op.expression) if op.rule == "static" else None
         if behind is not None:
             self.static[below].append(behind)

@@ -63,7 +63,7 @@ ONE_HOTS, REWRITES = Registry(), Registry()
 
 @REWRITES.on("mT")
 def _mT(make: Maker, a: Op) -> Op | None:
-    if a.rule in ("mT", "t") or a.rule == "T" and a.shape.rank == 2:
+    if a.rule == "T" and a.shape.rank == 2:
         return a.args[0]
     if a.rule == "transpose" and {literal(item) for item in a.args[1:]} == {-1, -2}:
         return a.args[0]
@@ -75,13 +75,9 @@ def _mT(make: Maker, a: Op) -> Op | None:
 
 
 def _inside_mT(make: Maker, a: Op) -> Op | None:
-    """Signs, constants and sums that a transpose does not touch."""
+    """`(x @ y).mT` over lines as `y @ x`, and a sum to a shape as that of the transpose."""
     if make.opaque(a):
         return None
-    if a.rule == "neg":
-        return make("neg", make("mT", a.args[0]))
-    if a.rule == "mul" and a.args[0].kind == "static":
-        return make("mul", a.args[0], make("mT", a.args[1]))
     if a.rule == "contracted":
         x, y, *dims = a.args
         shape = shapes.transposed(a.shape, -2, -1)
@@ -109,9 +105,7 @@ def _T(make: Maker, a: Op) -> Op | None:
 
 @REWRITES.on("mH")
 def _mH(make: Maker, a: Op) -> Op | None:
-    if a.kind != "complex":
-        return make("mT", a)
-    return a.args[0] if a.rule == "mH" else None
+    return make("mT", a) if a.kind != "complex" else None
 
 
 @REWRITES.on("H")
@@ -123,8 +117,7 @@ def _H(make: Maker, a: Op) -> Op | None:
 def _transpose(make: Maker, a: Op, first: Op, second: Op) -> Op | None:
     if {literal(first), literal(second)} == {-1, -2}:
         return make("mT", a)
-    same = a.rule == "transpose" and set(a.args[1:]) == {first, second}
-    return a.args[0] if same else None
+    return None
 
 
 @REWRITES.on("squeeze")
@@ -140,10 +133,6 @@ def _squeeze(make: Maker, a: Op, dim: Op) -> Op | None:
         return a.args[0]
     if a.rule == "sum" and not make.opaque(a) and len(dims_of(a.args[1]) or ()) > 1:
         return _squeezed_sum(make, a, dim)
-    if make.is_(a, "neg"):
-        return make("neg", make("squeeze", a.args[0], dim))
-    if make.is_(a, "mul") and a.args[0].kind == "static":
-        return make("mul", a.args[0], make("squeeze", a.args[1], dim))
     return None
 
 
@@ -179,14 +168,7 @@ def _unsqueeze(make: Maker, a: Op, dim: Op) -> Op | None:
         return a.args[0]
     if a.rule == "expanded" and a.args[0].shape == shapes.SCALAR:
         return make.expanded(a.args[0], wide)
-    if make.is_(a, "neg"):
-        return make("neg", make("unsqueeze", a.args[0], dim))
     return None
-
-
-@REWRITES.on("flip")
-def _flip(make: Maker, a: Op, dims: Op) -> Op | None:
-    return a.args[0] if a.rule == "flip" and a.args[1] is dims else None
 
 
 # --- What single primitives of the backward simplify to.
@@ -212,18 +194,6 @@ def div_by_count(make: Maker, a: Op, b: Op) -> Op | None:
     return None
 
 
-@REWRITES.on("mean")
-def _mean(
-    make: Maker, a: Op, dim: Op | None = None, keepdim: Op | None = None
-) -> Op | None:
-    """Without dims it broadcasts as it is."""
-    if dim is None or keepdim is None or literal(keepdim) is not True:
-        return None
-    if literal(dim) is None:
-        return make("mean", a)
-    return _constant_factor_out(make, "mean", a, dim, keepdim)
-
-
 @REWRITES.on("real")
 def _real(make: Maker, a: Op) -> Op | None:
     return a if a.kind != "complex" else None
@@ -231,23 +201,7 @@ def _real(make: Maker, a: Op) -> Op | None:
 
 @REWRITES.on("conj")
 def _conj(make: Maker, a: Op) -> Op | None:
-    if a.kind != "complex":
-        return a
-    return a.args[0] if a.rule == "conj" and not make.opaque(a) else None
-
-
-@REWRITES.on("pow_exponent")
-def _pow_exponent(make: Maker, a: Op, b: Op) -> Op | None:
-    if is_number(b, 1):
-        return a
-    return make.const(1) if is_number(b, 0) else None
-
-
-@REWRITES.on("pow")
-def _pow(make: Maker, a: Op, b: Op) -> Op | None:
-    if b.kind == "static":
-        return make("pow_exponent", a, b)
-    return make("pow_base", a, b) if a.kind == "static" else None
+    return a if a.kind != "complex" else None
 
 
 @REWRITES.on("exp")
@@ -258,39 +212,24 @@ def _exp(make: Maker, a: Op) -> Op | None:
     return None
 
 
-@REWRITES.on("matmul")
-def _matmul(make: Maker, a: Op, b: Op) -> Op | None:
-    if make.is_(a, "neg"):
-        return make("neg", make("matmul", a.args[0], b))
-    if make.is_(b, "neg"):
-        return make("neg", make("matmul", a, b.args[0]))
-    for one, at in ((a, 0), (b, 1)):
-        if make.is_(one, "mul") and one.args[0].kind == "static":
-            pair = (one.args[1], b) if at == 0 else (a, one.args[1])
-            return make("mul", one.args[0], make("matmul", *pair))
-    return None
+@REWRITES.on("sum")
+def _sum_of_quotient(make: Maker, a: Op, *rest: Op) -> Op | None:
+    """`sum(x / n)` as `sum(x) / n`; not by a size that may be 0 with nothing to sum, which would be 0 / 0."""
+    if not make.is_(a, "div") or a.args[1].kind != "static":
+        return None
+    kept = len(rest) > 1 and literal(rest[1]) is True
+    if not kept and is_length(a.args[1]):
+        return None
+    return make("div", make("sum", a.args[0], *rest), a.args[1])
 
 
 @REWRITES.on("sum")
-def _sum(
-    make: Maker, a: Op, dim: Op | None = None, keepdim: Op | None = None
-) -> Op | None:
-    if dim is not None and literal(dim) is None and keepdim and literal(keepdim):
-        return make("sum", a)  # without dims it broadcasts as it is
-    rest = [item for item in (dim, keepdim) if item is not None]
-    if make.is_(a, "neg"):
-        return make("neg", make("sum", a.args[0], *rest))
-    if make.is_(a, "mul") and a.args[0].kind == "static":
-        return make("mul", a.args[0], make("sum", a.args[1], *rest))
-    if make.is_(a, "div") and a.args[1].kind == "static":
-        kept = keepdim is not None and literal(keepdim) is True
-        if kept or not is_length(a.args[1]):  # a sum of nothing is not 0 / 0
-            return make("div", make("sum", a.args[0], *rest), a.args[1])
-    if keepdim is not None and literal(keepdim) is True and dim is not None:
-        if is_one_hot(a) and dims_of(dim) == dims_of(a.args[1]):
-            return make.const(1)
-        return _constant_factor_out(make, "sum", a, dim, keepdim)
-    return None
+def _sum_of_one_hot(make: Maker, a: Op, *rest: Op) -> Op | None:
+    """The sum of each line of a one-hot, which is 1."""
+    kept = len(rest) > 1 and literal(rest[1]) is True
+    if not kept or not is_one_hot(a) or dims_of(rest[0]) != dims_of(a.args[1]):
+        return None
+    return make.const(1)
 
 
 @REWRITES.on("scatter_add")
@@ -313,10 +252,12 @@ def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | Non
     return make("mul", source, one_hot)
 
 
-def _constant_factor_out(
-    make: Maker, rule: str, a: Op, dim: Op, keepdim: Op
-) -> Op | None:
+@REWRITES.on_each("sum", "mean")
+def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     """`sum(x * m)` as `m * sum(x)` where `m` is the same along the dims; a part that sums to zero goes."""
+    if len(args) < 3 or literal(args[2]) is not True:
+        return None
+    a, dim, keepdim = args
     dims = dims_of(dim)
     if not dims:
         return None

@@ -75,7 +75,9 @@ class Scalars:
     def _times(self, one: Op, two: Op) -> Op:
         return self.make.applier.named("mul", one, two)
 
-    def _scalar(self, product: Product, small: Iterable[Op], below: Iterable[Op]) -> Op:
+    def _scalar(
+        self, product: Product[Op], small: Iterable[Op], below: Iterable[Op]
+    ) -> Op:
         """The part that is one number; Python's numbers first."""
         total = self.make.const(product.number)
         for item in (*product.statics, *small):

@@ -3,7 +3,7 @@
 import pytest
 
 from scaffold.derive import derive
-from scaffold.derive.simplify.advice import ADVICE
+from scaffold.primitives.advice import ADVICE
 from tests.derive.building import spec_of
 
 MET = {

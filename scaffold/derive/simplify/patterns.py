@@ -1,0 +1,451 @@
+"""Patterns: formulas over primitives that a value of the graph is held against.
+
+In: the text of a formula, and an op. Out: the op of each name in the formula, for each way in which the op is that formula.
+Invariant: the op has the formula's value; nothing is computed.
+
+    log(1 + exp(x))    a primitive by its name, Python's operators, numbers, True and None; any other name is a value, the
+                       same one at each place
+
+The one matcher serves three tables of `scaffold.primitives`. An identity, `-(-x) -> x`, is met as it is spelled: it says what
+to make of one spelling. What a forward composes (`composed`) and what it is advised on are met in any spelling: the factors of a
+product and the terms of a sum stand in any order, their numbers are taken together (`0.5 * x * y` is `x * y / 2`), and `x.square()` is
+`x * x`.
+"""
+
+import ast
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import NamedTuple, TypeVar
+
+from scaffold.derive.graph.op import Number, Op, literal
+from scaffold.derive.graph.op import number as number_of
+from scaffold.derive.simplify.products import Product, taken_apart
+from scaffold.errors import Location
+from scaffold.formula import Graph, Node, Scope, Text, parse
+
+Bound = dict[str, Op]
+
+
+class Variable(NamedTuple):
+    """Any value, or one of which `KINDS` demands something."""
+
+    name: str
+    demand: str = ""
+
+
+class Value(NamedTuple):
+    """A number, or another value of Python's."""
+
+    value: object
+
+
+class Application(NamedTuple):
+    """A primitive of patterns. In any spelling it is a product or a sum as well, if it is one."""
+
+    rule: str
+    args: tuple["Pattern", ...]
+    commutes: bool = False
+    open: bool = False  # the arguments behind those that are written may be any
+    product: Product["Pattern"] | None = None
+    sum: "Sum | None" = None
+
+
+class Sum(NamedTuple):
+    """Terms, each a product, and a number."""
+
+    number: float
+    terms: tuple[Product["Pattern"], ...]
+
+
+Pattern = Variable | Value | Application
+
+OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.MatMult: "matmul",
+    ast.Pow: "pow_exponent",
+}
+MATH: dict[str, Callable[[float], float]] = {
+    "sqrt": math.sqrt,
+    "log": math.log,
+    "exp": math.exp,
+}
+CONSTANTS = {"pi": math.pi, "e": math.e}
+COMMUTING = frozenset({"add", "mul"})
+SUMS = frozenset({"add", "sub"})
+# What is a product of other factors than itself: a product in any spelling is looked for among these.
+PRODUCTS = frozenset({"mul", "div", "neg", "pow_exponent", "pow", "square"})
+ROUNDING = 8e-15
+
+
+# What a text says
+
+
+Names = Callable[[str], str]
+
+
+def pattern(
+    text: str, *, prefix: bool = False, op_of: Names = lambda name: name
+) -> Pattern:
+    """The pattern of a formula in any spelling; with `prefix` arguments that are left out may be any.
+
+    `op_of`: what the ops of a primitive are called, which is not its name where a team has another one of that name.
+    """
+    return _Reader(False, op_of, prefix).read(_tree(text))
+
+
+def spelled(text: str, demands: Names, op_of: Names) -> Pattern:
+    """The pattern of a formula as it is spelled, in which names demand something of their values."""
+    return _Reader(True, op_of, demands=demands).read(_tree(text))
+
+
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text.strip(), mode="eval").body
+
+
+def heads(item: Pattern) -> frozenset[str]:
+    """The primitives that a value may be of where it is a pattern."""
+    assert isinstance(item, Application)
+    found = {item.rule}
+    if item.product is not None:
+        found |= PRODUCTS
+    if item.sum is not None:
+        found |= SUMS
+    return frozenset(found)
+
+
+def _operator(operator: ast.operator) -> str:
+    if type(operator) not in OPERATORS:
+        raise ValueError("an operator that no pattern has")
+    return OPERATORS[type(operator)]
+
+
+def _has_no_names(tree: ast.expr) -> bool:
+    """Whether it is a number that is computed: `math.sqrt(2)`, `-1`."""
+    names = (item.id for item in ast.walk(tree) if isinstance(item, ast.Name))
+    return all(name == "math" for name in names)
+
+
+def names_of(item: Pattern) -> frozenset[str]:
+    """The names that stand for values."""
+    if isinstance(item, Application):
+        return frozenset().union(*map(names_of, item.args))
+    return frozenset({item.name} if isinstance(item, Variable) else ())
+
+
+def rules_of(item: Pattern) -> frozenset[str]:
+    """The primitives that a pattern is made of."""
+    if isinstance(item, Application):
+        return frozenset({item.rule}).union(*map(rules_of, item.args))
+    return frozenset()
+
+
+class _Reader(NamedTuple):
+    """Reads the tree of a formula."""
+
+    spelled: bool
+    op_of: Names
+    prefix: bool = False
+    demands: Names = lambda name: ""
+
+    def read(self, tree: ast.expr) -> Pattern:
+        """The pattern of an expression."""
+        match tree:
+            case ast.Name(name):
+                return Variable(name, self.demands(name))
+            case ast.Constant(value):
+                return Value(value)
+        if _has_no_names(tree):
+            return Value(_number(ast.unparse(tree)))
+        match tree:
+            case ast.UnaryOp(ast.USub(), inner):
+                return self._applied("neg", (inner,))
+            case ast.BinOp(left, operator, right):
+                return self._applied(_operator(operator), (left, right))
+            case ast.Call(ast.Name(name), args):
+                return self._applied(self.op_of(name), args)
+        raise ValueError(f"no pattern: {ast.unparse(tree)}")
+
+    def _applied(
+        self, rule: str, trees: tuple[ast.expr, ...] | list[ast.expr]
+    ) -> Application:
+        rest = bool(trees) and isinstance(trees[-1], ast.Starred)  # `sum(x, *rest)`
+        args = tuple(map(self.read, trees[:-1] if rest else trees))
+        if self.spelled:
+            return Application(rule, args, open=rest)
+        plain = Application(rule, args, rule in COMMUTING, self.prefix)
+        if rule in SUMS:
+            return plain._replace(sum=_sum(plain))
+        product = _product(plain)
+        is_one = rule in PRODUCTS and product != Product(1, (), (plain,))
+        return plain._replace(product=product) if is_one else plain
+
+
+def _product(item: Pattern) -> Product[Pattern]:
+    """A pattern as a product."""
+    match item:
+        case Value(int() | float() as value) if not isinstance(value, bool):
+            return Product(value)
+        case Application("neg", (inner,)):
+            return Product[Pattern](-1).times(_product(inner))
+        case Application("mul", (one, two)):
+            return _product(one).times(_product(two))
+        case Application("div", (one, two)):
+            return _product(one).over(_product(two))
+        case Application("pow_exponent", (base, Value(2 | 3 | 4 as count))):
+            found = _product(base)
+            for _ in range(int(count) - 1):
+                found = found.times(_product(base))
+            return found
+    return Product(1, (), (item,))
+
+
+def _sum(item: Pattern, sign: int = 1) -> Sum:
+    """A pattern as a sum."""
+    match item:
+        case Value(int() | float() as value) if not isinstance(value, bool):
+            return Sum(sign * value, ())
+        case Application("add" | "sub" as rule, (left, right)):
+            one = _sum(left, sign)
+            two = _sum(right, sign if rule == "add" else -sign)
+            return Sum(one.number + two.number, one.terms + two.terms)
+    return Sum(0, (Product[Pattern](sign).times(_product(item)),))
+
+
+# Which ops it is
+
+
+class Matcher:
+    """Holds patterns against the ops of one program; `inside`: whether an op may be taken apart."""
+
+    def __init__(self, inside: Callable[[Op], bool] = lambda op: True) -> None:
+        self.inside = inside
+        self._products: dict[Op, Product[Op]] = {}
+
+    def __call__(self, item: Pattern, op: Op, bound: Bound) -> Iterator[Bound]:
+        """What stands for each name, beside what is bound already, in each way in which an op is the pattern."""
+        if isinstance(item, Variable):
+            known = bound.get(item.name)
+            if (
+                known is op
+                or known is None
+                and (not item.demand or KINDS[item.demand](op))
+            ):
+                yield bound if known is op else {**bound, item.name: op}
+        elif isinstance(item, Value):
+            if _is_value(op, item.value):
+                yield bound
+        elif self.inside(op):
+            yield from self._applied(item, op, bound)
+
+    def _applied(self, item: Application, op: Op, bound: Bound) -> Iterator[Bound]:
+        """First as it is spelled: a name may then stand for a product or a sum."""
+        if op.rule == item.rule:
+            count = len(item.args)
+            if len(op.args) == count or item.open and len(op.args) > count:
+                yield from self.arguments(item.args, op.args[:count], bound)
+                if item.commutes:
+                    yield from self.arguments(item.args, op.args[1::-1], bound)
+        if item.product is not None and op.rule in PRODUCTS:
+            yield from self._product(item.product, self._product_of(op), bound)
+        if item.sum is not None and op.rule in SUMS:
+            number, terms = _terms(op, 1)
+            if close(item.sum.number, number):
+                yield from _in_any_order(item.sum.terms, terms, bound, self._term)
+
+    def arguments(
+        self, items: tuple[Pattern, ...], ops: tuple[Op, ...], bound: Bound
+    ) -> Iterator[Bound]:
+        """What stands for each name where ops are the patterns, in their order."""
+        if not items:
+            yield bound
+            return
+        for found in self(items[0], ops[0], bound):
+            yield from self.arguments(items[1:], ops[1:], found)
+
+    def _product(
+        self, item: Product[Pattern], product: Product[Op], bound: Bound
+    ) -> Iterator[Bound]:
+        if close(item.number, product.number):
+            for half in _in_any_order(item.below, product.below, bound, self):
+                yield from _in_any_order(item.tensors, product.tensors, half, self)
+
+    def _term(
+        self, item: Product[Pattern], term: "Term", bound: Bound
+    ) -> Iterator[Bound]:
+        """A term of a sum: a name may stand for a product."""
+        alone = item.number == 1 and len(item.tensors) == 1 and not item.below
+        if alone and term.sign == 1:
+            yield from self(item.tensors[0], term.op, bound)
+        else:
+            product = Product[Op](term.sign).times(self._product_of(term.op))
+            yield from self._product(item, product, bound)
+
+    def _product_of(self, op: Op) -> Product[Op]:
+        """The factors of an op; its numbers are one, and Python's other values are factors like tensors."""
+        if op not in self._products:
+            plain = taken_apart(op, every=True)
+            above = [*plain.tensors, *plain.statics]
+            below = [*plain.below, *plain.static_below]
+            value = plain.number
+            for ops, power in ((above, 1), (below, -1)):
+                for one in [item for item in ops if not item.is_tensor]:
+                    known = evaluated(one)
+                    if known:
+                        ops.remove(one)
+                        value = value * known**power
+            self._products[op] = Product(value, (), tuple(above), tuple(below))
+        return self._products[op]
+
+
+class Term(NamedTuple):
+    """What is added or, with a sign of -1, subtracted."""
+
+    sign: int
+    op: Op
+
+
+def _terms(op: Op, sign: int) -> tuple[Number, tuple[Term, ...]]:
+    """The number of a sum, and its terms."""
+    value = None if op.is_tensor else evaluated(op)
+    if value is not None:
+        return sign * value, ()
+    if op.rule in SUMS:
+        one, terms = _terms(op.args[0], sign)
+        two, rest = _terms(op.args[1], sign if op.rule == "add" else -sign)
+        return one + two, terms + rest
+    return 0, (Term(sign, op),)
+
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def _in_any_order(
+    items: tuple[T, ...],
+    parts: tuple[U, ...],
+    bound: Bound,
+    match: Callable[[T, U, Bound], Iterator[Bound]],
+) -> Iterator[Bound]:
+    """What is most particular first: a name fits anything."""
+    if len(items) != len(parts):
+        return
+    if not items:
+        yield bound
+        return
+    first, *rest = sorted(items, key=_is_vague)
+    for at, part in enumerate(parts):
+        for found in match(first, part, bound):
+            others = parts[:at] + parts[at + 1 :]
+            yield from _in_any_order(tuple(rest), others, found, match)
+
+
+def _is_vague(item: object) -> bool:
+    if isinstance(item, Product):
+        return isinstance(item.tensors[0], Variable)
+    return isinstance(item, Variable)
+
+
+# Python values
+
+
+def is_minus(op: Op) -> bool:
+    """Whether a Python value is written with a minus, but is no number."""
+    if op.rule != "static":
+        return False
+    return op.expression.kind == "unary" and op.expression.label == "-"
+
+
+def is_negative(value: Number | None) -> bool:
+    """Whether it is a real number below zero."""
+    return isinstance(value, int | float) and value < 0
+
+
+def close(one: Number, two: Number) -> bool:
+    """Whether two numbers are the same but for rounding."""
+    if isinstance(one, complex) or isinstance(two, complex):
+        return one == two
+    return math.isclose(one, two, rel_tol=ROUNDING)
+
+
+def _is_value(op: Op, value: object) -> bool:
+    """Whether an op is a number, or another value of Python's."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        known = literal(op)
+        return type(known) is type(value) and known == value
+    known = None if op.is_tensor else evaluated(op)
+    return known is not None and close(known, value)
+
+
+def evaluated(op: Op) -> Number | None:
+    """The number that a Python value is; of a list of one that one."""
+    if op.rule == "list" and len(op.args) == 1:
+        return evaluated(op.args[0])
+    if op.rule == "static":
+        return _evaluated(op.expression)
+    return number_of(op)
+
+
+@cache
+def _number(text: str) -> float:
+    """The number that a part of a pattern is."""
+    found = parse(Text(text, Location("a pattern")), Scope(frozenset()), Graph())
+    value = None if found.result is None else _evaluated(found.result)
+    if value is None:
+        raise ValueError(f"no number: {text}")
+    return value
+
+
+def _evaluated(node: Node) -> float | None:
+    """The number that an expression without names is."""
+    match node:
+        case Node("constant", text):
+            return _read(text)
+        case Node("unary", "-", (inner,)):
+            value = _evaluated(inner)
+            return None if value is None else -value
+        case Node("attribute", label, (Node("name", "math"),)):
+            return CONSTANTS.get(label)
+        case Node("call", _, (Node("attribute", label, (Node("name", "math"),)), arg)):
+            value = _evaluated(arg)
+            return MATH[label](value) if label in MATH and value else None
+        case Node("binary", label, (left, right)):
+            return _binary(label, _evaluated(left), _evaluated(right))
+    return None
+
+
+def _read(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _binary(label: str, left: float | None, right: float | None) -> float | None:
+    if left is None or right is None:
+        return None
+    match label:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/" if right:
+            return left / right
+        case "**" if left > 0:
+            return float(left**right)
+    return None
+
+
+# What a name of an identity demands of its value.
+KINDS: dict[str, Callable[[Op], bool]] = {
+    "tensor": lambda op: op.is_tensor,
+    "static": lambda op: op.kind == "static",
+    "number": lambda op: number_of(op) is not None,
+    "negative": lambda op: is_negative(number_of(op)),
+    "minus": is_minus,
+}

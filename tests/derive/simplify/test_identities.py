@@ -1,0 +1,69 @@
+"""The identities of the table: both sides have the same value, and one is met where it is spelled so."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from scaffold.derive.rules.table import built_in
+from scaffold.derive.simplify.identities import ARROW, wrong_identity
+from scaffold.errors import Location
+from scaffold.formula import Graph, Scope, Text, parse
+from scaffold.verify.child.rule_values import Interpreter, Values
+
+TABLE = built_in()
+LINES = [(name, line) for name in TABLE.names() for line in TABLE.rule(name).simpler]
+PYTHON: Values = {"c": 2.5, "d": -0.5, "k": 3, "n": -2, "m": -1.5, "i": 0, "j": -1}
+
+
+def values(name: str, dtype: torch.dtype) -> Values:
+    """A value for each name of an identity."""
+    size = (3, 1) if "squeeze" in name else (3, 3)
+    drawn = {key: torch.rand(size, dtype=dtype) + 0.5 for key in "xyzab"}
+    mask = torch.tensor([[True], [False], [True]])
+    return {**drawn, **PYTHON, "mask": mask, "dim": -1, "dims": (0,)}
+
+
+def sides(line: str, known: Values) -> Iterator[torch.Tensor]:
+    for side in line.split(ARROW):
+        scope = Scope(frozenset(known) | frozenset(TABLE.names()))
+        node = parse(Text(side, Location("an identity")), scope, Graph()).result
+        assert node is not None
+        yield torch.as_tensor(Interpreter(TABLE, known)(node))
+
+
+@pytest.mark.parametrize(("name", "line"), LINES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_both_sides_have_the_same_value(
+    name: str, line: str, dtype: torch.dtype
+) -> None:
+    for rest in ("", ", -1, True", ", 0, False"):
+        known = values(name, dtype)
+        left, right = sides(line.replace(", *rest", rest), known)
+        torch.testing.assert_close(left, right.to(left).expand_as(left))
+        if "rest" not in line:
+            break
+
+
+@pytest.mark.parametrize(("name", "line"), LINES)
+def test_it_stands_in_the_section_of_its_primitive(name: str, line: str) -> None:
+    assert wrong_identity(line, name, TABLE) is None
+    words = set(re.findall(r"\b[a-z]\b(?!\()", line))
+    assert words <= {*"xyzabcdknmij"}, "the header of the table says what letters mean"
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("exp(log(x)) -> x", None),
+        ("exp(log(x))", "is no identity"),
+        ("exp(log(x)) -> x if x else 1", "is no identity"),
+        ("x -> exp(log(x))", "is no identity"),
+        ("log(exp(x)) -> x", "is of another primitive on its left side"),
+        ("exp(log(x)) -> y", "has a name on its right side alone"),
+        ("exp(ln(x)) -> x", "calls 'ln', which is no primitive"),
+    ],
+)
+def test_what_is_no_identity_is_told(line: str, wrong: str | None) -> None:
+    assert wrong_identity(line, "exp", TABLE) == wrong
