@@ -148,7 +148,8 @@ def _formula(spec: OpSpec) -> list[str]:
     if spec.forward is None or (not spec.doc and _computed(spec)):
         return []
     lines = spec.forward.text.splitlines()
-    if any(len(line) > WIDTH - len(INDENT) for line in lines):
+    joined = len(lines) == 1 and spec.forward.statements  # by `;`
+    if joined or any(len(line) > WIDTH - len(INDENT) for line in lines):
         lines = _formatted(spec.forward).splitlines()
     return ["", "Computes::", "", *(f"{INDENT}{line}".rstrip() for line in lines)]
 

@@ -398,6 +398,23 @@ def test_what_cannot_be_run_is_not_compared(
     assert "note: not compared: " in outcome.err and words in outcome.err
 
 
+@pytest.mark.parametrize(("name", "told"), [("strength", False), ("lam", True)])
+def test_arguments_whose_type_the_text_does_not_tell_are_named(
+    tmp_path: Path, name: str, told: bool
+) -> None:
+    code = SCALE.replace("factor=2.0", name).replace("factor", name)
+    (tmp_path / "ops.py").write_text(f"{HEAD}{code}")
+    outcome = scaffold(tmp_path, "adopt", "ops.py", "--stdout")
+    assert outcome.code == 0, outcome.err
+    untold = (
+        f"note: the text does not tell the type of '{name}': write it into the table, "
+        f"as in '{name}: float', and the tests have a value\n"
+    )
+    assert (untold in outcome.err) is not told
+    assert ("note: compared with" in outcome.err) is told
+    assert f"{name}: {'float' if told else 'object'}" in outcome.out
+
+
 def test_in_a_project_the_op_goes_into_the_manifest(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         "[tool.scaffold]\nsource = 'src/fast'\ntests = 'tests'\n"

@@ -11,3 +11,8 @@ def test_conditions_on_sizes_are_told() -> None:
         derive=True,
     )
     assert "    Requires ``G == 2 * H``, ``N % 2 == 0``.\n" in text
+
+
+def test_statements_in_one_line_are_shown_one_a_line() -> None:
+    text = op_text("x", forward="y = torch.exp(x); return y * y", derive=True)
+    assert "Computes::\n\n        y = torch.exp(x)\n        return y * y\n" in text
