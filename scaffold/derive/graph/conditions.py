@@ -1,6 +1,7 @@
-"""One of two values, by a test that is fixed for a call.
+"""Tests that are fixed for a call: whether one holds, the choice by one, what one says of another, its opposite.
 
-In: the test and both values. Out: an op. Invariant: `not`, `is` and `!=` are turned around, so that equal tests are the same node.
+In: tests as nodes, and values as ops. Out: an op of one of two values, or what is sure. Invariant: what is not known before the call
+is not guessed; `not`, `is` and `!=` are turned around, so that equal tests are the same node.
 """
 
 import ast
@@ -18,7 +19,7 @@ from scaffold.derive.graph.op import (
     literal,
 )
 from scaffold.derive.graph.static_values import static_node
-from scaffold.formula import Node
+from scaffold.formula import Graph, Node
 
 # --- Whether a call is one that a rule is for: its `when`, over the arguments.
 #
@@ -150,32 +151,40 @@ def may_be_zero(op: Op) -> bool:
 def under(op: Op, test: Node, holds: bool) -> Op:
     """What a value is where a test holds, or does not: of a choice that this settles, the one branch."""
     while op.rule == "cond":
-        told = _told(op.test, test, holds)
+        told = told_by(op.test, test, holds)
         if told is None:
             return op
         op = op.args[0 if told else 1]
     return op
 
 
-def _told(asked: Node, test: Node, holds: bool) -> bool | None:
-    """What a test says of another one: `mode == "sum"` that `mode == "mean"` does not hold."""
-    match test:
+# --- What a test says of another one.
+#
+# In: tests as nodes, and how one has come out. Out: how the other one comes out. Invariant: what is not sure is not said.
+
+
+def told_by(asked: Node, known: Node, held: bool) -> bool | None:
+    """Whether a test holds where another one did, or did not: `mode == "sum"` not where `mode == "mean"` did."""
+    if asked is known:
+        return held
+    match known:
         case Node("unary", "not", (inner,)):
-            return _told(asked, inner, not holds)
+            return told_by(asked, inner, not held)
         case Node("compare", "is" | "!=" as label, args):
             turned = {"is": "is not", "!=": "=="}[label]
-            same = (asked.kind, asked.label, asked.args) == ("compare", turned, args)
-            if same:
-                return not holds
-            return None if label == "is" or holds else _other(asked, args)
-    if asked is test:
-        return holds
-    plain = holds and test.kind == "compare" and test.label == "=="
-    return _other(asked, test.args) if plain else None
+            if (asked.kind, asked.label, asked.args) == ("compare", turned, args):
+                return not held
+            return _other_constant(asked, args) if label == "!=" and not held else None
+        case Node("boolean", label, parts) if label == ("and" if held else "or"):
+            found = (told_by(asked, part, held) for part in parts)
+            return next((told for told in found if told is not None), None)
+        case Node("compare", "==", args) if held:
+            return _other_constant(asked, args)
+    return None
 
 
-def _other(asked: Node, known: tuple[Node, ...]) -> bool | None:
-    """False where the one thing equals a constant, and is asked for another."""
+def _other_constant(asked: Node, known: tuple[Node, ...]) -> bool | None:
+    """False where a thing equals the one constant, and is asked for another."""
     match asked:
         case Node("compare", "==", (name, Node("constant", text))) if (
             name is known[0] and known[1].kind == "constant"
@@ -183,3 +192,63 @@ def _other(asked: Node, known: tuple[Node, ...]) -> bool | None:
             one, other = ast.literal_eval(text), ast.literal_eval(known[1].label)
             return None if one == other else False
     return None
+
+
+def decides(known: Node, branch: int, test: Node, at: int) -> bool:
+    """Whether the branch of a test tells that of another one; 0 is the branch where it holds."""
+    return known is not test and told_by(test, known, branch == 0) is (at == 0)
+
+
+def is_presence(test: Node, name: str) -> bool:
+    """Whether a test is that the input of that name is not None."""
+    match test:
+        case Node("compare", "is not", (Node("name", label), Node("constant", "None"))):
+            return label == name
+    return False
+
+
+def implies(test: Node, branch: int, name: str) -> bool:
+    """Whether the value of that name is not None where a test took a branch: 0 if it held, 1 if not."""
+    match test:
+        case Node("name", label):
+            return branch == 0 and label == name
+        case Node("unary", "not", (inner,)):
+            return implies(inner, 1 - branch, name)
+        case Node("boolean", label, parts) if label == ("or" if branch else "and"):
+            return any(implies(part, branch, name) for part in parts)
+        case Node("compare", "is not" | "is" as label, (one, two)):
+            held = label == ("is" if branch else "is not")
+            return held and one.label == name and two.label == "None"
+        case Node("compare", "<" | "<=" | ">" | ">=", parts):
+            return any(part.label == name for part in parts)  # None has no order
+    return False
+
+
+# --- The opposite of a test, as one would write it: `p != 2` for `not p == 2`.
+#
+# In: the test of an `if`. Out: its opposite. Invariant: just one of the two holds.
+
+
+OPPOSITES = {"==": "!=", "is": "is not", "in": "not in"}
+OPPOSITES |= {after: before for before, after in OPPOSITES.items()}
+
+
+def negated(graph: Graph, test: Node) -> Node:
+    """The opposite of a test."""
+    match test:
+        case Node("unary", "not", (inner,)):
+            return inner
+        case Node("compare", label, args) if label in OPPOSITES:
+            return graph.node("compare", OPPOSITES[label], args)
+    return graph.node("unary", "not", (test,))
+
+
+def are_opposite(one: Node, two: Node) -> bool:
+    """Whether one test is the opposite of the other."""
+    for test, other in ((one, two), (two, one)):
+        match test:
+            case Node("unary", "not", (inner,)) if inner is other:
+                return True
+            case Node("compare", label, args) if args == other.args:
+                return other.kind == "compare" and OPPOSITES.get(label) == other.label
+    return False

@@ -7,6 +7,7 @@ holds. Invariant: equal wherever that holds; nothing dear that other gradients c
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
+from scaffold.derive.graph.conditions import is_presence, told_by
 from scaffold.derive.graph.op import Op, Test
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.formula import Graph, Node
@@ -60,7 +61,7 @@ def _decided(make: Maker, op: Op, kept: Collection[Op], users: Users) -> Op:
         _assumed(
             make,
             arg,
-            partial(_with_test, op.test, at),
+            partial(_with_test, op.test, at == 0),
             {*kept, *_used_elsewhere(op, arg, users)},
         )[arg]
         for at, arg in enumerate(op.args)
@@ -118,7 +119,8 @@ def _chosen(make: Maker, op: Op, test: Node, body: Op, orelse: Op) -> Op:
     """A choice in the place of another."""
     if body is orelse:
         return body
-    if orelse.rule == "cond" and orelse.args[0] is body and _holds(test, orelse.test):
+    same = orelse.rule == "cond" and orelse.args[0] is body
+    if same and told_by(orelse.test, test, True):
         return orelse
     if (body, orelse) == op.args and test is op.test:
         return op
@@ -130,11 +132,6 @@ def _chosen(make: Maker, op: Op, test: Node, body: Op, orelse: Op) -> Op:
         shape=op.shape,
         active=op.active,
     )
-
-
-def _holds(test: Node, other: Node) -> bool:
-    """Whether a test holds only where another one does."""
-    return _with_test(test, 0, other) == 0
 
 
 def _with_input(graph: Graph, name: str, test: Node) -> int | Node:
@@ -151,60 +148,7 @@ def _with_input(graph: Graph, name: str, test: Node) -> int | Node:
     return left[0] if len(left) == 1 else graph.node("boolean", "and", left)
 
 
-def _with_test(known: Node, branch: int, test: Node) -> int | Node:
-    """A test inside the branch of another: 0 if that held, 1 if not."""
-    if test is known:
-        return branch
-    match known:
-        case Node("boolean", label, parts) if label == ("or" if branch else "and"):
-            for part in parts:
-                found = _with_test(part, branch, test)
-                if isinstance(found, int):
-                    return found
-        case Node("compare", "==", (one, Node("constant", value))) if not branch:
-            match test:
-                case Node(
-                    "compare", "==", (two, Node("constant", other))
-                ) if one is two and _differ(value, other):
-                    return 1
-    return test
-
-
-def decides(known: object, branch: int, test: object, at: int) -> bool:
-    """Whether the branch of a test tells that of another one."""
-    if known is test or not (isinstance(known, Node) and isinstance(test, Node)):
-        return False
-    return _with_test(known, branch, test) == at
-
-
-def _differ(one: str, two: str) -> bool:
-    """Whether two literals are surely not equal: both are strings, or whole numbers."""
-    strings = all(item[0] in "'\"" for item in (one, two))
-    if strings:
-        return one[1:-1] != two[1:-1] and "\\" not in one + two
-    return one.isdecimal() and two.isdecimal() and int(one) != int(two)
-
-
-def is_presence(test: object, name: str) -> bool:
-    """Whether a test is that the input of that name is not None."""
-    match test:
-        case Node("compare", "is not", (Node("name", label), Node("constant", "None"))):
-            return label == name
-    return False
-
-
-def implies(test: object, branch: int, name: str) -> bool:
-    """Whether the value of that name is not None where a test took a branch: 0 if it held, 1 if not."""
-    match test:
-        case Node("name", label):
-            return branch == 0 and label == name
-        case Node("unary", "not", (inner,)):
-            return implies(inner, 1 - branch, name)
-        case Node("boolean", label, parts) if label == ("or" if branch else "and"):
-            return any(implies(part, branch, name) for part in parts)
-        case Node("compare", "is not" | "is" as label, (one, two)):
-            held = label == ("is" if branch else "is not")
-            return held and one.label == name and two.label == "None"
-        case Node("compare", "<" | "<=" | ">" | ">=", parts):
-            return any(part.label == name for part in parts)  # None has no order
-    return False
+def _with_test(known: Node, held: bool, test: Node) -> int | Node:
+    """A test inside the branch of another: 0 if it holds there, 1 if it does not."""
+    told = told_by(test, known, held)
+    return test if told is None else int(not told)

@@ -7,6 +7,7 @@ effect beyond its names (a change in place, a random number, a call of the user'
 from collections.abc import Callable
 from dataclasses import replace
 
+from scaffold.derive.graph.conditions import negated
 from scaffold.derive.names import fresh
 from scaffold.derive.write.backward_program import read_names, surely_written
 from scaffold.formula import (
@@ -21,36 +22,6 @@ from scaffold.formula import (
     raises,
     written,
 )
-
-# --- The opposite of a test, as one would write it: `p != 2` for `not p == 2`.
-#
-# In: the test of an `if`. Out: its opposite. Invariant: just one of the two holds.
-
-
-OPPOSITES = {"==": "!=", "is": "is not", "in": "not in"}
-OPPOSITES |= {after: before for before, after in OPPOSITES.items()}
-
-
-def negated(graph: Graph, test: Node) -> Node:
-    """The opposite of a test."""
-    match test:
-        case Node("unary", "not", (inner,)):
-            return inner
-        case Node("compare", label, args) if label in OPPOSITES:
-            return graph.node("compare", OPPOSITES[label], args)
-    return graph.node("unary", "not", (test,))
-
-
-def are_opposite(one: Node, two: Node) -> bool:
-    """Whether one test is the opposite of the other."""
-    for test, other in ((one, two), (two, one)):
-        match test:
-            case Node("unary", "not", (inner,)) if inner is other:
-                return True
-            case Node("compare", label, args) if args == other.args:
-                return other.kind == "compare" and OPPOSITES.get(label) == other.label
-    return False
-
 
 # --- The statements of a run that raises nothing.
 #

@@ -6,8 +6,8 @@ In: statements, and the tests that they stand under. Out: statements with `if`s.
 from collections.abc import Iterable, Sequence
 
 from scaffold.derive.derivation import Block
+from scaffold.derive.graph.conditions import are_opposite, negated
 from scaffold.derive.write.backward_program import Line, read_names
-from scaffold.derive.write.live_variables import are_opposite, negated
 from scaffold.formula import Assign, Graph, If, Node, Statement, written
 
 # --- Where each line of the backward goes: under the `needs_input_grad` branches that need it.

@@ -6,9 +6,9 @@ that is absent, whatever else the tests say.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from scaffold.derive.graph.conditions import decides, implies
 from scaffold.derive.graph.op import Op
 from scaffold.derive.graph.shapes import Product, Shape
-from scaffold.derive.simplify.assumptions import decides, implies
 from scaffold.formula import Node
 
 # Ops that ask for a shape that another value has.

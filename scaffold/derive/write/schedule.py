@@ -7,8 +7,8 @@ several places share is computed once, unless no common place is safe.
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from scaffold.derive.graph.conditions import decides
 from scaffold.derive.graph.op import Op
-from scaffold.derive.simplify.assumptions import decides
 from scaffold.derive.write.preconditions import (
     Outcome,
     Safety,

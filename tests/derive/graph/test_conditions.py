@@ -1,63 +1,80 @@
-"""What a choice leaves without a gradient on one side is no number that a method is called on, and no shape to rely on."""
+"""What one test says of another, and of a name."""
 
-from itertools import product
+import ast
 
 import pytest
-import torch
 
-from scaffold.derive import derive
-from tests.derive.building import load, reference, spec_of, text_of
-from tests.derive.checking import check_op
-from tests.derive.forward.test_verbatim_forward import r
+from scaffold.derive.graph.conditions import are_opposite, implies, negated, told_by
+from scaffold.formula import Graph, Node
 
-PARTS = """
-y = torch.max(x, dim=-1, keepdim=True)[0] if f else x.flatten(1).amax(-1)[:, None, None]
-if g:
-    top, _ = x.reshape(2, -1).max(dim=-1, keepdim=True)
-    y = y + top.unsqueeze(-1)
-return x * y
-"""
-HALVES = """
-one, two = x.chunk(2, dim=-1)
-y = one.exp() if f else one * two
-return y + two.sin() if g else y
-"""
-SUMS = """
-y = x.transpose(1, 2)
-out = y.detach()
-if f:
-    out = out + y
-if g:
-    out = out - y.cumsum(0)
-return out
-"""
-STRAIGHT = """
-out = x.detach()
-out = out + x if f else out
-return out - x if g else out
-"""
-EXPANDED = """
-windows = x.unfold(-1, 2, 1)
-y = x[..., :1] - windows.mean(-1)
-return y / windows.var(-1) if f else y
-"""
+GRAPH = Graph()
+LABELS = {ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not"}
 
 
-@pytest.mark.parametrize("shapes", ["[A, B, C]", ""])
-@pytest.mark.parametrize("policy", ["recompute", "balanced"])
-@pytest.mark.parametrize("forward", [PARTS, HALVES, SUMS, STRAIGHT, EXPANDED])
-def test_each_side_has_its_gradient(forward: str, policy: str, shapes: str) -> None:
-    torch.manual_seed(0)
-    inputs = f"x{shapes}, f: bool = True, g: bool = True"
-    spec = spec_of(inputs, forward=forward, derive=True, save_policy=policy)
-    derivation = derive(spec)
-    function = load(text_of(spec, derivation)).SomeOpFunction
-    once, expected = derivation.once_differentiable, reference(["x", "f", "g"], forward)
-    for f, g in product((True, False), repeat=2):
-        values = (r(2, 3, 4), f, g)
-        if f or g or forward not in (SUMS, STRAIGHT):
-            check_op(function, function.apply, expected, values, once=once)
-        else:  # nothing depends on `x`
-            x = values[0].requires_grad_()
-            (grad_x,) = torch.autograd.grad(function.apply(x, f, g).sum(), x)
-            assert grad_x.shape == x.shape and not grad_x.any()
+def condition(text: str) -> Node:
+    """A test as a node."""
+    return node(ast.parse(text, mode="eval").body)
+
+
+def node(item: ast.expr) -> Node:
+    match item:
+        case ast.Name(name):
+            return GRAPH.name(name)
+        case ast.Constant(value):
+            return GRAPH.constant(repr(value))
+        case ast.UnaryOp(ast.Not(), inner):
+            return GRAPH.node("unary", "not", (node(inner),))
+        case ast.BoolOp(operator, values):
+            label = "and" if isinstance(operator, ast.And) else "or"
+            return GRAPH.node("boolean", label, tuple(map(node, values)))
+        case ast.Compare(left, [operator], [right]):
+            both = (node(left), node(right))
+            return GRAPH.node("compare", LABELS[type(operator)], both)
+    raise AssertionError(item)
+
+
+@pytest.mark.parametrize(
+    ("asked", "known", "held", "told"),
+    [
+        ("mode == 'sum'", "mode == 'sum'", False, False),
+        ("mode == 'sum'", "mode == 'mean'", True, False),
+        ("mode == 'sum'", "mode == 'mean'", False, None),
+        ("mode == 'sum'", "mode != 'sum'", True, False),
+        ("mode == 'sum'", "mode != 'mean'", False, False),
+        ("p == 1", "p == 2", True, False),
+        ("p == 1", "q == 2", True, None),
+        ("b is not None", "b is None", False, True),
+        ("b is not None", "not (b is not None)", True, False),
+        ("b is not None", "b is not None and c is not None", True, True),
+        ("b is not None", "b is not None and c is not None", False, None),
+        ("b is not None", "b is not None or c is not None", False, False),
+        ("b is not None", "b is not None or c is not None", True, None),
+    ],
+)
+def test_what_a_test_says(
+    asked: str, known: str, held: bool, told: bool | None
+) -> None:
+    assert told_by(condition(asked), condition(known), held) is told
+
+
+@pytest.mark.parametrize(
+    ("test", "branch", "there"),
+    [
+        ("b is not None", 0, True),
+        ("b is not None", 1, False),
+        ("b is None", 1, True),
+        ("not (b is None)", 0, True),
+        ("b is not None and s == 2", 0, True),
+        ("b is not None or s == 2", 0, False),
+        ("c is not None", 0, False),
+    ],
+)
+def test_that_a_value_is_there(test: str, branch: int, there: bool) -> None:
+    assert implies(condition(test), branch, "b") is there
+
+
+@pytest.mark.parametrize("test", ["p == 2", "b is None", "s"])
+def test_the_opposite(test: str) -> None:
+    one = condition(test)
+    assert are_opposite(one, negated(GRAPH, one))
+    assert negated(GRAPH, negated(GRAPH, one)) is one
