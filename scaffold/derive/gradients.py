@@ -35,7 +35,7 @@ from scaffold.derive.simplify.scalar_factors import Scalars
 from scaffold.derive.simplify.simplifications import SIMPLIFICATIONS
 from scaffold.derive.write.derived_gradients import gradient_statements
 from scaffold.formula import Graph, Statement
-from scaffold.spec import Domain, OpSpec
+from scaffold.spec import OpSpec
 
 TOO_DEEP = "it is nested too deeply"
 BY_AUTOGRAD = "autograd differentiates the forward as a whole"
@@ -50,27 +50,37 @@ class Question(NamedTuple):
     taken: frozenset[str]  # names that the backward finds outside
 
 
+class Walked(NamedTuple):
+    """The forward as a graph, and the gradients as the walk back over it leaves them."""
+
+    spec: OpSpec
+    applier: Applier
+    lowered: Lowered
+    held: dict[Op, str]
+    cotangents: dict[Op, Op]  # the cotangent of each result -> that result
+    make: Maker
+    back: Reversed
+
+
 class Differentiated(NamedTuple):
     """The gradients as a graph, or why there is none. It is the same in every style."""
 
     question: Question
-    backward: BackwardGraph | None = None
-    outline: Mapping[str, Mapping[str, int]] | None = None  # how often each primitive
-    # stands in a gradient: it tells before anything is written that two ops will differ
-    why: str = ""
     results: tuple[Op, ...] = ()  # of the forward; none where it is not understood
-    notes: tuple[str, ...] = ()
-    domains: tuple[tuple[str, Domain], ...] = ()
-    like: tuple[tuple[str, str], ...] = ()
+    walked: Walked | None = None
+    why: str = ""
+
+    @property
+    def outline(self) -> Mapping[str, Mapping[str, int]] | None:
+        """How often each primitive stands in a gradient: where that differs, what is written differs."""
+        return self.walked and _outline(self.walked.back)
 
     def statements(self, spec: OpSpec) -> Derived:
         """The statements that assign the gradients, in the style of the spec."""
         why = self.why
-        if self.backward is not None:
+        if self.walked is not None:
             try:
-                found = gradient_statements(self.backward, spec.style)
-                notes = (*self.notes, *advice(self.results))
-                return found._replace(notes=notes, domains=self.domains, like=self.like)
+                return _statements(spec, self.walked, self.question)
             except (UnsupportedError, RecursionError) as error:
                 why = _reason(error)
         graph, forward, wanted, taken = self.question
@@ -102,7 +112,12 @@ def differentiated(spec: OpSpec, question: Question) -> Differentiated:
             raise UnsupportedError("it takes any number of tensors")
         lowered = lower(spec, question.forward, applier, wanted)
         found = found._replace(results=lowered.results)
-        return _walked(spec, applier, lowered, found)
+        held = _held(spec, question.forward, lowered)
+        cotangents = _cotangents(spec, applier.program, lowered)
+        make = _maker(spec, applier, lowered, held, cotangents)
+        back = _walked_back(spec, make, lowered, cotangents)
+        walked = Walked(spec, applier, lowered, held, cotangents, make, back)
+        return found._replace(walked=walked)
     except (UnsupportedError, RecursionError) as error:
         return found._replace(why=_reason(error))
 
@@ -111,28 +126,30 @@ def _reason(error: Exception) -> str:
     return TOO_DEEP if isinstance(error, RecursionError) else str(error)
 
 
-def _walked(
-    spec: OpSpec, applier: Applier, lowered: Lowered, found: Differentiated
-) -> Differentiated:
-    """The gradients as a graph: the cotangents walk back over the forward, then the result is simplified."""
-    held = _held(spec, found.question.forward, lowered)
-    results = _cotangents(spec, applier.program, lowered)
-    make = _maker(spec, applier, lowered, held, results)
-    back = _walked_back(spec, make, lowered, results)
-    # Once all of a gradient is there: what a test decides depends on where the whole of it is computed.
-    roots, of = _roots(spec, make, held, lowered.results, back)
-    # After choices are decided: numbers that stood on two sides of one may meet.
-    regrouped = Scalars(make, roots, lambda op: op in held)
-    roots = {name: regrouped(root) for name, root in roots.items()}
-    of = {regrouped.known.get(op, op): primal for op, primal in of.items()}
-    forward, taken = found.question.forward, found.question.taken
+def _statements(spec: OpSpec, walked: Walked, question: Question) -> Derived:
+    """The graph of the gradients, simplified and written down.
+
+    Not part of the walk: for another declaration of the shapes it is mostly enough to have walked.
+    """
+    applier, lowered = walked.applier, walked.lowered
+    # Once all of a gradient is there: what a test decides depends on everything that is computed under it.
+    roots, of = _roots(walked)
+    # After choices are decided: single numbers from both sides of one may now stand in the same product.
+    regrouped = Scalars(walked.make, roots, lambda op: op in walked.held)
     backward = BackwardGraph(
-        spec, applier, forward, lowered, held, results, roots, of, back.via, taken
+        spec=walked.spec,
+        applier=applier,
+        forward=question.forward,
+        lowered=lowered,
+        held=walked.held,
+        seeds=walked.cotangents,
+        roots={name: regrouped(root) for name, root in roots.items()},
+        of={regrouped.known.get(op, op): primal for op, primal in of.items()},
+        via=walked.back.via,
+        taken=question.taken,
     )
-    return found._replace(
-        backward=backward,
-        outline=_outline(back),
-        notes=_notes(back),
+    return gradient_statements(backward, spec.style)._replace(
+        notes=(*_notes(walked.back), *advice(lowered.results)),
         domains=domains(applier.table, lowered.results),
         like=_like(spec, lowered),
     )
@@ -192,17 +209,12 @@ def _walked_back(
     return Reverse(make, absent, make.saves).run(seeds, lowered.inputs)
 
 
-def _roots(
-    spec: OpSpec,
-    make: Maker,
-    held: Mapping[Op, str],
-    results: Collection[Op],
-    found: Reversed,
-) -> tuple[dict[str, Op], dict[Op, Op]]:
+def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
     """The gradient of each input, simplified by what holds where it is computed; and the forward value that each cotangent belongs to.
 
     The gradient of an optional input is computed only where that input is there: it is not None in it.
     """
+    spec, make, held, found = walked.spec, walked.make, walked.held, walked.back
     roots, of = dict(found.gradients), dict(found.of)
 
     def renew(name: str, known: Mapping[Op, Op]) -> None:
@@ -221,7 +233,7 @@ def _roots(
     for name, root in tuple(roots.items()):
         renew(name, settled_tests(make, root, kept, users))
     if not (make.saves or spec.once_differentiable):
-        there = {*results, *(op for op in held if op.rule == "input")}
+        there = {*walked.lowered.results, *(op for op in held if op.rule == "input")}
         known = with_probabilities(make, roots, held, there)
         for name in roots:
             renew(name, known)

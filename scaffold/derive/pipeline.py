@@ -64,9 +64,9 @@ def derive(spec: OpSpec) -> Derivation:
     spec = without_gradient(spec, detached)
     # Once for all styles, since the gradients as a graph are the same in each of them.
     source = _before_style(spec)
-    spec, found = _in_its_style(spec, source)
+    spec, maths, found = _in_its_style(spec, source)
     # Last: only the finished backward tells which of the declared shapes it relies on.
-    checks = shape_checks(spec, found, partial(_if_declared_as, source))
+    checks = shape_checks(spec, found, partial(_if_declared_as, source, maths, found))
     return replace(found, checks=checks, detached=detached)
 
 
@@ -87,25 +87,25 @@ def _before_style(spec: OpSpec) -> Source:
     return Source(graph, place, forward, versions, stated, gradients, refused)
 
 
-def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Derivation]:
+def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivation]:
     """The op in the style that is asked for, or in the one that suits it.
 
     A combined forward can save locals, and `torch.func` cannot transform it: it is for ops that give up the second derivative.
     """
     if spec.style_is_free and spec.derive and spec.kept is None:
         combined = replace(spec, style="combined")
-        found = _in_style(combined, source)
+        maths = _with_derived(combined, source)
+        found = _in_style(combined, source, maths)
         if found.once_differentiable and not found.missing:
-            return combined, found
-    return spec, _in_style(spec, source)
-
-
-def _in_style(spec: OpSpec, source: Source) -> Derivation:
-    """The passes that write forward and backward down, in the style of the spec."""
-    wanted = tuple(item.name for item in spec.differentiable)
-    # First, since it plans what is saved, and so what all other passes have to read.
+            return combined, maths, found
     maths = _with_derived(spec, source)
-    # Before any line goes: what the forward computes comes again in the backward, line by line.
+    return spec, maths, _in_style(spec, source, maths)
+
+
+def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
+    """The passes that write forward and backward down, in the style of the spec. None of them reads a declared shape."""
+    wanted = tuple(item.name for item in spec.differentiable)
+    # First, before any line goes: what the forward computes comes again in the backward, line by line.
     reuse = plan_reuse(spec, maths)
     program = (*reuse.plan.repeated, *maths.program)
     once = once_differentiable(spec, maths, reuse.constant, program)
@@ -141,11 +141,19 @@ def _in_style(spec: OpSpec, source: Source) -> Derivation:
     )
 
 
-def _if_declared_as(source: Source, other: OpSpec) -> Derivation | None:
-    """The op as it is written for another declaration of its shapes; None where the gradients are made of other primitives."""
+def _if_declared_as(
+    source: Source, maths: Maths, found: Derivation, other: OpSpec
+) -> Derivation | None:
+    """The op as it is written for another declaration of its shapes; None where it is known early to be another.
+
+    Most of the time of a derivation goes to this question, so it is answered at the first pass that can.
+    """
     again = _before_style(other)
-    known, found = (one.gradients and one.gradients.outline for one in (source, again))
-    return _in_style(other, again) if known == found else None
+    one, two = (item.gradients and item.gradients.outline for item in (source, again))
+    if one != two:
+        return None
+    theirs = _with_derived(other, again)
+    return found if theirs == maths else _in_style(other, again, theirs)
 
 
 def _with_versions(
