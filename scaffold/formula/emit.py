@@ -7,6 +7,7 @@ user's own words, but where these name what only their file has.
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 from scaffold.formula.assertions import with_words
 from scaffold.formula.graph import If, Node, Statement
@@ -34,6 +35,7 @@ PRECEDENCE = {
 CONDITIONAL, COMPARE, UNARY = 1, 5, 12
 
 
+@lru_cache(maxsize=8192)  # the length of a line is asked for at every choice of names
 def emit(node: Node) -> str:
     """The source of an expression."""
     return WRITERS[node.kind](node)

@@ -77,6 +77,7 @@ class StaticPrinter:
         self.graph: Graph = self.program.graph
         self.holders, self.names, self.owners = holders, names, owners
         self.asked = asked
+        self.written: dict[object, Node] = {}  # what was asked for, and its expression
 
     def node(self, op: Op) -> Node:
         """The expression of an op: its name if it has one."""
@@ -357,6 +358,13 @@ class Printer(ChainPrinter):
 
     def expression(self, op: Op) -> Node:
         """The expression, name or not."""
+        # A line is written down several times before it stands: to see how long it is, and which of its parts is.
+        key = (op, self.holders.current, self.tests)
+        if key not in self.written:
+            self.written[key] = self._expression(op)
+        return self.written[key]
+
+    def _expression(self, op: Op) -> Node:
         if self.in_place is not None and (over := self.in_place(op)) is not None:
             return over
         own = WRITERS.get(op.rule)
