@@ -2,7 +2,8 @@
 
 In: `python -m benchmarks.structure [-v]`. Nothing of the package is imported; its files are read as text.
 Out: a line for each package, then the whole. `names` counts the words of the tables of primitives that stand as string literals in
-Python, docstrings apart; a word that is also a plain English or Python one (`x`, `index`, `max`, `type`) does not count. `alone` are
+Python, docstrings apart; a word that is also a plain English or Python one (`x`, `index`, `max`, `type`) does not count. `types` are
+those of them that are words for types (`float`, `bool`, `half`), as a signature and a dtype have them. `alone` are
 modules that just one other module imports, `twice` file names that are used in several packages, `circles` groups of modules that
 import each other, imports inside functions included. `-v` lists these three. `comments` counts lines that are a comment alone.
 
@@ -26,6 +27,9 @@ PLAIN = frozenset(
     {"x", "y", "input", "index", "min", "max", "shape", "size", "type", "dtype", "to"}
     | {"sum", "result", "grad", "dim", "item", "list", "const", "call", "static"}
     | {"range", "cond", "count", "rank", "cast", "dot", "all", "any", "out"}
+)
+TYPES = frozenset(
+    {"int", "float", "bool", "complex", "long", "double", "half", "bfloat16"}
 )
 CALLED = re.compile(r"[\w.]*?(\w+)\(")
 LIST = 3  # a string of more words than this is a list of them
@@ -132,10 +136,11 @@ def line(title: str, those: list[Module], words: frozenset[str]) -> str:
     lengths = [length for module in those for length in functions(module)]
     lines = [text for module in those for text in module.text.splitlines()]
     comments = sum(text.lstrip().startswith("#") for text in lines)
-    names = sum(1 for module in those for _ in named(module, words))
+    names = [name for module in those for name in named(module, words)]
+    types = sum(name in TYPES for name in names)
     return (
         f"{title:<26} modules {len(those):>4}  lines {len(lines):>6}  comments {comments:>5}"
-        f"  names {names:>5}  function {median(lengths or [0]):>3g}"
+        f"  names {len(names):>5}  types {types:>4}  function {median(lengths or [0]):>3g}"
     )
 
 
