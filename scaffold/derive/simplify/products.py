@@ -206,7 +206,8 @@ class _Factors:
             self.take(op.args[0], below)
             self.take(op.args[1], not below)
         elif self._is_power(op) and number(op.args[1]) in POWERS:
-            for _ in range(int(str(number(op.args[1])))):
+            times = number(op.args[1])
+            for _ in range(int(abs(times or 0))):  # `x ** 2.0` is a square, too
                 self.take(op.args[0], below)
         elif op.rule == "square" and self.every:
             self.take(op.args[0], below)
