@@ -20,7 +20,7 @@ from scaffold.cli.importing import dotted
 from scaffold.cli.interpreter import ANOTHER, NONE_FOUND
 from scaffold.cli.options import Values
 from scaffold.cli.places import Places
-from scaffold.cli.proof import prove, request_of
+from scaffold.cli.proof import prove, request_of, untyped
 from scaffold.cli.prover import Proving
 from scaffold.cli.raw import Given, Merged
 from scaffold.derive import derive
@@ -227,11 +227,7 @@ def _held(
 
 def _untold(spec: OpSpec) -> Iterator[str]:
     """What nobody can run the op without: values of the arguments whose types the text does not tell."""
-    names = [
-        item.name
-        for item in spec.attributes
-        if item.annotation == "object" and item.default is None
-    ]
+    names = untyped(spec)
     if names:
         listed = " and ".join(f"'{name}'" for name in names)
         yield (

@@ -26,6 +26,10 @@ from scaffold.spec.problems import Locate
 from scaffold.verify import Failure, Request, Verdict, import_path
 from scaffold.workspace.records import Proof, function_digest
 
+VALUELESS = (
+    "the tests have only an object() for '{}': say its type, as in '{}: float', or use "
+    "--samples"
+)
 HINT = "write it all the same with --no-verify"
 MEANT = "if it is not meant to be the derivative, say {}"
 LEADING = (
@@ -160,7 +164,21 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         meant = failure.actual and not subject.spec.surrogate
         stated = _named(subject.spec, failure) or MEANT.format(surrogate)
         return failure.hint or (stated if meant else None)
-    return failure.hint or (None if failure.subject in SAID else HINT)
+    if failure.hint or failure.subject in SAID:
+        return failure.hint or None
+    names = untyped(subject.spec) if failure.subject == "forward" else ()
+    return VALUELESS.format(names[0], names[0]) if names else HINT
+
+
+def untyped(spec: OpSpec) -> list[str]:
+    """The attributes of which the tests have no value but a bare object."""
+    if spec.samples is not None:
+        return []
+    return [
+        item.name
+        for item in spec.attributes
+        if item.annotation == "object" and item.default is None
+    ]
 
 
 def _named(spec: OpSpec, failure: Failure) -> str | None:

@@ -34,7 +34,7 @@ TOLD = {
     "remove": "removed",
     "rename": "renamed",
     "conflict": "in conflict",
-    "left": "left as they are",
+    "left": "left as is",
     "skip": "edited",
     "identical": "identical",
 }

@@ -116,7 +116,7 @@ def test_an_op_that_was_edited_and_is_out_of_date_is_left(stale: Path) -> None:
     assert outcome.out.splitlines() == [
         "update  ops/shift.py",
         "update  tests/test_shift.py",
-        "1 updated, 1 left as they are (4 files)",
+        "1 updated, 1 left as is (4 files)",
     ]
     after = contents(stale)
     assert {path for path in after if after[path] != before[path]} == {
@@ -125,7 +125,7 @@ def test_an_op_that_was_edited_and_is_out_of_date_is_left(stale: Path) -> None:
     }
     again = scaffold(stale, "sync")
     assert (again.code, again.err) == (1, LEFT)
-    assert again.out == "1 left as they are, 1 identical (4 files)\n"
+    assert again.out == "1 left as is, 1 identical (4 files)\n"
     assert contents(stale) == after
     assert scaffold(stale, "upgrade", "scale").code == 0
     assert scaffold(stale, "sync").code == scaffold(stale, "check").code == 0

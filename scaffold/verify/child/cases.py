@@ -136,7 +136,8 @@ def describe(names: Sequence[str], inputs: Sequence[Any]) -> str:
         elif value is None:
             parts.append(f"{name} absent")
         else:
-            parts.append(f"{name}={value!r}")
+            bare = type(value) is object  # whose repr is an address
+            parts.append(f"{name}={'object()' if bare else repr(value)}")
     return ", ".join(parts)
 
 
