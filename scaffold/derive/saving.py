@@ -1,7 +1,8 @@
-"""What goes to the backward: tensors saved, values on ctx, and the program rewritten to read them.
+"""What goes from forward to backward: tensors saved, values on ctx, and the backward rewritten to read them.
 
-In: the lines of the backward. Out: the same lines over `ctx`, the `Saved` and the `Kept`.
-Invariant: a tensor is saved only for gradients that read its data; for its shape, dtype or presence a value is kept.
+In: the lines of the backward. Out: the same lines over `ctx`, and a `Context`. Invariant: a tensor is saved only for gradients that read
+its data; for its shape, dtype or presence a value is kept. No two values share a name on ctx, and none has a name that PyTorch
+gives a meaning there.
 """
 
 from collections.abc import Mapping
@@ -17,9 +18,6 @@ from scaffold.formula import Graph, Node, rewritten, written
 from scaffold.spec import OpSpec, Output, TensorInput
 
 # --- Names on ctx: attributes of the op, and what is kept of tensors that backward does not read.
-#
-# In: an `OpSpec`. Out: a name on ctx for each value. Invariant: no two values share a name, and none has a name that
-# PyTorch gives a meaning on ctx.
 
 
 # What torch.autograd.Function's ctx has of its own.
@@ -64,7 +62,7 @@ class ContextNames:
         return name
 
 
-# --- What goes to the backward: tensors saved, values on ctx, and the program rewritten to read them.
+# --- Which tensors are saved and which values kept, and the lines that read them.
 
 
 Found = list[tuple[Read, frozenset[str]]]

@@ -1,7 +1,8 @@
 """The backward as the user states it, by a formula for each gradient or one for all.
 
-In: an `OpSpec` and its forward. Out: the statements, and the names that they find outside. Invariant: every name that the op owns
-(inputs, outputs, imports) still means that, wherever ctx must stand for it; what could mean two things is an error.
+In: an `OpSpec` and its forward. Out: one program that assigns `grad_<input>`; the names that formulas find outside; of the finished
+lines, those that are computed for each tensor of a variadic input. Invariant: each formula computes what it computes alone; every name
+that the op owns (inputs, outputs, imports) still means that, wherever ctx must stand for it; what could mean two things is an error.
 """
 
 from collections.abc import Iterable
@@ -36,9 +37,6 @@ from scaffold.formula import (
 from scaffold.spec import OpSpec
 
 # --- The gradient formulas of an op as one program.
-#
-# In: a formula for each input. Out: statements that assign `grad_<input>`. Invariant: each formula computes what it computes
-# alone; a line that two of them have in common stands once, if it is the same value in both.
 
 
 Lines = tuple[Statement, ...]
@@ -47,7 +45,10 @@ Lines = tuple[Statement, ...]
 def join(
     graph: Graph, formulas: Iterable[tuple[str, Formula]], outer: frozenset[str]
 ) -> Lines:
-    """One program of all formulas; none of them assigns an outer name or a local of another."""
+    """One program of all formulas; none of them assigns an outer name or a local of another.
+
+    A line that two of them have in common stands once, if it has the same value in both.
+    """
     program: list[Statement] = []
     used = set(outer)
     for name, formula in formulas:
@@ -100,7 +101,7 @@ def _count(name: str, statements: Iterable[Statement]) -> int:
     return sum(name in written(item) for item in statements)
 
 
-# --- The backward as the user states it, by a formula for each gradient or one for all.
+# --- The whole backward: all formulas with the names that they have in the op.
 
 
 def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
@@ -264,9 +265,6 @@ def _lines(formula: Formula) -> Lines:
 
 
 # --- The gradient of a variadic input: what is computed for each of its tensors.
-#
-# In: the lines of the backward. Out: `Element`s, and the other lines. Invariant: a line that reads the index `i` stands where
-# `i` is.
 
 
 def element_lines(

@@ -1,10 +1,11 @@
-"""What of the forward is saved for the backward, and what is computed again.
+"""What of the forward is saved for the backward and what is computed again, by a minimum cut.
 
-In: the gradients, over values of the forward. Out: the values to save, inputs and outputs apart. Invariant: what is not
-saved can be computed from what is; values are saved only where that is noticeably faster than to compute them all again.
+In: the gradients, over values of the forward. Out: the values to save, inputs and outputs apart. Invariant: what is not saved can be
+computed from what is; values are saved only where that is noticeably faster than to compute them all again.
 
 Each value of the forward that the backward reads must be at hand: saved, or computed from its arguments, which must then be
 at hand. The cheapest choice is a minimum cut: cutting a value's own edge saves it, cutting the edge to the sink computes it.
+A table of pairs (the scores of attention) is priced higher than its bytes: it grows with the square of a length.
 """
 
 from collections import Counter, deque
@@ -130,7 +131,7 @@ class Flow:
             self.rest[two][one] += most
 
 
-# --- What of the forward is saved for the backward, and what is computed again.
+# --- What is saved, and what is computed again.
 
 
 NOTICEABLE = 0.05  # the part of forward and backward that saving must spare

@@ -1,7 +1,7 @@
-"""A derived backward as an author lays it out.
+"""A derived backward as an author would lay it out: nothing computed twice, choices by one test in one place.
 
-In: an op, what was taken apart of it, and the statements of its backward. Out: statements, and the blocks that they stand in.
-Invariant: the same values; of a backward that holds a formula of the user's no expression is renamed.
+In: an op and the statements of its backward. Out: statements, and the blocks that they stand in. Invariant: the same values; of a
+backward that holds a formula of the user's no expression is renamed.
 """
 
 from collections.abc import Collection
@@ -17,9 +17,6 @@ from scaffold.formula import Graph, Node, Statement, rewritten
 from scaffold.spec import OpSpec
 
 # --- Functions of PyTorch that say no type, which a strict type checker does not let typed code call.
-#
-# In: statements of the backward. Out: the same over bare names, `broadcast_shapes(x.shape, y.shape)`, to which the generated code
-# gives a type. Invariant: no name of the user's is taken.
 
 
 # The function, and what it returns.
@@ -42,7 +39,7 @@ def by_bare_names(
     return rewritten(graph, statements, bare)
 
 
-# --- A derived backward as an author lays it out.
+# --- The passes.
 
 
 def laid_out(

@@ -1,7 +1,8 @@
-"""Statements without those that nothing needs.
+"""Statements without those that nothing needs, and without those that only check.
 
-In: the statements of a body and the names that are read after it. Out: the same without dead lines. Invariant: what has an
-effect beyond its names (a change in place, a random number, a call of the user's code) stays.
+In: the statements of a body and the names that are read after it. Out: the same without dead lines, or without `assert`, `raise` and
+the tests before them. Invariant: what has an effect beyond its names (a change in place, a random number, a call of the user's code)
+is not dead; where a forward returns at all, it returns the same without its checks.
 """
 
 from collections.abc import Callable
@@ -23,10 +24,7 @@ from scaffold.formula import (
     written,
 )
 
-# --- The statements of a run that raises nothing.
-#
-# In: the statements of a forward, with its checks. Out: the same without `assert`, `raise` and the tests before them. Invariant:
-# wherever the forward returns at all, they give what it gives.
+# --- Checks.
 
 
 Lines = tuple[Statement, ...]
@@ -53,7 +51,7 @@ def _without_checks(graph: Graph, item: Statement) -> Lines:
     return ()
 
 
-# --- Statements without those that nothing needs.
+# --- Dead lines.
 
 
 def without_dead(

@@ -1,6 +1,8 @@
-"""Statements under tests, arranged as an author would.
+"""Where each line of the backward stands: in which block of `needs_input_grad`, and under which test.
 
-In: statements, and the tests that they stand under. Out: statements with `if`s. Invariant: every name has the same value after them.
+In: lines and the gradients that they serve; statements and the tests that they stand under. Out: `Block`s in order; statements with `if`s,
+neighbours under one test in one `if`. Invariant: no line moves before one that it depends on, so every name has the same value
+after them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,9 +12,7 @@ from scaffold.derive.graph.conditions import are_opposite, negated
 from scaffold.derive.write.backward_program import Line, read_names
 from scaffold.formula import Assign, Graph, If, Node, Statement, written
 
-# --- Where each line of the backward goes: under the `needs_input_grad` branches that need it.
-#
-# In: lines and what they serve. Out: `Block`s in order. Invariant: no line moves before one that it depends on.
+# --- Blocks: the lines under the branches of `needs_input_grad` that need them.
 
 
 def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:
@@ -62,7 +62,7 @@ def joint_gradients(lines: tuple[Line, ...]) -> frozenset[str]:
     return frozenset(joint)
 
 
-# --- Statements under tests, arranged as an author would.
+# --- Statements under tests.
 
 
 def merged(lines: list[Statement]) -> list[Statement]:

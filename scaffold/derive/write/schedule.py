@@ -1,6 +1,6 @@
-"""Which values get a statement of their own, and in which branch it stands.
+"""Which values get a statement of their own, and under which tests it stands.
 
-In: the gradients. Out: a `Schedule`. Invariant: a value is computed only under the tests that guard its uses; a value that
+In: the graph of the gradients. Out: a `Schedule`. Invariant: a value is computed only under the tests that guard its uses; a value that
 several places share is computed once, unless no common place is safe.
 """
 

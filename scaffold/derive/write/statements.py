@@ -1,7 +1,7 @@
-"""Gradients -> statements of the backward.
+"""The graph of the gradients as statements: which values get a line and a name, and how each line reads.
 
-In: an op for each gradient. Out: assignments, `grad_<input> = ...` among them. Invariant: run in order they give the
-gradients' values; no line is longer than an author would let it be.
+In: an op for each gradient. Out: assignments, `grad_<input> = ...` among them. Invariant: run in order they give the gradients' values; no
+line is longer than an author would let it be, since parts of a long one get names.
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
@@ -74,7 +74,7 @@ def _inline_ops(
             waiting += part.args
 
 
-# --- Gradients -> statements of the backward.
+# --- The statements.
 
 
 class Emission(NamedTuple):
