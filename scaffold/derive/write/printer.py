@@ -1,7 +1,8 @@
 """Ops -> expressions.
 
 In: an op, and the names of values that have one. Out: a formula's node. Invariant: it has the op's value; each primitive is
-spelled as its rule says, without the arguments that are defaults.
+spelled as its rule says, without the arguments that are defaults; a size is read where no whole tensor must live on for it;
+products keep the order of their factors, at no greater cost.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,11 +34,9 @@ from scaffold.derive.write.preconditions import Need, Outcome, meets
 from scaffold.derive.write.shape_sources import Holders, UnknownShapeError
 from scaffold.formula import Graph, Node
 
-# --- Python values and shapes of a program -> expressions.
-#
-# In: static ops, and the names of values that have one. Out: nodes. Invariant: a size is read where no whole tensor must live on
-# for it.
-
+# The arguments that have no name in a call.
+POSITIONAL = frozenset({"dim", "dims", "dim0", "dim1", "alpha", "shape"})
+SIGNS = {"mul": "*", "div": "/"}
 
 # The values that have a shape, each with the optional inputs that must be there to compute it.
 Owners = dict[Shape, list[tuple[Op, frozenset[Need]]]]
@@ -59,11 +58,8 @@ def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Ow
     return owners
 
 
-class StaticPrinter:
-    """Writes down what is no tensor; `names` are those of locals of forward and backward."""
-
-    in_place: InPlace | None = None
-    tests: tuple[Outcome, ...] = ()  # those under which a statement is written
+class Printer:
+    """Writes ops down; `names` are those of locals of forward and backward."""
 
     def __init__(
         self,
@@ -78,10 +74,135 @@ class StaticPrinter:
         self.holders, self.names, self.owners = holders, names, owners
         self.asked = asked
         self.written: dict[object, Node] = {}  # what was asked for, and its expression
+        self.in_place: InPlace | None = None
+        self.tests: tuple[Outcome, ...] = ()  # those under which a statement is written
 
     def node(self, op: Op) -> Node:
         """The expression of an op: its name if it has one."""
-        raise NotImplementedError
+        if op in self.names:
+            return self.graph.name(self.names[op])
+        return self.expression(op)
+
+    def expression(self, op: Op) -> Node:
+        """The expression, name or not."""
+        # A line is written down several times before it stands: to see how long it is, and which of its parts is.
+        key = (op, self.holders.current, self.tests)
+        if key not in self.written:
+            self.written[key] = self._expression(op)
+        return self.written[key]
+
+    def _expression(self, op: Op) -> Node:
+        if self.in_place is not None and (over := self.in_place(op)) is not None:
+            return over
+        own = WRITERS.get(op.rule)
+        return self.by_rule(op) if own is None else own(self, op)
+
+    def by_rule(self, op: Op) -> Node:
+        """The expression as the op's rule spells it."""
+        rule = self.applier.table.of_op(op.rule)
+        if rule is None:
+            raise UnsupportedError(f"{op.rule} cannot be written down")
+        return self.spelled(rule.spelled, op.args)
+
+    def _attribute(self, value: Node, label: str) -> Node:
+        return self.graph.node("attribute", label, (value,))
+
+    def method(self, value: Node, label: str, *args: Node) -> Node:
+        """`value.label(args)`."""
+        return self.graph.node("call", "", (self._attribute(value, label), *args))
+
+    def function(self, path: str, *args: Node, keywords: tuple[str, ...] = ()) -> Node:
+        """`torch.path(args)`; the keywords are those of the last arguments."""
+        first, *rest = path.split(".")
+        callee = self.graph.name(first)
+        for label in rest:
+            callee = self._attribute(callee, label)
+        return self.graph.node("call", "", (callee, *args), keywords)
+
+    # Rules
+
+    def _call(self, op: Op) -> Node:
+        holes = op.template.filled(op.args)
+
+        def filled(node: Node) -> Node | None:
+            arg = holes.get(node)
+            return self._placeholder(node) if arg is None else self.node(arg)
+
+        return self.graph.rewrite(op.template.node, filled)
+
+    def spelled(self, spelling: Spelling, args: tuple[Op, ...]) -> Node:
+        """A primitive as its rule prints it."""
+        if spelling.kind == "operator":
+            nodes = tuple(map(self.node, args))
+            if len(nodes) == 1:
+                return self._signed(spelling.name, nodes[0])
+            kind = (
+                "compare"
+                if spelling.name in ("==", "!=", "<", "<=", ">", ">=")
+                else "binary"
+            )
+            return self.graph.node(kind, spelling.name, nodes)  # type: ignore[arg-type]
+        if spelling.kind == "attribute":
+            return self._attribute(self.node(args[0]), spelling.name)
+        pairs = list(zip(spelling.parameters, args, strict=True))
+        if spelling.kind == "method":
+            callee = self._attribute(self.node(args[0]), spelling.name)
+            return self._called(callee, pairs[1:])
+        callee = self.function(spelling.name).args[0]
+        return self._called(callee, pairs, spelling.name.startswith("torch.linalg."))
+
+    def _signed(self, label: str, value: Node) -> Node:
+        """A sign at the first factor of a product, where it needs no parentheses; two are none."""
+        if label == "-" and value.kind == "unary" and value.label == "-":
+            return value.args[0]
+        if label == "-" and value.kind == "binary" and value.label in ("*", "/"):
+            left, right = value.args
+            return self.graph.node(
+                "binary", value.label, (self._signed("-", left), right)
+            )
+        return self.graph.node("unary", label, (value,))
+
+    def _called(
+        self, callee: Node, pairs: list[tuple[Parameter, Op]], by_name: bool = False
+    ) -> Node:
+        """A call without the arguments that are defaults; with `by_name` options have their names."""
+        args, named, skipped = list[Node](), list[tuple[str, Node]](), False
+        bounds = [op for parameter, op in pairs if parameter.name in ("min", "max")]
+        both = len(bounds) == 2 and all(literal(op) is not None for op in bounds)
+        owner = callee.args[0].label if callee.args else ""
+        by_name = by_name or owner == "linalg"
+        for parameter, op in pairs:
+            if parameter.starred and op.rule == "list" and op.args:
+                args += map(self.node, op.args)
+            elif parameter.default is not None and self._is_default(
+                parameter.default, op
+            ):
+                skipped = True
+            elif (
+                skipped
+                or named
+                or parameter.keyword
+                or isinstance(literal(op), bool)
+                or (
+                    parameter.default is not None
+                    and (by_name or parameter.name not in POSITIONAL)
+                    and not both
+                )
+            ):
+                named.append((parameter.name, self.node(op)))
+            else:
+                args.append(self.node(op))
+        names = tuple(name for name, _ in named)
+        return self.graph.node(
+            "call", "", (callee, *args, *(node for _, node in named)), names
+        )
+
+    def _is_default(self, default: Node, op: Op) -> bool:
+        value = literal(self.applier.default(default))
+        own = literal(op)
+        return type(value) is type(own) and value == own
+
+    # Python values
 
     def _input(self, op: Op) -> Node:
         return self.graph.name(op.name)
@@ -110,6 +231,8 @@ class StaticPrinter:
 
     def _shape(self, op: Op) -> Node:
         return self.shape(op.asked)
+
+    # Shapes, and where they can be read
 
     def shape(self, shape: Shape, like: Op | None = None) -> Node:
         """The expression of a shape."""
@@ -171,12 +294,13 @@ class StaticPrinter:
         """A value of the forward over the forward's names: those of the backward may come later."""
         names, self.names = self.names, self.holders.held
         in_place, self.in_place = self.in_place, None
+        written, self.written = self.written, {}  # over other names it is another text
         if op not in self.names:
             self.asked.add(op)
         try:
             return self.node(op)
         finally:
-            self.names, self.in_place = names, in_place
+            self.names, self.in_place, self.written = names, in_place, written
 
     def _size(self, op: Op) -> Node:
         if isinstance(op.data, SizeOf):
@@ -216,33 +340,7 @@ class StaticPrinter:
             found = self._attribute(self._owner(op.asked), label)
             return self.graph.node("call", "", (found,)) if label == "numel" else found
 
-    def _attribute(self, value: Node, label: str) -> Node:
-        return self.graph.node("attribute", label, (value,))
-
-    def method(self, value: Node, label: str, *args: Node) -> Node:
-        """`value.label(args)`."""
-        return self.graph.node("call", "", (self._attribute(value, label), *args))
-
-    def function(self, path: str, *args: Node, keywords: tuple[str, ...] = ()) -> Node:
-        """`torch.path(args)`; the keywords are those of the last arguments."""
-        first, *rest = path.split(".")
-        callee = self.graph.name(first)
-        for label in rest:
-            callee = self._attribute(callee, label)
-        return self.graph.node("call", "", (callee, *args), keywords)
-
-
-# --- Products and new dims as one writes them: `2 * g * x`, `x[..., None, None]`.
-#
-# In: ops of which no name holds the inner ones. Out: expressions. Invariant: the same factors in the same order, at no greater
-# cost; the same dims.
-
-
-SIGNS = {"mul": "*", "div": "/"}
-
-
-class ChainPrinter(StaticPrinter):
-    """Writes chains without the parentheses that the order of their making asks for."""
+    # Products and new dims as one writes them: `2 * g * x`, `x[..., None, None]`
 
     def _mul(self, op: Op) -> Node:
         return self._times(*op.args)
@@ -285,97 +383,7 @@ class ChainPrinter(StaticPrinter):
         parts = graph.node("tuple", "", tuple(words[part] for part in index))
         return graph.node("subscript", "", (self.node(inner), parts))
 
-
-def index_of(dims: list[object]) -> list[str] | None:
-    """The index that makes the new dims one after the other; None where they count from both ends."""
-    plain = [dim for dim in dims if isinstance(dim, int)]
-    if len(plain) < len(dims) or min(plain) < 0 <= max(plain):
-        return None
-    parts: list[str] = (
-        []
-    )  # the dims that are written out, those nearest to the end counted from first
-    for dim in plain:
-        at = -dim - 1 if dim < 0 else dim
-        parts += [":"] * (at - len(parts))
-        parts.insert(at, "None")
-    return ["...", *reversed(parts)] if plain[0] < 0 else parts
-
-
-# --- The gradient of a slice as it is written: in a tensor of zeros, at its place.
-#
-# In: a printer and an `unsliced` op. Out: its expression. Invariant: it can be differentiated again and vmapped.
-
-
-def unsliced(printer: StaticPrinter, op: Op) -> Node:
-    """`torch.slice_scatter(g.new_zeros(x.shape), g, dim=1, end=2)`."""
-    g, dim, start, end, step = op.args
-    if g.kind == "complex" or any(_is_from_the_end(item) for item in (start, end)):
-        return _slice_backward(printer, op)
-    zeros = printer.method(printer.node(g), "new_zeros", printer.shape(op.shape))
-    args, keywords = [zeros, printer.node(g)], []
-    for name, item in (("dim", dim), ("start", start), ("end", end), ("step", step)):
-        if literal(item) is not None and not (name == "dim" and is_number(item, 0)):
-            keywords.append(name)
-            args.append(printer.node(item))
-    return printer.function("torch.slice_scatter", *args, keywords=tuple(keywords))
-
-
-def _slice_backward(printer: StaticPrinter, op: Op) -> Node:
-    """The same where `torch.slice_scatter` cannot be vmapped, or differentiated: as autograd does it."""
-    g, dim, *bounds = op.args
-    graph, sizes, at = printer.graph, printer.shape(op.shape), literal(dim)
-    size = graph.node("subscript", "", (sizes, printer.node(dim)))
-    if sizes.kind == "tuple" and isinstance(at, int):
-        size = sizes.args[at]
-    usual = (graph.constant("0"), size, graph.constant("1"))
-    given = [
-        default if literal(item) is None else printer.node(item)
-        for item, default in zip(bounds, usual, strict=True)
-    ]
-    name, where = "torch.ops.aten.slice_backward", printer.node(dim)
-    return printer.function(name, printer.node(g), sizes, where, *given)
-
-
-def _is_from_the_end(bound: Op) -> bool:
-    value = literal(bound)
-    return isinstance(value, int) and value < 0
-
-
-# --- Ops -> expressions.
-
-
-POSITIONAL = frozenset({"dim", "dims", "dim0", "dim1", "alpha", "shape"})
-
-
-class Printer(ChainPrinter):
-    """Writes ops down."""
-
-    def node(self, op: Op) -> Node:
-        """The expression of an op: its name if it has one."""
-        if op in self.names:
-            return self.graph.name(self.names[op])
-        return self.expression(op)
-
-    def expression(self, op: Op) -> Node:
-        """The expression, name or not."""
-        # A line is written down several times before it stands: to see how long it is, and which of its parts is.
-        key = (op, self.holders.current, self.tests)
-        if key not in self.written:
-            self.written[key] = self._expression(op)
-        return self.written[key]
-
-    def _expression(self, op: Op) -> Node:
-        if self.in_place is not None and (over := self.in_place(op)) is not None:
-            return over
-        own = WRITERS.get(op.rule)
-        return self.by_rule(op) if own is None else own(self, op)
-
-    def by_rule(self, op: Op) -> Node:
-        """The expression as the op's rule spells it."""
-        rule = self.applier.table.of_op(op.rule)
-        if rule is None:
-            raise UnsupportedError(f"{op.rule} cannot be written down")
-        return self.spelled(rule.spelled, op.args)
+    # Values in a shape that is known, choices, code for any rank
 
     def _expanded(self, op: Op) -> Node:
         shape = self.shape(op.asked)
@@ -548,88 +556,58 @@ class Printer(ChainPrinter):
     def _unsliced(self, op: Op) -> Node:
         return unsliced(self, op)
 
-    def _call(self, op: Op) -> Node:
-        holes = op.template.filled(op.args)
 
-        def filled(node: Node) -> Node | None:
-            arg = holes.get(node)
-            return self._placeholder(node) if arg is None else self.node(arg)
+def index_of(dims: list[object]) -> list[str] | None:
+    """The index that makes the new dims one after the other; None where they count from both ends."""
+    plain = [dim for dim in dims if isinstance(dim, int)]
+    if len(plain) < len(dims) or min(plain) < 0 <= max(plain):
+        return None
+    parts: list[str] = (
+        []
+    )  # the dims that are written out, those nearest to the end counted from first
+    for dim in plain:
+        at = -dim - 1 if dim < 0 else dim
+        parts += [":"] * (at - len(parts))
+        parts.insert(at, "None")
+    return ["...", *reversed(parts)] if plain[0] < 0 else parts
 
-        return self.graph.rewrite(op.template.node, filled)
 
-    # Rules
+# --- The gradient of a slice as it is written: in a tensor of zeros, at its place. It can be differentiated again and vmapped.
 
-    def spelled(self, spelling: Spelling, args: tuple[Op, ...]) -> Node:
-        """A primitive as its rule prints it."""
-        if spelling.kind == "operator":
-            nodes = tuple(map(self.node, args))
-            if len(nodes) == 1:
-                return self._signed(spelling.name, nodes[0])
-            kind = (
-                "compare"
-                if spelling.name in ("==", "!=", "<", "<=", ">", ">=")
-                else "binary"
-            )
-            return self.graph.node(kind, spelling.name, nodes)  # type: ignore[arg-type]
-        if spelling.kind == "attribute":
-            return self._attribute(self.node(args[0]), spelling.name)
-        pairs = list(zip(spelling.parameters, args, strict=True))
-        if spelling.kind == "method":
-            callee = self._attribute(self.node(args[0]), spelling.name)
-            return self._called(callee, pairs[1:])
-        callee = self.function(spelling.name).args[0]
-        return self._called(callee, pairs, spelling.name.startswith("torch.linalg."))
 
-    def _signed(self, label: str, value: Node) -> Node:
-        """A sign at the first factor of a product, where it needs no parentheses; two are none."""
-        if label == "-" and value.kind == "unary" and value.label == "-":
-            return value.args[0]
-        if label == "-" and value.kind == "binary" and value.label in ("*", "/"):
-            left, right = value.args
-            return self.graph.node(
-                "binary", value.label, (self._signed("-", left), right)
-            )
-        return self.graph.node("unary", label, (value,))
+def unsliced(printer: Printer, op: Op) -> Node:
+    """`torch.slice_scatter(g.new_zeros(x.shape), g, dim=1, end=2)`."""
+    g, dim, start, end, step = op.args
+    if g.kind == "complex" or any(_is_from_the_end(item) for item in (start, end)):
+        return _slice_backward(printer, op)
+    zeros = printer.method(printer.node(g), "new_zeros", printer.shape(op.shape))
+    args, keywords = [zeros, printer.node(g)], []
+    for name, item in (("dim", dim), ("start", start), ("end", end), ("step", step)):
+        if literal(item) is not None and not (name == "dim" and is_number(item, 0)):
+            keywords.append(name)
+            args.append(printer.node(item))
+    return printer.function("torch.slice_scatter", *args, keywords=tuple(keywords))
 
-    def _called(
-        self, callee: Node, pairs: list[tuple[Parameter, Op]], by_name: bool = False
-    ) -> Node:
-        """A call without the arguments that are defaults; with `by_name` options have their names."""
-        args, named, skipped = list[Node](), list[tuple[str, Node]](), False
-        bounds = [op for parameter, op in pairs if parameter.name in ("min", "max")]
-        both = len(bounds) == 2 and all(literal(op) is not None for op in bounds)
-        owner = callee.args[0].label if callee.args else ""
-        by_name = by_name or owner == "linalg"
-        for parameter, op in pairs:
-            if parameter.starred and op.rule == "list" and op.args:
-                args += map(self.node, op.args)
-            elif parameter.default is not None and self._is_default(
-                parameter.default, op
-            ):
-                skipped = True
-            elif (
-                skipped
-                or named
-                or parameter.keyword
-                or isinstance(literal(op), bool)
-                or (
-                    parameter.default is not None
-                    and (by_name or parameter.name not in POSITIONAL)
-                    and not both
-                )
-            ):
-                named.append((parameter.name, self.node(op)))
-            else:
-                args.append(self.node(op))
-        names = tuple(name for name, _ in named)
-        return self.graph.node(
-            "call", "", (callee, *args, *(node for _, node in named)), names
-        )
 
-    def _is_default(self, default: Node, op: Op) -> bool:
-        value = literal(self.applier.default(default))
-        own = literal(op)
-        return type(value) is type(own) and value == own
+def _slice_backward(printer: Printer, op: Op) -> Node:
+    """The same where `torch.slice_scatter` cannot be vmapped, or differentiated: as autograd does it."""
+    g, dim, *bounds = op.args
+    graph, sizes, at = printer.graph, printer.shape(op.shape), literal(dim)
+    size = graph.node("subscript", "", (sizes, printer.node(dim)))
+    if sizes.kind == "tuple" and isinstance(at, int):
+        size = sizes.args[at]
+    usual = (graph.constant("0"), size, graph.constant("1"))
+    given = [
+        default if literal(item) is None else printer.node(item)
+        for item, default in zip(bounds, usual, strict=True)
+    ]
+    name, where = "torch.ops.aten.slice_backward", printer.node(dim)
+    return printer.function(name, printer.node(g), sizes, where, *given)
+
+
+def _is_from_the_end(bound: Op) -> bool:
+    value = literal(bound)
+    return isinstance(value, int) and value < 0
 
 
 # How each op is written that no rule of a table spells, or that is written otherwise.
