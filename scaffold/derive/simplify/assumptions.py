@@ -1,7 +1,9 @@
-"""A gradient under what is sure where it is asked for.
+"""Choices that are settled where a gradient is computed: `g if bias is not None else 0` is `g` in the branch of `bias`.
 
-In: the gradient of an optional input, or of one branch. Out: the same, knowing that the input is there, that the test
-holds. Invariant: equal wherever that holds; nothing dear that other gradients compute is computed apart for it.
+In: the graph of a gradient, and what holds wherever it is computed: that an optional input is there (nobody asks for the gradient of
+None), or that the test of a choice came out one way (inside a branch of that choice). Out: for each op of the graph the op in its
+place. Invariant: equal wherever the assumption holds; a value that other gradients read as well stays as it is, since it would be
+computed twice.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -19,7 +21,7 @@ Decide = Callable[[Node], int | Node]
 
 
 def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, Op]:
-    """The values below where the input of that name is not None; what is `kept` stays as it is."""
+    """What each value below becomes where the input of that name is not None; what is `kept` stays as it is."""
     decide = partial(_with_input, make.program.graph, name)
     return _assumed(make, root, decide, kept)
 
@@ -27,7 +29,10 @@ def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, 
 def settled_tests(
     make: Maker, root: Op, kept: Collection[Op], users: Users
 ) -> dict[Op, Op]:
-    """The values below without tests inside a branch that the branch decides; what others use too stays as it is."""
+    """What each value below becomes where a choice stands in a branch that settles it.
+
+    `(a if s else 0) if s else b` is `a if s else b`. What is read outside of the branch too stays as it is.
+    """
     known: dict[Op, Op] = {}
     if not any(op.rule == "cond" for op in root.walk()):
         return known

@@ -28,6 +28,9 @@ ARROW = " -> "
 # What a name of one letter demands of its value; any other name stands for any argument.
 DEMANDS = {
     **dict.fromkeys("xyz", "tensor"),
+    "r": "real",
+    "M": "matrix",
+    **dict.fromkeys("AB", "matrices"),
     **dict.fromkeys("cd", "static"),
     "k": "number",
     "n": "negative",

@@ -444,6 +444,9 @@ def _binary(label: str, left: float | None, right: float | None) -> float | None
 # What a name of an identity demands of its value.
 KINDS: dict[str, Callable[[Op], bool]] = {
     "tensor": lambda op: op.is_tensor,
+    "real": lambda op: op.is_tensor and op.kind != "complex",
+    "matrix": lambda op: op.is_tensor and op.shape.rank == 2,
+    "matrices": lambda op: op.is_tensor and op.shape.least >= 2,
     "static": lambda op: op.kind == "static",
     "number": lambda op: number_of(op) is not None,
     "negative": lambda op: is_negative(number_of(op)),

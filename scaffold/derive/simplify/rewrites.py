@@ -62,78 +62,45 @@ ONE_HOTS, REWRITES = Registry(), Registry()
 
 
 @REWRITES.on("mT")
-def _mT(make: Maker, a: Op) -> Op | None:
-    if a.rule == "T" and a.shape.rank == 2:
-        return a.args[0]
-    if a.rule == "transpose" and {literal(item) for item in a.args[1:]} == {-1, -2}:
-        return a.args[0]
-    if a.rule == "matmul" and not make.opaque(a):
-        left, right = a.args
-        if all(item.shape.least >= 2 for item in (left, right)):
-            return make("matmul", make("mT", right), make("mT", left))
-    return _inside_mT(make, a)
-
-
-def _inside_mT(make: Maker, a: Op) -> Op | None:
-    """`(x @ y).mT` over lines as `y @ x`, and a sum to a shape as that of the transpose."""
-    if make.opaque(a):
+def _transpose_of_sum_over_lines(make: Maker, a: Op) -> Op | None:
+    """The product of `x` and `y` over all their lines, transposed: that of `y` and `x`."""
+    if not make.is_(a, "contracted"):
         return None
-    if a.rule == "contracted":
-        x, y, *dims = a.args
-        shape = shapes.transposed(a.shape, -2, -1)
-        return make.program.op(
-            "contracted", (y, x, *dims), None, kind=a.kind, shape=shape
-        )
-    if isinstance(a.data, SummedTo) and a.data.like is None:
-        shape = shapes.transposed(a.data.shape, -2, -1)
-        inner = make("mT", a.args[0])
-        return make.program.op(
-            "summed_to", (inner,), SummedTo(shape, None), kind=a.kind, shape=shape
-        )
-    return None
+    x, y, *dims = a.args
+    shape = shapes.transposed(a.shape, -2, -1)
+    return make.program.op("contracted", (y, x, *dims), None, kind=a.kind, shape=shape)
 
 
-@REWRITES.on("t")
-def _t(make: Maker, a: Op) -> Op | None:
-    return make("mT", a) if a.shape.rank == 2 else None
+@REWRITES.on("mT")
+def _transpose_inside_sum(make: Maker, a: Op) -> Op | None:
+    """`g.sum_to_size(n, m).mT` as `g.mT.sum_to_size(m, n)`, where the shape is no input's."""
+    if make.opaque(a) or not isinstance(a.data, SummedTo) or a.data.like is not None:
+        return None
+    shape = shapes.transposed(a.data.shape, -2, -1)
+    inner = make("mT", a.args[0])
+    return make.program.op(
+        "summed_to", (inner,), SummedTo(shape, None), kind=a.kind, shape=shape
+    )
 
 
-@REWRITES.on("T")
-def _T(make: Maker, a: Op) -> Op | None:
-    return make("mT", a) if a.shape.rank == 2 else None
-
-
-@REWRITES.on("mH")
-def _mH(make: Maker, a: Op) -> Op | None:
-    return make("mT", a) if a.kind != "complex" else None
-
-
-@REWRITES.on("H")
-def _H(make: Maker, a: Op) -> Op | None:
-    return make("mH", a) if a.shape.rank == 2 else None
-
-
-@REWRITES.on("transpose")
-def _transpose(make: Maker, a: Op, first: Op, second: Op) -> Op | None:
-    if {literal(first), literal(second)} == {-1, -2}:
-        return make("mT", a)
+@REWRITES.on("squeeze")
+def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
+    """`x.sum(-1, keepdim=True).squeeze(-1)` as `x.sum(-1)`."""
+    if a.rule not in ("sum", "mean", "amax", "amin") or make.opaque(a):
+        return None
+    x, dims, keepdim = a.args
+    whole = dims_of(dims) == dims_of(dim)
+    one = isinstance(literal(dims), int) and _same_dim(make, a, dims, dim)
+    if literal(keepdim) is True and (whole or one):
+        return make(a.rule, x, dims, make.const(False))
     return None
 
 
 @REWRITES.on("squeeze")
-def _squeeze(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`sum(keepdim=True)` squeezed is a sum without."""
-    if a.rule in ("sum", "mean", "amax", "amin") and not make.opaque(a):
-        x, dims, keepdim = a.args
-        whole = dims_of(dims) == dims_of(dim)
-        one = isinstance(literal(dims), int) and _same_dim(make, a, dims, dim)
-        if literal(keepdim) is True and (whole or one):
-            return make(a.rule, x, dims, make.const(False))
-    if make.is_(a, "unsqueeze") and _same_dim(make, a, a.args[1], dim):
-        return a.args[0]
-    if a.rule == "sum" and not make.opaque(a) and len(dims_of(a.args[1]) or ()) > 1:
-        return _squeezed_sum(make, a, dim)
-    return None
+def _unsqueeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
+    """`x.unsqueeze(1).squeeze(-1)` as `x`, of a matrix."""
+    undone = make.is_(a, "unsqueeze") and _same_dim(make, a, a.args[1], dim)
+    return a.args[0] if undone else None
 
 
 def _same_dim(make: Maker, a: Op, one: Op, two: Op) -> bool:
@@ -141,8 +108,11 @@ def _same_dim(make: Maker, a: Op, one: Op, two: Op) -> bool:
     return dim_of(one) == dim_of(two) or None not in places and places[0] == places[1]
 
 
+@REWRITES.on("squeeze")
 def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
     """`sum((-2, -1), keepdim=True)` squeezed at -2: a sum, unsqueezed at -1."""
+    if a.rule != "sum" or make.opaque(a) or len(dims_of(a.args[1]) or ()) < 2:
+        return None
     x, dims, keepdim = a.args
     plain = [at for at in dims_of(dims) or () if isinstance(at, int)]
     at = literal(dim)
@@ -157,13 +127,20 @@ def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
 
 
 @REWRITES.on("unsqueeze")
-def _unsqueeze(make: Maker, a: Op, dim: Op) -> Op | None:
-    at = dim_of(dim)
-    wide = shapes.unsqueezed(a.shape, at)
-    if a.rule == "sum" and not make.opaque(a):
-        x, dims, keepdim = a.args
-        if literal(keepdim) is False and dims_of(dims) == (at,):
-            return make("sum", x, dims, make.const(True))
+def _unsqueezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
+    """`x.sum(-1).unsqueeze(-1)` as `x.sum(-1, keepdim=True)`."""
+    if a.rule != "sum" or make.opaque(a):
+        return None
+    x, dims, keepdim = a.args
+    if literal(keepdim) is not False or dims_of(dims) != (dim_of(dim),):
+        return None
+    return make("sum", x, dims, make.const(True))
+
+
+@REWRITES.on("unsqueeze")
+def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
+    """`x.squeeze(1).unsqueeze(1)` as `x`; a scalar that is expanded is expanded further."""
+    wide = shapes.unsqueezed(a.shape, dim_of(dim))
     if make.is_(a, "squeeze") and a.args[0].shape == wide:
         return a.args[0]
     if a.rule == "expanded" and a.args[0].shape == shapes.SCALAR:
@@ -192,16 +169,6 @@ def div_by_count(make: Maker, a: Op, b: Op) -> Op | None:
                 rest[rest.index(factor)] = mean
                 return product(make, rest)
     return None
-
-
-@REWRITES.on("real")
-def _real(make: Maker, a: Op) -> Op | None:
-    return a if a.kind != "complex" else None
-
-
-@REWRITES.on("conj")
-def _conj(make: Maker, a: Op) -> Op | None:
-    return a if a.kind != "complex" else None
 
 
 @REWRITES.on("exp")

@@ -2,6 +2,9 @@
 
 In: the registries of the modules beside. Out: `SIMPLIFICATIONS`, for a `Maker`. Invariant: the first that finds a simpler op
 makes it, and what it makes is simplified in turn.
+
+Before all of them a maker asks the identities of the table: they bring signs and constants to the front, so that what follows
+sees one spelling of a product.
 """
 
 from scaffold.derive.simplify.algebra import ALGEBRA
@@ -13,9 +16,9 @@ from scaffold.derive.simplify.rewrites import ONE_HOTS, REWRITES
 
 SIMPLIFICATIONS = in_order(
     (
-        # `g * onehot / y` before algebra: that would take a constant out of the product, and divide by what `y` is elsewhere.
+        # `g * onehot / y` before it is taken for a product of the forward: nothing is divided by what `y` is elsewhere.
         ONE_HOTS,
-        # Signs and constants first: without them two products are seen to have the same factors.
+        # Sums of products with a common factor, before these products change.
         ALGEBRA,
         REWRITES,
         # Only what is left as a product is looked up among those of the forward.

@@ -20,7 +20,8 @@ PYTHON: Values = {"c": 2.5, "d": -0.5, "k": 3, "n": -2, "m": -1.5, "i": 0, "j": 
 def values(name: str, dtype: torch.dtype) -> Values:
     """A value for each name of an identity."""
     size = (3, 1) if "squeeze" in name else (3, 3)
-    drawn = {key: torch.rand(size, dtype=dtype) + 0.5 for key in "xyzab"}
+    drawn = {key: torch.rand(size, dtype=dtype) + 0.5 for key in "xyzabABM"}
+    drawn["r"] = drawn["x"].abs()
     mask = torch.tensor([[True], [False], [True]])
     return {**drawn, **PYTHON, "mask": mask, "dim": -1, "dims": (0,)}
 
@@ -49,8 +50,10 @@ def test_both_sides_have_the_same_value(
 @pytest.mark.parametrize(("name", "line"), LINES)
 def test_it_stands_in_the_section_of_its_primitive(name: str, line: str) -> None:
     assert wrong_identity(line, name, TABLE) is None
-    words = set(re.findall(r"\b[a-z]\b(?!\()", line))
-    assert words <= {*"xyzabcdknmij"}, "the header of the table says what letters mean"
+    words = set(re.findall(r"\b[a-zA-Z]\b(?!\()", line))
+    assert words <= {
+        *"xyzrabcdknmijAB"
+    }, "the header of the table says what letters mean"
 
 
 @pytest.mark.parametrize(
