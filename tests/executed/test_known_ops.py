@@ -32,7 +32,7 @@ KNOWN = {
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "recompute": {},
-    "balanced": {"save_policy": "balanced"},
+    "balanced": {"save-policy": "balanced"},
     "combined": {"style": "combined"},
 }
 UNFIT = re.compile(r"refuses the tests' case|cannot pass")

@@ -242,6 +242,62 @@ def test_tails_are_as_good_as_autograd_s(rule: Rule) -> None:
             assert not bad.any(), f"[{rule.name}] {formula}: {errors[0][bad]}"
 
 
+ROWS_OF_TAILS = {
+    "small": ((1e-4, 2e-4, 5e-4, 1.1e-3), (1e-6, 3e-6, 2e-6, 4e-6)),
+    "large": ((20, -20, 3, 0.5), (88, 1, -40, 8), (-20, -8, -3, -1), (40, 39, 38, 37)),
+    "close": ((1, 1.0001, 0.9999, 1.0002), (5, 5.001, 4.999, 5.0003)),
+    "mixed": ((1e-6, 1e-3, 0.3, 2), (-1e-6, 8, 1e-3, -2), (0.3, -0.3, 2, -8)),
+}
+
+
+def in_rows(
+    rule: Rule, sample: dict[str, Any], several: Any, dtype: torch.dtype
+) -> Values | None:
+    """The sample with x of such rows, each value of it a float32."""
+    given = along(rule, sample, several)
+    if given is None:
+        return None
+    domain = rule.domain.get("x", "any")
+    if domain.startswith("positive"):
+        given["x"] = given["x"].abs()
+    if domain.startswith(("unit", "(0, 1)")):
+        given["x"] = given["x"].sigmoid()
+    return {
+        name: (
+            value.float().to(dtype)
+            if isinstance(value, Tensor) and value.is_floating_point()
+            else value
+        )
+        for name, value in given.items()
+    }
+
+
+@pytest.mark.parametrize("rows", ROWS_OF_TAILS)
+@pytest.mark.parametrize("rule", ALONG, ids=lambda rule: rule.name)
+def test_tails_along_a_dimension_are_as_good_as_autograd_s(
+    rule: Rule, rows: str
+) -> None:
+    """As above; what a row has added up counts with the largest value of its gradient."""
+    for sample in samples(rule):
+        several = ROWS_OF_TAILS[rows]
+        values = [
+            in_rows(rule, sample, several, dtype)
+            for dtype in (torch.float32, torch.float64)
+        ]
+        if values[0] is None or values[1] is None:
+            continue
+        single, double = (Run(TABLE, rule, item) for item in values if item)
+        ours = (*single.variants(), *single.fused())
+        truths = (*double.variants(), *double.fused())
+        for (formula, got, own), (_, _, truth) in zip(ours, truths, strict=True):
+            errors = [(item.double() - truth).abs() for item in (got, own)]
+            largest = truth.abs().amax(values[0].get("dim", -1), keepdim=True)
+            least = torch.maximum(errors[1], largest * EPSILON)
+            counts = truth.isfinite() & errors[1].isfinite()
+            bad = counts & ~(errors[0] <= 4 * least)
+            assert not bad.any(), f"[{rule.name}] {formula}: {errors[0][bad]}"
+
+
 NAN_PASSES = ("relu", "relu6", "elu", "selu", "celu")
 NAN_PASSES += ("hardtanh", "hardshrink", "softshrink", "threshold", "hardswish")
 
