@@ -298,8 +298,10 @@ def test_tails_along_a_dimension_are_as_good_as_autograd_s(
             assert not bad.any(), f"[{rule.name}] {formula}: {errors[0][bad]}"
 
 
-NAN_PASSES = ("relu", "relu6", "elu", "selu", "celu")
-NAN_PASSES += ("hardtanh", "hardshrink", "softshrink", "threshold", "hardswish")
+NAN_PASSES = (
+    *("relu", "relu6", "elu", "selu", "celu"),
+    *("hardtanh", "hardshrink", "softshrink", "threshold", "hardswish"),
+)
 
 
 @pytest.mark.parametrize("name", NAN_PASSES)
