@@ -4,15 +4,13 @@ In: a `Table` and a `Program`. Out: ops with all parameters of their rule, in it
 no tensor gets none; a call that fits no rule is not guessed at.
 """
 
-import ast
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from scaffold.derive.graph.conditions import holds
 from scaffold.derive.graph.inference import infer
 from scaffold.derive.graph.op import Op, Program, literal, tensors
-from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.graph.static_values import UnsupportedError, literal_value
 from scaffold.derive.rules.spelling import Spelling, bind
 from scaffold.derive.rules.table import Found, Rule, Table
 from scaffold.formula import Node
@@ -187,9 +185,9 @@ def constant(program: Program, node: Node) -> Op | None:
     """A literal as a constant, if that is what an expression is."""
     match node:
         case Node("constant", text):
-            return program.const(_literal(text))
+            return program.const(literal_value(text))
         case Node("unary", "-", (Node("constant", text),)):
-            value = _literal(text)
+            value = literal_value(text)
             if isinstance(value, int | float | complex):
                 return program.const(-value)
         case Node("tuple" | "list", _, args):
@@ -197,8 +195,3 @@ def constant(program: Program, node: Node) -> Op | None:
             if all(item is not None for item in inner):
                 return program.op("list", [item for item in inner if item])
     return None
-
-
-@lru_cache(maxsize=512)  # defaults of parameters, which each call of a primitive reads
-def _literal(text: str) -> object:
-    return ast.literal_eval(text)

@@ -4,7 +4,6 @@ In: tests as nodes, and values as ops. Out: an op of one of two values, or what 
 is not guessed; `not`, `is` and `!=` are turned around, so that equal tests are the same node.
 """
 
-import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ from scaffold.derive.graph.op import (
     is_number,
     literal,
 )
-from scaffold.derive.graph.static_values import static_node
+from scaffold.derive.graph.static_values import literal_value, static_node
 from scaffold.formula import Graph, Node
 
 # --- Whether a call is one that a rule is for: its `when`, over the arguments.
@@ -52,7 +51,7 @@ def _value(node: Node, args: Mapping[str, Op]) -> object:
         case Node("name", name):
             return SOME if args[name].is_tensor else literal(args[name])
         case Node("constant", label):
-            return _constant(label)
+            return literal_value(label)
         case Node("tuple", _, items):
             values = tuple(_value(item, args) for item in items)
             return UNKNOWN if UNKNOWN in values else values
@@ -62,7 +61,7 @@ def _value(node: Node, args: Mapping[str, Op]) -> object:
         case Node("boolean", label, items):
             return _together(label, [_value(item, args) for item in items])
         case Node("compare", label, (left, right)) if label in COMPARE:
-            return _compared(label, _value(left, args), _value(right, args))
+            return compared(label, _value(left, args), _value(right, args))
         case Node("binary", "-", (left, right)):
             one, two = _value(left, args), _value(right, args)
             plain = isinstance(one, int | float) and isinstance(two, int | float)
@@ -75,15 +74,6 @@ def _value(node: Node, args: Mapping[str, Op]) -> object:
     return UNKNOWN
 
 
-def _constant(label: str) -> object:
-    words = {"None": None, "True": True, "False": False}
-    if label in words:
-        return words[label]
-    if label[0] in "'\"":
-        return label[1:-1]
-    return float(label)
-
-
 def _together(label: str, values: list[object]) -> object:
     decisive = label == "or"
     if any(value is not UNKNOWN and bool(value) is decisive for value in values):
@@ -91,7 +81,8 @@ def _together(label: str, values: list[object]) -> object:
     return UNKNOWN if UNKNOWN in values else not decisive
 
 
-def _compared(label: str, left: object, right: object) -> object:
+def compared(label: str, left: object, right: object) -> object:
+    """How two values compare, or `UNKNOWN`."""
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
     if SOME in (left, right) and label not in ("is", "is not"):
@@ -189,7 +180,7 @@ def _other_constant(asked: Node, known: tuple[Node, ...]) -> bool | None:
         case Node("compare", "==", (name, Node("constant", text))) if (
             name is known[0] and known[1].kind == "constant"
         ):
-            one, other = ast.literal_eval(text), ast.literal_eval(known[1].label)
+            one, other = literal_value(text), literal_value(known[1].label)
             return None if one == other else False
     return None
 

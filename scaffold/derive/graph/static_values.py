@@ -3,9 +3,11 @@
 In: static ops. Out: a static op. Invariant: the same value; a fold that would print a long decimal is not made.
 """
 
+import ast
 import math
 import operator
 from collections.abc import Callable
+from functools import lru_cache
 
 from scaffold.derive.graph.op import (
     Expression,
@@ -68,6 +70,12 @@ def _short_literal(value: object) -> str:
         return repr(value)
     digits, mark, exponent = repr(value).partition("e")
     return f"{digits}e{int(exponent)}" if mark else digits
+
+
+@lru_cache(maxsize=512)  # defaults of parameters, which each call of a primitive reads
+def literal_value(text: str) -> object:
+    """The value of a literal as it is written."""
+    return ast.literal_eval(text)
 
 
 def dotted(node: Node) -> str | None:

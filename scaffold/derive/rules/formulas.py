@@ -7,6 +7,7 @@ smart constructors; a test of arguments that are written out is settled here.
 from collections.abc import Mapping
 
 from scaffold.derive.graph.application import constant
+from scaffold.derive.graph.conditions import compared
 from scaffold.derive.graph.op import UNKNOWN, Op, literal
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
@@ -119,16 +120,8 @@ class Evaluator:
             if may_be_none(self.program, left):
                 return None
             return label == "is not"  # an attribute with a value
-        if one is UNKNOWN or two is UNKNOWN:
-            return None
-        compare = {
-            "==": lambda: one == two,
-            "!=": lambda: one != two,
-            "is": lambda: one is two,
-        }
-        compare |= {"is not": lambda: one is not two, "<": lambda: one < two, ">": lambda: one > two}  # type: ignore[operator]
-        compare |= {"<=": lambda: one <= two, ">=": lambda: one >= two}  # type: ignore[operator]
-        return bool(compare[label]())
+        told = compared(label, one, two)
+        return None if told is UNKNOWN else bool(told)
 
     def _boolean(self, node: Node) -> Op:
         values = [self.value(arg) for arg in node.args]
