@@ -62,7 +62,7 @@ def explain(spec: OpSpec, derivation: Derivation) -> Explanation | None:
     """The steps; None where the forward is not understood piece by piece."""
     assert spec.forward is not None
     table = table_of(spec)
-    program = Program(spec.forward.graph, declared(spec))
+    program = Program(spec.forward.graph, table.facts, declared(spec))
     applier = Applier(program, table)
     wanted = frozenset(item.name for item in spec.differentiable)
     try:

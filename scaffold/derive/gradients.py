@@ -21,7 +21,6 @@ from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
-from scaffold.derive.plan.costs import Costs
 from scaffold.derive.plan.rematerialization import is_dear
 from scaffold.derive.plan.save_policy import BackwardGraph
 from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
@@ -105,7 +104,9 @@ class Differentiated(NamedTuple):
 def differentiated(spec: OpSpec, question: Question) -> Differentiated:
     """The gradients of the wanted inputs."""
     found = Differentiated(question)
-    applier = Applier(Program(question.graph, declared(spec)), table_of(spec))
+    table = table_of(spec)
+    program = Program(question.graph, table.facts, declared(spec))
+    applier = Applier(program, table)
     wanted = frozenset(question.wanted)
     try:
         if any(item.variadic and item.name in wanted for item in spec.tensors):
@@ -228,7 +229,7 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
             others = [op for name, op in found.gradients.items() if name != item.name]
             kept = {*held, *(op for root in others for op in root.walk())}
             renew(item.name, present(make, roots[item.name], item.name, kept))
-    kept = {*held, *_dear(make, roots.values())}
+    kept = {*held, *_dear(roots.values())}
     users = users_of(roots.values())
     for name, root in tuple(roots.items()):
         renew(name, settled_tests(make, root, kept, users))
@@ -240,10 +241,9 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
     return roots, of
 
 
-def _dear(make: Maker, roots: Iterable[Op]) -> Collection[Op]:
+def _dear(roots: Iterable[Op]) -> Collection[Op]:
     """The values that are too costly to be computed in two gradients."""
-    costs = Costs(make.applier.table)
-    return {op for root in roots for op in root.walk() if is_dear(costs, op)}
+    return {op for root in roots for op in root.walk() if is_dear(op)}
 
 
 def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:

@@ -12,7 +12,14 @@ Formulas are text here. `scaffold.derive` reads them into graphs; `scaffold.form
 does, by how it is spelled.
 """
 
-from scaffold.primitives.facts import CATEGORIES, Facts, Section, facts_of, wrong_facts
+from scaffold.primitives.facts import (
+    CATEGORIES,
+    Facts,
+    Section,
+    facts_of,
+    inheriting,
+    wrong_facts,
+)
 from scaffold.primitives.spelling import Key, Kind, full_name, key_of, normalized
 from scaffold.primitives.table import (
     Primitives,
@@ -32,6 +39,7 @@ __all__ = [
     "built_in_text",
     "facts_of",
     "full_name",
+    "inheriting",
     "key_of",
     "normalized",
     "read_primitives",

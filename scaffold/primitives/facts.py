@@ -4,8 +4,11 @@ In: a section. Out: `Facts`, or what is wrong with the section. Invariant: what 
 category, so that every primitive has a value for every fact.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
+
+from scaffold.primitives.spelling import key_of, parameters
 
 CATEGORIES = frozenset(
     {"elementwise", "reduction", "loss", "same_shape", "view", "structural"}
@@ -30,6 +33,42 @@ FLAGS = (
     *("several", "joins", "random", "uninitialised", "creates"),
     *("data_dependent", "contiguous"),
 )
+PASSES = {
+    "constant": 1,
+    "loss": 2,
+    "reduction": 1,
+    "same_shape": 3,
+    "view": 0,
+    "structural": 1,
+    "indexing": 2,
+    "backward": 3,
+    "contraction": 8,
+    "linalg": 64,
+}
+# What the shape of a result is said by, beside the name of a parameter, sizes and calls.
+SHAPES = frozenset(
+    {"along", "attention", "broadcast", "class_loss", "compared", "convolved"}
+    | {"diagonal", "einsum", "expanded", "first", "flattened", "indexed", "joined"}
+    | {"linear", "loss", "padded", "pairs", "permuted", "product", "reduced"}
+    | {"product_with_vector", "reshaped", "reversed", "selected", "sizes", "solved"}
+    | {"squeezed", "stacked", "swapped", "transposed", "unknown", "unsqueezed"}
+    | {"with_diagonal", "without_matrix"}
+)
+SHAPE = {
+    "elementwise": "broadcast",
+    "backward": "broadcast",
+    "constant": "broadcast",
+    "reduction": "reduced",
+    "same_shape": "first",
+    "loss": "loss",
+}
+DTYPES = ("promoted", "uniform", "own")
+# A loss of several dtypes has now that of one, now that of another.
+DTYPE = {"contraction": "uniform", "loss": "own"}
+INHERITED = (
+    *("kind", "shape", "passes", "memory", "dtype", "in_place", "singular"),
+    *("words", "grad_words", "argument", *FLAGS),
+)
 Section = Mapping[str, Any]
 
 
@@ -48,6 +87,14 @@ class Facts(NamedTuple):
     differentiable: tuple[str, ...] = ()  # arguments that a formula gives a gradient
     indices: tuple[str, ...] = ()  # arguments that are positions
     masks: tuple[str, ...] = ()
+    shape: str = "unknown"
+    passes: int = 1  # time to compute it, for each number of the largest tensor
+    # Of a float: "promoted", "uniform", "own", or the position of the argument that has it.
+    dtype: str | int = "promoted"
+    in_place: str | None = None  # the method that writes it into its first argument
+    words: tuple[str, ...] = ()  # what its result is called, the best first
+    grad_words: tuple[str, ...] = ()  # the same where a cotangent is in it
+    argument: str = ""  # what a value is called that it is computed of
 
     @property
     def is_one_tensor(self) -> bool:
@@ -70,20 +117,61 @@ class Wrong(NamedTuple):
 def facts_of(section: Section) -> Facts:
     """The facts of a section that is known to be right."""
     category, domains = section["category"], section.get("domain", {}).items()
+    kinds = _several(section.get("kind", "kept" if category in KEEPING else "float"))
+    memory = section.get("memory", "view" if category == "view" else "fresh")
     return Facts(
         category,
         tuple(section.get("results", ("result",))),
         tuple(section.get("nondiff", ())),
         section.get("linear", False),
         section.get("complex", True),
-        _several(section.get("kind", "kept" if category in KEEPING else "float")),
-        section.get("memory", "view" if category == "view" else "fresh"),
+        kinds,
+        memory,
         section.get("singular", ""),
         frozenset(key for key in FLAGS if section.get(key)),
         tuple(section.get("grad", ())),
         tuple(name for name, said in domains if said.startswith("index(")),
         tuple(name for name, said in domains if said == "bool"),
+        section.get("shape", _shape(section)),
+        section.get("passes", _passes(category, kinds)),
+        _dtype(section),
+        _in_place(section, memory),
+        tuple(section.get("words", ())),
+        tuple(section.get("grad_words", ())),
+        section.get("argument", ""),
     )
+
+
+def _shape(section: Section) -> str:
+    if section["category"] == "constant" and "keepdim" in section.get("call", ""):
+        return "reduced"
+    return SHAPE.get(section["category"], "unknown")
+
+
+def _passes(category: str, kinds: tuple[str, ...]) -> int:
+    """What it takes to compute a result: an elementwise one of floats alone is a root, a power, a logarithm."""
+    if category == "elementwise":
+        return 4 if kinds == ("float",) else 1
+    return PASSES[category]
+
+
+def _dtype(section: Section) -> str | int:
+    said: str = section.get("dtype", DTYPE.get(section["category"], "promoted"))
+    names = parameters(section["call"]) if said not in DTYPES else ()
+    return names.index(said) if said in names else said
+
+
+def _in_place(section: Section, memory: str) -> str | None:
+    """The method that writes the result into the first argument: that of the primitive, with an underscore."""
+    usual = section["category"] == "elementwise" and memory == "fresh"
+    if not section.get("in_place", usual):
+        return None
+    call = section.get("call", "")
+    for head in (call, *section.get("also", ())):
+        key = key_of(head, call)
+        if key and key[0] == "method":
+            return f"{key[1]}_"
+    return None
 
 
 def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong]:
@@ -93,10 +181,49 @@ def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong
         if kind not in KINDS and kind not in parameters:
             hint = f"{', '.join(sorted(KINDS))}, or a parameter whose kind it has"
             yield Wrong("kind", f"'{kind}' is no kind", hint)
+    yield from _wrong_words(section, parameters)
     if len(kinds) > 1 and len(kinds) != len(section.get("results", ("result",))):
         yield Wrong(
             "kind", "as many kinds as results are given, or one", "kind = 'kept'"
         )
+
+
+def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wrong]:
+    """What is wrong with the facts that are one word, or a number."""
+    dtype = section.get("dtype", "own")
+    if dtype not in DTYPES and dtype not in parameters:
+        hint = f"{', '.join(DTYPES)}, or a parameter whose dtype it has"
+        yield Wrong("dtype", f"'{dtype}' is no dtype", hint)
+    shape = section.get("shape", "unknown")
+    if shape not in SHAPES | {*parameters} and not _is_expression(shape, parameters):
+        hint = "a parameter, sizes: '(*x[:-1], n)', or a word of the table's header"
+        yield Wrong("shape", f"'{shape}' is no shape", hint)
+    if section.get("passes", 0) < 0:
+        yield Wrong("passes", "'passes' is negative", "passes = 4")
+    for key in ("words", "grad_words", "argument"):
+        for word in _several(section.get(key, ())):
+            if not word.isidentifier():
+                yield Wrong(key, f"'{word}' is no name", "words = ['probs']")
+    if section.get("in_place") and _in_place(section, "fresh") is None:
+        hint = "also = ['method']"
+        yield Wrong("in_place", "no method is among the spellings", hint)
+
+
+def _is_expression(shape: str, parameters: Collection[str]) -> bool:
+    """Whether it is sizes, or a call, over the parameters."""
+    size = r"\*?(\w+)(?:\[[-:\d]*\])?"
+    found = re.fullmatch(rf"(resized|windows)?\((?:{size}(?:, {size})*,?)?\)", shape)
+    words = re.findall(
+        r"[A-Za-z_]\w*", shape.removeprefix(found[1] or "") if found else ""
+    )
+    return found is not None and set(words) <= {*parameters}
+
+
+def inheriting(section: Section, base: Section) -> Section:
+    """A section with the facts that it leaves out, of one for the same call."""
+    if section["category"] != base["category"]:
+        return section
+    return {**{key: base[key] for key in INHERITED if key in base}, **section}
 
 
 def _several(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:

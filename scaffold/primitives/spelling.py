@@ -1,9 +1,10 @@
 """How primitives are spelled in code: `torch.exp`, the method `exp`, the attribute `mT`, the operator `+`.
 
 In: the `call` and `also` of a section, or the name of a function, as text. Out: what a primitive is looked up by.
-Invariant: nothing is parsed; which argument is which parameter, `scaffold.derive` reads from the same text.
+Invariant: what a call gives to which parameter is not told here; `scaffold.derive` reads it from the same text.
 """
 
+import ast
 import re
 from typing import Literal
 
@@ -50,6 +51,23 @@ def _operator_or_subscript(head: str) -> Key | None:
         return "subscript", "[]"
     found = _BINARY.match(head) or _UNARY.match(head)
     return ("operator", found[1]) if found else None
+
+
+def parameters(call: str) -> tuple[str, ...]:
+    """The names of the parameters of a call, in order."""
+    match ast.parse(call, mode="eval").body:
+        case ast.Call(ast.Attribute(ast.Name(name)), args, keywords):
+            first = [] if name in ROOTS else [name]
+        case ast.Call(_, args, keywords):
+            first = []
+        case tree:
+            nodes = sorted(
+                (node for node in ast.walk(tree) if isinstance(node, ast.Name)),
+                key=lambda node: node.col_offset,
+            )
+            return tuple(node.id for node in nodes)
+    plain = [ast.unparse(item).lstrip("*") for item in args]
+    return (*first, *plain, *(str(item.arg) for item in keywords))
 
 
 def is_bare(head: str) -> bool:

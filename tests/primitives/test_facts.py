@@ -9,10 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from scaffold.derive.graph.op import Kind, Named, Op, Program
+from scaffold.derive.graph.shape_rules import SHAPES, shape_said
+from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.rules.table import Rule, built_in
+from scaffold.primitives.facts import SHAPES as SHAPE_WORDS
 from scaffold.verify.child.rule_runs import samples, tuple_of
 from scaffold.verify.child.rule_samples import drawn_values
-from scaffold.verify.child.rule_values import Values, called
+from scaffold.verify.child.rule_values import Values, called, defaults
 
 TABLE = built_in()
 RULES = [TABLE.rule(name) for name in TABLE.names()]
@@ -25,7 +29,7 @@ DTYPES = {
 }
 
 
-def kind_of(tensor: Tensor) -> str:
+def kind_of(tensor: Tensor) -> Kind:
     if tensor.is_complex():
         return "complex"
     if tensor.is_floating_point():
@@ -33,12 +37,18 @@ def kind_of(tensor: Tensor) -> str:
     return "bool" if tensor.dtype == torch.bool else "int"
 
 
+def _has_fractions(value: Tensor) -> bool:
+    return value.is_floating_point() or value.is_complex()
+
+
 def converted(rule: Rule, name: str, value: Any, dtype: torch.dtype) -> Any:
     """The value of a sample in a dtype, but for an index, a mask or a class."""
     if isinstance(value, tuple):
         return tuple(converted(rule, name, item, dtype) for item in value)
-    fixed = name in rule.facts.nondiff and rule.category != "constant"
-    if not isinstance(value, Tensor) or fixed:
+    if not isinstance(value, Tensor):
+        return value
+    own = name not in rule.facts.nondiff and _has_fractions(value)
+    if not own and rule.category != "constant":
         return value
     if dtype.is_floating_point or dtype.is_complex:
         return value.to(dtype)
@@ -95,3 +105,91 @@ def test_a_result_is_of_the_kind_that_is_said(rule: Rule) -> None:
             for position, result in enumerate(results):
                 expected = said(rule, position, kind, values)
                 assert kind_of(result) == expected, (kind, position, values)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_result_has_the_dtype_that_is_said(rule: Rule) -> None:
+    """Of two precisions, one is that of a single argument."""
+    names = [item.name for item in rule.parameters]
+    for values, results in calls(rule, "real"):
+        several = {
+            name: value.float()
+            for name, value in values.items()
+            if isinstance(value, Tensor) and value.is_floating_point() and value.ndim
+        }
+        if not results or kind_of(results[0]) not in ("real", "complex"):
+            continue
+        for name, value in several.items():
+            mixed = values | several | {name: value.double()}
+            with suppress(*REFUSED):
+                found = tuple_of(called(rule.spelled, mixed))[0]
+                double = found.real.dtype == torch.float64
+                said = rule.facts.dtype
+                if said == "uniform":
+                    assert len(several) == 1, "it takes several dtypes"
+                elif said == "promoted":
+                    assert double, name
+                elif isinstance(said, int):
+                    assert double == (names[said] == name), name
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_result_is_written_in_place_where_torch_does(rule: Rule) -> None:
+    """Into an argument of its shape and dtype."""
+    name, tried = rule.facts.in_place, 0
+    if name is None:
+        return
+    for values, results in calls(rule, "real"):
+        first, *rest = (item.name for item in rule.parameters)
+        (result,) = results
+        own = values[first]
+        if not isinstance(own, Tensor) or own.shape != result.shape:
+            continue
+        if own.dtype != result.dtype:
+            continue
+        tried += 1
+        over = own.clone()
+        keywords = {item.name for item in rule.parameters if item.default is not None}
+        keywords |= {item.name for item in rule.parameters if item.keyword}
+        plain = [values[item] for item in rest if item in values.keys() - keywords]
+        named = {item: values[item] for item in keywords & values.keys()}
+        written = getattr(over, name)(*plain, **named)
+        assert written is over
+        torch.testing.assert_close(over, result, equal_nan=True)
+    assert tried, "no sample has an argument of the shape of the result"
+
+
+def lowered(program: Program, value: Any) -> Op:
+    """A value as it comes to the engine: a tensor whose sizes are numbers, or a Python value."""
+    if isinstance(value, Tensor):
+        data = Named(f"input{len(program.ops)}")
+        shape = Shape(tuple(value.shape))
+        return program.op("input", data=data, kind=kind_of(value), shape=shape)
+    if isinstance(value, tuple | list):
+        return program.op("list", [lowered(program, item) for item in value])
+    if value is None or isinstance(value, bool | int | float | complex | str):
+        return program.const(value)
+    return program.static(TABLE.graph.name("value"))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_result_has_the_shape_that_is_said(rule: Rule) -> None:
+    kind = "complex" if rule.facts.complex == "only" else "real"
+    for values, results in calls(rule, kind):
+        program = Program(TABLE.graph, TABLE.facts)
+        whole = defaults(TABLE, rule) | values
+        args = {
+            item.name: lowered(program, whole[item.name]) for item in rule.parameters
+        }
+        if rule.results[0].startswith("*"):
+            continue
+        for position, result in enumerate(results):
+            shape = shape_said(program, rule.facts.shape, args)
+            if shape is not None and shape.dims is not None:
+                numbers = [dim for dim in shape.dims if isinstance(dim, int)]
+                if len(numbers) == len(shape.dims):
+                    assert shape.dims == tuple(result.shape), (position, values)
+
+
+def test_every_word_for_a_shape_has_a_meaning() -> None:
+    assert frozenset(SHAPES) == SHAPE_WORDS

@@ -6,25 +6,13 @@ In: a rule and the arguments of each parameter. Out: `Inferred`. Invariant: what
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import UNKNOWN, Kind, Op, Program, literal, tensors
-from scaffold.derive.graph.shape_rules import SHAPES, Args, dim_of, dims_of, loss_shape
+from scaffold.derive.graph.op import UNKNOWN, Kind, Program, literal, tensors
+from scaffold.derive.graph.shape_rules import Args, shape_said
 from scaffold.derive.graph.shapes import SCALAR, Shape
 from scaffold.derive.graph.static_values import is_complex, is_int
 from scaffold.derive.rules.table import Rule
 from scaffold.primitives.facts import MOVING
 
-SAME = frozenset(
-    {"floor", "ceil", "round", "trunc", "sign", "sgn", "detach", "zeros_like"}
-    | {"ones_like", "argsort", "rand_like", "randn_like", "empty_like", "full_like"}
-    | {"bernoulli", "logical_not", "long", "int", "bitwise_not", "frac", "heaviside"}
-)
-TO_BOOL = frozenset(
-    {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "any", "all"}
-    | {"logical_and", "logical_or", "logical_not", "logical_xor", "signbit", "bool"}
-    | {"isclose", "isneginf", "isposinf"}
-)
-BITWISE = frozenset({"bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"})
 FIXED: Mapping[str, Kind] = {
     "bool": "bool",
     "int": "int",
@@ -44,7 +32,9 @@ def infer(program: Program, rule: Rule, args: Args) -> Inferred:
     """The shape and kind of what a rule gives for arguments."""
     if rule.results != ("result",):
         return Inferred(SCALAR, "group")
-    return Inferred(_shape(program, rule, args), kind_of(program, rule, args))
+    return Inferred(
+        shape_said(program, rule.facts.shape, args), kind_of(program, rule, args)
+    )
 
 
 def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind:
@@ -93,41 +83,3 @@ def _complex_number(args: Args) -> bool:
     return any(
         item.rule in ("const", "static") and is_complex(item) for item in args.values()
     )
-
-
-def _shape(program: Program, rule: Rule, args: Args) -> Shape | None:
-    if rule.op in SHAPES:
-        return SHAPES[rule.op](program, args)
-    x = args.get("x") or args.get("input") or next(tensors(args.values()), None)
-    if x is None:
-        return None
-    if rule.category == "loss":
-        return loss_shape(program, args)
-    if rule.category in ("elementwise", "backward"):
-        return shapes.broadcast(*(item.shape for item in tensors(args.values())))
-    along = rule.category == "constant" and "dim" in args and "keepdim" in args
-    if rule.category == "reduction" or along:
-        return reduced_shape(x, args)
-    if rule.category == "same_shape":
-        return x.shape
-    if (
-        rule.category == "constant"
-        and len(list(tensors(args.values()))) == 1
-        and rule.op not in BITWISE
-    ):
-        same = rule.op in SAME or "dim" not in args and rule.op in TO_BOOL
-        return x.shape if same else None
-    if rule.category == "constant" and rule.op in TO_BOOL | BITWISE:
-        return shapes.broadcast(*(item.shape for item in tensors(args.values())))
-    return None
-
-
-def reduced_shape(x: Op, args: Args) -> Shape | None:
-    """The shape that a reduction leaves."""
-    keepdim = literal(args["keepdim"]) if "keepdim" in args else False
-    if not isinstance(keepdim, bool):
-        return None
-    return shapes.reduced(x.shape, dims_of(args.get("dim")), keepdim)
-
-
-__all__ = ["Inferred", "dim_of", "dims_of", "infer", "reduced_shape"]

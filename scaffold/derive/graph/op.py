@@ -5,6 +5,7 @@ applications in one `Program` are the same object, and an op comes after its arg
 """
 
 from collections.abc import (
+    Callable,
     Collection,
     Hashable,
     Iterable,
@@ -12,7 +13,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Literal, NamedTuple
 
@@ -26,6 +27,7 @@ from scaffold.derive.graph.shapes import (
     unknown,
 )
 from scaffold.formula import Graph, Node
+from scaffold.primitives import Facts
 
 # `static` values are Python's, the same throughout a call; a `group` is several tensors.
 Kind = Literal["real", "complex", "int", "bool", "static", "group"]
@@ -158,6 +160,24 @@ ENGINE_OPS: Mapping[str, tuple[type, ...]] = {
 }
 
 
+# What is known of them; where nothing stands here, as little as of a call without a rule.
+PLAIN = Facts("graph", memory="either", dtype="own")
+_SPREAD = Facts("graph", memory="either")
+_FREE = Facts("graph", passes=0, memory="either", dtype="own")
+_DEAR = Facts("graph", passes=8, memory="either", dtype="own")
+FACTS: Mapping[str, Facts] = {
+    **dict.fromkeys(("input", "drawn", "list"), _FREE),
+    "item": _FREE._replace(memory="view"),
+    "cond": _SPREAD._replace(passes=0),
+    **dict.fromkeys(("slice", "expanded"), _SPREAD._replace(memory="view")),
+    "zeros": Facts("graph", memory="fresh"),
+    **dict.fromkeys(("reshaped", "unless_vector", "unless_scalar", "same"), _SPREAD),
+    **dict.fromkeys(("summed_to", "fitted_to", "index"), _SPREAD),
+    "contracted": Facts("graph", passes=8, dtype="uniform"),
+    **dict.fromkeys(("call", "vjp"), _DEAR),
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Op:
     """One application of a primitive, of the table or of `ENGINE_OPS`. Compare ops of one program with `is`."""
@@ -169,6 +189,12 @@ class Op:
     shape: Shape
     active: bool  # whether a gradient may pass through it
     serial: int
+    lookup: Callable[[str], Facts]  # what is known of a rule
+
+    @property
+    def facts(self) -> Facts:
+        """What the table says of the primitive; the table is read when it is first asked."""
+        return self.lookup(self.rule)
 
     @property
     def is_tensor(self) -> bool:
@@ -266,8 +292,14 @@ class Program:
     which tuples are taken apart.
     """
 
-    def __init__(self, graph: Graph, declared: Declared | None = None) -> None:
-        self.graph, self.declared = graph, declared or Declared()
+    def __init__(
+        self,
+        graph: Graph,
+        table: Callable[[str], Facts | None],
+        declared: Declared | None = None,
+    ) -> None:
+        self.graph, self.table = graph, table
+        self.declared = declared or Declared()
         self.ops: list[Op] = []
         self._known: dict[tuple[object, ...], Op] = {}
         self._behind: dict[Node, Op] = {}
@@ -276,6 +308,10 @@ class Program:
         self._dtypes: dict[Op, Kind] = {}
         self._sizes: dict[Dim, Op] = {}
         self._unpacked: set[Op] = set()
+
+    def facts(self, rule: str) -> Facts:
+        """What is known of ops that are called so: as the table says, or of the engine's own."""
+        return self.table(rule) or FACTS.get(rule, PLAIN)
 
     def op(
         self,
@@ -293,7 +329,7 @@ class Program:
         if key not in self._known:
             serial = len(self.ops)
             own = unknown(Own(serial)) if shape is None else shape
-            made = Op(rule, given, data, kind, own, active, serial)
+            made = Op(rule, given, data, kind, own, active, serial, self.facts)
             self._known[key] = made
             self.ops.append(made)
         return self._known[key]
@@ -310,9 +346,7 @@ class Program:
             return op
         key = (op.rule, tuple(arg.serial for arg in op.args), op.data, shape)
         if key not in self._known:
-            made = Op(
-                op.rule, op.args, op.data, op.kind, shape, op.active, len(self.ops)
-            )
+            made = replace(op, shape=shape, serial=len(self.ops))
             self._known[key] = made
             self.ops.append(made)
         return self._known[key]

@@ -8,46 +8,6 @@ from collections.abc import Iterable, Mapping
 
 from scaffold.derive.graph.op import Op, tensors
 
-# Primitives whose precision is that of their arguments taken together.
-PROMOTING = frozenset(
-    {"add", "sub", "mul", "div", "neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt"}
-    | {"sigmoid", "tanh", "abs", "sgn", "where", "pow_exponent", "sin", "cos", "erf"}
-    | {"softmax", "log_softmax", "reciprocal", "sigmoid_backward", "tanh_backward"}
-    | {"silu_backward", "mish_backward", "gelu_backward", "softmax_backward"}
-    | {
-        "scatter",
-        "scatter_add",
-        "index_add",
-        "index_put",
-        "sum",
-        "mean",
-        "amax",
-        "amin",
-        "unsqueeze",
-        "squeeze",
-    }
-    | {"mT", "expanded", "reshaped", "unless_vector", "unless_scalar", "same"}
-    | {
-        "summed_to",
-        "fitted_to",
-        "slice",
-        "select",
-        "softplus",
-        "logsigmoid",
-        "detach",
-        "clamp",
-    }
-    | {"vector_norm", "norm", "cat", "masked_fill", "gather", "zeros", "permute"}
-    | {"movedim", "flip", "index", "index_select", "embedding", "take_along_dim"}
-    | {"transpose", "relu", "silu", "var", "cond", "maximum", "minimum", "pow"}
-)
-
-# Primitives that want the same of all their arguments.
-UNIFORM = frozenset(
-    {"matmul", "mm", "bmm", "mv", "dot", "contracted", "einsum", "linear", "outer"}
-    | {"tensordot", "addmm", "baddbmm"}
-)
-
 Sources = frozenset[Op]
 
 
@@ -56,7 +16,7 @@ def of_default_dtype(op: Op) -> bool:
     given = list(tensors(op.args))
     return (
         op.kind == "real"
-        and op.rule in PROMOTING
+        and op.facts.dtype == "promoted"
         and bool(given)
         and all(arg.kind in ("int", "bool") or of_default_dtype(arg) for arg in given)
     )
@@ -72,7 +32,7 @@ class Precision:
         self.alike: dict[Op, Op] = {}  # what a contraction takes has one dtype
         for result in results.values():
             for op in result.walk():
-                if op.rule in UNIFORM:
+                if op.facts.dtype == "uniform":
                     self.unite(op)
 
     def unite(self, op: Op) -> None:
@@ -108,12 +68,13 @@ class Precision:
             return frozenset()
         if op in self.results:
             return self._of(self.results[op])
-        if op.rule == "type_as":
-            return self._of(op.args[1])
         if op.rule == "item":
             return self._together(op.args[0].args)
-        if op.rule in PROMOTING or op.rule in UNIFORM:
+        said = op.facts.dtype
+        if said in ("promoted", "uniform"):
             return self._together(op.args)
+        if isinstance(said, int):
+            return self._together((op.args[said],))
         return frozenset({op})
 
     def _together(self, args: Iterable[Op]) -> Sources:
@@ -124,7 +85,7 @@ def source_of(op: Op) -> Op | None:
     """The one input that has the dtype of a value, if there is one."""
     precision = Precision({})
     for inner in op.walk():
-        if inner.rule in UNIFORM:
+        if inner.facts.dtype == "uniform":
             precision.unite(inner)
     found = next(iter(sources := precision(op)), None)
     plain = found is not None and found.rule == "input" and found.kind == op.kind

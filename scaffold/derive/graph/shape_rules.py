@@ -4,9 +4,11 @@ In: the arguments of a rule by parameter. Out: a shape, or None for one that is 
 every call that PyTorch accepts.
 """
 
+import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op, Operation, Program, literal, tensors
@@ -191,14 +193,6 @@ def new(program: Program, args: Args) -> Shape | None:
     return sizes_shape(program, (args["size"],))
 
 
-def one_hot(program: Program, args: Args) -> Shape | None:
-    """One dim more, as long as there are classes."""
-    dims, classes = args["index"].shape.dims, args["num_classes"]
-    if dims is None or literal(classes) == -1:
-        return None
-    return Shape((*dims, program.size_of(classes)))
-
-
 def compared(program: Program, args: Args) -> Shape | None:
     """Of a similarity or a distance along one dim."""
     both = shapes.broadcast(*(item.shape for item in tensors(args.values())))
@@ -373,12 +367,6 @@ def as_many_dims(one: Shape, two: Shape) -> bool:
     return one.rank == two.rank > 1
 
 
-def added(program: Program, args: Args) -> Shape | None:
-    """Of `addmm` and `baddbmm`: that of the product, to which the input is broadcast."""
-    x, y = args["x"].shape.dims, args["y"].shape.dims
-    return Shape((*x[:-1], y[-1])) if x and y else None
-
-
 # --- The shapes of losses: a scalar, or one loss for each element or each example.
 #
 # In: the arguments of a call by name. Out: the shape of its result, or None where that is not known.
@@ -440,9 +428,6 @@ def _number(value: Op, at: int) -> int | None:
     if isinstance(several, tuple):
         several = several[at % len(several)] if several else None
     return several if type(several) is int else None
-
-
-WINDOW_SHAPES = dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolved)
 
 
 # --- Shapes of results that are neither those of the arguments nor their broadcast.
@@ -529,13 +514,6 @@ def sized(program: Program, shape: Op) -> Shape | None:
     return Shape(tuple(program.size_of(dim) for dim in shape.args))
 
 
-def _embedded(program: Program, args: Args) -> Shape | None:
-    index, weight = args["index"].shape, args["weight"].shape
-    if index.dims is None or weight.dims is None or weight.rank != 2:
-        return None
-    return Shape((*index.dims, weight.dims[1]))
-
-
 def _pairs(program: Program, args: Args) -> Shape | None:
     x, y = (item.shape.dims for item in tensors(args.values()))
     if x is None or y is None or len(x) < 2 or x[:-2] != y[:-2]:
@@ -598,23 +576,8 @@ def _linear(program: Program, args: Args) -> Shape | None:
     return shapes.multiplied(x.shape, weight)
 
 
-def _outer(program: Program, args: Args) -> Shape | None:
-    one, two = (item.shape for item in tensors(args.values()))
-    if one.dims is None or two.dims is None or one.rank != 1 or two.rank != 1:
-        return None
-    return Shape((*one.dims, *two.dims))
-
-
 def _without_matrix(program: Program, args: Args) -> Shape | None:
     return shapes.reduced(args["x"].shape, (-2, -1), False)
-
-
-def _of(name: str) -> Infer:
-    return lambda program, args: args[name].shape if name in args else None
-
-
-def _scalar(program: Program, args: Args) -> Shape | None:
-    return SCALAR
 
 
 def _solved(program: Program, args: Args) -> Shape | None:
@@ -651,73 +614,181 @@ def _along(program: Program, args: Args) -> Shape | None:
     return index if same else None
 
 
-AS_THEIR_FIRST = frozenset(
-    {"scatter", "scatter_add", "scatter_reduce", "scatter_mean", "scatter_extreme"}
-    | {
-        "index_add",
-        "index_fill",
-        "index_copy",
-        "index_put",
-        "select_scatter",
-        "slice_scatter",
-    }
-    | {"diagonal_scatter", "inv", "cholesky", "prelu"}
-)
+def _first(program: Program, args: Args) -> Shape | None:
+    x = first_tensor(args)
+    return None if x is None else x.shape
+
+
+def _reduced(program: Program, args: Args) -> Shape | None:
+    x = first_tensor(args)
+    return None if x is None else reduced_shape(x, args)
+
+
+def first_tensor(args: Args) -> Op | None:
+    """The tensor that a primitive is of."""
+    return args.get("x") or args.get("input") or next(tensors(args.values()), None)
+
+
+def reduced_shape(x: Op, args: Args) -> Shape | None:
+    """The shape that a reduction leaves."""
+    keepdim = literal(args["keepdim"]) if "keepdim" in args else False
+    if not isinstance(keepdim, bool):
+        return None
+    return shapes.reduced(x.shape, dims_of(args.get("dim")), keepdim)
+
+
+# The words of the table for shapes; `sizes_said` reads what it says as a tuple or a call.
 SHAPES: dict[str, Infer] = {
-    "transpose": _transposed,
-    "t": _swapped,
-    "mT": _swapped,
-    "mH": _swapped,
-    "H": _swapped,
-    "T": _reversed,
-    "permute": _permuted,
-    "unsqueeze": _unsqueezed,
-    "squeeze": _squeezed,
-    "reshape": _reshaped,
-    "view": _reshaped,
-    "expand": _expanded,
-    "mv": _vector,
-    "scaled_dot_product_attention": _attention,
-    "broadcast_to": _expanded,
-    "expand_as": _of("other"),
-    "view_as": _of("other"),
-    "matmul": _matmul,
-    "linear": _linear,
-    "outer": _outer,
-    "gather": _of("index"),
-    "take_along_dim": _along,
-    "trace": _scalar,
-    "mm": _matmul,
-    "bmm": _matmul,
-    "nll_loss": class_loss,
-    "cross_entropy": class_loss,
-    "dot": _scalar,
-    "det": _without_matrix,
-    "logdet": _without_matrix,
-    "solve": _solved,
-    "addmm": added,
-    "baddbmm": added,
-    "new_zeros": new,
-    "new_ones": new,
-    "new_full": new,
-    "one_hot": one_hot,
-    "heaviside": together,
-    "cosine_similarity": compared,
-    "pairwise_distance": compared,
-    "vecdot": compared,
-    "cdist": _pairs,
-    "cross": together,
-    "pad": padded,
-    "flatten": flattened,
-    "diag_embed": with_diagonal,
-    "stack": stacked,
+    "along": _along,
+    "attention": _attention,
+    "broadcast": together,
+    "class_loss": class_loss,
+    "compared": compared,
+    "convolved": convolved,
     "diagonal": diagonal,
-    "cat": joined,
     "einsum": einsum,
-    "select": _selected,
-    "index_select": _indexed,
-    "embedding": _embedded,
-    **dict.fromkeys(AS_THEIR_FIRST, _of("x")),
-    **WINDOW_SHAPES,
-    "masked_select": lambda program, args: None,
+    "expanded": _expanded,
+    "first": _first,
+    "flattened": flattened,
+    "indexed": _indexed,
+    "joined": joined,
+    "linear": _linear,
+    "loss": loss_shape,
+    "padded": padded,
+    "pairs": _pairs,
+    "permuted": _permuted,
+    "product": _matmul,
+    "product_with_vector": _vector,
+    "reduced": _reduced,
+    "reshaped": _reshaped,
+    "reversed": _reversed,
+    "selected": _selected,
+    "sizes": new,
+    "solved": _solved,
+    "squeezed": _squeezed,
+    "stacked": stacked,
+    "swapped": _swapped,
+    "transposed": _transposed,
+    "unknown": lambda program, args: None,
+    "unsqueezed": _unsqueezed,
+    "with_diagonal": with_diagonal,
+    "without_matrix": _without_matrix,
 }
+
+
+# --- Shapes that the table says as expressions.
+
+
+@cache
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def shape_said(program: Program, said: str, args: Args) -> Shape | None:
+    """The shape that the table says: of a parameter, by a word, as sizes or as a call."""
+    if said in args:
+        return args[said].shape
+    if said in SHAPES:
+        return SHAPES[said](program, args)
+    match _tree(said):
+        case ast.Tuple(parts):
+            return _sizes_said(program, parts, args)
+        case ast.Call(ast.Name("resized"), [ast.Name(x), ast.Name(dim), ast.Name(n)]):
+            return _resized(program, args[x].shape, args[dim], args[n])
+        case ast.Call(
+            ast.Name("windows"), [ast.Name(x), ast.Constant(int(count)), *rest]
+        ):
+            given = [args[item.id] for item in rest if isinstance(item, ast.Name)]
+            return _windows(args[x].shape, count, given)
+    return None
+
+
+def _sizes_said(
+    program: Program, parts: Sequence[ast.expr], args: Args
+) -> Shape | None:
+    """`(*x[:-1], y[-1], n, 2)`."""
+    dims: list[Dim] = []
+    for part in parts:
+        found = _dims_said(program, part, args)
+        if found is None:
+            return None
+        dims += found
+    return Shape(tuple(dims)) if sum(map(is_lead, dims)) < 2 else None
+
+
+def _dims_said(program: Program, part: ast.expr, args: Args) -> Sequence[Dim] | None:
+    match part:
+        case ast.Constant(int(size)):
+            return (size,)
+        case ast.Name(name):
+            known = literal(args[name])
+            unsaid = known is None or isinstance(known, int) and known < 0
+            return None if unsaid else (program.size_of(args[name]),)
+        case ast.Starred(ast.Name(name)):
+            return args[name].shape.dims
+        case ast.Starred(ast.Subscript(ast.Name(name), ast.Slice() as cut)):
+            return _cut(args[name].shape, cut)
+        case ast.Subscript(ast.Name(name), index):
+            shape = args[name].shape
+            at = shapes.position(shape, ast.literal_eval(index))
+            return None if at is None or shape.dims is None else (shape.dims[at],)
+    return None
+
+
+def _cut(shape: Shape, cut: ast.Slice) -> Sequence[Dim] | None:
+    """`x[:-2]`: the dims before the last two, however many they are."""
+    ends = [
+        None if end is None else ast.literal_eval(end) for end in (cut.lower, cut.upper)
+    ]
+    placed = [None if end is None else _end(shape, end) for end in ends]
+    if shape.dims is None or [item is None for item in placed] != [
+        item is None for item in ends
+    ]:
+        return None
+    return shape.dims[placed[0] : placed[1]]
+
+
+def _end(shape: Shape, end: int) -> int | None:
+    """Where a slice begins or ends."""
+    if shape.dims is None:
+        return None
+    if end < 0:
+        return len(shape.dims) + end if -end <= shape.trailing else None
+    before = len(shape.dims) if shape.lead is None else shape.lead
+    return end if end <= before else None
+
+
+def _resized(program: Program, x: Shape, dim: Op, n: Op) -> Shape | None:
+    """One size is replaced, unless the new one is None."""
+    if literal(n) is None:
+        return x
+    number = literal(dim)
+    at = shapes.position(x, number) if isinstance(number, int) else None
+    if at is None or x.dims is None:
+        return None
+    return Shape((*x.dims[:at], program.size_of(n), *x.dims[at + 1 :]))
+
+
+def _windows(x: Shape, count: int, given: Sequence[Op]) -> Shape | None:
+    """The last dims become as long as there are windows: of a kernel, a stride, a padding and a dilation."""
+    if x.dims is None or x.trailing < count:
+        return None
+    sizes: list[Dim] = []
+    for at in range(-count, 0):
+        kernel, stride, padding, dilation = _slides(given, at)
+        size = x.dims[at]
+        if not isinstance(size, int) or None in (kernel, stride, padding, dilation):
+            return None
+        assert kernel is not None and stride and padding is not None and dilation
+        reach = dilation * (kernel - 1) + 1
+        sizes.append((size + 2 * padding - reach) // stride + 1)
+    return Shape((*x.dims[:-count], *sizes))
+
+
+def _slides(given: Sequence[Op], at: int) -> tuple[int | None, ...]:
+    """The kernel, stride, padding and dilation of a dim; the stride is the kernel where it is None."""
+    kernel = _number(given[0], at)
+    unsaid = len(given) < 2 or literal(given[1]) is None
+    stride = kernel if unsaid else _number(given[1], at)
+    padding = _number(given[2], at) if len(given) > 2 else 0
+    return kernel, stride, padding, _number(given[3], at) if len(given) > 3 else 1

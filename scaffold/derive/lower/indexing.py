@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.inference import kind_of, reduced_shape
+from scaffold.derive.graph.inference import kind_of
 from scaffold.derive.graph.op import Kind, Op, Program, SizeOf, literal
-from scaffold.derive.graph.shape_rules import PartSize, slice_size
+from scaffold.derive.graph.shape_rules import PartSize, shape_said, slice_size
 from scaffold.derive.graph.shapes import Dim, Shape
 from scaffold.derive.graph.static_values import fold, part_of, static_node
-from scaffold.derive.rules.table import Rule
 
 WHOLE = ("range", None, None, None)
 
@@ -207,7 +206,7 @@ def item_of(
     names = rule.results
     if names[0].startswith("*") or len(names) <= position:
         return _part_shape(rule.op, op.args[0], op, position), kind, active
-    return _field_shape(op, rule), kind, active
+    return shape_said(program, rule.facts.shape, args), kind, active
 
 
 def _part_shape(name: str, x: Op, op: Op, position: int) -> Shape | None:
@@ -236,11 +235,3 @@ def _part_size(name: str, whole: Dim, parts: Op, position: int) -> int | None:
     if name == "split":
         return max(0, min(said, whole - position * said))
     return whole // said if whole % said == 0 else None
-
-
-def _field_shape(op: Op, rule: Rule) -> Shape | None:
-    """Values and indices of a reduction, or of what keeps the shape."""
-    args = dict(zip((item.name for item in rule.parameters), op.args, strict=True))
-    if "keepdim" in args:
-        return reduced_shape(op.args[0], args)
-    return op.args[0].shape if rule.op in ("sort", "cummax", "cummin") else None

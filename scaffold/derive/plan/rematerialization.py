@@ -7,7 +7,7 @@ other locals; one whose inside nobody else reads stays as the forward has it.
 from collections.abc import Collection, Iterable, Mapping
 
 from scaffold.derive.graph.op import Op, down_to
-from scaffold.derive.plan.costs import Costs
+from scaffold.derive.plan.costs import is_reduction
 from scaffold.derive.write.schedule import CHEAP, TRIVIAL, VIEWS
 
 WORTH = 2  # passes from which on a value is not computed a second time
@@ -15,7 +15,6 @@ PLAIN = ("real", "complex")
 
 
 def taken_apart(
-    costs: Costs,
     roots: Iterable[Op],
     held: Mapping[Op, str],
     there: Collection[Op],
@@ -26,7 +25,7 @@ def taken_apart(
     while True:
         stops = {op for op in held if op in there or op not in found}
         seen = {*down_to(ends, stops)}
-        inner = {op for op in seen - stops if is_dear(costs, op)}
+        inner = {op for op in seen - stops if is_dear(op)}
         below = {*down_to(seen & stops - set(there), there)}
         more = {
             op: name
@@ -47,11 +46,11 @@ def _holds(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:
     )
 
 
-def is_dear(costs: Costs, op: Op) -> bool:
+def is_dear(op: Op) -> bool:
     """Whether a value is better computed once."""
     if op.rule in TRIVIAL | CHEAP | VIEWS or op.kind not in PLAIN:
         return False
-    return costs.passes(op) >= WORTH or costs.is_reduction(op)
+    return op.facts.passes >= WORTH or is_reduction(op)
 
 
 def _is_plain(op: Op, there: Collection[Op]) -> bool:

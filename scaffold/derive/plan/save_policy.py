@@ -11,7 +11,7 @@ from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, down_to
 from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
-from scaffold.derive.plan.costs import Costs
+from scaffold.derive.plan.costs import Costs, is_view
 from scaffold.derive.plan.min_cut import to_save
 from scaffold.derive.plan.rematerialization import taken_apart
 from scaffold.derive.write.backward_program import needed_for
@@ -70,7 +70,7 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
         costs,
         backward.lowered.results,
         backward.roots.values(),
-        lambda op: op in named and not costs.is_view(op),
+        lambda op: op in named and not is_view(op),
     )
 
 
@@ -81,8 +81,7 @@ def _own(backward: BackwardGraph, saved: Collection[Op]) -> Mapping[Op, str]:
     if spec.foreign or stated or (spec.once_differentiable and not backward.saves):
         return {}
     there = {*saved, *lowered.results, *lowered.inputs.values()}
-    costs = Costs(backward.applier.table)
-    return taken_apart(costs, backward.roots.values(), backward.held, there)
+    return taken_apart(backward.roots.values(), backward.held, there)
 
 
 def computed_twice(

@@ -34,6 +34,14 @@ TYPES = {
     "also": STRINGS,
     "category": STRING,
     "kind": WORDS,
+    "shape": STRING,
+    "passes": "a whole number",
+    "memory": STRING,
+    "dtype": STRING,
+    "in_place": "true or false",
+    "words": STRINGS,
+    "grad_words": STRINGS,
+    "argument": STRING,
     "when": STRING,
     "grad": "a table: grad.x = '...'",
     "fused": "a table: fused.x = '...'",
@@ -130,6 +138,8 @@ def _has_type(key: str, value: Any) -> bool:
         return isinstance(value, str)
     if TYPES[key] is STRINGS:
         return _are_strings(value)
+    if key == "passes":
+        return type(value) is int
     if TYPES[key] is WORDS:
         return isinstance(value, str) or bool(value) and _are_strings(value)
     if key == "grad":

@@ -6,8 +6,8 @@ In: ops. Out: ops. Invariant: what each word means in `vocabulary.py`; where a s
 from collections.abc import Callable
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.inference import dims_of
 from scaffold.derive.graph.op import UNKNOWN, OfShape, Op, Program, SummedTo, literal
+from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.graph.shapes import SCALAR, Shape
 from scaffold.derive.graph.static_values import (
     UnsupportedError,

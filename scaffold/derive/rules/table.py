@@ -20,6 +20,7 @@ from scaffold.primitives import (
     Section,
     built_in_primitives,
     facts_of,
+    inheriting,
 )
 
 Wanted = dict[str, tuple[str, ...]]  # an operand of a primitive -> its sizes
@@ -132,8 +133,29 @@ class Table:
             return self.base.rule(name)
         if name not in self._rules:
             read = read_rule(name, self.primitives.section(name), self.graph)
-            self._rules[name] = read._replace(op=self._op_of(name))
+            op, facts = self._op_of(name), self._facts(name)
+            self._rules[name] = read._replace(op=op, facts=facts)
         return self._rules[name]
+
+    def facts(self, op: str) -> Facts | None:
+        """What is known of ops that are called so; None of what is no primitive of a table."""
+        if op in self._ops:
+            return self._facts(self._ops[op])
+        return self.base.facts(op) if self.base else None
+
+    def _facts(self, name: str) -> Facts:
+        """A rule in the place of another one, which is for the same call, has its facts as well."""
+        if self.base is None or self._op_of(name).endswith("_"):
+            return self.primitives.facts(name)
+        return facts_of(self._section(name))
+
+    def _section(self, name: str) -> Section:
+        own = self.primitives.section(name) if name in self.primitives else None
+        if self.base is None or (own is not None and self._op_of(name).endswith("_")):
+            assert own is not None
+            return own
+        below = self.base._section(name)
+        return below if own is None else inheriting(own, below)
 
     def of_op(self, op: str) -> Rule | None:
         """The rule whose ops are called so; None of what is no primitive of a table."""

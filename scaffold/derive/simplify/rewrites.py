@@ -4,9 +4,9 @@ In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape
 """
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.inference import dim_of, dims_of
 from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, literal
 from scaffold.derive.graph.precision import of_default_dtype
+from scaffold.derive.graph.shape_rules import dim_of, dims_of
 from scaffold.derive.graph.shapes import Axes, Dim, Shape
 from scaffold.derive.graph.static_values import is_length
 from scaffold.derive.rules.formula_words import count

@@ -15,21 +15,7 @@ from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.formula import Graph, If, Node, Statement
 
-# Primitives whose result is always memory of its own.
-FRESH = frozenset(
-    {"add", "sub", "mul", "div", "neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt"}
-    | {"sigmoid", "tanh", "abs", "sgn", "where", "pow_exponent", "sin", "cos", "erf"}
-    | {"matmul", "contracted", "softmax", "log_softmax", "reciprocal"}
-    | {"sigmoid_backward", "tanh_backward", "silu_backward", "mish_backward"}
-    | {"gelu_backward", "softmax_backward", "zeros", "scatter", "scatter_add"}
-    | {"index_add", "index_put"}
-)
-UNARY = frozenset(
-    {"neg", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sigmoid", "tanh", "abs"}
-    | {"sin", "cos", "erf", "reciprocal"}
-)
-# Methods that have a namesake with an underscore.
-WRITERS = frozenset({"scatter", "scatter_add", "index_add", "index_put", "masked_fill"})
+# What is written as an operator has its two sides looked at, either of which may be written over.
 METHODS = {"add": "add_", "sub": "sub_", "mul": "mul_", "div": "div_"}
 
 
@@ -59,13 +45,10 @@ class InPlace(NamedTuple):
         return {op for node, op in self.made.items() if counts[node] > 1}
 
     def _written(self, op: Op) -> Node | None:
-        if op.rule in UNARY:
-            (value,) = op.args
-            if not self._free(op, value) or self._is_of_a_number(op, value):
-                return None
-            return self._on(value, f"{op.rule}_")
-        if op.rule in WRITERS and self._free(op, op.args[0]):
-            return self._named_underscore(op)
+        if op.rule == "neg":
+            return self._negated(op)
+        if op.facts.in_place and op.rule not in METHODS:
+            return self._by_method(op, op.facts.in_place)
         if op.rule not in METHODS:
             return self._masked(op)
         first, second = op.args
@@ -78,7 +61,8 @@ class InPlace(NamedTuple):
     def _free(self, op: Op, value: Op) -> bool:
         """Whether a value's memory may become the op's."""
         return (
-            value.rule in FRESH
+            value.facts.memory == "fresh"
+            and value.facts.category != "reduction"  # it is small: not worth a method
             and value.kind == "real"
             and value.shape == op.shape != SCALAR
             and (value not in self.named or value in self.single)
@@ -96,12 +80,24 @@ class InPlace(NamedTuple):
             and any(arg.kind == "static" for arg in value.args)
         )
 
-    def _named_underscore(self, op: Op) -> Node:
-        """`zeros.scatter_(dim, index, 1)`."""
+    def _negated(self, op: Op) -> Node | None:
+        (value,) = op.args
+        if not self._free(op, value) or self._is_of_a_number(op, value):
+            return None
+        return self._on(value, "neg_")
+
+    def _by_method(self, op: Op, name: str) -> Node | None:
+        """`zeros.scatter_(dim, index, 1)`, `x.exp_()`; what is spelled as an operator, `x ** 2`, stays one."""
+        if not op.args or not self._free(op, op.args[0]):
+            return None
         written = self.spelled(op)
+        if written.kind != "call":
+            return None
         callee, *args = written.args
-        method = self.graph.node("attribute", f"{callee.label}_", callee.args)
-        return self.graph.node("call", "", (method, *args), written.keywords)
+        first = self.node(op.args[0])
+        rest = args if callee.args[:1] == (first,) else args[1:]
+        method = self.graph.node("attribute", name, (first,))
+        return self.graph.node("call", "", (method, *rest), written.keywords)
 
     def _combined(self, rule: str, own: Op, other: Op) -> Node:
         if rule in ("add", "sub") and is_one_hot(other) and other not in self.named:

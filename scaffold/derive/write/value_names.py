@@ -17,152 +17,40 @@ from scaffold.derive.simplify.rewrites import is_one_hot
 # In: the name of a rule. Out: words, the best first. Invariant: each says what the value is, and none is a builtin's name.
 
 
-# Of values without a cotangent in them.
+# Of the engine's own ops, without a cotangent in them. A primitive has its words in the table.
 VALUE: dict[str, tuple[str, ...]] = {
-    "add": ("total", "combined"),
-    "sub": ("difference", "rest"),
-    "mul": ("product", "slope", "factor"),
-    "div": ("quotient", "ratio", "share"),
-    "neg": ("negative",),
     "lead_dims": ("leading",),
-    "matmul": ("product",),
     "unless_vector": ("matrix",),
     "unless_scalar": ("restored",),
     "contracted": ("product",),
-    "einsum": ("product",),
-    "softmax": ("probs",),
-    "log_softmax": ("log_probs",),
-    "sum": ("total", "whole"),
-    "where": ("selected", "chosen"),
-    "pow": ("power",),
-    "pow_exponent": ("power",),
-    "pow_base": ("power",),
     "slice": ("part", "piece"),
-    "select": ("part", "piece"),
     "index": ("picked",),
-    "getitem": ("picked",),
-    "gather": ("gathered",),
-    "index_select": ("picked",),
     "expanded": ("expanded",),
-    "expand": ("expanded",),
     "reshaped": ("reshaped",),
-    "reshape": ("reshaped",),
     "summed_to": ("summed",),
     "fitted_to": ("summed",),
     "zeros": ("zeros",),
     "cond": ("chosen",),
     "call": ("value",),
-    "abs": ("magnitude",),
-    "amax": ("largest",),
-    "amin": ("smallest",),
-    "rsqrt": ("inverse_root",),
-    "sqrt": ("root",),
-    "reciprocal": ("inverse",),
-    "inv": ("inverse",),
-    "solve": ("solution",),
-    "cat": ("joined",),
-    "stack": ("stacked",),
-    "vector_norm": ("norm",),
-    "clamp": ("clamped",),
-    "masked_fill": ("masked",),
-    "sgn": ("sign",),
-    "flip": ("flipped",),
-    "mT": ("transposed",),
-    "transpose": ("transposed",),
-    "permute": ("permuted",),
-    "movedim": ("moved",),
-    "unsqueeze": ("unsqueezed", "widened"),
-    "squeeze": ("squeezed",),
-    "flatten": ("flattened",),
-    "unflatten": ("unflattened",),
-    "view": ("viewed", "reshaped"),
-    "normalize": ("normalized",),
-    "linear": ("projected",),
-    "repeat": ("repeated",),
-    "repeat_interleave": ("repeated",),
-    "tile": ("tiled",),
-    "roll": ("rolled",),
-    "pad": ("padded",),
-    "clamp_min": ("clamped",),
-    "clamp_max": ("clamped",),
-    "interpolate": ("resized",),
-    "unfold": ("windows",),
     "item": ("value", "part"),
-    "zeros_like": ("zeros",),
-    "ones_like": ("ones",),
-    **dict.fromkeys(("scatter", "scatter_add", "index_add"), ("scattered",)),
-    **dict.fromkeys(("index_put", "select_scatter"), ("scattered",)),
 }
 
-# Of what holds a cotangent, and is not itself that of a forward value.
+# Of those that hold a cotangent, and are not themselves that of a forward value.
 GRADIENT: dict[str, tuple[str, ...]] = {
-    "add": ("joint_grad", "total_grad", "whole_grad"),
-    "sub": ("net_grad", "rest_grad", "left_grad"),
-    "mul": ("scaled_grad", "weighted_grad"),
-    "div": ("scaled_grad", "weighted_grad"),
-    "neg": ("minus_grad",),
-    "matmul": ("projected_grad", "mapped_grad"),
     "contracted": ("projected_grad", "mapped_grad"),
-    "einsum": ("projected_grad", "mapped_grad"),
     "unless_vector": ("grad_matrix", "matrix_grad"),
     "unless_scalar": ("restored_grad", "wide_grad"),
-    "sum": ("inner", "total_grad", "sum_grad"),
-    "mean": ("mean_grad", "inner"),
-    "where": ("selected_grad", "chosen_grad"),
     "slice": ("part_grad", "piece_grad"),
-    "select": ("part_grad", "piece_grad"),
     "summed_to": ("summed_grad",),
     "fitted_to": ("summed_grad",),
     "expanded": ("expanded_grad",),
     "reshaped": ("reshaped_grad",),
-    "masked_fill": ("masked_grad",),
     "cond": ("chosen_grad",),
-    "solve": ("solution",),
-    "gather": ("gathered_grad",),
-    "cat": ("joined_grad",),
-    "flip": ("flipped_grad",),
-    "pad": ("padded_grad",),
-    "narrow": ("narrowed_grad",),
     "unsliced": ("padded_grad", "placed_grad"),
-    "select_scatter": ("placed_grad", "padded_grad"),
-    "diagonal_scatter": ("placed_grad", "padded_grad"),
-    "index_put": ("scattered_grad", "placed_grad"),
-    "index_add": ("scattered_grad", "placed_grad"),
-    "scatter": ("scattered_grad", "placed_grad"),
-    "scatter_add": ("scattered_grad", "placed_grad"),
-    "clamp": ("clamped_grad",),
-    "clamp_min": ("clamped_grad",),
-    "reshape": ("reshaped_grad",),
-    "transpose": ("transposed_grad",),
-    "permute": ("permuted_grad",),
-    "roll": ("rolled_grad",),
-    "cumsum": ("running_grad",),
 }
 
 # What reads the shape and the dtype of a cotangent only: no gradient is in it.
 APART = frozenset({"zeros", "zeros_like", "ones_like", "shape", "dtype", "size"})
-
-# What a value is called that goes into a primitive.
-CONSUMED = {
-    "softmax": "scores",
-    "log_softmax": "logits",
-    "logsumexp": "logits",
-    "exp": "exponent",
-    "sigmoid": "preactivation",
-    "tanh": "preactivation",
-    "relu": "preactivation",
-    "silu": "preactivation",
-    "gelu": "preactivation",
-    "softplus": "preactivation",
-    "elu": "preactivation",
-    "leaky_relu": "preactivation",
-    "logsigmoid": "logits",
-}
-
-MASKS = frozenset(
-    {"eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_not"}
-    | {"logical_not", "logical_and", "logical_or"}
-)
 
 
 # --- Names for values of the backward, by the role they play.
@@ -261,25 +149,26 @@ class Namer:
 
     def _forward_roles(self, value: Op) -> list[str]:
         found = [
-            CONSUMED[user.rule]
+            user.facts.argument
             for user in self.users.get(value, ())
-            if user.rule in CONSUMED and user.args[0] is value
+            if user.facts.argument and user.args[0] is value
         ]
         return [*dict.fromkeys(found), *self._roles(value)]
 
     def _roles(self, op: Op) -> list[str]:
-        if op.rule in MASKS:
+        if op.kind == "bool" and op.facts.category == "constant":
             return ["mask", "condition"]
         if is_one_hot(op):
             return ["onehot"]
         if self._is_gradient(op):
             if op.rule in ("sum", "mean") and self._is_unnamed_product(op.args[0]):
-                return ["inner", *GRADIENT[op.rule]]
+                return ["inner", *op.facts.grad_words]
             masked = op.rule == "where" and any(is_number(arg, 0) for arg in op.args)
             found = ("masked_grad",) if masked else ()
+            words = op.facts.grad_words or GRADIENT.get(op.rule)
             return [
                 *found,
-                *GRADIENT.get(op.rule, (f"{op.rule.lower().rstrip('_')}_grad",)),
+                *(words or (f"{op.rule.lower().rstrip('_')}_grad",)),
             ]
         if self._is_normalized(op):
             return ["normalized"]
@@ -288,7 +177,7 @@ class Namer:
         if op.rule == "pow_exponent" and is_number(op.args[1], 2):
             return ["square"]
         plain = op.rule.lower().rstrip("_").removesuffix("_unbiased")
-        return list(VALUE.get(op.rule, (plain,)))
+        return list(op.facts.words or VALUE.get(op.rule, (plain,)))
 
     def _is_gradient(self, op: Op) -> bool:
         """Whether a cotangent is in it."""

@@ -4,6 +4,7 @@ import pytest
 
 from scaffold.derive import derive
 from scaffold.derive.graph.op import ENGINE_OPS, Op, Program
+from scaffold.derive.rules.table import built_in
 from scaffold.derive.rules.tables import table_of
 from scaffold.formula import Graph
 from scaffold.spec import build
@@ -46,7 +47,7 @@ def test_no_rule_of_the_table_has_the_name_of_an_engine_op() -> None:
 
 
 def test_a_placeholder_stands_for_its_op_in_its_program_alone() -> None:
-    program, other = Program(Graph()), Program(Graph())
+    program, other = (Program(Graph(), built_in().facts) for _ in range(2))
     one, two = program.const(1), program.const(2)
     assert program.behind(program.placeholder(one)) is one
     assert program.behind(program.placeholder(two)) is two

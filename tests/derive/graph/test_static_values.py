@@ -2,13 +2,14 @@
 
 from scaffold.derive.graph.op import Declared, Op, Program
 from scaffold.derive.graph.static_values import is_int, is_sequence, may_be_none
+from scaffold.derive.rules.table import built_in
 from scaffold.formula import Graph, Node
 
 
 def program(**said: str) -> Program:
     """A program whose signature says so."""
     names = {key: frozenset(value.split()) for key, value in said.items()}
-    return Program(Graph(), Declared(**names))
+    return Program(Graph(), built_in().facts, Declared(**names))
 
 
 def name(of: Program, label: str) -> Node:

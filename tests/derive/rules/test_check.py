@@ -117,6 +117,13 @@ def test_a_call_that_does_not_fit_is_not_bound() -> None:
         ("grad.x", 'grad.x = "grad"\ndomain.x = "nice"', "'nice' is no domain"),
         ("category", 'category = "view"\nkind = "floats"', "'floats' is no kind"),
         ("category", 'category = "view"\nkind = ["int", "int"]', "as many kinds as"),
+        ("category", 'category = "view"\nshape = "tall"', "'tall' is no shape"),
+        ("category", 'category = "view"\nshape = "(*x, y)"', "'(*x, y)' is no shape"),
+        ("category", 'category = "view"\ndtype = "half"', "'half' is no dtype"),
+        ("category", 'category = "view"\npasses = -1', "'passes' is negative"),
+        ("category", 'category = "view"\npasses = 1.5', "must be a whole number"),
+        ("category", 'category = "view"\nin_place = true', "no method is among"),
+        ("category", 'category = "view"\nwords = ["a b"]', "'a b' is no name"),
         ("category", 'category = "view"\nkind = 3', "'kind' must be a string, or an"),
         ("grad.x", 'grad.x = "grad"\nalso = ["x +"]', "'x +' is no spelling"),
         ("grad.x", 'grad.x = "grad"\nalso = ["x.f(y)"]', "'y' is no parameter"),
@@ -144,3 +151,38 @@ def test_all_problems_are_said_at_their_places() -> None:
 def test_a_table_holds_tables() -> None:
     with pytest.raises(ScaffoldError, match="'exp' is no rule"):
         checked_table("exp = 1", "team.toml")
+
+
+def test_a_rule_for_a_built_in_call_has_its_facts() -> None:
+    """What it does not say itself; in another category it has that one's defaults."""
+    text = """\
+[softmax]
+call = "torch.softmax(x, dim)"
+category = "{category}"
+grad.x = "grad"
+samples = ["x[3, 4], -1"]
+complex = false
+"""
+    same = checked_table(text.format(category="same_shape"), "team.toml", built_in())
+    assert same.facts("softmax") == built_in().facts("softmax")
+    other = checked_table(text.format(category="view"), "team.toml", built_in())
+    facts = other.facts("softmax")
+    assert facts and (facts.words, facts.passes) == ((), 0)
+    assert other.facts("exp") == built_in().facts("exp")
+
+
+def test_a_rule_states_its_facts() -> None:
+    """A shape that follows from those of two arguments, and the method that writes over the first."""
+    text = """\
+[addmm]
+call = "x.addmm(y, n)"
+category = "contraction"
+shape = "(*x[:-1], y[-1], n)"
+kind = "real"
+in_place = true
+grad.x = "grad"
+samples = ["x[3, 4], y[4, 2], 5"]
+"""
+    facts = checked_table(text, "team.toml").facts("addmm")
+    assert facts and facts.shape == "(*x[:-1], y[-1], n)"
+    assert (facts.kinds, facts.in_place) == (("real",), "addmm_")
