@@ -181,8 +181,7 @@ def _maker(
         SIMPLIFICATIONS,
         opaque,
         forward_products(applier.program.ops, apart, opaque),
-        precision=Precision(results),
-        saves=spec.forgoes_second,
+        Precision(results),
     )
 
 
@@ -207,7 +206,7 @@ def _walked_back(
     for cotangent, result in results.items():
         seeds.setdefault(result, []).append(cotangent)
     absent = {lowered.inputs[item.name] for item in spec.tensors if item.optional}
-    return Reverse(make, absent, make.saves).run(seeds, lowered.inputs)
+    return Reverse(make, absent, spec.forgoes_second).run(seeds, lowered.inputs)
 
 
 def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
@@ -233,7 +232,7 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
     users = users_of(roots.values())
     for name, root in tuple(roots.items()):
         renew(name, settled_tests(make, root, kept, users))
-    if not (make.saves or spec.once_differentiable):
+    if not (spec.forgoes_second or spec.once_differentiable):
         there = {*walked.lowered.results, *(op for op in held if op.rule == "input")}
         known = with_probabilities(make, roots, held, there)
         for name in roots:

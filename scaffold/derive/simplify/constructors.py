@@ -29,9 +29,7 @@ class Maker:
         simplifications: Simplifications,
         opaque: Callable[[Op], bool],
         forward_products: Mapping[Op, Product[Op]],
-        *,
         precision: Precision,
-        saves: bool,
     ) -> None:
         self.applier, self.program = applier, applier.program
         self.simplifications = simplifications
@@ -39,7 +37,6 @@ class Maker:
         self.identities = Identities(applier.table, Matcher(self.may_be_read_through))
         self.forward_products = forward_products  # those to be met again
         self.precision = precision
-        self.saves = saves  # values inside the forward may be saved
         self.shared = set[Op]()  # cotangents that several gradients read
         self.products = Products(self.program, self, self.is_whole)
         self.deep_products = Products(self.program, self, self.is_forward)

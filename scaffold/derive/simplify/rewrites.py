@@ -171,14 +171,6 @@ def div_by_count(make: Maker, a: Op, b: Op) -> Op | None:
     return None
 
 
-@REWRITES.on("exp")
-def _exp(make: Maker, a: Op) -> Op | None:
-    """Of a log-softmax it is the softmax, which is computed as well as it can be."""
-    if a.rule == "log_softmax" and not make.opaque(a) and not make.saves:
-        return make("softmax", *a.args)
-    return None
-
-
 @REWRITES.on("sum")
 def _sum_of_quotient(make: Maker, a: Op, *rest: Op) -> Op | None:
     """`sum(x / n)` as `sum(x) / n`; not by a size that may be 0 with nothing to sum, which would be 0 / 0."""
