@@ -1,7 +1,12 @@
-"""From the cotangents of the outputs back to the gradients of the inputs.
+"""Reverse accumulation: from the cotangents of the outputs back to the gradients of the inputs.
 
 In: the lowered forward and the cotangent of each result. Out: an op for each input's gradient, with exactly its shape and kind.
 Invariant: what reaches an op is summed before it is passed on, and summed to the op's shape once for each shape it comes in.
+
+Ops are visited against the order in which they were made, so that all users of an op come before it. Of each the cotangents that wait
+are added up (`_gathered`) and turned into those of its arguments (`_contributions`): by the formulas of its rule, or of a rule that
+computes what it does (`x * sigmoid(x)` is silu); by a function, where ranks or indices decide (`CODED`); by autograd of the
+one call, where there is no formula.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -37,9 +42,8 @@ class Reversed(NamedTuple):
 
     gradients: dict[str, Op]
     of: dict[Op, Op]  # a cotangent -> the forward op
-    via: dict[
-        Op, tuple[Op, Op]
-    ]  # a part of one -> what it is of, and what has read that
+    # what one user contributes to a cotangent -> the forward op, and that user
+    via: dict[Op, tuple[Op, Op]]
     calls: tuple[Op, ...]  # those that autograd itself differentiates
 
 
@@ -76,8 +80,8 @@ class Reverse:
         self.make, self.program = make, make.program
         self.optional, self.fuse = optional, fuse
         self.composed = Composer(make.applier)
-        self.waiting: dict[Op, list[Op]] = {}
-        self.parts: dict[Op, dict[int, Op]] = {}
+        self.waiting: dict[Op, list[Op]] = {}  # what has reached each op so far
+        self.parts: dict[Op, dict[int, Op]] = {}  # and each of several results
         self.of: dict[Op, Op] = {}
         self.via: dict[Op, tuple[Op, Op]] = {}
         self.calls: list[Op] = []
@@ -127,6 +131,7 @@ class Reverse:
         """The sum of all that has reached an op, in the op's shape; None for nothing."""
         by_shape: dict[object, Op] = {}
         waiting = self.waiting.get(op, ())
+        # Gradients of slices first: `x[:n]` and `x[n:]` become one `cat` only next to each other.
         slices = [item for item in waiting if item.rule == "unsliced"]
         for item in [*slices, *(item for item in waiting if item not in slices)]:
             key = (item.shape, item.kind)
@@ -153,6 +158,7 @@ class Reverse:
         if g.rule not in ("cotangent", "const"):
             self.of.setdefault(g, op)
             if self._is_shared(op):
+                # Taken apart for one argument, it would be computed again for the other.
                 self.make.shared.add(g)
         self._arrive(op, self._where_not_zero(op, g))
 
@@ -198,6 +204,7 @@ class Reverse:
         return sums
 
     def _contributions(self, op: Op, g: Op) -> Pairs:
+        """The arguments of an op with what its cotangent contributes to theirs."""
         if op.rule == "item":
             self.parts.setdefault(op.args[0], {})[op.position] = g
             return []
@@ -214,6 +221,7 @@ class Reverse:
         return self._of_rule(op, {"grad": g, "result": op})
 
     def _of_choice(self, op: Op, g: Op) -> Pairs:
+        """Of `a if test else b`: `g if test else 0`, and `0 if test else g`."""
         body, orelse = op.args
         zero, test = self.make.const(0), op.test
         one, two = (self._same(g, item) for item in op.args)
@@ -231,6 +239,7 @@ class Reverse:
         )
 
     def _of_rule(self, op: Op, env: dict[str, Op]) -> Pairs:
+        """By the formulas of an op's own rule, which read its arguments by the names of parameters."""
         rule = self._rule(op)
         names = [item.name for item in rule.parameters]
         return self._of_formulas(op, rule, env | dict(zip(names, op.args, strict=True)))
@@ -244,6 +253,7 @@ class Reverse:
     def _of_formulas(
         self, op: Op, rule: Rule, env: dict[str, Op], *, composed: bool = False
     ) -> Pairs:
+        """By formulas; the whole op by autograd where one that is wanted is missing, or asks what is not known."""
         pairs, home = [], self.make.applier.table.home(rule)
         for name in (item.name for item in rule.parameters if item.name in env):
             arg = env[name]
@@ -325,5 +335,6 @@ class Reverse:
         return self._of_rule(op, env)
 
     def _of_call(self, op: Op, g: Op) -> Pairs:
+        """By autograd of the one call."""
         self.calls.append(op)
         return pulled_back(self.make.applier, op, g, self.optional)

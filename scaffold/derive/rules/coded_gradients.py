@@ -15,17 +15,32 @@ from scaffold.derive.lower import indexing
 from scaffold.derive.rules.formula_words import as_matrix, fit_to, size, unless_vector
 from scaffold.derive.simplify.constructors import Maker
 
+Pairs = list[tuple[Op, Op]]
+Coded = Callable[[Maker, Op, Op], Pairs | None]
+CODED: dict[str, Coded] = {}  # a primitive -> its gradients; None: none is known
+
+
+def coded(*names: str) -> Callable[[Coded], Coded]:
+    """A decorator: the function has the gradients of the primitives whose sections say `code`."""
+
+    def register(function: Coded) -> Coded:
+        CODED.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
 # --- The gradient of `F.scaled_dot_product_attention`, whose probabilities are computed again.
 #
 # In: an op and the cotangent of its result. Out: pairs of an argument and its gradient. Invariant: a row without anything to attend to
 # has no gradient, as in PyTorch.
 
 
-Pairs = list[tuple[Op, Op]]
-
-
+@coded("scaled_dot_product_attention")
 def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Pairs of query, key, value and a mask that is added, and their gradients."""
+    """Of query, key, value and a mask that is added: with `p = softmax(scale * q @ k.mT)`, that of `v` is `p.mT @ g`, and that of the
+    scores `p * (g @ v.mT - sum(g @ v.mT * p))`, by which `k` and `q` are multiplied.
+    """
     query, key, value, mask, _, causal, scale = op.args
     minus = make.const(-1)
     if literal(causal) is UNKNOWN:
@@ -90,8 +105,9 @@ def _where_given(make: Maker, mask: Op, masked: Op, plain: Op) -> Op:
 # diagonal. Invariant: each gradient has its operand's dims, though one of size 1 may have been broadcast.
 
 
+@coded("einsum")
 def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Pairs of an operand and its gradient."""
+    """Of `einsum("ij,jk->ik", x, y)`: `einsum("ik,jk->ij", g, y)` for `x`, and so for each operand."""
     equation, operands = op.args
     text = literal(equation)
     if not isinstance(text, str) or operands.rule != "list":
@@ -251,7 +267,9 @@ def _agree(equation: str, operand: Op, factors: Op) -> bool:
 # here. Invariant: what is picked twice is summed.
 
 
+@coded("narrow", "slice", "select", "index")
 def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of `x[1:3]` and `x[2]`: zeros in the shape of `x` with `g` in that place; of other indices see below."""
     x = op.args[0]
     program = make.program
     if op.rule == "narrow":
@@ -346,13 +364,12 @@ def _as_tensor(make: Maker, part: Op, g: Op) -> Op | None:
     return make.program.op("indices", (part, g), None, kind="int")
 
 
-# --- Gradients that depend on ranks, equations or indices, and so are code rather than formulas.
+# --- Products of matrices, tensors that are joined, and what is put or taken along a dim.
 
 
-Coded = Callable[[Maker, Op, Op], Pairs | None]
-
-
+@coded("matmul")
 def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of `x @ y`: `g @ y.mH` and `x.mH @ g`; a vector is a matrix of one row or column, as far as ranks are known."""
     x, y = op.args
     if y.shape.rank == 1:
         return _by_vector(make, x, y, g)
@@ -411,7 +428,9 @@ def _contracted(make: Maker, x: Op, g: Op) -> Op:
     return program.op("contracted", (x, g, dims, dims), None, kind=kind, shape=shape)
 
 
+@coded("linear")
 def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of `x @ weight.t() + bias`: `g @ weight`, `g.mT @ x` summed over all lines, and `g`."""
     x, weight, bias = op.args
     if (
         weight.shape.rank not in (2, None)
@@ -427,7 +446,9 @@ def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
     return [*pairs, (bias, g)] if bias.is_tensor else pairs
 
 
+@coded("cat")
 def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of `torch.cat((x, y), dim)`: the slices of `g` that lie where `x` and `y` do."""
     parts, dim = op.args
     at = literal(dim)
     if parts.rule != "list" or not isinstance(at, int):
@@ -446,7 +467,9 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
     return pairs
 
 
+@coded("stack")
 def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of `torch.stack((x, y), dim)`: `g.select(dim, 0)` and `g.select(dim, 1)`."""
     parts, dim = op.args
     at = literal(dim)
     if parts.rule != "list" or not isinstance(at, int):
@@ -469,7 +492,9 @@ def _selected(make: Maker, g: Op, at: int, position: int, part: Op) -> Op:
     return indexing.selected(make.applier, g, at, make.const(position), part.shape)
 
 
+@coded("slice_scatter")
 def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of `x` with `src` in its place: `g` with zeros in that place, and the slice of `g` there."""
     x, src, dim, start, end, step = op.args
     at = literal(dim)
     if not isinstance(at, int):
@@ -483,7 +508,9 @@ def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
 COUNTED = frozenset({"argsort", "argmax", "argmin", "item"})  # indices from 0
 
 
+@coded("take_along_dim")
 def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of `x.take_along_dim(index, dim)`: zeros to which `g` is added at `index`."""
     x, index, dim = op.args
     at = shapes.position(x.shape, dim_of(dim))
     counted = index.rule in COUNTED or literal(dim) is None
@@ -501,7 +528,9 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     return [(x, make("scatter_add", make.zeros(g, x.shape), dim, index, g))]
 
 
+@coded("solve")
 def solve(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of `x = solve(a, b)`: `g_b = solve(a.mH, g)`, and `-g_b @ x.mH` for `a`."""
     a, b = op.args
     vector = a.shape.rank == 2 and b.shape.rank == 1
     if not vector and not as_many_dims(a.shape, b.shape):
@@ -512,20 +541,3 @@ def solve(make: Maker, op: Op, g: Op) -> Pairs | None:
     else:
         of_a = make("neg", make("matmul", of_b, make("mH", op)))
     return [(a, of_a), (b, of_b)]
-
-
-CODED: dict[str, Coded] = {
-    "matmul": matmul,
-    "linear": linear,
-    "cat": cat,
-    "slice_scatter": slice_scatter,
-    "stack": stack,
-    "narrow": getitem,
-    "slice": getitem,
-    "select": getitem,
-    "index": getitem,
-    "einsum": einsum,
-    "solve": solve,
-    "take_along_dim": take_along_dim,
-    "scaled_dot_product_attention": attention,
-}

@@ -1,6 +1,11 @@
 """The words of rule formulas that depend on shapes, expanded with what is known of them.
 
-In: ops. Out: ops. Invariant: what each word means in `vocabulary.py`; where a shape is not known, code that holds for any.
+In: a maker and the arguments. Out: the op. Invariant: it is what the word means in `vocabulary.py`; where a shape is not known, code
+that holds for any. `sum_to(g, x)` of a `g[B, N]` and an `x[N]` is `g.sum(0)`; of shapes that nobody declared it is
+`g.sum_to_size(x.shape)`.
+
+    @word
+    def expand_as(make: Maker, g: Op, x: Op) -> Op: ...
 """
 
 from collections.abc import Callable

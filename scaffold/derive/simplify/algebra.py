@@ -55,7 +55,10 @@ def _number_over_number(make: Maker, a: Op, b: Op) -> Op | None:
 
 @ALGEBRA.on("mul")
 def cancelled(make: Maker, a: Op, b: Op) -> Op | None:
-    """`x / exp(y) * exp(y)` as `x`: an exponential is not zero."""
+    """`x / exp(y) * exp(y)` as `x`: an exponential is not zero.
+
+    For a variance that is given as its logarithm, as in a Gaussian likelihood: `diff ** 2 / exp(logvar)` has it below.
+    """
     if not (a.is_tensor and b.is_tensor):
         return None
     one, two = make.products.of(a), make.products.of(b)

@@ -110,7 +110,10 @@ def _same_dim(make: Maker, a: Op, one: Op, two: Op) -> bool:
 
 @REWRITES.on("squeeze")
 def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`sum((-2, -1), keepdim=True)` squeezed at -2: a sum, unsqueezed at -1."""
+    """`x.sum((-2, -1), keepdim=True).squeeze(-2)` as `x.sum((-2, -1)).unsqueeze(-1)`.
+
+    For scales of a whole channel, `x * gamma[..., None, None]`: the next squeeze takes the last dim away as well.
+    """
     if a.rule != "sum" or make.opaque(a) or len(dims_of(a.args[1]) or ()) < 2:
         return None
     x, dims, keepdim = a.args
