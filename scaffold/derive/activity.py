@@ -8,64 +8,12 @@ from collections.abc import Iterator
 
 from scaffold.derive.metadata import LIKE_METHODS, metadata_read
 from scaffold.formula import BUILTINS, Node, keywords
-from scaffold.primitives.calls import draws_random
+from scaffold.primitives.calls import draws_random, is_constant, may_be
 
-WITHOUT_GRADIENT = frozenset(
-    {
-        "all",
-        "any",
-        "arange",
-        "argmax",
-        "argmin",
-        "argsort",
-        "bool",
-        "bucketize",
-        "ceil",
-        "detach",
-    }
-    | {
-        "empty_like",
-        "eq",
-        "equal",
-        "floor",
-        "ge",
-        "gt",
-        "int",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "le",
-    }
-    | {
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "logical_xor",
-        "long",
-        "lt",
-        "ne",
-        "nonzero",
-    }
-    | {
-        "ones_like",
-        "rand_like",
-        "randint_like",
-        "randn_like",
-        "round",
-        "searchsorted",
-        "sgn",
-    }
-    | {"sign", "signbit", "trunc", "zeros_like", "bincount", "searchsorted"}
-    | {"new_empty", "new_full", "new_ones", "new_zeros", "full_like", "one_hot"}
-)
 NUMPY = frozenset({"numpy", "from_numpy", "as_tensor"})
 READ_OUT = frozenset(
     {"allclose", "equal", "is_nonzero", "item", "tolist"}
 )  # Python values of a tensor's data, through which none flows
-
-
-# ... but PyTorch's result requires grad, which is 0 all over.
-FLAT = frozenset({"ceil", "floor", "round", "sgn", "sign", "trunc"})
 
 
 def callee(node: Node) -> str | None:
@@ -80,7 +28,7 @@ def carries_gradient(node: Node, active: frozenset[str], flat: bool = False) -> 
     seen, waiting = set[int](), [node]
     while waiting:
         item = waiting.pop()
-        steps = flat and callee(item) in FLAT
+        steps = flat and may_be(callee(item) or "", "recorded")
         if id(item) in seen or _is_constant(item) and not steps:
             continue
         seen.add(id(item))
@@ -91,9 +39,12 @@ def carries_gradient(node: Node, active: frozenset[str], flat: bool = False) -> 
 
 
 def _is_constant(node: Node) -> bool:
-    """Whether no gradient passes: a comparison, `sign`, `x.shape`; but `x.expand_as(y)` is x."""
+    """Whether no gradient passes: a comparison, `sign`, `x.shape`; but `x.expand_as(y)` is x.
+
+    `torch.equal` is a bool of Python's; `torch.sgn` of a complex number has a gradient, which a forward seldom means.
+    """
     name = callee(node)
-    if name in WITHOUT_GRADIENT:
+    if name is not None and (is_constant(name) or name in ("equal", "sgn")):
         return node.args[0].kind == "attribute" or name in BUILTINS
     metadata = metadata_read(node) is not None and name not in LIKE_METHODS
     return metadata or node.kind == "compare"

@@ -9,20 +9,12 @@ from typing import Literal
 
 from scaffold.derive.metadata import ATTRIBUTES, METHODS
 from scaffold.formula import WELL_KNOWN, Assign, If, Node, Statement
+from scaffold.primitives.calls import is_several_tensors, may_be_several_tensors
 from scaffold.spec import OpSpec
 
 Kind = Literal["tensor", "scalar", "group", "array"]
 
-# Functions of several results: always, with a dim, by one of the options named, or of a condition alone.
-GROUPS = frozenset(
-    {"aminmax", "broadcast_tensors", "cholesky_ex", "chunk", "cummax", "cummin"}
-    | {"dsplit", "eig", "eigh", "frexp", "histogram", "hsplit", "inv_ex", "kthvalue"}
-    | {"lstsq", "lu", "lu_factor", "lu_unpack", "meshgrid", "mode", "pca_lowrank"}
-    | {"qr", "slogdet", "sort", "split", "split_with_sizes", "std_mean", "svd"}
-    | {"svd_lowrank", "tensor_split", "topk", "unbind", "unravel_index"}
-    | {"unsafe_chunk", "unsafe_split", "var_mean", "vsplit"}
-)
-WITH_DIM = frozenset({"max", "median", "min", "nanmedian"})
+# Options by which a function has several results.
 OPTIONS_OF_GROUPS = frozenset(
     {"as_tuple", "return_counts", "return_indices", "return_inverse"}
 )
@@ -129,13 +121,14 @@ class Kinds:
         """Whether a call of PyTorch's gives a tuple."""
         callee, *args = node.args
         of_module = is_of_module(callee.args[0])
-        if callee.label in WITH_DIM:
+        always = is_several_tensors(callee.label)
+        if not always and may_be_several_tensors(callee.label):  # with a dim: x.max(0)
             plain = args[: len(args) - len(node.keywords)][of_module:]
             kinds = [self.of(item) for item in plain[:1]]
             return "dim" in node.keywords or kinds == ["scalar"]
         if callee.label == "where":
             return len(args) == of_module
-        return callee.label in GROUPS or not OPTIONS_OF_GROUPS.isdisjoint(node.keywords)
+        return always or not OPTIONS_OF_GROUPS.isdisjoint(node.keywords)
 
     def _of_function(self, name: str, args: list[Node]) -> Kind:
         if name in ("tuple", "list"):

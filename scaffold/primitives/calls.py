@@ -75,6 +75,19 @@ def is_one_tensor(word: str) -> bool:
 
 
 @cache
+def is_several_tensors(word: str) -> bool:
+    """Whether a call returns several tensors, always: `topk`, and not `max`, which does with a dim."""
+    known = facts_of_call(word)
+    return bool(known) and all(f.results and not f.is_one_tensor for f in known)
+
+
+@cache
+def may_be_several_tensors(word: str) -> bool:
+    """Whether a call returns several tensors for some arguments: `max`."""
+    return any(f.results and not f.is_one_tensor for f in facts_of_call(word))
+
+
+@cache
 def has_memory(word: str, memory: Memory) -> bool:
     """Whether a call returns one tensor and that memory, always: `fresh`, or a `view` of what it is given."""
     return is_one_tensor(word) and all(

@@ -31,7 +31,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 # What is so or not, and by default not.
 FLAGS = (
     *("several", "joins", "random", "uninitialised", "creates"),
-    *("data_dependent", "contiguous"),
+    *("data_dependent", "contiguous", "recorded"),
 )
 PASSES = {
     "constant": 1,

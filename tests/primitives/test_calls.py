@@ -20,9 +20,11 @@ from scaffold.primitives.calls import (
     is_in_place,
     is_mask,
     is_one_tensor,
+    is_several_tensors,
     is_whole,
     may_be,
     may_be_argument,
+    may_be_several_tensors,
     may_share_memory,
 )
 from scaffold.primitives.facts import facts_of
@@ -117,6 +119,27 @@ def test_a_word_of_several_primitives_is_what_they_all_are() -> None:
     assert not is_one_tensor("max"), "torch.max(x, dim) has two results"
     assert is_one_tensor("amax") and has_memory("amax", "fresh")
     assert not has_memory("unfold", "view"), "F.unfold copies"
+
+
+def test_results() -> None:
+    assert is_several_tensors("topk") and is_several_tensors("svd")
+    assert may_be_several_tensors("max") and not is_several_tensors("max")
+    for word in ("amax", "nonzero", "atleast_2d"):  # the last two: one, or several
+        assert not is_several_tensors(word)
+
+
+def test_aliases_are_constant_as_what_they_stand_for() -> None:
+    x = torch.ones(3, requires_grad=True)
+    for word in ("gt", "greater", "less_equal"):
+        assert not getattr(torch, word)(x, 2).requires_grad
+        assert is_constant(word) and not may_be(word, "recorded")
+
+
+def test_zero_gradients_that_autograd_records() -> None:
+    x = torch.ones(3, requires_grad=True)
+    for word in ("floor", "fix", "sgn", "round"):
+        assert getattr(torch, word)(x).requires_grad and may_be(word, "recorded")
+    assert torch.floor_divide(x, 2).requires_grad and may_be("floor_divide", "recorded")
 
 
 def test_a_word_that_nobody_knows_is_nothing() -> None:
