@@ -37,6 +37,8 @@ DEMANDS = {
     "m": "minus",
 }
 
+OF_PYTHON = frozenset({"static", "number", "negative", "minus"})
+
 
 class Make(Protocol):
     """What makes ops."""
@@ -52,15 +54,18 @@ class Identity(NamedTuple):
     left: tuple[Pattern, ...]  # its arguments
     right: Pattern
     rest: bool
-    rules: tuple[
-        tuple[int, str], ...
-    ]  # where the left side takes apart which primitive
+    # What the left side has at which place: a primitive that it takes apart, a Python value.
+    rules: tuple[tuple[int, str], ...]
+    python: tuple[int, ...]
 
     def may_be(self, args: tuple[Op, ...]) -> bool:
         """Whether a match is worth looking for."""
         count = len(self.left)
         if len(args) != count and not (self.rest and len(args) > count):
             return False
+        for at in self.python:
+            if args[at].kind != "static":
+                return False
         return all(args[at].rule == rule for at, rule in self.rules)
 
 
@@ -111,7 +116,13 @@ def identity(text: str, op_of: Names) -> Identity:
         for at, arg in enumerate(before.args)
         if isinstance(arg, Application)
     )
-    return Identity(before.rule, before.args, after, before.open, rules)
+    python = tuple(
+        at
+        for at, arg in enumerate(before.args)
+        if isinstance(arg, Value)
+        or (isinstance(arg, Variable) and arg.demand in OF_PYTHON)
+    )
+    return Identity(before.rule, before.args, after, before.open, rules, python)
 
 
 def wrong_identity(text: str, op: str, table: Table) -> str | None:
