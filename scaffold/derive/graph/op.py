@@ -1,7 +1,7 @@
-"""Primitives: the graph that is differentiated.
+"""The graph that is differentiated: its ops, what each carries, and the program that makes them.
 
-In: a rule's name and its arguments. Out: an `Op`, whose shape and kind the caller has worked out. Invariant: two equal
-applications in one `Program` are the same object, and an op comes after its arguments.
+In: a rule's name, its arguments, and for an op of the engine's own its payload. Out: an `Op`, whose shape and kind the caller has
+worked out. Invariant: two equal applications in one `Program` are the same object, and an op comes after its arguments.
 """
 
 from collections.abc import (

@@ -1,6 +1,7 @@
-"""Arithmetic on what is known before the call: numbers are folded as an author would, the rest is written down.
+"""Python values of the graph: how they are written, what arithmetic makes of them, what is known of them without a call.
 
-In: static ops. Out: a static op. Invariant: the same value; a fold that would print a long decimal is not made.
+In: static ops. Out: nodes, static ops, or what is sure. Invariant: the same value; numbers are folded as an author would, so a
+fold that would print a long decimal is not made; a size stands as a placeholder until the printer knows where it can be read.
 """
 
 import ast
@@ -23,9 +24,7 @@ from scaffold.derive.graph.op import (
 from scaffold.derive.graph.shapes import Dim, Shape, UnnamedSize, position
 from scaffold.formula import Node
 
-# --- Python values of a program as expressions.
-#
-# In: static ops. Out: nodes. Invariant: a size is a placeholder until the printer knows where it can be read.
+# --- Python values as expressions.
 
 
 NO_SHAPE = "it needs a shape that no input tells; declare the dims of the inputs"
