@@ -262,7 +262,7 @@ class Op:
                 waiting.extend(reversed(op.args))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ValueOf(UnnamedSize):
     """The size that a Python value is."""
 

@@ -17,7 +17,7 @@ from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, UnnamedSize, is_lea
 # --- Sizes without a name, by what they come of: two that come of the same are equal.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Slice(UnnamedSize):
     """How long `x[start:end:step]` is in a dim of a size."""
 
@@ -27,28 +27,28 @@ class Slice(UnnamedSize):
     step: Op
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Sum(UnnamedSize):
     """The sizes of parts one behind the other."""
 
     parts: tuple[Dim, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Flattened(UnnamedSize):
     """The product of the sizes of several dims that become one."""
 
     dims: tuple[Dim, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Rest(UnnamedSize):
     """What a -1 stands for among sizes."""
 
     sizes: Op
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Windows(UnnamedSize):
     """How often a kernel fits into a dim as it slides by stride, padding and dilation."""
 
@@ -58,7 +58,7 @@ class Windows(UnnamedSize):
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SizeAt(UnnamedSize):
     """The size of a dim of a tensor of unknown shape."""
 
@@ -66,7 +66,7 @@ class SizeAt(UnnamedSize):
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PartSize(UnnamedSize):
     """The size of one of several parts."""
 

@@ -5,7 +5,7 @@ call; what cannot be told is a shape of its own, equal to no other.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 # --- Sizes.
 
@@ -30,9 +30,13 @@ class LeadingDims:
         return repr(f"...{self.of}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class UnnamedSize:
     """A size without a name, told from others by what it comes of; each way has a class of its own."""
+
+    def __repr__(self) -> str:  # by which `broadcast` orders shapes: before names
+        of = (str(getattr(self, item.name)) for item in fields(self))
+        return repr(f"?{type(self).__name__}({', '.join(of)})")
 
 
 Dim = int | NamedSize | LeadingDims | UnnamedSize
