@@ -7,7 +7,8 @@ guessed.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from scaffold.derive.autograd_fallback import autograd_of_forward, of_results
@@ -61,7 +62,8 @@ class Walked(NamedTuple):
     back: Reversed
 
 
-class Differentiated(NamedTuple):
+@dataclass(frozen=True)
+class Differentiated:
     """The gradients as a graph, or why there is none. It is the same in every style."""
 
     question: Question
@@ -74,12 +76,18 @@ class Differentiated(NamedTuple):
         """How often each primitive stands in a gradient: where that differs, what is written differs."""
         return self.walked and _outline(self.walked.back)
 
+    @cached_property
+    def _backward(self) -> BackwardGraph:
+        """The gradients simplified, once for both styles; for another declaration it is mostly enough to have walked."""
+        assert self.walked is not None
+        return _simplified(self.walked, self.question)
+
     def statements(self, spec: OpSpec) -> Derived:
         """The statements that assign the gradients, in the style of the spec."""
         why = self.why
         if self.walked is not None:
             try:
-                return _statements(spec, self.walked, self.question)
+                return _statements(spec, self.walked, self._backward)
             except (UnsupportedError, RecursionError) as error:
                 why = _reason(error)
         graph, forward, wanted, taken = self.question
@@ -112,36 +120,31 @@ def differentiated(spec: OpSpec, question: Question) -> Differentiated:
         if any(item.variadic and item.name in wanted for item in spec.tensors):
             raise UnsupportedError("it takes any number of tensors")
         lowered = lower(spec, question.forward, applier, wanted)
-        found = found._replace(results=lowered.results)
+        found = replace(found, results=lowered.results)
         held = _held(spec, question.forward, lowered)
         cotangents = _cotangents(spec, applier.program, lowered)
         make = _maker(spec, applier, lowered, held, cotangents)
         back = _walked_back(spec, make, lowered, cotangents)
         walked = Walked(spec, applier, lowered, held, cotangents, make, back)
-        return found._replace(walked=walked)
+        return replace(found, walked=walked)
     except (UnsupportedError, RecursionError) as error:
-        return found._replace(why=_reason(error))
+        return replace(found, why=_reason(error))
 
 
 def _reason(error: Exception) -> str:
     return TOO_DEEP if isinstance(error, RecursionError) else str(error)
 
 
-def _statements(spec: OpSpec, walked: Walked, question: Question) -> Derived:
-    """The graph of the gradients, simplified and written down.
-
-    Not part of the walk: for another declaration of the shapes it is mostly enough to have walked.
-    """
-    applier, lowered = walked.applier, walked.lowered
+def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     # Once all of a gradient is there: what a test decides depends on everything that is computed under it.
     roots, of = _roots(walked)
     # After choices are decided: single numbers from both sides of one may now stand in the same product.
     regrouped = Scalars(walked.make, roots, lambda op: op in walked.held)
-    backward = BackwardGraph(
+    return BackwardGraph(
         spec=walked.spec,
-        applier=applier,
+        applier=walked.applier,
         forward=question.forward,
-        lowered=lowered,
+        lowered=walked.lowered,
         held=walked.held,
         seeds=walked.cotangents,
         roots={name: regrouped(root) for name, root in roots.items()},
@@ -149,10 +152,14 @@ def _statements(spec: OpSpec, walked: Walked, question: Question) -> Derived:
         via=walked.back.via,
         taken=question.taken,
     )
+
+
+def _statements(spec: OpSpec, walked: Walked, backward: BackwardGraph) -> Derived:
+    results = walked.lowered.results
     return gradient_statements(backward, spec.style)._replace(
-        notes=(*_notes(walked.back), *advice(lowered.results)),
-        domains=domains(applier.table, lowered.results),
-        like=_like(spec, lowered),
+        notes=(*_notes(walked.back), *advice(results)),
+        domains=domains(walked.applier.table, results),
+        like=_like(spec, walked.lowered),
     )
 
 
