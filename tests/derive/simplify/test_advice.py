@@ -79,7 +79,10 @@ MET = {
     "torch.logdet(x)": ("torch.log(torch.det(a))",),
     "torch.linalg.solve(a, b)": ("torch.linalg.inv(a) @ b",),
     "torch.special.xlogy(x, x)": ("x * torch.log(x)", "torch.log(x) * x"),
-    "torch.sinc(x / math.pi)": ("torch.sin(x) / x",),
+    "torch.sinc(x / math.pi)": (
+        "1 / x * torch.sin(x)",
+        "torch.sin(x) / x",
+    ),
 }
 INPUTS = "x[..., N], y[..., N], a[N, N], b[N, N], n[N; index(N)]"
 STABLE = (
