@@ -73,6 +73,7 @@ class Printer:
         self.graph: Graph = self.program.graph
         self.holders, self.names, self.owners = holders, names, owners
         self.asked = asked
+        self.written: dict[object, Node] = {}  # what was asked for, and its expression
         self.in_place: InPlace | None = None
         self.tests: tuple[Outcome, ...] = ()  # those under which a statement is written
 
@@ -84,6 +85,13 @@ class Printer:
 
     def expression(self, op: Op) -> Node:
         """The expression, name or not."""
+        # A line is written down several times before it stands: to see how long it is, and which of its parts is.
+        key = (op, self.holders.current, self.tests)
+        if key not in self.written:
+            self.written[key] = self._expression(op)
+        return self.written[key]
+
+    def _expression(self, op: Op) -> Node:
         if self.in_place is not None and (over := self.in_place(op)) is not None:
             return over
         own = WRITERS.get(op.rule)
