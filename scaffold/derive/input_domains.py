@@ -21,16 +21,6 @@ ORDER: tuple[Domain, ...] = (
 )
 WORDS = {"invertible": "spd", "lower": "spd"}
 UNIT = frozenset({"(0.1, 0.9)", "(-0.9, 0.9)", "(-1, 1)", "(0, 1)"})
-SUMS = frozenset({"sum", "mean", "prod", "prod_all", "cumsum", "cumprod", "amax"})
-SUMS |= {"amin", "reciprocal", "cat", "stack"}
-BOTH = frozenset({"add", "mul", "div", "maximum", "minimum"})
-# Results whose elements are some of the argument's.
-MOVES = frozenset(
-    {"reshape", "view", "flatten", "unflatten", "transpose", "permute", "movedim"}
-    | {"t", "T", "mT", "squeeze", "squeeze_all", "unsqueeze", "expand", "expand_as"}
-    | {"broadcast_to", "narrow", "select", "getitem", "diagonal", "flip", "roll"}
-    | {"gather", "index_select", "item", "clone", "contiguous", "detach"}
-)
 Asked = dict[str, set[Domain]]
 
 
@@ -83,8 +73,17 @@ def _follows(op: Op, word: Domain) -> list[tuple[Op, Domain]]:
     """The arguments, and the domains that are enough for the op to be in its own; nothing where that is not known."""
     if word == "positive":
         return _positive(op)
-    moved = op.rule in MOVES and op.args[0].is_tensor
+    moved = _moves(op) and op.args[0].is_tensor
     return [(op.args[0], word)] if moved and word in ("nonzero", "unit") else []
+
+
+def _moves(op: Op) -> bool:
+    """Whether its elements are some of the argument's."""
+    if op.rule == "item":
+        return True
+    if op.facts.category != "view" and "moves" not in op.facts.flags:
+        return False
+    return (op.kind == "complex") == (op.args[0].kind == "complex")  # no view_as_real
 
 
 def _positive(op: Op) -> list[tuple[Op, Domain]]:
@@ -92,11 +91,11 @@ def _positive(op: Op) -> list[tuple[Op, Domain]]:
         return [(op.args[1], "unit")]
     if op.rule == "mul" and op.args[0] is op.args[1]:
         return []
-    if op.rule in BOTH:
+    if "positive" in op.facts.flags and op.facts.category == "elementwise":
         numbers = [number(arg) for arg in op.args]
         if any(isinstance(item, int | float) and item < 0 for item in numbers):
             return []
         return [(arg, "positive") for arg in op.args if arg.is_tensor]
-    if op.rule in SUMS or op.rule in MOVES:
+    if "positive" in op.facts.flags or _moves(op):
         return [(arg, "positive") for arg in tensors(op.args[:1])]
     return []

@@ -31,7 +31,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 # What is so or not, and by default not.
 FLAGS = (
     *("several", "joins", "random", "uninitialised", "creates"),
-    *("data_dependent", "contiguous", "recorded"),
+    *("data_dependent", "contiguous", "recorded", "moves", "positive"),
 )
 PASSES = {
     "constant": 1,
