@@ -469,7 +469,7 @@ NAMED = {
     "scaffold.derive.lower": 50,
     "scaffold.derive.plan": 5,
     "scaffold.derive.rules": 153,  # 105 in the coded gradients
-    "scaffold.derive.simplify": 232,
+    "scaffold.derive.simplify": 233,
     "scaffold.derive.write": 98,
     "scaffold.formula": 29,
     "scaffold.inspect": 20,
