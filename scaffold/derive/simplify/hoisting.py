@@ -10,7 +10,7 @@ from scaffold.derive.graph.op import Op, SummedTo, is_number, tensors
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.registry import Registry
-from scaffold.derive.simplify.rewrites import LINEAR, has_poles
+from scaffold.derive.simplify.rewrites import ARITHMETIC, LINEAR, has_poles
 
 HOISTED = Registry()
 
@@ -77,7 +77,7 @@ def _without_expansion(
     return None
 
 
-@HOISTED.on_each("mul", "div", "add", "sub", "where")
+@HOISTED.on_each(*ARITHMETIC)
 def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
     """`g.sum_to_size(x.shape) * y` as `(g * y).sum_to_size(x.shape)`, where `y` is no larger than `x`."""
     sums = [arg for arg in args if _is_loose_sum(make, arg)]

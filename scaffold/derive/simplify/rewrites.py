@@ -155,7 +155,8 @@ def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
 
 
 # What is linear in a cotangent, and what grows without bound.
-LINEAR = frozenset({"mul", "div", "add", "sub", "where", "real", "conj"})
+ARITHMETIC = frozenset({"mul", "div", "add", "sub", "where"})
+LINEAR = ARITHMETIC | {"real", "conj"}
 POLES = frozenset({"reciprocal", "rsqrt"})
 
 
