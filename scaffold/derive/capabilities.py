@@ -54,7 +54,8 @@ def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
         transforms = pure and spec.style == "setup-context"
     # torch.compile does not take an op whose single output is marked as non-differentiable.
     constant = len(spec.outputs) == 1 and spec.outputs[0].const
-    compiles = steady and not opaque and not constant
+    counts = forward is not None and any(map(_counts, _nodes(forward)))
+    compiles = steady and not (opaque or constant or counts)
     return Capabilities(opaque, random, transforms, compiles)
 
 
@@ -115,6 +116,11 @@ def _nodes(forward: Forward) -> Iterator[Node]:
     for item in forward.statements:
         yield from expressions(item)
     yield from forward.results
+
+
+def _counts(value: Node) -> bool:
+    """Whether it is as long as the largest number of its data says: a compiler does not take that from within a Function."""
+    return any(callee(node) == "bincount" for node in value.walk())
 
 
 # --- Whether the same steps are run for any data.

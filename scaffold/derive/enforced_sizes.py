@@ -34,7 +34,9 @@ def enforced(spec: OpSpec) -> Enforced:
         return Enforced()
     table = table_of(spec)
     try:
-        applier = Applier(Program(spec.forward.graph, table.facts, declared(spec)), table)
+        applier = Applier(
+            Program(spec.forward.graph, table.facts, declared(spec)), table
+        )
         forward = write_forward(spec, spec.forward)
         return _enforced(table, lower(spec, forward, applier, frozenset()))
     except (UnsupportedError, RecursionError):

@@ -27,6 +27,13 @@ def test_a_tensor_of_numbers_that_is_written_into_has_no_batch() -> None:
     assert not found.transforms
 
 
+def test_what_is_as_long_as_its_data_say_is_not_compiled() -> None:
+    forward = "x / torch.bincount(i, minlength=3)"
+    found = derive(spec_of("x[3], i[N; index(3)]", forward=forward, derive=True))
+    assert found.transforms
+    assert not found.compiles
+
+
 def test_a_combined_forward_is_not_transformed() -> None:
     options = {"forward": "x * 2", "grad": {"x": "grad_output * 2"}}
     assert derive(spec_of("x", **options)).transforms

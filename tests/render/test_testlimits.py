@@ -153,4 +153,5 @@ def test_there_are_enough_rows_for_full_rank(
 def test_a_logarithm_to_any_base_has_a_slope_without_bound_at_zero() -> None:
     for forward in ("torch.log(x)", "torch.log2(x)", "torch.log10(x)"):
         assert singular(spec_of("x[N]", forward=f"({forward}).sum()")), forward
+    assert singular(spec_of("x[N, D]", forward="x.std(0, unbiased=False)"))
     assert not singular(spec_of("x[N]", forward="x.exp()"))
