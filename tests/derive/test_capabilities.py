@@ -1,5 +1,7 @@
 """What PyTorch can do with an op: said of its forward and backward, before either runs."""
 
+from typing import Any
+
 import pytest
 
 from scaffold.derive import derive
@@ -35,6 +37,6 @@ def test_what_is_as_long_as_its_data_say_is_not_compiled() -> None:
 
 
 def test_a_combined_forward_is_not_transformed() -> None:
-    options = {"forward": "x * 2", "grad": {"x": "grad_output * 2"}}
+    options: dict[str, Any] = {"forward": "x * 2", "grad": {"x": "grad_output * 2"}}
     assert derive(spec_of("x", **options)).transforms
     assert not derive(spec_of("x", style="combined", **options)).transforms

@@ -32,7 +32,7 @@ def test_the_text_is_the_same_every_time(name: str, policy: str) -> None:
     assert len(texts) == 1
 
 
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "stated": {"forward": "x.exp() * y", "grad": {"x": "x.exp() * y * grad_output"}},
     "derived": {"forward": "x.exp() * y"},
     "autograd": {"forward": "for _ in range(2):\n    x = x.exp() * y\nreturn x"},
@@ -62,7 +62,11 @@ def test_an_op_is_written_down_once_where_it_relies_on_no_declared_shape(
         return passes(spec, *rest)
 
     monkeypatch.setattr(pipeline, "_in_style", counted)
-    options = {"forward": "x.exp() * 2", "derive": True, "style": "setup-context"}
+    options: dict[str, Any] = {
+        "forward": "x.exp() * 2",
+        "derive": True,
+        "style": "setup-context",
+    }
     found = derive(spec_of("x[N, D]", **options))
     assert runs == ["setup-context"]
     assert not found.checks

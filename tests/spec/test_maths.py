@@ -31,7 +31,7 @@ def test_a_whole_op_from_a_file() -> None:
     found = op(text, {"f.py": FILE})
     assert found.forward is not None and found.backward is not None
     assert found.forward.statements[0].comments == ("the inner product",)
-    assert emit(found.forward.result) == "y @ w"  # type: ignore[arg-type]
+    assert emit(found.forward.result) == "y @ w"
     assert found.backward.result is None
     assert emit_lines(found.backward.statements) == [
         "grad_x = grad_output @ w.t()",
