@@ -1,7 +1,8 @@
 """Which names hold the same memory, and what changes in place under several of them.
 
 In: straight-line statements. Out: for each name the memory it may hold, and every change in place.
-Invariant: memory that the statements did not make goes by the name it had outside.
+Invariant: memory that the statements did not make goes by the name it had outside. Which
+functions of PyTorch share memory or change it is asked of `formula.effects`, and so of the table of primitives.
 """
 
 from collections.abc import Callable, Iterable

@@ -60,17 +60,17 @@ def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
 
 
 def once_differentiable(
-    spec: OpSpec, maths: Maths, constant: frozenset[str], program: Lines
+    spec: OpSpec, maths: Maths, cut_off: frozenset[str], program: Lines
 ) -> bool:
     """As the user says; else where a second derivative would be silently wrong or is impossible.
 
-    `constant` are the saved locals that carry a gradient: on their way to the backward it is lost.
+    `cut_off` are the saved locals that depend on an input: what is read from ctx is a constant to autograd.
     """
     if spec.once_differentiable is None:
-        return bool(constant) or maths.once or _leaves_torch(spec, program)
-    if constant and not spec.once_differentiable:
+        return bool(cut_off) or maths.once or _leaves_torch(spec, program)
+    if cut_off and not spec.once_differentiable:
         message = (
-            f"'{min(constant)}' cannot be computed again, so it is saved as a constant"
+            f"'{min(cut_off)}' cannot be computed again, so it is saved as a constant"
         )
         hint = "the second derivative would be wrong: let the op be once-differentiable"
         raise ScaffoldError(message, maths.place, hint)

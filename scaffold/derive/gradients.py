@@ -219,7 +219,7 @@ def _walked_back(
 def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
     """The gradient of each input, simplified by what holds where it is computed; and the forward value that each cotangent belongs to.
 
-    The gradient of an optional input is computed only where that input is there: it is not None in it.
+    The gradient of an optional input is computed only where that input is given, so within it the input is not None.
     """
     spec, make, held, found = walked.spec, walked.make, walked.held, walked.back
     roots, of = dict(found.gradients), dict(found.of)

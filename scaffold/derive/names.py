@@ -6,7 +6,7 @@ In: statements and a name. Out: the same statements under another name. Invarian
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from scaffold.derive.write.backward_program import read_names, surely_written
+from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.formula import (
     BUILTINS,
     Assign,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from scaffold.derive.backward_program import Line, free_reads, lines_of
 from scaffold.derive.capabilities import (
     capabilities,
     once_differentiable,
@@ -23,6 +24,7 @@ from scaffold.derive.forward.body import write_forward
 from scaffold.derive.forward.detached_outputs import detached_outputs, without_gradient
 from scaffold.derive.forward.live_forward import forward_that_saves, plan_reuse
 from scaffold.derive.forward.ssa_names import with_versions
+from scaffold.derive.live_variables import without_dead
 from scaffold.derive.saving import ContextNames, Origins, context_of, transfer
 from scaffold.derive.shape_guards import shape_checks
 from scaffold.derive.stated_gradients import (
@@ -31,9 +33,7 @@ from scaffold.derive.stated_gradients import (
     outer_names,
     stated_backward,
 )
-from scaffold.derive.write.backward_program import Line, free_reads, lines_of
 from scaffold.derive.write.layout import blocks_of, laid_out
-from scaffold.derive.write.live_variables import without_dead
 from scaffold.derive.write.placement import joint_gradients
 from scaffold.errors import Location
 from scaffold.formula import Graph, Statement, written
@@ -108,7 +108,7 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     # First, before any line goes: what the forward computes comes again in the backward, line by line.
     reuse = plan_reuse(spec, maths)
     program = (*reuse.plan.repeated, *maths.program)
-    once = once_differentiable(spec, maths, reuse.constant, program)
+    once = once_differentiable(spec, maths, reuse.cut_off, program)
     # Before lines get names and places: what only dead lines read gets neither.
     program = _without_dead(source.graph, program, wanted)
     # Before ctx: an expression on `x.shape` that stands twice is the same one, on `ctx.x_shape` it may not be.
@@ -234,7 +234,7 @@ def _missing(wanted: Iterable[str], lines: Iterable[Line]) -> frozenset[str]:
 def _of_results(
     spec: OpSpec, source: Source, lines: tuple[Line, ...]
 ) -> tuple[Line, ...]:
-    """The lines, in which autograd of the whole forward sees its results alone, and not the locals that it saves."""
+    """The lines; where one runs autograd over the whole forward, that returns the saved locals too, and only the results are differentiated."""
     if source.gradients is None:
         return lines
     run = source.gradients.of_results

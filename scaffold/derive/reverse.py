@@ -173,7 +173,7 @@ class Reverse:
             self.via.setdefault(gradient, (arg, op))
 
     def _where_not_zero(self, op: Op, g: Op) -> Pairs:
-        """A cotangent that is zero under a test leaves gradients that are; what is absent there is not asked."""
+        """The gradients on each side of a choice: a side that is 0 contributes none, and reads no input that is None there."""
         if g.rule != "cond" or op.rule == "item" or not may_be_zero(g):
             return self._contributions(op, g)
         sides = (None if is_number(item, 0) else item for item in g.args)

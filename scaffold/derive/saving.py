@@ -8,11 +8,11 @@ gives a meaning there.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from scaffold.derive.backward_program import Line, free_reads, read_names
 from scaffold.derive.derivation import Filled, Kept, Saved, Source
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.metadata import Read, kept_form, kept_name, metadata_read
 from scaffold.derive.names import fresh
-from scaffold.derive.write.backward_program import Line, free_reads, read_names
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Graph, Node, rewritten, written
 from scaffold.spec import OpSpec, Output, TensorInput
@@ -339,7 +339,7 @@ def _all_for(
 def _watched(
     spec: OpSpec, lines: tuple[Line, ...], missing: frozenset[str]
 ) -> tuple[str, ...]:
-    """The outputs without whose gradients, if all are None, there is nothing to compute."""
+    """The outputs whose gradients the backward reads: if all of these are None, it returns None at once."""
     outputs = [item.name for item in spec.outputs if item.differentiable]
     if missing:
         return tuple(outputs)
@@ -350,7 +350,7 @@ def _watched(
 def _filled(
     spec: OpSpec, watched: tuple[str, ...], names: ContextNames
 ) -> tuple[Filled, ...]:
-    """Gradients of several outputs: each is zeros where another is there."""
+    """With several outputs: a gradient that is None while another is given is filled with zeros."""
     several = any(item.variadic for item in spec.outputs if item.name in watched)
     if len(watched) < 2 and not several:
         return ()

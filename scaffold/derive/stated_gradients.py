@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from scaffold.derive.aliasing import Trace
+from scaffold.derive.backward_program import Line, free_reads, read_names
 from scaffold.derive.derivation import Element, Forward
 from scaffold.derive.forward.body import grad_name, gradient_names, returned_names
 from scaffold.derive.forward.optional_branches import Unfolder
@@ -20,7 +21,6 @@ from scaffold.derive.names import (
     hidden_builtins,
     outer_renamed,
 )
-from scaffold.derive.write.backward_program import Line, free_reads, read_names
 from scaffold.errors import ScaffoldError
 from scaffold.formula import (
     Assign,

@@ -36,7 +36,6 @@ from scaffold.formula.effects import (
     written_to,
 )
 from scaffold.formula.emit import emit, emit_lines
-from scaffold.formula.functions import FunctionText, function_in
 from scaffold.formula.graph import (
     Assign,
     Formula,
@@ -63,6 +62,7 @@ from scaffold.formula.operators import (
 from scaffold.formula.parse import parse
 from scaffold.formula.statements import assigned
 from scaffold.formula.text import BUILTINS, WELL_KNOWN, Meanings, Scope, Text
+from scaffold.formula.user_functions import FunctionText, function_in
 
 __all__ = [
     "BUILTINS",

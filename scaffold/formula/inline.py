@@ -23,7 +23,6 @@ from scaffold.formula.definitions import (
     resolve,
 )
 from scaffold.formula.desugar import with_one_return
-from scaffold.formula.functions import check_decorators
 from scaffold.formula.substitution import (
     changes,
     is_pure,
@@ -38,6 +37,7 @@ from scaffold.formula.substitution import (
     versioned,
 )
 from scaffold.formula.text import Refusal
+from scaffold.formula.user_functions import check_decorators
 
 MOST = 300  # calls: more is a program that doubles at every step
 Known = dict[str, Function]  # the functions that are defined inside the one that runs

@@ -18,7 +18,6 @@ from scaffold.formula.definitions import (
     resolve,
     statements_of,
 )
-from scaffold.formula.functions import comments_above, comments_inside, program_of_file
 from scaffold.formula.inline import Inliner, Report, constant
 from scaffold.formula.substitution import (
     named,
@@ -38,6 +37,11 @@ from scaffold.formula.text import (
     dedented,
     parse_source,
     with_plain_newlines,
+)
+from scaffold.formula.user_functions import (
+    comments_above,
+    comments_inside,
+    program_of_file,
 )
 
 

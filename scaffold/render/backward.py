@@ -14,7 +14,7 @@ from scaffold.derive import (
     grad_name,
     variadic_names,
 )
-from scaffold.derive.write.backward_program import surely_written
+from scaffold.derive.backward_program import surely_written
 from scaffold.derive.write.layout import UNTYPED
 from scaffold.formula import Assign, If, emit, emit_lines, written
 from scaffold.render.imports import names_read

@@ -1,7 +1,7 @@
 """What a project remembers of an op: what its files were made from, their texts as they were written, and their proof.
 
-In: the files below `.scaffold/`. Out: a `Record` for each op, and the text of one that is to be written. Invariant: a record that was lost
-or changed by hand is told as such, never trusted; a proof counts for just the specification and the Function that were proven.
+In: the files below `.scaffold/`. Out: a `Record` for each op, and the text of one that is to be written. Invariant: a record that was
+itself lost or changed is told as such, never trusted (whether a generated file was edited is asked of `reconcile`); a proof counts for just the specification and the Function that were proven.
 """
 
 import ast

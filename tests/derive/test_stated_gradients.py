@@ -1,7 +1,7 @@
 """The gradient of any number of inputs, tensor by tensor."""
 
+from scaffold.derive.backward_program import lines_of
 from scaffold.derive.stated_gradients import element_lines
-from scaffold.derive.write.backward_program import lines_of
 from scaffold.formula import emit, emit_lines
 from scaffold.spec import OpSpec, TensorInput
 from tests.formula.parsing import formula

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from scaffold.derive.activity import calls_unknown, is_random, leaves_torch
 from scaffold.derive.aliasing import Trace
+from scaffold.derive.backward_program import free_reads
 from scaffold.derive.derivation import Forward, Maths, Saved
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.forward.outputs import kept_apart, saved_apart
 from scaffold.derive.forward.ssa_names import as_they_were
+from scaffold.derive.live_variables import without_checks, without_dead
 from scaffold.derive.metadata import reads
 from scaffold.derive.plan.recomputation import Locals, Plan, active_locals, plan, unsure
 from scaffold.derive.value_kinds import Kinds, kinds_of_inputs
-from scaffold.derive.write.backward_program import free_reads
-from scaffold.derive.write.live_variables import without_checks, without_dead
 from scaffold.formula import (
     Assign,
     Formula,
@@ -39,7 +39,9 @@ class Reuse(NamedTuple):
 
     plan: Plan
     forward: Lines  # with a name of its own for every value that is saved
-    constant: frozenset[str]  # saved locals that carry a gradient
+    cut_off: frozenset[
+        str
+    ]  # saved locals that depend on an input: to a second derivative they are constants
     described: frozenset[str] = frozenset()  # locals of which shape or dtype is kept
 
 
@@ -56,8 +58,8 @@ def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
         statements = again  # which has a name for all that is saved
     forward = as_they_were(graph, statements, origin, {*chosen.saved, *described})
     tensors = frozenset(item.name for item in spec.differentiable)
-    constant = active_locals(statements, tensors) & set(chosen.saved)
-    return Reuse(chosen, forward, constant, described)
+    cut_off = active_locals(statements, tensors) & set(chosen.saved)
+    return Reuse(chosen, forward, cut_off, described)
 
 
 def _plan(

@@ -175,7 +175,7 @@ def told_by(asked: Node, known: Node, held: bool) -> bool | None:
 
 
 def _other_constant(asked: Node, known: tuple[Node, ...]) -> bool | None:
-    """False where a thing equals the one constant, and is asked for another."""
+    """Given `x == "mean"`: False if `x == "sum"` is asked, since the constants differ; None for anything else."""
     match asked:
         case Node("compare", "==", (name, Node("constant", text))) if (
             name is known[0] and known[1].kind == "constant"

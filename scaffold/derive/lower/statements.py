@@ -15,6 +15,7 @@ from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import under
 from scaffold.derive.graph.op import Kind, Named, Op
 from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.live_variables import without_checks
 from scaffold.derive.lower.autograd_saved import retained
 from scaffold.derive.lower.expressions import READ_LATER, Expressions
 from scaffold.derive.lower.forward_names import Place
@@ -24,7 +25,6 @@ from scaffold.derive.lower.mutation import (
     changes_of_a_name,
     written_over,
 )
-from scaffold.derive.write.live_variables import without_checks
 from scaffold.formula import (
     Assign,
     If,

@@ -1,6 +1,7 @@
 """Calls that have no rule, as templates over their tensors.
 
-In: a call's expression. Out: the same with holes for its tensors. Invariant: Python values stay as they are written.
+In: a call's expression. Out: the same with holes for its tensors. Invariant: Python values stay as they are written. Which calls
+have no rule is decided in `expressions`; autograd differentiates them in `autograd_fallback`.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """What it costs to compute a value again, and to keep it: estimates, in passes over one number of a large tensor.
 
 In: ops. Out: integers. Invariant: sizes are nominal, since none is known before the call: every size that is not written out
-is the same.
+is the same. How many passes a primitive takes is said in its section of the table (`passes`), or by its category.
 """
 
 from math import prod
@@ -25,6 +25,20 @@ def is_reduction(op: Op) -> bool:
 def is_view(op: Op) -> bool:
     """Whether it costs no memory of its own."""
     return op.facts.memory == "view" or op.facts.category == "view"
+
+
+# Python values, and what is at hand: they cost nothing and never get a name.
+TRIVIAL = frozenset(
+    {"input", "cotangent", "const", "static", "shape", "size", "rank", "count"}
+    | {"dtype", "list", "item", "range", "same"}
+)
+# What is written out at each use rather than named, unless a line grows too long.
+CHEAP = frozenset(
+    {"mT", "t", "T", "mH", "unsqueeze", "expanded", "neg", "slice", "select"}
+    | {"conj", "squeeze", "zeros"}
+)
+# Views never get a name: the value that is viewed does, and the view is written out at each use.
+VIEWS = frozenset({"mT", "t", "T", "mH", "unsqueeze", "squeeze"})
 
 
 class Costs:

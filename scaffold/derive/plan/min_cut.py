@@ -135,7 +135,7 @@ class Flow:
 
 
 NOTICEABLE = 0.05  # the part of forward and backward that saving must spare
-OUTGROWN = 16  # times the price: a table of pairs outgrows all that it is made of
+TABLE_FACTOR = 16  # saving a table of pairs is priced this many times its bytes: it grows with the square of the length
 SOURCE, SINK = "source", "sink"
 
 
@@ -222,7 +222,7 @@ class _Choice:
         leaf = op.rule == "input" or op in self.ends
         if op.is_tensor and (leaf or op.rule == "drawn" or can_be_saved(op)):
             price = self.costs.keep(op, leaf)
-            return price * OUTGROWN if op in self.tables else price
+            return price * TABLE_FACTOR if op in self.tables else price
         return NEVER
 
     def _compute(self, op: Op) -> int:

@@ -1,7 +1,8 @@
 """Locals of the forward that the backward reads: which are computed again, which must be saved.
 
 In: the forward's statements and the names wanted. Out: the statements to repeat and the names to save.
-Invariant: what is repeated gives the same value; what is saved is a tensor, and a name's last value.
+Invariant: what is repeated gives the same value; what is saved is a tensor, and a name's last value. For gradients that
+follow from the forward, `save_policy` has decided what is saved before.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,10 +10,10 @@ from typing import NamedTuple
 
 from scaffold.derive.activity import carries_gradient
 from scaffold.derive.aliasing import Trace
+from scaffold.derive.backward_program import read_names, surely_written
+from scaffold.derive.live_variables import without_dead
 from scaffold.derive.names import fresh
 from scaffold.derive.value_kinds import Kinds
-from scaffold.derive.write.backward_program import read_names, surely_written
-from scaffold.derive.write.live_variables import without_dead
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Assign,

@@ -1,14 +1,14 @@
 """Locals of the forward that the backward computes in its own lines, since it reads what is inside them.
 
 In: the gradients, and the names of values. Out: the locals. Invariant: each can be computed again from inputs, results and
-other locals; one whose inside nobody else reads stays as the forward has it.
+other locals; one whose inside nobody else reads stays as the forward has it. `recomputation` repeats
+statements of the forward as they are; what is saved is decided in `save_policy`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 
 from scaffold.derive.graph.op import Op, down_to
-from scaffold.derive.plan.costs import is_reduction
-from scaffold.derive.write.schedule import CHEAP, TRIVIAL, VIEWS
+from scaffold.derive.plan.costs import CHEAP, TRIVIAL, VIEWS, is_reduction
 
 WORTH = 2  # passes from which on a value is not computed a second time
 PLAIN = ("real", "complex")

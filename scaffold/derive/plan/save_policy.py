@@ -6,16 +6,15 @@ In: the gradients as a graph. Out: a `SavePlan`. Invariant: whatever is saved, t
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from scaffold.derive.backward_program import needed_for
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, down_to
 from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
-from scaffold.derive.plan.costs import Costs, is_view
+from scaffold.derive.plan.costs import CHEAP, TRIVIAL, VIEWS, Costs, is_view
 from scaffold.derive.plan.min_cut import to_save
 from scaffold.derive.plan.rematerialization import taken_apart
-from scaffold.derive.write.backward_program import needed_for
-from scaffold.derive.write.schedule import CHEAP, TRIVIAL, VIEWS
 from scaffold.formula import Assign, Statement
 from scaffold.spec import OpSpec
 
@@ -43,7 +42,7 @@ class BackwardGraph(NamedTuple):
 
 
 class SavePlan(NamedTuple):
-    """How the values of the forward come to the backward: what is not here comes again as the forward has it."""
+    """Which values of the forward are saved, and which the backward computes in lines of its own; all others come again as statements of the forward."""
 
     saved: tuple[Op, ...]
     own: Mapping[
@@ -91,7 +90,10 @@ def computed_twice(
     statements: tuple[Statement, ...],
     there: Collection[str],
 ) -> tuple[Op, ...]:
-    """The values inside repeated statements that the gradients read; names that are `there` are not repeated."""
+    """The values without a name that would be computed twice: in a repeated statement of the forward, and in a gradient.
+
+    `there` are the names that are at hand: what assigns them is not repeated.
+    """
     ends = tuple(roots)
     read = {held[op] for op in down_to(ends, held) if op in held}
     repeated = needed_for(statements, read, there)

@@ -15,7 +15,10 @@ from scaffold.derive.simplify.constructors import Maker
 from scaffold.formula import Graph, Node
 
 Users = Mapping[Op, set[Op]]
-TURNED = {"add": "sub", "sub": "add"}  # what takes a term that is negative
+TURNED = {
+    "add": "sub",
+    "sub": "add",
+}  # to add a negated term is to subtract it, and the reverse
 # The branch that a test takes, 0 or 1; or the test that is left of it.
 Decide = Callable[[Node], int | Node]
 

@@ -91,7 +91,7 @@ class Maker:
         return choose(self.program, test, body, orelse)
 
     def summed_to(self, op: Op, like: Op) -> Op:
-        """A value summed as another is."""
+        """The sum of a value over the dims over which `like` is summed."""
         if op.rule == "neg" and not self.opaque(op):
             return self("neg", self.summed_to(op.args[0], like))
         return self.program.op(

@@ -1,8 +1,9 @@
 """Products: a number, Python values, and the tensors above and below the line.
 
 In: an op, and which ops stay whole. Out: a `Product`, or the op that a product is. Invariant: the same factors, and so the same value
-in exact arithmetic; nothing is cancelled. It is the one form in which products are compared: by sums that have a common factor,
-by what meets a product of the forward again, by what multiplies single numbers first, and by patterns.
+in exact arithmetic; nothing is cancelled (`(c * x) / c -> x` is an identity: a line in the table's section of `div`). It is the one
+form in which products are compared: by sums that have a common factor, by what meets a product of the forward again, by what
+multiplies single numbers first, and by patterns.
 """
 
 from collections.abc import Callable, Iterable

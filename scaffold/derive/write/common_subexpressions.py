@@ -1,6 +1,7 @@
 """Expressions that stand several times in a backward.
 
-In: its statements. Out: the same with a name for what costs more than to look at a tensor. Invariant: what gets a name is
+In: its statements. Out: the same with a name for what costs more than to look at a tensor. Values that the graph
+shares have their names from `value_names` already. Invariant: what gets a name is
 computed where it was computed anyway, of the same values; nothing that draws, changes in place or is not PyTorch's gets one.
 """
 
@@ -9,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from scaffold.derive.aliasing import Trace
+from scaffold.derive.backward_program import lines_of
 from scaffold.derive.names import fresh
 from scaffold.derive.value_kinds import Kinds
-from scaffold.derive.write.backward_program import lines_of
 from scaffold.formula import (
     Assign,
     Graph,

@@ -7,13 +7,13 @@ same gradients.
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from scaffold.derive.backward_program import free_reads, needed_for, read_names
 from scaffold.derive.derivation import Derived, Forward
 from scaffold.derive.graph.op import Op
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.forward_names import named_apart
 from scaffold.derive.plan.save_policy import BackwardGraph, computed_twice, save_plan
-from scaffold.derive.write.backward_program import free_reads, needed_for, read_names
 from scaffold.derive.write.shape_sources import Holders
 from scaffold.derive.write.statements import Emission, emitted
 from scaffold.derive.write.value_names import Namer

@@ -6,11 +6,11 @@ backward that holds a formula of the user's no expression is renamed.
 
 from collections.abc import Collection
 
+from scaffold.derive.backward_program import Line, lines_of
 from scaffold.derive.derivation import Block, Maths
 from scaffold.derive.forward.live_forward import effects
 from scaffold.derive.stated_gradients import outer_names
 from scaffold.derive.value_kinds import kinds_of_inputs
-from scaffold.derive.write.backward_program import Line, lines_of
 from scaffold.derive.write.common_subexpressions import Backward, named_once
 from scaffold.derive.write.placement import gathered, place
 from scaffold.formula import Graph, Node, Statement, rewritten

@@ -2,14 +2,14 @@
 
 In: lines and the gradients that they serve; statements and the tests that they stand under. Out: `Block`s in order; statements with `if`s,
 neighbours under one test in one `if`. Invariant: no line moves before one that it depends on, so every name has the same value
-after them.
+after them. Which gradients need a line is said in `backward_program`; the `if` itself is written by `render`.
 """
 
 from collections.abc import Iterable, Sequence
 
+from scaffold.derive.backward_program import Line, read_names
 from scaffold.derive.derivation import Block
 from scaffold.derive.graph.conditions import are_opposite, negated
-from scaffold.derive.write.backward_program import Line, read_names
 from scaffold.formula import Assign, Graph, If, Node, Statement, written
 
 # --- Blocks: the lines under the branches of `needs_input_grad` that need them.

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive.graph.conditions import decides
 from scaffold.derive.graph.op import Op
+from scaffold.derive.plan.costs import CHEAP, TRIVIAL, VIEWS
 from scaffold.derive.write.preconditions import (
     Outcome,
     Safety,
@@ -17,44 +18,10 @@ from scaffold.derive.write.preconditions import (
     meets,
 )
 
-# The choices around a place: serial of the `cond`, and its branch. One that several conds share has `SHARED` on top.
+# The branches around a statement, outermost first: (step, branch), branch 0 where the test holds. A step is the serial of a
+# `cond`; `SHARED` more, for a test that several of them share; or negative, for the branch of a gradient.
 Region = tuple[tuple[int, int], ...]
 SHARED = 1 << 40
-TRIVIAL = frozenset(
-    {
-        "input",
-        "cotangent",
-        "const",
-        "static",
-        "shape",
-        "size",
-        "rank",
-        "count",
-        "dtype",
-        "list",
-        "item",
-        "range",
-        "same",
-    }
-)
-CHEAP = frozenset(
-    {
-        "mT",
-        "t",
-        "T",
-        "mH",
-        "unsqueeze",
-        "expanded",
-        "neg",
-        "slice",
-        "select",
-        "conj",
-        "squeeze",
-        "zeros",
-    }
-)
-# What costs nothing: the value that is looked at has a name rather than the view.
-VIEWS = frozenset({"mT", "t", "T", "mH", "unsqueeze", "squeeze"})
 
 
 class Schedule(NamedTuple):

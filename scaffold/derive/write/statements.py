@@ -12,6 +12,7 @@ from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, Program
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.plan.costs import TRIVIAL, VIEWS
 from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.derive.write.in_place import InPlace
 from scaffold.derive.write.placement import merged, under, without_copy
@@ -19,8 +20,6 @@ from scaffold.derive.write.preconditions import Outcome, Safety
 from scaffold.derive.write.printer import Owners, Printer, shape_owners
 from scaffold.derive.write.schedule import (
     SHARED,
-    TRIVIAL,
-    VIEWS,
     Region,
     Schedule,
     Scheduler,

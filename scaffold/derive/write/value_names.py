@@ -1,6 +1,8 @@
 """Names for values of the backward, by the role they play.
 
-In: an op. Out: an identifier. Invariant: no name is taken twice, and none is a builtin's or a keyword's.
+In: an op. Out: an identifier; the words for a primitive's value are in its section of the table. Invariant: no name is taken twice,
+and none is a builtin's or a keyword's. An expression that stands twice in the finished statements is named in
+`common_subexpressions`.
 """
 
 import builtins

@@ -2,13 +2,13 @@
 
 import pytest
 
-from scaffold.derive.stated_gradients import join
-from scaffold.derive.write.backward_program import (
+from scaffold.derive.backward_program import (
     free_reads,
     lines_of,
     needed_for,
     surely_written,
 )
+from scaffold.derive.stated_gradients import join
 from scaffold.derive.write.placement import joint_gradients, place
 from scaffold.formula import Graph, Statement, emit_lines
 from tests.formula.parsing import formula

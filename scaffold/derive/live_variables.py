@@ -8,9 +8,9 @@ is not dead; where a forward returns at all, it returns the same without its che
 from collections.abc import Callable
 from dataclasses import replace
 
+from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.derive.graph.conditions import negated
 from scaffold.derive.names import fresh
-from scaffold.derive.write.backward_program import read_names, surely_written
 from scaffold.formula import (
     Assign,
     Graph,
