@@ -62,6 +62,9 @@ def _value(node: Node, args: Mapping[str, Op]) -> object:
             return _together(label, [_value(item, args) for item in items])
         case Node("compare", label, (left, right)) if label in COMPARE:
             return compared(label, _value(left, args), _value(right, args))
+        case Node("unary", "-", (inner,)):
+            value = _value(inner, args)
+            return -value if isinstance(value, int | float) else UNKNOWN
         case Node("binary", "-", (left, right)):
             one, two = _value(left, args), _value(right, args)
             plain = isinstance(one, int | float) and isinstance(two, int | float)
@@ -87,7 +90,10 @@ def compared(label: str, left: object, right: object) -> object:
         return UNKNOWN
     if SOME in (left, right) and label not in ("is", "is not"):
         return UNKNOWN
-    return COMPARE[label](left, right)
+    try:
+        return COMPARE[label](left, right)
+    except TypeError:  # `kernel_size > 0` of a tuple
+        return UNKNOWN
 
 
 # --- One of two values, by a test that is fixed for a call.

@@ -4,7 +4,14 @@ import ast
 
 import pytest
 
-from scaffold.derive.graph.conditions import are_opposite, implies, negated, told_by
+from scaffold.derive.graph.conditions import (
+    are_opposite,
+    compared,
+    implies,
+    negated,
+    told_by,
+)
+from scaffold.derive.graph.op import UNKNOWN
 from scaffold.formula import Graph, Node
 
 GRAPH = Graph()
@@ -78,3 +85,8 @@ def test_the_opposite(test: str) -> None:
     one = condition(test)
     assert are_opposite(one, negated(GRAPH, one))
     assert negated(GRAPH, negated(GRAPH, one)) is one
+
+
+def test_values_that_python_does_not_compare_tell_nothing() -> None:
+    assert compared(">", (3,), 0) is UNKNOWN
+    assert compared("<", 2, 3) is True
