@@ -8,7 +8,7 @@ A formula takes this way; a module imports only from those above it:
     definitions            what a file defines, and its functions with every name told apart
     text                   the text with its place, and the scope of its names
     constant_folding, substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
-    functions              the function that '@file.py:function' means
+    user_functions         the function that '@file.py:function' means
     inline                 calls of the file's functions -> their statements
     program                the statements that run
     loop_unrolling         short loops -> statements in a row

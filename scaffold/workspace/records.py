@@ -275,6 +275,8 @@ def read_state(root: Path) -> dict[str, bytes]:
         try:
             found[path] = read_bytes(f"{root}/{path}")
         except OSError as error:
+            if not os.path.lexists(root / path):
+                continue  # another run has just removed the op
             message = f"cannot be read: {error.strerror}"
             problems.append(ScaffoldError(message, Location(path), UNREADABLE))
     raise_all(problems)

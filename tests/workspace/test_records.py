@@ -1,5 +1,6 @@
-"""What a proof is of: the code of the Function and its wrapper, whatever its formatting, and what it names."""
+"""Records: what a proof is of (the code of the Function and its wrapper, whatever its formatting, and what it names), and how they are read."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import black
 import pytest
 
-from scaffold.workspace.records import adds_only, function_digest
+from scaffold.workspace.records import adds_only, function_digest, read_state
 
 NAMES = ("LinearFunction", "linear")
 LINEAR = (Path(__file__).parents[2] / "generated_examples/linear/linear.py").read_text()
@@ -137,3 +138,12 @@ TESTS = "import torch\n\n@mark\ndef test_one():\n    assert f(1)\n\nf = str\n"
 )
 def test_tests_that_somebody_only_added_to(text: str, holds: bool) -> None:
     assert adds_only(TESTS, text) is holds
+
+
+def test_a_record_that_another_run_has_just_removed_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".scaffold").mkdir()
+    (tmp_path / ".scaffold/here.json").write_text("{}")
+    monkeypatch.setattr(os, "listdir", lambda path: ["gone.json", "here.json"])
+    assert read_state(tmp_path) == {".scaffold/here.json": b"{}"}
