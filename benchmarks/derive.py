@@ -180,7 +180,9 @@ def _compare(
     for policy in POLICIES:
         own = torch.autograd.grad(functions[policy](*arguments), leaves, grad)
         for found, expected in zip(own, right, strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+            # in single precision sums of large products differ by their order
+            noise = max(1e-4, 1e-5 * expected.abs().max().item())
+            torch.testing.assert_close(found, expected, rtol=1e-3, atol=noise)
 
 
 def main() -> int:

@@ -20,7 +20,7 @@ from scaffold.spec import OpSpec
 from tests.derive.building import spec_of, text_of
 from tests.derive.cases import CASES, Case
 
-MEDIAN, WORST = 50.0, 500.0  # milliseconds
+MEDIAN, WORST = 10.0, 80.0  # milliseconds
 DIGEST = "from benchmarks.derive_speed import digest; print(digest())"
 
 
