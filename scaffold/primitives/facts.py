@@ -118,7 +118,7 @@ def facts_of(section: Section) -> Facts:
     """The facts of a section that is known to be right."""
     category, domains = section["category"], section.get("domain", {}).items()
     kinds = _several(section.get("kind", "kept" if category in KEEPING else "float"))
-    memory = section.get("memory", "view" if category == "view" else "fresh")
+    memory = section.get("memory", _memory(section))
     return Facts(
         category,
         tuple(section.get("results", ("result",))),
@@ -140,6 +140,13 @@ def facts_of(section: Section) -> Facts:
         tuple(section.get("grad_words", ())),
         section.get("argument", ""),
     )
+
+
+def _memory(section: Section) -> Memory:
+    """What is not said: a function of a team's own may return its argument, which must not be written over."""
+    if section["category"] == "view":
+        return "view"
+    return "either" if "from" in section else "fresh"
 
 
 def _shape(section: Section) -> str:

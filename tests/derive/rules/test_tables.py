@@ -133,3 +133,28 @@ def test_the_last_of_several_tables_goes_first() -> None:
     for names in (("call", "call"), ("call", "other"), ("tan", "tan")):
         tables = (wrong.format(name=names[0]), TABLE.format(name=names[1]))
         check(names[1], tables, "triple(x, y) * x")
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [("", "mine(grad_output) * z"), ('memory = "fresh"', "mine(grad_output).mul_(z)")],
+)
+def test_what_a_function_of_ones_own_returns_is_written_over_only_if_it_is_said_to_be_fresh(
+    said: str, written: str
+) -> None:
+    """It may return its argument, here the gradient that autograd gave."""
+    table = f"""\
+[mine]
+call = "mine(x)"
+from = "kernels"
+category = "elementwise"
+{said}
+grad.x = "mine(grad)"
+samples = ["x[3, 4]"]
+"""
+    inputs = "x[N, D], y[N, D; const], z[N, D; const]"
+    forward = "mine(torch.exp(x * y) * z)"
+    options = {"import_": ["kernels:mine"], "save_policy": "balanced"}
+    spec = spec_of(inputs, forward=forward, **options)
+    spec = replace(spec, rules=(RuleFile("rules.toml", table),))
+    assert written in text_of(spec)
