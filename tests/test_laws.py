@@ -467,7 +467,7 @@ NAMED = {
     "scaffold.derive.forward": 6,
     "scaffold.derive.graph": 82,
     "scaffold.derive.lower": 50,
-    "scaffold.derive.plan": 20,
+    "scaffold.derive.plan": 5,
     "scaffold.derive.rules": 153,  # 105 in the coded gradients
     "scaffold.derive.simplify": 233,
     "scaffold.derive.write": 83,

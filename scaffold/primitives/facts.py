@@ -23,10 +23,12 @@ MOVING = frozenset({"view", "structural", "indexing"})  # elements of the argume
 KEEPING = MOVING | {"contraction", "constant"}  # integers of integers
 Memory = Literal["fresh", "view", "either", "same"]
 Singular = Literal["", "zero", "length", "rank"]
+Inline = Literal["", "always", "leaf"]
 # The words that a key takes, of those keys that take one of a few.
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "memory": ("fresh", "view", "either", "same"),
     "singular": ("zero", "length", "rank"),
+    "inline": ("always", "leaf"),
 }
 # What is so or not, and by default not.
 FLAGS = (
@@ -67,7 +69,7 @@ DTYPES = ("promoted", "uniform", "own")
 DTYPE = {"contraction": "uniform", "loss": "own"}
 INHERITED = (
     *("kind", "shape", "passes", "memory", "dtype", "in_place", "singular"),
-    *("words", "grad_words", "argument", *FLAGS),
+    *("inline", "words", "grad_words", "argument", *FLAGS),
 )
 Section = Mapping[str, Any]
 
@@ -95,6 +97,7 @@ class Facts(NamedTuple):
     words: tuple[str, ...] = ()  # what its result is called, the best first
     grad_words: tuple[str, ...] = ()  # the same where a cotangent is in it
     argument: str = ""  # what a value is called that it is computed of
+    inline: Inline = ""  # whether it is written out where it is read, again and again
 
     @property
     def is_one_tensor(self) -> bool:
@@ -139,6 +142,7 @@ def facts_of(section: Section) -> Facts:
         tuple(section.get("words", ())),
         tuple(section.get("grad_words", ())),
         section.get("argument", ""),
+        section.get("inline", ""),
     )
 
 

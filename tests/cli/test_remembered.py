@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.workspace import cache as kept_texts
 from tests.cli.projects import SCALE, project
 from tests.cli.running import scaffold
 
@@ -25,7 +24,7 @@ def test_a_reformatted_file_is_parsed_once(
     def parse(text: str) -> str:
         raise AssertionError("it was compared before")
 
-    monkeypatch.setattr(kept_texts, "normal_form", parse)
+    monkeypatch.setattr("scaffold.workspace.cache.normal_form", parse)
     assert scaffold(root, "check", "--strict").code == 0
     monkeypatch.undo()
     op.write_text(op.read_text().replace("return apply", "return 2 * apply"))

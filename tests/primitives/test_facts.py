@@ -193,3 +193,11 @@ def test_a_result_has_the_shape_that_is_said(rule: Rule) -> None:
 
 def test_every_word_for_a_shape_has_a_meaning() -> None:
     assert frozenset(SHAPES) == SHAPE_WORDS
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_what_never_gets_a_name_is_a_view(rule: Rule) -> None:
+    """Else it would be computed at each of its uses."""
+    if rule.facts.inline == "always":
+        assert rule.facts.memory == "view"
+        assert not rule.facts.passes

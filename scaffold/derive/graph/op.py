@@ -169,8 +169,10 @@ FACTS: Mapping[str, Facts] = {
     **dict.fromkeys(("input", "drawn", "list"), _FREE),
     "item": _FREE._replace(memory="view"),
     "cond": _SPREAD._replace(passes=0),
-    **dict.fromkeys(("slice", "expanded"), _SPREAD._replace(memory="view")),
-    "zeros": Facts("graph", memory="fresh"),
+    **dict.fromkeys(
+        ("slice", "expanded"), _SPREAD._replace(memory="view", inline="leaf")
+    ),
+    "zeros": Facts("graph", memory="fresh", inline="leaf"),
     **dict.fromkeys(("reshaped", "unless_vector", "unless_scalar", "same"), _SPREAD),
     **dict.fromkeys(("summed_to", "fitted_to", "index"), _SPREAD),
     "contracted": Facts("graph", passes=8, dtype="uniform"),

@@ -75,8 +75,6 @@ class PartSize(UnnamedSize):
 
 
 # --- Equations of `torch.einsum`.
-#
-# In: their text. Out: letters. Invariant: `...` stays as it is.
 
 
 def letters_of(equation: str) -> tuple[list[str], str]:
@@ -91,9 +89,6 @@ def letters_of(equation: str) -> tuple[list[str], str]:
 
 
 # --- Shapes of results whose sizes have to be counted: views, slices, padding, tensors made of sizes.
-#
-# In: the arguments of a rule by parameter, or of a call that makes a tensor. Out: a shape, or None for one that is not known.
-# Invariant: what is said holds in every call that PyTorch accepts.
 
 
 Args = Mapping[str, Op]
@@ -248,9 +243,6 @@ def with_diagonal(program: Program, args: Args) -> Shape | None:
 
 
 # --- Shapes of what several tensors make together, or one with itself: `stack`, `cat`, `einsum`, `diagonal`.
-#
-# In: the arguments of a rule by parameter. Out: a shape, or None for one that is not known. Invariant: what is said holds in
-# every call that PyTorch accepts.
 
 
 def _dim(args: Args) -> tuple[int] | None:
@@ -368,8 +360,6 @@ def as_many_dims(one: Shape, two: Shape) -> bool:
 
 
 # --- The shapes of losses: a scalar, or one loss for each element or each example.
-#
-# In: the arguments of a call by name. Out: the shape of its result, or None where that is not known.
 
 
 def loss_shape(program: Program, args: Mapping[str, Op]) -> Shape | None:
@@ -392,9 +382,6 @@ def class_loss(program: Program, args: Mapping[str, Op]) -> Shape | None:
 
 
 # --- Shapes of what is computed of windows that slide over the last dims: convolutions.
-#
-# In: the arguments of a rule by parameter. Out: a shape, or None for one that is not known. Invariant: what is said holds in
-# every call that PyTorch accepts.
 
 
 def convolved(program: Program, args: Args) -> Shape | None:
@@ -430,7 +417,7 @@ def _number(value: Op, at: int) -> int | None:
     return several if type(several) is int else None
 
 
-# --- Shapes of results that are neither those of the arguments nor their broadcast.
+# --- The words of the table for shapes.
 
 
 Infer = Callable[[Program, Args], Shape | None]

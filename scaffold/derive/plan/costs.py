@@ -15,6 +15,10 @@ UNKNOWN = SIZE * SIZE  # numbers in a tensor of no known shape
 BYTES = {"bool": 1, "int": 8, "real": 4, "complex": 8}
 KEEP = 0.375  # what a byte costs: a `float32` that waits is worth one and a half passes
 LEAF = 0.8  # inputs and outputs are there anyway, as often as not
+AT_HAND = frozenset(
+    {"input", "cotangent", "const", "static", "shape", "size", "rank", "count"}
+    | {"dtype", "list", "item", "range", "same"}
+)
 
 
 def is_reduction(op: Op) -> bool:
@@ -27,18 +31,19 @@ def is_view(op: Op) -> bool:
     return op.facts.memory == "view" or op.facts.category == "view"
 
 
-# Python values, and what is at hand: they cost nothing and never get a name.
-TRIVIAL = frozenset(
-    {"input", "cotangent", "const", "static", "shape", "size", "rank", "count"}
-    | {"dtype", "list", "item", "range", "same"}
-)
-# What is written out at each use rather than named, unless a line grows too long.
-CHEAP = frozenset(
-    {"mT", "t", "T", "mH", "unsqueeze", "expanded", "neg", "slice", "select"}
-    | {"conj", "squeeze", "zeros"}
-)
-# Views never get a name: the value that is viewed does, and the view is written out at each use.
-VIEWS = frozenset({"mT", "t", "T", "mH", "unsqueeze", "squeeze"})
+def is_at_hand(op: Op) -> bool:
+    """Whether it is a Python value, or stands there anyway: it costs nothing, and never gets a name."""
+    return op.rule in AT_HAND
+
+
+def is_never_named(op: Op) -> bool:
+    """Whether it is written out at each use: the value that is viewed has a name, and not the view."""
+    return is_at_hand(op) or op.facts.inline == "always"
+
+
+def is_free(op: Op) -> bool:
+    """Whether it may as well be computed again where it is read again."""
+    return is_at_hand(op) or bool(op.facts.inline)
 
 
 class Costs:

@@ -1,16 +1,16 @@
 """Locals of the forward that the backward computes in its own lines, since it reads what is inside them.
 
-In: the gradients, and the names of values. Out: the locals. Invariant: each can be computed again from inputs, results and
-other locals; one whose inside nobody else reads stays as the forward has it. `recomputation` repeats
-statements of the forward as they are; what is saved is decided in `save_policy`.
+In: the gradients, and the names of values. Out: the locals. Invariant: each can be computed again from inputs, results and other
+locals; one whose inside nobody else reads stays as the forward has it. `recomputation` repeats statements of the forward as they
+are; what is saved is decided in `save_policy`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 
 from scaffold.derive.graph.op import Op, down_to
-from scaffold.derive.plan.costs import CHEAP, TRIVIAL, VIEWS, is_reduction
+from scaffold.derive.plan.costs import is_free, is_reduction
 
-WORTH = 2  # passes from which on a value is not computed a second time
+DEAR = 2  # passes from which on a value is not computed a second time
 PLAIN = ("real", "complex")
 
 
@@ -48,9 +48,9 @@ def _holds(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:
 
 def is_dear(op: Op) -> bool:
     """Whether a value is better computed once."""
-    if op.rule in TRIVIAL | CHEAP | VIEWS or op.kind not in PLAIN:
+    if is_free(op) or op.kind not in PLAIN:
         return False
-    return op.facts.passes >= WORTH or is_reduction(op)
+    return op.facts.passes >= DEAR or is_reduction(op)
 
 
 def _is_plain(op: Op, there: Collection[Op]) -> bool:

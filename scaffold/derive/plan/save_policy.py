@@ -12,13 +12,11 @@ from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, down_to
 from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
-from scaffold.derive.plan.costs import CHEAP, TRIVIAL, VIEWS, Costs, is_view
+from scaffold.derive.plan.costs import Costs, is_free, is_view
 from scaffold.derive.plan.min_cut import to_save
 from scaffold.derive.plan.rematerialization import taken_apart
 from scaffold.formula import Assign, Statement
 from scaffold.spec import OpSpec
-
-FREE = TRIVIAL | VIEWS | CHEAP
 
 
 class BackwardGraph(NamedTuple):
@@ -42,12 +40,13 @@ class BackwardGraph(NamedTuple):
 
 
 class SavePlan(NamedTuple):
-    """Which values of the forward are saved, and which the backward computes in lines of its own; all others come again as statements of the forward."""
+    """Which values of the forward are saved, and which the backward computes in lines of its own.
+
+    All others come again as statements of the forward.
+    """
 
     saved: tuple[Op, ...]
-    own: Mapping[
-        Op, str
-    ]  # locals of the forward that the backward computes in lines of its own
+    own: Mapping[Op, str]  # locals of the forward, computed in other lines than there
     once: bool  # a gradient is of a primitive that PyTorch differentiates once
 
 
@@ -105,7 +104,7 @@ def computed_twice(
     inside = {
         op
         for op, found in places.items()
-        if op not in held and op.rule not in FREE
+        if op not in held and not is_free(op)
         if any(lines.get(at, node) is not node for at, node in found)
     }
     found = [op for op in down_to(ends, {*held, *inside}) if op in inside]

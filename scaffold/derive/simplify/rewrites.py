@@ -14,9 +14,8 @@ from scaffold.derive.simplify.algebra import factors, product
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.registry import Registry
 
-# --- What is known of values without computing them.
-#
-# In: an op. Out: a fact about it. Invariant: true in exact arithmetic wherever the values are finite; what is not known is not true.
+# --- What is known of values without computing them: true in exact arithmetic wherever the values are finite. What is not
+# known is not true.
 
 
 def along(op: Op) -> Axes | None:
@@ -53,9 +52,7 @@ def sums_to_zero(op: Op, dims: Axes) -> bool:
     return False
 
 
-# --- What transposes, squeezes and flips in the backward simplify to.
-#
-# In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape; what a forward local holds stays whole.
+# --- Transposes and squeezes.
 
 
 ONE_HOTS, REWRITES = Registry(), Registry()
@@ -151,7 +148,7 @@ def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
     return None
 
 
-# --- What single primitives of the backward simplify to.
+# --- Quotients, reductions, scatters.
 
 
 # What is linear in a cotangent, and what grows without bound.

@@ -20,7 +20,7 @@ from scaffold.derive.write.value_names import Namer
 from scaffold.formula import Node, Statement
 from scaffold.spec import Style
 
-WORTH = 2  # temporaries written over, for which a second derivative is given up
+LEAST_OVER = 2  # temporaries to be written over, for a second derivative to be given up
 
 
 class _Attempt(NamedTuple):
@@ -43,7 +43,7 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> Derived:
     if names.repeat(saved, own, attempt.asked):
         attempt = _first_fit(backward, names.repeated, own, in_place)
     forgoes = once or bool(saved) or bool(backward.spec.once_differentiable)
-    if attempt.over and not forgoes and attempt.over < WORTH:
+    if attempt.over and not forgoes and attempt.over < LEAST_OVER:
         attempt = _first_fit(backward, names.repeated, own, False)
     return Derived(
         attempt.statements,

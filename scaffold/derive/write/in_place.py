@@ -16,7 +16,7 @@ from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.formula import Graph, If, Node, Statement
 
 # What is written as an operator has its two sides looked at, either of which may be written over.
-METHODS = {"add": "add_", "sub": "sub_", "mul": "mul_", "div": "div_"}
+OPERATORS = frozenset({"add", "sub", "mul", "div"})
 
 
 class InPlace(NamedTuple):
@@ -47,15 +47,16 @@ class InPlace(NamedTuple):
     def _written(self, op: Op) -> Node | None:
         if op.rule == "neg":
             return self._negated(op)
-        if op.facts.in_place and op.rule not in METHODS:
-            return self._by_method(op, op.facts.in_place)
-        if op.rule not in METHODS:
+        method = op.facts.in_place
+        if method is None:
             return self._masked(op)
+        if op.rule not in OPERATORS:
+            return self._by_method(op, method)
         first, second = op.args
         if self._free(op, first):
-            return self._combined(op.rule, first, second)
+            return self._combined(op.rule, method, first, second)
         if op.rule in ("add", "mul") and self._free(op, second):
-            return self._combined(op.rule, second, first)
+            return self._combined(op.rule, method, second, first)
         return None
 
     def _free(self, op: Op, value: Op) -> bool:
@@ -99,17 +100,17 @@ class InPlace(NamedTuple):
         method = self.graph.node("attribute", name, (first,))
         return self.graph.node("call", "", (method, *rest), written.keywords)
 
-    def _combined(self, rule: str, own: Op, other: Op) -> Node:
+    def _combined(self, rule: str, method: str, own: Op, other: Op) -> Node:
         if rule in ("add", "sub") and is_one_hot(other) and other not in self.named:
             return self._added_to_one(rule, own, other)
         if rule in ("add", "sub") and other.rule == "mul" and other not in self.named:
             factor, value = other.args
             if factor.kind == "static" and value.kind == "real":
-                return self._on(own, METHODS[rule], value, alpha=factor)
+                return self._on(own, method, value, alpha=factor)
             plain = may_be_number(factor) or may_be_number(value)
             if rule == "add" and factor.kind == value.kind == "real" and not plain:
                 return self._on(own, "addcmul_", factor, value)
-        return self._on(own, METHODS[rule], other)
+        return self._on(own, method, other)
 
     def _added_to_one(self, rule: str, own: Op, onehot: Op) -> Node:
         """`probs - onehot` without a tensor for the zeros."""

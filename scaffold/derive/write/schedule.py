@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive.graph.conditions import decides
 from scaffold.derive.graph.op import Op
-from scaffold.derive.plan.costs import CHEAP, TRIVIAL, VIEWS
+from scaffold.derive.plan.costs import is_at_hand, is_never_named
 from scaffold.derive.write.preconditions import (
     Outcome,
     Safety,
@@ -91,8 +91,9 @@ class Scheduler:
 
 def _comes_often(op: Op, uses: int, held: Collection[Op]) -> bool:
     """Whether it is read more than once, and is more than a view or a sign of what has a name."""
-    trifling = op.rule in CHEAP and _is_leaf(op, held)
-    return uses > 1 and op.rule not in TRIVIAL | VIEWS and not trifling
+    if uses < 2 or is_never_named(op):
+        return False
+    return not (op.facts.inline and _is_leaf(op, held))
 
 
 def _inside(op: Op, at: int, places: set[Region]) -> set[Region]:
@@ -104,12 +105,12 @@ def _inside(op: Op, at: int, places: set[Region]) -> set[Region]:
 
 def _readings(op: Op, at: int, named: bool, uses: int) -> int:
     """How often an argument is read by one op, which is written out where it has no name."""
-    again = not named and uses > 1 and op.rule not in TRIVIAL
+    again = not named and uses > 1 and not is_at_hand(op)
     return 2 if again or (op.rule == "unsliced" and at == 0) else 1
 
 
 def _is_leaf(op: Op, held: Collection[Op]) -> bool:
-    return all(arg.rule in TRIVIAL or arg in held for arg in op.args)
+    return all(is_at_hand(arg) or arg in held for arg in op.args)
 
 
 def _common(places: set[Region]) -> Region:

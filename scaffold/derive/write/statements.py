@@ -12,7 +12,7 @@ from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, Program
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.static_values import UnsupportedError
-from scaffold.derive.plan.costs import TRIVIAL, VIEWS
+from scaffold.derive.plan.costs import is_never_named
 from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.derive.write.in_place import InPlace
 from scaffold.derive.write.placement import merged, under, without_copy
@@ -67,7 +67,7 @@ def _inline_ops(
         if printer.in_place is not None and is_one_hot(part):
             continue  # it may stand there as an index only
         plain = part.rule in ("zeros", "neg") and of.get(part) not in held
-        if part.rule not in TRIVIAL | VIEWS and not plain:
+        if not plain and not is_never_named(part):
             yield part
         if part.rule != "cond":
             waiting += part.args

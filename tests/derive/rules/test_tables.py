@@ -154,7 +154,8 @@ samples = ["x[3, 4]"]
 """
     inputs = "x[N, D], y[N, D; const], z[N, D; const]"
     forward = "mine(torch.exp(x * y) * z)"
-    options = {"import_": ["kernels:mine"], "save_policy": "balanced"}
-    spec = spec_of(inputs, forward=forward, **options)
+    spec = spec_of(
+        inputs, forward=forward, import_=["kernels:mine"], save_policy="balanced"
+    )
     spec = replace(spec, rules=(RuleFile("rules.toml", table),))
     assert written in text_of(spec)
