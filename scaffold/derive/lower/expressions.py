@@ -122,6 +122,30 @@ def declared(spec: OpSpec) -> Declared:
     )
 
 
+def inputs_of(spec: OpSpec, program: Program, wanted: frozenset[str]) -> dict[str, Op]:
+    """The op of each input; only the wanted ones are active."""
+    return {
+        item.name: _input(program, item, item.name in wanted) for item in spec.tensors
+    }
+
+
+def _input(program: Program, item: TensorInput, wanted: bool) -> Op:
+    if item.dims is None:
+        shape = unknown(Input(item.name))
+    else:
+        shape = Shape(tuple(_declared(dim, item.name) for dim in item.dims))
+    kind: Kind = "group" if item.variadic else KINDS[item.dtype]
+    return program.op(
+        "input", (), Named(item.name), kind=kind, shape=shape, active=wanted
+    )
+
+
+def attributes_of(spec: OpSpec, program: Program) -> dict[str, Op]:
+    """The Python value that each attribute is."""
+    names = [item.name for item in spec.attributes]
+    return {name: program.static(program.graph.name(name)) for name in names}
+
+
 # --- The evaluator.
 
 
@@ -135,7 +159,7 @@ READ_LATER = "it changes in place what the gradient of that value reads"
 
 
 class Expressions:
-    """Turns expressions into ops, with the op that each name has at that point.
+    """Turns expressions into ops, with the op that each name has at that point, which `env` says.
 
     `note` hears of every expression that is computed in every call, and its op.
     """
@@ -144,7 +168,7 @@ class Expressions:
         self,
         spec: OpSpec,
         applier: Applier,
-        wanted: frozenset[str],
+        env: Mapping[str, Op],
         writes: Mapping[str, int],
         note: Callable[[Node, Op], None],
     ) -> None:
@@ -153,14 +177,7 @@ class Expressions:
         self.kinds = kinds_of_inputs(spec)
         self.ruled = ruled_imports(spec)
         self.imported = {item.binding for item in spec.imports} - self.ruled
-        self.inputs = {
-            item.name: self._input(item, item.name in wanted) for item in spec.tensors
-        }
-        self.env: dict[str, Op] = dict(self.inputs)
-        for item in spec.attributes:
-            self.env[item.name] = self.program.static(
-                self.program.graph.name(item.name)
-            )
+        self.env = env
         self.writes = writes  # how often each name is assigned
         self._own: frozenset[Node] = frozenset()  # calls that change a name's tensor
         self._note, self._choices = note, 0
@@ -173,16 +190,6 @@ class Expressions:
             yield
         finally:
             self._choices -= 1
-
-    def _input(self, item: TensorInput, wanted: bool) -> Op:
-        if item.dims is None:
-            shape = unknown(Input(item.name))
-        else:
-            shape = Shape(tuple(_declared(dim, item.name) for dim in item.dims))
-        kind: Kind = "group" if item.variadic else KINDS[item.dtype]
-        return self.program.op(
-            "input", (), Named(item.name), kind=kind, shape=shape, active=wanted
-        )
 
     def assigned_value(self, node: Node, own: frozenset[Node]) -> Op:
         """The op of what a statement assigns; the calls in `own` change the tensor of its name and no other."""

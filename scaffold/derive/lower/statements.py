@@ -17,7 +17,12 @@ from scaffold.derive.graph.op import Kind, Named, Op
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.live_variables import without_checks
 from scaffold.derive.lower.autograd_saved import retained
-from scaffold.derive.lower.expressions import READ_LATER, Expressions
+from scaffold.derive.lower.expressions import (
+    READ_LATER,
+    Expressions,
+    attributes_of,
+    inputs_of,
+)
 from scaffold.derive.lower.forward_names import Place
 from scaffold.derive.lower.index_assignment import CHANGES, put
 from scaffold.derive.lower.mutation import (
@@ -64,7 +69,7 @@ def lower(
     results = tuple(map(lowering.expressions.value, forward.results))
     return Lowered(
         results,
-        lowering.expressions.inputs,
+        lowering.inputs,
         lowering.held(),
         lowering.held_in_branches(),
         lowering.places_to_name(forward),
@@ -98,7 +103,10 @@ class Lowering:
         writes: Mapping[str, int],
     ) -> None:
         self.applier, self.program, self.writes = applier, applier.program, writes
-        self.expressions = Expressions(spec, applier, wanted, writes, self._note)
+        self.inputs = inputs_of(spec, self.program, wanted)
+        # What each name is at the statement that is walked; the expressions read it.
+        self.env = {**self.inputs, **attributes_of(spec, self.program)}
+        self.expressions = Expressions(spec, applier, self.env, writes, self._note)
         self.position = 0
         self.places: dict[Op, list[Place]] = {}
 
@@ -120,7 +128,7 @@ class Lowering:
     def held(self) -> dict[Op, str]:
         """The names of values that can be read after the last statement; inputs go first."""
         found: dict[Op, str] = {}
-        for name, op in self.expressions.env.items():
+        for name, op in self.env.items():
             if op.rule not in ("const", "list") and name != "_":
                 found.setdefault(op, name)
         return found
@@ -128,7 +136,7 @@ class Lowering:
     def held_in_branches(self) -> dict[Op, str]:
         """The names that only one branch assigns."""
         found: dict[Op, str] = {}
-        for name, op in self.expressions.env.items():
+        for name, op in self.env.items():
             branch = op.args[0] if op.rule == "cond" else op
             only = op.rule == "cond" and op.args[1].rule == "const"
             made = branch.is_tensor and branch.rule != "input"
@@ -155,7 +163,7 @@ class Lowering:
         op = self.expressions.assigned_value(value, changes_of_a_name(item))
         self.expressions.kinds.after((item,))
         for name in changed_in_place(item.value):
-            self.expressions.env[name] = op
+            self.env[name] = op
         if item.target.kind == "subscript":
             self._put(item.target, op)
         elif item.target.kind != "absent":
@@ -173,13 +181,13 @@ class Lowering:
         whole = put(
             self.applier, before, [self.expressions.part(part) for part in parts], new
         )
-        self.expressions.env[container.label] = whole
+        self.env[container.label] = whole
 
     def _bind(self, target: Node, op: Op) -> None:
         if target.kind == "name":
             if op.rule == "static" and self.writes.get(target.label) == 1:
                 op = self.program.local(target, op)
-            self.expressions.env[target.label] = op
+            self.env[target.label] = op
             return
         if op.is_tensor and op.rule != "call":  # `row, col = edge_index`
             op = self.applier.named("unbind", op, self.program.const(0))
@@ -197,7 +205,7 @@ class Lowering:
         rest = target.args[star].args[0].label
         if op.rule != "shape" or not rest.startswith("_"):
             raise UnsupportedError("a starred target")
-        self.expressions.env.pop(rest, None)
+        self.env.pop(rest, None)
         count = len(target.args)
         for position, inner in enumerate(target.args):
             if position != star:
@@ -206,49 +214,46 @@ class Lowering:
 
     def _draws(self, item: Assign) -> bool:
         """`mask = torch.rand_like(x) > p`: a constant that the forward saves."""
-        active = frozenset(
-            name for name, op in self.expressions.env.items() if op.active
-        )
+        active = frozenset(name for name, op in self.env.items() if op.active)
         name = item.target.label
         if not is_random(item.value) or carries_gradient(item.value, active):
             return False
         if item.operator or item.target.kind != "name" or self.writes.get(name) != 1:
             return False
         likes = [
-            self.expressions.env[node.args[1].label].shape
+            self.env[node.args[1].label].shape
             for node in item.value.walk()
             if node.kind == "call"
             and (node.args[0].label or "").endswith("_like")
-            and node.args[1].label in self.expressions.env
+            and node.args[1].label in self.env
         ]
         others = [
             op.shape
             for label in item.value.names()
-            if (op := self.expressions.env.get(label)) and op.is_tensor
+            if (op := self.env.get(label)) and op.is_tensor
         ]
         kind: Kind = "bool" if item.value.kind == "compare" else "real"
         shape = (
             likes[0] if likes and all(other == likes[0] for other in others) else None
         )
-        self.expressions.env[name] = self.program.op(
+        self.env[name] = self.program.op(
             "drawn", (), Named(name), kind=kind, shape=shape
         )
         return True
 
     def _choice(self, item: If) -> None:
         test = self.expressions.test(item.test)
-        before = dict(self.expressions.env)
+        before = dict(self.env)
         with self.expressions.choice():
             ends = [
                 self._ended(item.body, before, test, True),
                 self._ended(item.orelse, before, test, False),
             ]
-        self.expressions.env = before
         for name in {**ends[0], **ends[1]}:
             body, orelse = (end.get(name, before.get(name)) for end in ends)
             none = self.program.const(None)
             if body is not orelse:
-                self.expressions.env[name] = self.expressions.chosen(
+                self.env[name] = self.expressions.chosen(
                     test, body or none, orelse or none
                 )
 
@@ -257,10 +262,12 @@ class Lowering:
     ) -> dict[str, Op]:
         """What a branch changes of what the names are."""
         begun = {name: under(op, test, holds) for name, op in before.items()}
-        self.expressions.env = begun.copy()
+        self._set_env(begun)
         self.block(branch)
-        return {
-            name: op
-            for name, op in self.expressions.env.items()
-            if op is not begun.get(name)
-        }
+        ended = {name: op for name, op in self.env.items() if op is not begun.get(name)}
+        self._set_env(before)
+        return ended
+
+    def _set_env(self, env: Mapping[str, Op]) -> None:
+        self.env.clear()
+        self.env.update(env)

@@ -19,30 +19,36 @@ from scaffold.formula import Graph, If, Node, Statement
 OPERATORS = frozenset({"add", "sub", "mul", "div"})
 
 
+class Temporaries(NamedTuple):
+    """The values of a backward whose memory may be taken over, and what has been written so."""
+
+    named: Collection[Op]  # values with a statement of their own
+    single: Collection[Op]  # those of them that one place reads
+    precision: Precision
+    found: set[Op]  # filled: what was written over a temporary
+    made: dict[Node, Op]  # filled: and how
+
+    def repeated(self, statements: Iterable[Statement]) -> set[Op]:
+        """What statements would do in place more than once: it must have a name."""
+        counts = _counts(statements)
+        return {op for node, op in self.made.items() if counts[node] > 1}
+
+
 class InPlace(NamedTuple):
     """What decides whether an op may take an argument's memory."""
 
     graph: Graph
     node: Callable[[Op], Node]
     spelled: Callable[[Op], Node]  # as its rule says
-    named: Collection[Op]  # values with a statement of their own
-    single: Collection[Op]  # those of them that one place reads
-    precision: Precision
-    found: set[Op]  # what was written so
-    made: dict[Node, Op]  # and how
+    temporaries: Temporaries
 
     def __call__(self, op: Op) -> Node | None:
         """The expression, if memory can be taken over."""
         written = self._written(op) if op.kind == "real" else None
         if written is not None:
-            self.found.add(op)
-            self.made[written] = op
+            self.temporaries.found.add(op)
+            self.temporaries.made[written] = op
         return written
-
-    def repeated(self, statements: Iterable[Statement]) -> set[Op]:
-        """What statements would do in place more than once: it must have a name."""
-        counts = _counts(statements)
-        return {op for node, op in self.made.items() if counts[node] > 1}
 
     def _written(self, op: Op) -> Node | None:
         if op.rule == "neg":
@@ -61,23 +67,27 @@ class InPlace(NamedTuple):
 
     def _free(self, op: Op, value: Op) -> bool:
         """Whether a value's memory may become the op's."""
+        _, single, precision, *_ = self.temporaries
         return (
             value.facts.memory == "fresh"
             and value.facts.category != "reduction"  # it is small: not worth a method
             and value.kind == "real"
             and value.shape == op.shape != SCALAR
-            and (value not in self.named or value in self.single)
+            and (not self._is_named(value) or value in single)
             and not may_be_number(value)
-            and self.precision(value) >= self.precision(op)
-            and self.precision.of_gradients(value) == self.precision.of_gradients(op)
+            and precision(value) >= precision(op)
+            and precision.of_gradients(value) == precision.of_gradients(op)
         )
+
+    def _is_named(self, op: Op) -> bool:
+        return op in self.temporaries.named
 
     def _is_of_a_number(self, op: Op, value: Op) -> bool:
         """Whether a sign is one of a number in the expression: `-(a * x)` is `-a * x`."""
         return (
             op.rule == "neg"
             and value.rule in ("mul", "div")
-            and value not in self.named
+            and not self._is_named(value)
             and any(arg.kind == "static" for arg in value.args)
         )
 
@@ -101,9 +111,9 @@ class InPlace(NamedTuple):
         return self.graph.node("call", "", (method, *rest), written.keywords)
 
     def _combined(self, rule: str, method: str, own: Op, other: Op) -> Node:
-        if rule in ("add", "sub") and is_one_hot(other) and other not in self.named:
+        if rule in ("add", "sub") and is_one_hot(other) and not self._is_named(other):
             return self._added_to_one(rule, own, other)
-        if rule in ("add", "sub") and other.rule == "mul" and other not in self.named:
+        if rule in ("add", "sub") and other.rule == "mul" and not self._is_named(other):
             factor, value = other.args
             if factor.kind == "static" and value.kind == "real":
                 return self._on(own, method, value, alpha=factor)

@@ -6,6 +6,7 @@ products keep the order of their factors, at no greater cost.
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
@@ -29,7 +30,7 @@ from scaffold.derive.graph.shapes import (
 )
 from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
 from scaffold.derive.rules.spelling import Parameter, Spelling
-from scaffold.derive.write.in_place import InPlace
+from scaffold.derive.write.in_place import InPlace, Temporaries
 from scaffold.derive.write.preconditions import Need, Outcome, meets
 from scaffold.derive.write.shape_sources import Holders, UnknownShapeError
 from scaffold.formula import Graph, Node
@@ -58,8 +59,22 @@ def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Ow
     return owners
 
 
+class Scope(NamedTuple):
+    """Where a line stands, which says what can be read there."""
+
+    gradient: str | None = None  # the optional input under whose test it stands
+    tests: tuple[Outcome, ...] = ()
+
+
+ANYWHERE = Scope()
+
+
 class Printer:
-    """Writes ops down; `names` are those of locals of forward and backward."""
+    """Writes ops down; `names` are those of locals of forward and backward.
+
+    With `temporaries` it writes over those that it may. Printers of one backward that differ by their scope alone share what they have
+    `written`: what was asked for, and its expression.
+    """
 
     def __init__(
         self,
@@ -68,14 +83,32 @@ class Printer:
         names: Mapping[Op, str],
         owners: Owners,
         asked: set[Op],
+        temporaries: Temporaries | None = None,
+        scope: Scope = ANYWHERE,
+        written: dict[tuple[Op, Scope], Node] | None = None,
     ) -> None:
         self.applier, self.program = applier, applier.program
         self.graph: Graph = self.program.graph
-        self.holders, self.names, self.owners = holders, names, owners
-        self.asked = asked
-        self.written: dict[object, Node] = {}  # what was asked for, and its expression
+        self.holders = holders.for_gradient_of(scope.gradient)
+        self.names, self.owners, self.asked = names, owners, asked
+        self.temporaries, self.scope = temporaries, scope
         self.in_place: InPlace | None = None
-        self.tests: tuple[Outcome, ...] = ()  # those under which a statement is written
+        if temporaries is not None:
+            self.in_place = InPlace(self.graph, self.node, self.by_rule, temporaries)
+        self.written = {} if written is None else written
+
+    def at(self, scope: Scope) -> "Printer":
+        """What writes the same values down in another place."""
+        return Printer(
+            self.applier,
+            self.holders,
+            self.names,
+            self.owners,
+            self.asked,
+            self.temporaries,
+            scope,
+            self.written,
+        )
 
     def node(self, op: Op) -> Node:
         """The expression of an op: its name if it has one."""
@@ -86,7 +119,7 @@ class Printer:
     def expression(self, op: Op) -> Node:
         """The expression, name or not."""
         # A line is written down several times before it stands: to see how long it is, and which of its parts is.
-        key = (op, self.holders.current, self.tests)
+        key = (op, self.scope)
         if key not in self.written:
             self.written[key] = self._expression(op)
         return self.written[key]
@@ -259,11 +292,11 @@ class Printer:
 
     def _is_current(self, need: Need) -> bool:
         """Whether a value needs what is there wherever this gradient is asked for."""
-        return need == self.holders.current
+        return need == self.scope.gradient
 
     def _is_met(self, need: Need) -> bool:
         """Whether what a value needs is there under the tests around the statement."""
-        told = any(meets(outcome, need) for outcome in self.tests)
+        told = any(meets(outcome, need) for outcome in self.scope.tests)
         return told or self._is_current(need)
 
     def _by_base(self, shape: Shape) -> Node:
@@ -292,15 +325,13 @@ class Printer:
 
     def _anew(self, op: Op) -> Node:
         """A value of the forward over the forward's names: those of the backward may come later."""
-        names, self.names = self.names, self.holders.held
-        in_place, self.in_place = self.in_place, None
-        written, self.written = self.written, {}  # over other names it is another text
-        if op not in self.names:
+        holders, owners = self.holders, self.owners
+        if op not in holders.held:
             self.asked.add(op)
-        try:
-            return self.node(op)
-        finally:
-            self.names, self.in_place, self.written = names, in_place, written
+        anew = Printer(
+            self.applier, holders, holders.held, owners, self.asked, scope=self.scope
+        )
+        return anew.node(op)
 
     def _size(self, op: Op) -> Node:
         if isinstance(op.data, SizeOf):

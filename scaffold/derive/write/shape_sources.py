@@ -28,11 +28,16 @@ class Holders:
         first: Iterable[Op],
         optional: Iterable[Op],
         held: dict[Op, str],
+        current: str | None = None,
     ) -> None:
         self.program = program
         self.graph: Graph = program.graph
         self.sure, self.optional, self.held = tuple(first), tuple(optional), held
-        self.current: str | None = None  # the input whose gradient is written down
+        self.current = current  # the input whose gradient is written down
+
+    def for_gradient_of(self, current: str | None) -> "Holders":
+        """What is at hand where the gradient of that input is written down: an optional one is there."""
+        return Holders(self.program, self.sure, self.optional, self.held, current)
 
     def shape(self, shape: Shape, like: Op | None = None) -> Node:
         """`x.shape`, or the sizes one by one."""

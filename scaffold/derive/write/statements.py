@@ -14,10 +14,10 @@ from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.plan.costs import is_never_named
 from scaffold.derive.simplify.rewrites import is_one_hot
-from scaffold.derive.write.in_place import InPlace
+from scaffold.derive.write.in_place import Temporaries
 from scaffold.derive.write.placement import merged, under, without_copy
-from scaffold.derive.write.preconditions import Outcome, Safety
-from scaffold.derive.write.printer import Owners, Printer, shape_owners
+from scaffold.derive.write.preconditions import Safety
+from scaffold.derive.write.printer import Owners, Printer, Scope, shape_owners
 from scaffold.derive.write.schedule import (
     SHARED,
     Region,
@@ -121,6 +121,7 @@ class _Known(NamedTuple):
 
     roots: Mapping[str, Op]
     regions: Mapping[str, Region]  # of each root
+    present: Mapping[int, str]  # the input that a gradient's step is about
     safe: Safety
     scheduler: Scheduler
     shapes: Owners
@@ -141,6 +142,7 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
     return _Known(
         roots,
         regions,
+        present,
         safe,
         Scheduler(pairs, held, safe),
         shape_owners(program, safe.needs),
@@ -165,12 +167,11 @@ class _Writer:
         self.namer = self._namer()
         self.pulled: dict[Op, tuple[str, ...]] = {}
         self._name_all()
-        self.printer = self._printer(self.names)
-        self.words = self._printer({**held, **emission.own})
-        self.long: list[tuple[Op, int, str | None, tuple[Outcome, ...]]] = []
         emission.over.clear()
-        if emission.precision:
-            self.printer.in_place = self._in_place(emission.precision)
+        self.temporaries = self._temporaries()
+        self.printer = self._printer(self.names, self.temporaries)
+        self.words = self._printer({**held, **emission.own})
+        self.long: list[tuple[Op, int, Printer]] = []
 
     def _namer(self) -> Namer:
         emission = self.emission
@@ -183,11 +184,18 @@ class _Writer:
             self.known.owners,
         )
 
-    def _printer(self, names: dict[Op, str]) -> Printer:
+    def _printer(
+        self, names: dict[Op, str], temporaries: Temporaries | None = None
+    ) -> Printer:
         """What writes expressions down, over these names."""
         emission, shapes = self.emission, self.known.shapes
         return Printer(
-            emission.applier, emission.holders, names, shapes, emission.asked
+            emission.applier,
+            emission.holders,
+            names,
+            shapes,
+            emission.asked,
+            temporaries,
         )
 
     def _name_all(self) -> None:
@@ -197,23 +205,17 @@ class _Writer:
             elif op not in self.names:
                 self.names[op] = self.emission.own.get(op) or self.namer.name(op)
 
-    def _in_place(self, precision: Precision) -> InPlace:
-        """What decides which ops may write over a temporary: one that a single line reads."""
+    def _temporaries(self) -> Temporaries | None:
+        """The values that may be written over: those that a single line reads."""
+        precision = self.emission.precision
+        if precision is None:
+            return None
         single = {op for op in self.plan.named if self.plan.uses[op] == 1}
-        return InPlace(
-            self.graph,
-            self.printer.node,
-            self.printer.by_rule,
-            self.names,
-            single,
-            precision,
-            self.emission.over,
-            {},
-        )
+        return Temporaries(self.names, single, precision, self.emission.over, {})
 
     def repeated(self, statements: Iterable[Statement]) -> set[Op]:
         """The ops that would change the same temporary twice, since they stand in two lines."""
-        return over.repeated(statements) if (over := self.printer.in_place) else set()
+        return over.repeated(statements) if (over := self.temporaries) else set()
 
     def _name_pulled(self, op: Op) -> None:
         """Names for all that autograd of one call gives."""
@@ -234,9 +236,7 @@ class _Writer:
             region = self.regions[name]
             below = {part for part in op.walk() if part not in done}
             done.update(below)
-            self.emission.holders.current = None
             before = self._region((), below)
-            self.emission.holders.current = name
             own = self._region(region) if region else []
             own += self._assigned(f"grad_{name}", op, region)
             lines += [*before, *merged(own)]  # gradients keep branches of their own
@@ -257,41 +257,46 @@ class _Writer:
         lines: list[Statement] = []
         for op in sorted(ops, key=lambda item: item.serial):
             place = self.plan.named[op]
-            tests = [(self._test(step), at) for step, at in place[depth:]]
+            printer = self._at(region)
+            tests = [(self._test(printer, step), at) for step, at in place[depth:]]
             made = self._assigned(self.names[op], op, place)
             lines += under(self.graph, tests, made)
         return merged(lines) if region else lines  # others may read a part of them
 
-    def _tests(self, region: Region) -> tuple[Outcome, ...]:
-        """The tests that a region stands under, and how they have come out."""
+    def _at(self, region: Region) -> Printer:
+        """What writes a line down that stands in a region: under its tests, and for the input of its gradient."""
         steps = [(step % SHARED, at) for step, at in region if step >= 0]
-        return tuple((self.program.ops[step].test, at) for step, at in steps)
+        tests = tuple((self.program.ops[step].test, at) for step, at in steps)
+        present = self.known.present
+        gradient = next((present[step] for step, _ in region if step < 0), None)
+        return self.printer.at(Scope(gradient, tests))
 
-    def _test(self, step: int) -> Node:
-        return self.printer.placed(self.program.ops[step - SHARED].test)
+    def _test(self, printer: Printer, step: int) -> Node:
+        return printer.placed(self.program.ops[step - SHARED].test)
 
     def _assigned(self, name: str, op: Op, region: Region) -> list[Statement]:
         target = self.graph.name(name)
         if op in self.names and self.names[op] != name:
             return [Assign(target, self.graph.name(self.names[op]))]
         if op.rule == "vjp":
-            return self._pulled_back(op)
-        if op.rule == "cond" and self._takes_statements(op, region):
+            return self._pulled_back(op, region)
+        printer = self._at(region)
+        if op.rule == "cond" and self._takes_statements(op, region, printer):
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
-            return [If(self.printer.placed(op.test), body, orelse)]
-        self.printer.tests = self._tests(region)
-        value = self.printer.expression(op)
-        self._measure(name, value, op)
-        return [Assign(target, value, "", self._comment(op))]
+            return [If(printer.placed(op.test), body, orelse)]
+        value = printer.expression(op)
+        self._measure(name, value, op, printer)
+        comment = self._comment(op, Scope(printer.scope.gradient))
+        return [Assign(target, value, "", comment)]
 
-    def _comment(self, op: Op) -> tuple[str, ...]:
+    def _comment(self, op: Op, scope: Scope) -> tuple[str, ...]:
         """The forward expression that a cotangent is of, where no name says it."""
         value = self.emission.of.get(op)
         named = {*self.emission.held, *self.emission.own}
         if value is None or value in named or op not in self.plan.named:
             return ()
         try:
-            text = emit(self.words.expression(value))
+            text = emit(self.words.at(scope).expression(value))
         except (UnsupportedError, UnknownShapeError):
             return ()
         return (f"w.r.t. {text}",) if len(text) <= 48 else ()
@@ -303,13 +308,13 @@ class _Writer:
         value = op.args[at]
         lines = self._region(inner)
         if value.rule == "const":
-            node = self.printer.branch(op, value)
+            node = self._at(inner).branch(op, value)
             return (*lines, Assign(self.graph.name(name), node))
         lines += self._assigned(name, value, inner)
         sole = self.plan.named.get(value) == inner and self.plan.uses[value] == 1
         return without_copy(lines, sole)
 
-    def _takes_statements(self, op: Op, region: Region) -> bool:
+    def _takes_statements(self, op: Op, region: Region, printer: Printer) -> bool:
         inner = any(
             place[: len(region) + 1]
             and len(place) > len(region)
@@ -318,12 +323,12 @@ class _Writer:
         )
         zeros = any(arg.rule == "zeros" for arg in op.args)
         chained = bool(region) and region[-1][1] == 1  # in an `else`: it is an `elif`
-        return inner or zeros or chained or len(emit(self.printer.expression(op))) > 60
+        return inner or zeros or chained or len(emit(printer.expression(op))) > 60
 
-    def _pulled_back(self, op: Op) -> list[Statement]:
+    def _pulled_back(self, op: Op, region: Region) -> list[Statement]:
         """`pullback = torch.func.vjp(lambda x: ..., x)[1]`, and what it gives for the cotangent."""
         (call, args), g = op.pullback, op.args[0]
-        graph, printer = self.graph, self.printer
+        graph, printer = self.graph, self._at(region)
         names = [self.names.get(arg) or arg.name for arg in args]
         function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
         pullback = graph.name(self.namer.another("pullback"))
@@ -337,17 +342,15 @@ class _Writer:
             ),
         ]
 
-    def _measure(self, name: str, value: Node, op: Op) -> None:
+    def _measure(self, name: str, value: Node, op: Op, printer: Printer) -> None:
         width = len(name) + 3 + len(emit(value))
         if width > WIDTH:
-            current, tests = self.emission.holders.current, self.printer.tests
-            self.long.append((op, width, current, tests))
+            self.long.append((op, width, printer))
 
     def too_long(self) -> set[Op]:
         """A part of each line that is too long, to be given a name."""
         found = set[Op | None]()
         of, held = self.emission.of, self.emission.held
-        for op, width, current, tests in self.long:
-            self.emission.holders.current, self.printer.tests = current, tests
-            found.add(part_to_name(self.printer, op, width, of, held))
+        for op, width, printer in self.long:
+            found.add(part_to_name(printer, op, width, of, held))
         return {part for part in found if part is not None}
