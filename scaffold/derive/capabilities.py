@@ -24,6 +24,7 @@ from scaffold.formula import (
     same_memory,
     written_to,
 )
+from scaffold.primitives.calls import is_made_of_numbers, is_mask
 from scaffold.spec import OpSpec
 
 Lines = tuple[Statement, ...]
@@ -154,7 +155,7 @@ def _is_steady(spec: OpSpec) -> bool:
         return False
     if any(_reads_data(node, kinds) for node in nodes):
         return False
-    made = any(callee(node) in FACTORIES for node in nodes)
+    made = any(is_made_of_numbers(callee(node) or "") for node in nodes)
     return kept is None or not (made and writes_in_place(kept))
 
 
@@ -180,12 +181,6 @@ def _reads_data(node: Node, kinds: Kinds) -> bool:
 # --- Whether a forward writes into a tensor that is the same for a whole batch: `torch.zeros(4).index_add_(0, index, x)`.
 #
 # In: the statements and results of a forward. Out: yes or no. Invariant: `torch.func.vmap` refuses what is said to write so.
-
-
-# What makes a tensor to be filled, out of Python values.
-FACTORIES = frozenset(
-    {"empty", "eye", "full", "ones", "rand", "randn", "tensor", "zeros"}
-)
 
 
 def _fills_a_constant(statements: Iterable[Statement], results: Iterable[Node]) -> bool:
@@ -223,7 +218,7 @@ def _comes_of_factory(node: Node, made: Collection[str]) -> bool:
         case Node("name", name):
             return name in made
         case Node("call", _, (Node("attribute", label, (Node("name", "torch"),)), *_)):
-            return label in FACTORIES
+            return is_made_of_numbers(label)
     return False
 
 
@@ -233,10 +228,6 @@ def _comes_of_factory(node: Node, made: Collection[str]) -> bool:
 
 
 SELECTS = frozenset({"argwhere", "masked_select", "nonzero", "unique"})
-TO_MASK = frozenset(
-    {"bool", "eq", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and"}
-    | {"logical_not", "logical_or", "logical_xor", "lt", "ne"}
-)
 STATIC = frozenset({"in", "is", "is not", "not in"})
 
 
@@ -283,5 +274,5 @@ def _is_mask(node: Node, masks: Collection[str]) -> bool:
         case Node("binary", "&" | "|" | "^", args):
             return any(_is_mask(arg, masks) for arg in args)
         case Node("call", _, (Node("attribute", name), *_)):
-            return name in TO_MASK
+            return is_mask(name)
     return False

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from scaffold.inspect.flow import Flow
 from scaffold.inspect.names import Names, torch_call
-from scaffold.inspect.vocabulary import changes, creates, is_tensor_call
-from scaffold.primitives.calls import may_be
+from scaffold.inspect.vocabulary import changes, is_tensor_call
+from scaffold.primitives.calls import is_made_of_numbers, may_be
 
 # Methods of tensors that other things have as well: `queue.put`, `rng.normal`, `items.index`.
 OF_OTHERS = frozenset(
@@ -75,5 +75,4 @@ def _takes_tensor_first(function: str) -> bool:
     """Whether the first argument of a function that returns a tensor is one, and neither a number, a size nor several."""
     if function in ("as_tensor", "einsum", "normal", "where"):
         return False
-    made = creates(function) and not function.endswith("_like")
-    return not made and not may_be(function, "joins")
+    return not is_made_of_numbers(function) and not may_be(function, "joins")

@@ -82,6 +82,13 @@ def is_several_tensors(word: str) -> bool:
 
 
 @cache
+def is_tuple(word: str) -> bool:
+    """Whether a call returns a tuple, always, of as many tensors as it is asked for: `chunk`, `unbind`."""
+    known = facts_of_call(word)
+    return bool(known) and all(f.results[:1] and f.results[0][0] == "*" for f in known)
+
+
+@cache
 def may_be_several_tensors(word: str) -> bool:
     """Whether a call returns several tensors for some arguments: `max`."""
     return any(f.results and not f.is_one_tensor for f in facts_of_call(word))
@@ -100,6 +107,12 @@ def is_constant(word: str) -> bool:
     """Whether a call has a gradient of zero everywhere, if any: `argmax`, `zeros_like`."""
     known = facts_of_call(word)
     return bool(known) and all(facts.category == "constant" for facts in known)
+
+
+@cache
+def is_made_of_numbers(word: str) -> bool:
+    """Whether what a function of PyTorch's is called so makes a tensor of Python values alone: `zeros`, not `zeros_like`."""
+    return may_be(word, "creates") and not word.endswith("_like")
 
 
 @cache

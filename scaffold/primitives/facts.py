@@ -24,16 +24,18 @@ KEEPING = MOVING | {"contraction", "constant"}  # integers of integers
 Memory = Literal["fresh", "view", "either", "same"]
 Singular = Literal["", "zero", "length", "rank"]
 Inline = Literal["", "always", "leaf"]
+Sign = Literal["", "nonnegative", "nonpositive"]
 # The words that a key takes, of those keys that take one of a few.
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "memory": ("fresh", "view", "either", "same"),
     "singular": ("zero", "length", "rank"),
     "inline": ("always", "leaf"),
+    "sign": ("nonnegative", "nonpositive"),
 }
 # What is so or not, and by default not.
 FLAGS = (
     *("several", "joins", "random", "uninitialised", "creates"),
-    *("data_dependent", "contiguous", "recorded", "moves", "positive"),
+    *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
 )
 PASSES = {
     "constant": 1,
@@ -69,7 +71,7 @@ DTYPES = ("promoted", "uniform", "own")
 DTYPE = {"contraction": "uniform", "loss": "own"}
 INHERITED = (
     *("kind", "shape", "passes", "memory", "dtype", "in_place", "singular"),
-    *("inline", "words", "grad_words", "argument", *FLAGS),
+    *("inline", "sign", "words", "grad_words", "argument", *FLAGS),
 )
 Section = Mapping[str, Any]
 
@@ -98,6 +100,7 @@ class Facts(NamedTuple):
     grad_words: tuple[str, ...] = ()  # the same where a cotangent is in it
     argument: str = ""  # what a value is called that it is computed of
     inline: Inline = ""  # whether it is written out where it is read, again and again
+    sign: Sign = ""  # of a result that is real, whatever the arguments
 
     @property
     def is_one_tensor(self) -> bool:
@@ -143,6 +146,7 @@ def facts_of(section: Section) -> Facts:
         tuple(section.get("grad_words", ())),
         section.get("argument", ""),
         section.get("inline", ""),
+        section.get("sign", ""),
     )
 
 

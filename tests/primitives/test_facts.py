@@ -201,3 +201,29 @@ def test_what_never_gets_a_name_is_a_view(rule: Rule) -> None:
     if rule.facts.inline == "always":
         assert rule.facts.memory == "view"
         assert not rule.facts.passes
+
+
+def _numbers(values: Values, results: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+    """All that a primitive is computed of in one row, and all that it gives; indices apart."""
+    of = [item for item in values.values() if isinstance(item, Tensor)]
+    return (
+        torch.cat([item.flatten() for item in of if item.is_floating_point()]),
+        torch.cat([item.flatten() for item in results if item.is_floating_point()]),
+    )
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_result_has_the_sign_that_is_said(rule: Rule) -> None:
+    for values, results in calls(rule, "real"):
+        if rule.facts.sign:
+            _, given = _numbers(values, results)
+            turned = -given if rule.facts.sign == "nonpositive" else given
+            assert (turned >= 0).all(), values
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_nothing_is_larger_than_what_is_said_to_be_largest(rule: Rule) -> None:
+    for values, results in calls(rule, "real"):
+        if "largest" in rule.facts.flags:
+            of, given = _numbers(values, results)
+            assert given.max() >= of.max(), values

@@ -26,12 +26,8 @@ from scaffold.formula import (
     sharing,
     written,
 )
+from scaffold.primitives.calls import is_tuple
 from scaffold.spec import OpSpec
-
-TUPLES = frozenset(
-    {"chunk", "dsplit", "hsplit", "split", "split_with_sizes", "tensor_split", "tuple"}
-    | {"unbind", "unsafe_chunk", "unsafe_split", "vsplit"}
-)
 
 
 def write_forward(spec: OpSpec, formula: Formula) -> Forward:
@@ -181,7 +177,8 @@ def _one_each(spec: OpSpec, formula: Formula, result: Node) -> tuple[Node, ...]:
 
 
 def _as_tuple(graph: Graph, result: Node) -> Node:
-    if result.kind in ("tuple", "name") or callee(result) in TUPLES:
+    called = callee(result) or ""
+    if result.kind in ("tuple", "name") or called == "tuple" or is_tuple(called):
         return result
     if result.kind == "list":
         return graph.node("tuple", "", result.args)

@@ -61,15 +61,10 @@ def _met(matches: Matcher, item: Advice, form: Pattern, op: Op) -> set[Op]:
 # Where a pattern does no harm
 
 
-LARGEST = frozenset(
-    {"amax", "max_all", "max_dim", "logsumexp", "cummax", "aminmax", "maximum"}
-)
-
-
 def _is_shifted(op: Op) -> bool:
     """`x - x.amax()`: its exponential cannot overflow."""
     below = op.args[1].walk() if op.rule == "sub" else ()
-    return any(item.rule in LARGEST for item in below) or _is_nonpositive(op)
+    return any("largest" in item.facts.flags for item in below) or _is_nonpositive(op)
 
 
 def _is_nonpositive(op: Op) -> bool:
@@ -84,11 +79,11 @@ def _is_nonpositive(op: Op) -> bool:
             or (_is_nonpositive(one) and _is_nonnegative(two))
             or (_is_nonnegative(one) and _is_nonpositive(two))
         )
-    return op.rule == "logsigmoid" or _number(op) <= 0
+    return op.facts.sign == "nonpositive" or _number(op) <= 0
 
 
 def _is_nonnegative(op: Op) -> bool:
-    if op.rule in ("abs", "relu", "square", "exp", "sigmoid", "softplus"):
+    if op.facts.sign == "nonnegative":
         return True
     if op.rule == "pow_exponent":
         return any(is_number(op.args[1], even) for even in (2, 4, 6))

@@ -27,22 +27,12 @@ from scaffold.formula import (
     written,
     written_to,
 )
+from scaffold.primitives import built_in_primitives
+from scaffold.primitives.calls import facts_of_call
 
 Lines = tuple[Statement, ...]
 OFTEN = 3  # times that one operation stands until it gets a name
 OPERATIONS = frozenset({"binary", "call"})
-# What a value is called, by the function or the operator that makes it; else as the function is.
-WORDS = {"+": "total", "-": "difference", "*": "product", "/": "quotient"}
-WORDS |= {"**": "power", "@": "product", "pow": "power", "sum": "total"}
-WORDS |= {"broadcast_shapes": "shape", "abs": "magnitude", "amax": "largest"}
-WORDS |= {"softmax": "probs", "log_softmax": "log_probs", "cat": "joined"}
-WORDS |= {
-    "max": "largest",
-    "min": "smallest",
-    "new_zeros": "zeros",
-    "einsum": "product",
-}
-WORDS |= {"where": "selected", "gather": "gathered", "stack": "stacked"}
 
 
 class Use(NamedTuple):
@@ -220,7 +210,7 @@ class _Step:
 
     def _name(self, node: Node) -> str:
         label = node.args[0].label if node.kind == "call" else node.label
-        stem = WORDS.get(label, label.strip("_") or "value")
+        stem = _word(node.kind, label) or label.strip("_") or "value"
         reads = [part.label for part in node.walk() if part.kind == "name"]
         plain = stem in ("zeros", "ones", "shape")
         if not plain and any(name.startswith("grad_") for name in reads):
@@ -231,6 +221,19 @@ class _Step:
             if name not in self.names and not hasattr(builtins, name):
                 return name
         return fresh(f"{stem}_again", self.names)
+
+
+def _word(kind: str, label: str) -> str:
+    """What the table calls the value of a function or an operator; nothing of what has no other name than its own."""
+    if label == "broadcast_shapes":  # a Python value, and so no primitive
+        return "shape"
+    of_operator = kind == "binary"
+    known = (
+        built_in_primitives().named("operator", label)
+        if of_operator
+        else facts_of_call(label)
+    )
+    return next((word for facts in known for word in facts.words), "")
 
 
 def _is_view(node: Node) -> bool:

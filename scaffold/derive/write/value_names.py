@@ -14,12 +14,7 @@ from scaffold.derive.names import fresh
 from scaffold.derive.simplify.forward_products import is_scaled
 from scaffold.derive.simplify.rewrites import is_one_hot
 
-# --- Words for values, by the primitive that makes or reads them.
-#
-# In: the name of a rule. Out: words, the best first. Invariant: each says what the value is, and none is a builtin's name.
-
-
-# Of the engine's own ops, without a cotangent in them. A primitive has its words in the table.
+# Words for the engine's own ops, the best first, without a cotangent in them. A primitive has its words in the table.
 VALUE: dict[str, tuple[str, ...]] = {
     "lead_dims": ("leading",),
     "unless_vector": ("matrix",),
@@ -51,12 +46,8 @@ GRADIENT: dict[str, tuple[str, ...]] = {
     "unsliced": ("padded_grad", "placed_grad"),
 }
 
-# What reads the shape and the dtype of a cotangent only: no gradient is in it.
-APART = frozenset({"zeros", "zeros_like", "ones_like", "shape", "dtype", "size"})
-
-
-# --- Names for values of the backward, by the role they play.
-
+# What reads the shape and the dtype of a cotangent only, as what creates a tensor does: no gradient is in it.
+APART = frozenset({"zeros", "shape", "dtype", "size"})
 
 ROOTS = frozenset({"sqrt", "norm", "vector_norm", "std", "std_unbiased"})
 
@@ -185,7 +176,9 @@ class Namer:
         """Whether a cotangent is in it."""
         if op not in self.known:
             self.known[op] = op.rule == "cotangent" or (
-                op.rule not in APART and any(map(self._is_gradient, op.args))
+                op.rule not in APART
+                and "creates" not in op.facts.flags
+                and any(map(self._is_gradient, op.args))
             )
         return self.known[op]
 
