@@ -81,9 +81,10 @@ def _moves(op: Op) -> bool:
     """Whether its elements are some of the argument's."""
     if op.rule == "item":
         return True
-    if op.facts.category != "view" and "moves" not in op.facts.flags:
-        return False
-    return (op.kind == "complex") == (op.args[0].kind == "complex")  # no view_as_real
+    moves = "moves" in op.facts.flags
+    return moves and (op.kind == "complex") == (
+        op.args[0].kind == "complex"
+    )  # no view_as_real
 
 
 def _positive(op: Op) -> list[tuple[Op, Domain]]:

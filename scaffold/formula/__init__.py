@@ -7,12 +7,13 @@ A formula takes this way; a module imports only from those above it:
 
     definitions            what a file defines, and its functions with every name told apart
     text                   the text with its place, and the scope of its names
+    graph                  what is read: nodes, statements, a formula
+    python_values          what operators make of values that are known
     constant_folding, substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
     user_functions         the function that '@file.py:function' means
     inline                 calls of the file's functions -> their statements
     program                the statements that run
     loop_unrolling         short loops -> statements in a row
-    graph                  what is read: nodes, statements, a formula
     expression, assertions one expression, an `assert` or a `raise` -> nodes
     operators              whether a name is an operator
     effects, emit          what a node does to names and memory; a node as text
@@ -60,12 +61,32 @@ from scaffold.formula.operators import (
     newer,
 )
 from scaffold.formula.parse import parse
+from scaffold.formula.python_values import (
+    ARITHMETIC,
+    COMPARISONS,
+    OPPOSITES,
+    PRESENT,
+    UNKNOWN,
+    Number,
+    as_number,
+    compared,
+    computed,
+    evaluated,
+    literal_value,
+    of_math,
+    truth,
+)
 from scaffold.formula.statements import assigned
 from scaffold.formula.text import BUILTINS, WELL_KNOWN, Meanings, Scope, Text
 from scaffold.formula.user_functions import FunctionText, function_in
 
 __all__ = [
+    "ARITHMETIC",
     "BUILTINS",
+    "COMPARISONS",
+    "OPPOSITES",
+    "PRESENT",
+    "UNKNOWN",
     "WELL_KNOWN",
     "Assign",
     "Formula",
@@ -75,17 +96,22 @@ __all__ = [
     "Kept",
     "Meanings",
     "Node",
+    "Number",
     "Scope",
     "Statement",
     "Text",
+    "as_number",
     "assigned",
     "assignments",
     "bound",
     "changed_in_place",
     "changed_parts",
+    "compared",
+    "computed",
     "copied",
     "emit",
     "emit_lines",
+    "evaluated",
     "expressions",
     "function_in",
     "holds_several",
@@ -96,8 +122,10 @@ __all__ = [
     "judged",
     "judged_value",
     "keywords",
+    "literal_value",
     "meant",
     "newer",
+    "of_math",
     "parse",
     "raises",
     "renaming",
@@ -105,6 +133,7 @@ __all__ = [
     "same_memory",
     "same_tensor",
     "sharing",
+    "truth",
     "written",
     "written_to",
 ]

@@ -5,32 +5,13 @@ Invariant: no constant is made; a test that is not settled by literals alone sta
 """
 
 import ast
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-COMPARED: dict[type[ast.cmpop], Callable[[object, object], object]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-}
-ORDERED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
+from scaffold.formula.python_values import COMPARE, OPPOSITES, UNKNOWN, compared
 
-OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
 Names = frozenset[str]
 NONE: Names = frozenset()
+SYNTAX = {label: kind for kind, label in COMPARE.items()}
 
 
 def folded(body: Sequence[ast.stmt], there: Names = NONE) -> list[ast.stmt]:
@@ -57,8 +38,9 @@ def negated(test: ast.expr) -> ast.expr:
     match test:
         case ast.UnaryOp(ast.Not(), inner):
             return inner
-        case ast.Compare(left, [operation], right) if type(operation) in OPPOSITE:
-            found: ast.expr = ast.Compare(left, [OPPOSITE[type(operation)]()], right)
+        case ast.Compare(left, [order], right) if COMPARE[type(order)] in OPPOSITES:
+            opposite = SYNTAX[OPPOSITES[COMPARE[type(order)]]]()
+            found: ast.expr = ast.Compare(left, [opposite], right)
         case _:
             found = ast.UnaryOp(ast.Not(), test)
     return ast.copy_location(found, test)
@@ -87,30 +69,20 @@ def truth_of(test: ast.expr, there: Names = NONE) -> bool | None:
     return None
 
 
-def _compared(left: ast.expr, operation: ast.cmpop, right: ast.expr) -> bool | None:
-    if isinstance(operation, ast.In | ast.NotIn) and isinstance(
-        right, ast.Tuple | ast.List | ast.Set
-    ):
-        found = [_compared(left, ast.Eq(), item) for item in right.elts]
-        if None in found:
-            return None
-        return any(found) == isinstance(operation, ast.In)
-    if not isinstance(left, ast.Constant) or not isinstance(right, ast.Constant):
-        return None
-    return compared(operation, left.value, right.value)
+def _compared(left: ast.expr, order: ast.cmpop, right: ast.expr) -> bool | None:
+    values = [_literal(left), _literal(right, isinstance(order, ast.In | ast.NotIn))]
+    return compared(COMPARE[type(order)], *values)
 
 
-def compared(operation: ast.cmpop, one: object, other: object) -> bool | None:
-    """What a comparison of two literals says; None where the text does not tell."""
-    order = ORDERED.get(type(operation))
-    if order and isinstance(one, int | float) and isinstance(other, int | float):
-        return order(one, other)
-    compare = COMPARED.get(type(operation))
-    if compare is None:
-        return None
-    if isinstance(operation, ast.Is | ast.IsNot) and None not in (one, other):
-        return None  # whether equal literals are one object is Python's affair
-    return bool(compare(one, other))
+def _literal(item: ast.expr, several: bool = False) -> object:
+    """The value of a literal, or of `several` in a row."""
+    match item:
+        case ast.Constant(value):
+            return value
+        case ast.Tuple(elts) | ast.List(elts) | ast.Set(elts) if several:
+            values = tuple(map(_literal, elts))
+            return UNKNOWN if UNKNOWN in values else values
+    return UNKNOWN
 
 
 class _Folder(ast.NodeTransformer):

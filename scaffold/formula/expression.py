@@ -10,6 +10,7 @@ import ast
 from typing import Protocol
 
 from scaffold.formula.graph import Graph, Node
+from scaffold.formula.python_values import BINARY, COMPARE, UNARY
 from scaffold.formula.text import BUILTINS, WELL_KNOWN
 
 # Optional names that are known to be there, or known to be None.
@@ -30,41 +31,6 @@ class Source(Protocol):
 
     def spelled(self, item: ast.Constant) -> str:
         """A literal as it stands in code."""
-
-
-BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.MatMult: "@",
-    ast.Pow: "**",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-    ast.LShift: "<<",
-    ast.RShift: ">>",
-}
-UNARY: dict[type[ast.unaryop], str] = {
-    ast.USub: "-",
-    ast.UAdd: "+",
-    ast.Invert: "~",
-    ast.Not: "not",
-}
-COMPARE: dict[type[ast.cmpop], str] = {
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Is: "is",
-    ast.IsNot: "is not",
-    ast.In: "in",
-    ast.NotIn: "not in",
-}
 
 
 ELSEWHERE = "put it into a function of your own and use --import 'module:name'"

@@ -9,22 +9,16 @@ for: nobody would merge five copies of a body, so those are left to autograd.
 
 import ast
 import copy
-import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
-from scaffold.formula.constant_folding import compared
+from scaffold.formula.python_values import BINARY, COMPARE, compared, computed
 from scaffold.formula.substitution import names_in, stored
 
 ROUNDS = 4  # of one loop
 LINES = 12  # that all loops of a forward make
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 LEAVES = (ast.Break, ast.Continue, ast.Return)
-FOLDED: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-}
 
 
 def unrolled(body: list[ast.stmt], taken: Collection[str] = ()) -> list[ast.stmt]:
@@ -216,11 +210,11 @@ class _Known(ast.NodeTransformer):
     def visit_BinOp(self, item: ast.BinOp) -> ast.expr:
         self.generic_visit(item)
         left, right = _integer(item.left), _integer(item.right)
-        fold = FOLDED.get(type(item.op))
         made = _is_made(item.left) or _is_made(item.right)
-        if left is None or right is None or fold is None or not made:
+        if left is None or right is None or not made:
             return item
-        return _constant(fold(left, right), item)
+        value = computed(BINARY[type(item.op)], left, right)
+        return _constant(value, item) if isinstance(value, int) else item
 
     def visit_If(self, item: ast.If) -> ast.If | list[ast.stmt]:
         self.generic_visit(item)
@@ -243,7 +237,7 @@ def _settled(test: ast.expr) -> bool | None:
         case ast.Compare(left, [order], [right]):
             first, second = _integer(left), _integer(right)
             if first is not None and second is not None:
-                return compared(order, first, second)
+                return compared(COMPARE[type(order)], first, second)
     return None
 
 

@@ -14,9 +14,10 @@ from scaffold.formula.definite_assignment import unassigned
 from scaffold.formula.desugar import plain, with_one_return
 from scaffold.formula.effects import misspelt, written
 from scaffold.formula.emit import shown
-from scaffold.formula.expression import BINARY, ELSEWHERE, Guarded, may_be_none
+from scaffold.formula.expression import ELSEWHERE, Guarded, may_be_none
 from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
 from scaffold.formula.program import Program
+from scaffold.formula.python_values import BINARY
 from scaffold.formula.text import RESERVED, TAKEN, Scope, Text, place_in
 from scaffold.primitives.calls import is_in_place
 

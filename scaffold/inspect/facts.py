@@ -214,11 +214,6 @@ class Facts:
     def inputs(self) -> tuple[Parameter, ...]:
         return self.function.inputs()
 
-    def required_gradients(self) -> int | None:
-        """The fewest gradients that any call wants; None without a forward."""
-        forward = self.function.forward
-        return forward.required if forward else None
-
     @cached_property
     def materializes(self) -> bool:
         """Whether output gradients that are absent arrive as zeros."""

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from scaffold.errors import ScaffoldError
 from scaffold.lint.model import Edit, Place
 
-Group = tuple[Edit, ...]
 BY_LINE = ("decorate", "undecorate", "signature", "drop")  # of a definition
 
 

@@ -134,7 +134,7 @@ def facts_of(section: Section) -> Facts:
         kinds,
         memory,
         section.get("singular", ""),
-        frozenset(key for key in FLAGS if section.get(key)),
+        frozenset(key for key in FLAGS if section.get(key, _is_usual(key, category))),
         tuple(section.get("grad", ())),
         tuple(name for name, said in domains if said.startswith("index(")),
         tuple(name for name, said in domains if said == "bool"),
@@ -148,6 +148,11 @@ def facts_of(section: Section) -> Facts:
         section.get("inline", ""),
         section.get("sign", ""),
     )
+
+
+def _is_usual(flag: str, category: str) -> bool:
+    """Whether a flag holds of a category where nothing is said: a view has elements of what it is a view of."""
+    return flag == "moves" and category == "view"
 
 
 def _memory(section: Section) -> Memory:

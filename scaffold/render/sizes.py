@@ -5,12 +5,10 @@ Invariant: the sizes satisfy `require`; they are distinct where it lets them be,
 are as large as its indices count on.
 """
 
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 from scaffold.errors import ScaffoldError
-from scaffold.formula import Formula, Node, emit, expressions
+from scaffold.formula import Formula, Node, emit, evaluated, expressions, truth
 from scaffold.render.divisors import divisions, with_several
 from scaffold.render.reaches import reaches
 from scaffold.render.testlimits import full_rank
@@ -19,27 +17,10 @@ from scaffold.spec import Dim, OpSpec
 
 TAKING = frozenset({"kthvalue", "topk"})
 CANDIDATES = (*range(2, 33), 64, 128, 1)
-ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-}
-COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 class UndecidedError(Exception):
-    """A condition that reads something other than sizes, or that has no value."""
+    """A condition that reads something other than sizes."""
 
 
 def dim_names(spec: OpSpec) -> tuple[str, ...]:
@@ -148,33 +129,17 @@ def _search(
 
 
 def _satisfied(conditions: Iterable[Formula], sizes: Mapping[str, int]) -> bool:
-    """Whether no condition is false; one that these sizes do not decide is not."""
-    for condition in conditions:
+    """Whether no condition is false or raises; one that these sizes do not decide is neither."""
+
+    def size(node: Node) -> int:
+        if node.kind != "name" or node.label not in sizes:
+            raise UndecidedError(node.kind)
+        return sizes[node.label]
+
+    for test in (item.result for item in conditions if item.result is not None):
         try:
-            if condition.result is not None and not _evaluate(condition.result, sizes):
+            if truth(evaluated(test, size)) is not True:
                 return False
         except UndecidedError:
             continue
-        except ArithmeticError:
-            return False
     return True
-
-
-def _evaluate(node: Node, sizes: Mapping[str, int]) -> Any:
-    values = (_evaluate(arg, sizes) for arg in node.args)
-    match node.kind:
-        case "name" if node.label in sizes:
-            return sizes[node.label]
-        case "constant" if node.label.isdecimal():
-            return int(node.label)
-        case "unary" if node.label in ("-", "not"):
-            return -next(values) if node.label == "-" else not next(values)
-        case "binary" if node.label in ARITHMETIC:
-            return ARITHMETIC[node.label](*values)
-        case "boolean":
-            return all(values) if node.label == "and" else any(values)
-        case "compare" if set(node.label.split(",")) <= set(COMPARISONS):
-            labels, operands = node.label.split(","), list(values)
-            pairs = zip(labels, operands, operands[1:], strict=False)
-            return all(COMPARISONS[label](left, right) for label, left, right in pairs)
-    raise UndecidedError(node.kind)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from scaffold.derive.graph.conditions import holds
 from scaffold.derive.graph.inference import infer
 from scaffold.derive.graph.op import Op, Program, literal, tensors
-from scaffold.derive.graph.static_values import UnsupportedError, literal_value
+from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.spelling import Spelling, bind
 from scaffold.derive.rules.table import Found, Rule, Table
-from scaffold.formula import Node
+from scaffold.formula import Node, literal_value
 
 WITHOUT_GRADIENT = "constant"
 FOR_FORMULAS = "backward"  # a forward with it has no rule

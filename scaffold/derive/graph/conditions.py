@@ -4,21 +4,21 @@ In: tests as nodes, and values as ops. Out: an op of one of two values, or what 
 is not guessed; `not`, `is` and `!=` are turned around, so that equal tests are the same node.
 """
 
-import math
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from scaffold.derive.graph.op import (
+from scaffold.derive.graph.op import Kind, Op, Program, Test, is_number, literal
+from scaffold.derive.graph.static_values import static_node
+from scaffold.formula import (
+    OPPOSITES,
+    PRESENT,
     UNKNOWN,
-    Kind,
-    Op,
-    Program,
-    Test,
-    is_number,
-    literal,
+    Graph,
+    Node,
+    evaluated,
+    literal_value,
+    of_math,
+    truth,
 )
-from scaffold.derive.graph.static_values import literal_value, static_node
-from scaffold.formula import Graph, Node
 
 # --- Whether a call is one that a rule is for: its `when`, over the arguments.
 #
@@ -26,74 +26,20 @@ from scaffold.formula import Graph, Node
 # before the call is no ground to use the rule.
 
 
-COMPARE: dict[str, Callable[..., bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "is": operator.is_,
-    "is not": operator.is_not,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "in": lambda item, several: item in several,
-    "not in": lambda item, several: item not in several,
-}
-SOME = object()  # a tensor: it is there, and that is all that a test may ask of it
-
-
 def holds(test: Node, args: Mapping[str, Op]) -> bool:
     """Whether the test holds for certain."""
-    return _value(test, args) is True
+    return evaluated(test, lambda node: _known(node, args)) is True
 
 
-def _value(node: Node, args: Mapping[str, Op]) -> object:
+def _known(node: Node, args: Mapping[str, Op]) -> object:
+    """What is known of an argument before the call: its value, its rank, or that it is there."""
     match node:
         case Node("name", name):
-            return SOME if args[name].is_tensor else literal(args[name])
-        case Node("constant", label):
-            return literal_value(label)
-        case Node("tuple", _, items):
-            values = tuple(_value(item, args) for item in items)
-            return UNKNOWN if UNKNOWN in values else values
-        case Node("unary", "not", (item,)):
-            value = _value(item, args)
-            return UNKNOWN if value is UNKNOWN else not value
-        case Node("boolean", label, items):
-            return _together(label, [_value(item, args) for item in items])
-        case Node("compare", label, (left, right)) if label in COMPARE:
-            return compared(label, _value(left, args), _value(right, args))
-        case Node("unary", "-", (inner,)):
-            value = _value(inner, args)
-            return -value if isinstance(value, int | float) else UNKNOWN
-        case Node("binary", "-", (left, right)):
-            one, two = _value(left, args), _value(right, args)
-            plain = isinstance(one, int | float) and isinstance(two, int | float)
-            return one - two if plain else UNKNOWN  # type: ignore[operator]
-        case Node("attribute", "inf", _):
-            return math.inf
+            return PRESENT if args[name].is_tensor else literal(args[name])
         case Node("call", _, (Node("name", "rank"), Node("name", name))):
             rank = args[name].shape.rank
             return UNKNOWN if rank is None else rank
-    return UNKNOWN
-
-
-def _together(label: str, values: list[object]) -> object:
-    decisive = label == "or"
-    if any(value is not UNKNOWN and bool(value) is decisive for value in values):
-        return decisive
-    return UNKNOWN if UNKNOWN in values else not decisive
-
-
-def compared(label: str, left: object, right: object) -> object:
-    """How two values compare, or `UNKNOWN`."""
-    if left is UNKNOWN or right is UNKNOWN:
-        return UNKNOWN
-    if SOME in (left, right) and label not in ("is", "is not"):
-        return UNKNOWN
-    try:
-        return COMPARE[label](left, right)
-    except TypeError:  # `kernel_size > 0` of a tuple
-        return UNKNOWN
+    return of_math(node, lambda inner: _known(inner, args))
 
 
 # --- One of two values, by a test that is fixed for a call.
@@ -116,10 +62,9 @@ def choose(program: Program, test: Node, body: Op, orelse: Op) -> Op:
         ):
             if by.kind == "constant":  # which is not 0, or there is no test
                 test = program.graph.node("compare", "==", (x, test.args[1]))
-    match test:
-        case Node("compare", "==", (Node("constant", one), Node("constant", "0"))):
-            if one.isdecimal():
-                return orelse if int(one) else body
+    told = truth(evaluated(test))
+    if told is not None:
+        return body if told else orelse
     if body.kind == orelse.kind == "static":
         nodes = [static_node(program, item) for item in (body, orelse)]
         return program.static(program.graph.node("conditional", "", (test, *nodes)))
@@ -224,10 +169,6 @@ def implies(test: Node, branch: int, name: str) -> bool:
 # --- The opposite of a test, as one would write it: `p != 2` for `not p == 2`.
 #
 # In: the test of an `if`. Out: its opposite. Invariant: just one of the two holds.
-
-
-OPPOSITES = {"==": "!=", "is": "is not", "in": "not in"}
-OPPOSITES |= {after: before for before, after in OPPOSITES.items()}
 
 
 def negated(graph: Graph, test: Node) -> Node:

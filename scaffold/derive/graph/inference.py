@@ -6,11 +6,12 @@ In: a rule and the arguments of each parameter. Out: `Inferred`. Invariant: what
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from scaffold.derive.graph.op import UNKNOWN, Kind, Program, literal, tensors
+from scaffold.derive.graph.op import Kind, Program, literal, tensors
 from scaffold.derive.graph.shape_rules import Args, shape_said
 from scaffold.derive.graph.shapes import SCALAR, Shape
 from scaffold.derive.graph.static_values import is_complex, is_int
 from scaffold.derive.rules.table import Rule
+from scaffold.formula import UNKNOWN
 from scaffold.primitives.facts import MOVING
 
 FIXED: Mapping[str, Kind] = {

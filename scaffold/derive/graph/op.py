@@ -26,12 +26,11 @@ from scaffold.derive.graph.shapes import (
     position,
     unknown,
 )
-from scaffold.formula import Graph, Node
+from scaffold.formula import UNKNOWN, Graph, Node, Number, as_number
 from scaffold.primitives import Facts
 
 # `static` values are Python's, the same throughout a call; a `group` is several tensors.
 Kind = Literal["real", "complex", "int", "bool", "static", "group"]
-Number = int | float | complex
 
 
 class Named(NamedTuple):
@@ -451,13 +450,6 @@ class Program:
         return op.rule == "input" and op.name in self.declared.optional
 
 
-class _Unknown:
-    """What is not known before the call."""
-
-
-UNKNOWN = _Unknown()
-
-
 def literal(op: Op) -> object:
     """The Python value of a static op, or `UNKNOWN`."""
     if op.rule == "const":
@@ -470,9 +462,7 @@ def literal(op: Op) -> object:
 
 def number(op: Op) -> Number | None:
     """The number that an op is, if it is one."""
-    value = op.value if op.rule == "const" else None
-    plain = isinstance(value, int | float | complex) and not isinstance(value, bool)
-    return value if plain else None  # type: ignore[return-value]
+    return as_number(op.value) if op.rule == "const" else None
 
 
 def is_number(op: Op, value: Number) -> bool:

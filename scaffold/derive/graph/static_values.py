@@ -4,15 +4,11 @@ In: static ops. Out: nodes, static ops, or what is sure. Invariant: the same val
 fold that would print a long decimal is not made; a size stands as a placeholder until the printer knows where it can be read.
 """
 
-import ast
 import math
-import operator
 from collections.abc import Callable
-from functools import lru_cache
 
 from scaffold.derive.graph.op import (
     Expression,
-    Number,
     OfShape,
     Op,
     Operation,
@@ -22,7 +18,7 @@ from scaffold.derive.graph.op import (
     number,
 )
 from scaffold.derive.graph.shapes import Dim, Shape, UnnamedSize, position
-from scaffold.formula import Node
+from scaffold.formula import Node, Number, computed
 
 # --- Python values as expressions.
 
@@ -71,12 +67,6 @@ def _short_literal(value: object) -> str:
     return f"{digits}e{int(exponent)}" if mark else digits
 
 
-@lru_cache(maxsize=512)  # defaults of parameters, which each call of a primitive reads
-def literal_value(text: str) -> object:
-    """The value of a literal as it is written."""
-    return ast.literal_eval(text)
-
-
 def dotted(node: Node) -> str | None:
     """The path that a callee is, if it is one."""
     if node.kind == "name":
@@ -90,16 +80,16 @@ def dotted(node: Node) -> str | None:
 # --- Arithmetic on what is known before the call: numbers are folded as an author would, the rest is written down.
 
 
-OPERATORS: dict[str, tuple[str, Callable[..., Number]]] = {
-    "add": ("+", operator.add),
-    "sub": ("-", operator.sub),
-    "mul": ("*", operator.mul),
-    "div": ("/", operator.truediv),
-    "pow": ("**", operator.pow),
-    "pow_exponent": ("**", operator.pow),
-    "pow_base": ("**", operator.pow),
-    "floor_divide": ("//", operator.floordiv),
-    "remainder": ("%", operator.mod),
+OPERATORS = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "pow": "**",
+    "pow_exponent": "**",
+    "pow_base": "**",
+    "floor_divide": "//",
+    "remainder": "%",
 }
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 OF_MATH = frozenset(
@@ -268,10 +258,10 @@ def _binary(
     values: list[Number | None],
     write: Write,
 ) -> Op:
-    label, compute = OPERATORS[rule]
+    label = OPERATORS[rule]
     left, right = values
     if left is not None and right is not None:
-        result = _if_short(compute, left, right)
+        result = computed(label, left, right, short=True)
         if result is not None:
             return program.const(result)
     neutral = {"add": (0, 0), "mul": (1, 1), "sub": (None, 0), "div": (None, 1)}
@@ -367,7 +357,9 @@ def _scaled(
     program: Program, factor: Number | None, label: str, text: str, rest: Node
 ) -> Op | None:
     """A number times `2 * a` or `2 / a`."""
-    whole = None if factor is None else _if_short(operator.mul, factor, _number(text))
+    if factor is None:
+        return None
+    whole = computed("*", factor, _number(text), short=True)
     if whole is None:
         return None
     if whole == 1 and label == "*":
@@ -380,21 +372,6 @@ def _scaled(
 def _number(text: str) -> Number:
     """The number that a literal is."""
     return float(text) if not text.isdigit() else int(text)
-
-
-def _if_short(
-    compute: Callable[..., Number], left: Number, right: Number
-) -> Number | None:
-    """The result, unless it takes more digits than an author would write."""
-    try:
-        result = compute(left, right)
-    except (ZeroDivisionError, OverflowError, ValueError):
-        return None
-    if isinstance(result, float) and result.is_integer() and abs(result) < 2**53:
-        whole = isinstance(left, int) and isinstance(right, int)
-        return int(result) if whole or abs(result) < 1000 else result
-    longest = max(len(repr(left)), len(repr(right))) + 2
-    return result if len(repr(result)) <= longest else None
 
 
 # --- Sizes by their names.

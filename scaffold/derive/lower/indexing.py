@@ -14,8 +14,6 @@ from scaffold.derive.graph.shape_rules import PartSize, shape_said, slice_size
 from scaffold.derive.graph.shapes import Dim, Shape
 from scaffold.derive.graph.static_values import fold, part_of, static_node
 
-WHOLE = ("range", None, None, None)
-
 
 def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     """`value[parts]`."""

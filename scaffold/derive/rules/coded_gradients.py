@@ -7,13 +7,14 @@ argument's shape. Invariant: what cannot be told from the shapes falls back on a
 from collections.abc import Callable
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import UNKNOWN, Kind, OfShape, Op, literal
+from scaffold.derive.graph.op import Kind, OfShape, Op, literal
 from scaffold.derive.graph.shape_rules import as_many_dims, dim_of, letters_of
 from scaffold.derive.graph.shapes import SCALAR, Shape, is_lead
 from scaffold.derive.graph.static_values import may_be_none, static_node
 from scaffold.derive.lower import indexing
 from scaffold.derive.rules.formula_words import as_matrix, fit_to, size, unless_vector
 from scaffold.derive.simplify.constructors import Maker
+from scaffold.formula import UNKNOWN
 
 Pairs = list[tuple[Op, Op]]
 Coded = Callable[[Maker, Op, Op], Pairs | None]

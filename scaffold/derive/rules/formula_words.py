@@ -11,7 +11,7 @@ that holds for any. `sum_to(g, x)` of a `g[B, N]` and an `x[N]` is `g.sum(0)`; o
 from collections.abc import Callable
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import UNKNOWN, OfShape, Op, Program, SummedTo, literal
+from scaffold.derive.graph.op import OfShape, Op, Program, SummedTo, literal
 from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.graph.shapes import SCALAR, Shape
 from scaffold.derive.graph.static_values import (
@@ -23,6 +23,7 @@ from scaffold.derive.graph.static_values import (
 )
 from scaffold.derive.lower.indexing import sliced
 from scaffold.derive.simplify.constructors import Maker
+from scaffold.formula import UNKNOWN
 
 # --- Code for tensors whose rank nobody declared.
 #

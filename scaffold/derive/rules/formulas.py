@@ -7,8 +7,7 @@ smart constructors; a test of arguments that are written out is settled here.
 from collections.abc import Mapping
 
 from scaffold.derive.graph.application import constant
-from scaffold.derive.graph.conditions import compared
-from scaffold.derive.graph.op import UNKNOWN, Op, literal
+from scaffold.derive.graph.op import Op, literal
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
     dotted,
@@ -20,7 +19,7 @@ from scaffold.derive.rules.formula_words import WORDS
 from scaffold.derive.rules.several_results import item_at
 from scaffold.derive.rules.table import Rule, Table
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.formula import Node, keywords
+from scaffold.formula import UNKNOWN, Node, compared, keywords
 
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul"}
 
@@ -120,8 +119,7 @@ class Evaluator:
             if may_be_none(self.program, left):
                 return None
             return label == "is not"  # an attribute with a value
-        told = compared(label, one, two)
-        return None if told is UNKNOWN else bool(told)
+        return compared(label, one, two)
 
     def _boolean(self, node: Node) -> Op:
         values = [self.value(arg) for arg in node.args]

@@ -18,11 +18,21 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-from scaffold.derive.graph.op import Number, Op, literal
+from scaffold.derive.graph.op import Op, literal
 from scaffold.derive.graph.op import number as number_of
 from scaffold.derive.simplify.products import Product, taken_apart
 from scaffold.errors import Location
-from scaffold.formula import Graph, Node, Scope, Text, parse
+from scaffold.formula import (
+    Graph,
+    Node,
+    Number,
+    Scope,
+    Text,
+    as_number,
+    computed,
+    evaluated,
+    parse,
+)
 
 Bound = dict[str, Op]
 
@@ -68,12 +78,6 @@ OPERATORS: dict[type[ast.operator], str] = {
     ast.MatMult: "matmul",
     ast.Pow: "pow_exponent",
 }
-MATH: dict[str, Callable[[float], float]] = {
-    "sqrt": math.sqrt,
-    "log": math.log,
-    "exp": math.exp,
-}
-CONSTANTS = {"pi": math.pi, "e": math.e}
 COMMUTING = frozenset({"add", "mul"})
 SUMS = frozenset({"add", "sub"})
 # What is a product of other factors than itself: a product in any spelling is looked for among these.
@@ -293,7 +297,7 @@ class Matcher:
             value = plain.number
             for ops, power in ((above, 1), (below, -1)):
                 for one in [item for item in ops if not item.is_tensor]:
-                    known = evaluated(one)
+                    known = number_in(one)
                     if known:
                         ops.remove(one)
                         value = value * known**power
@@ -310,7 +314,7 @@ class Term(NamedTuple):
 
 def _terms(op: Op, sign: int) -> tuple[Number, tuple[Term, ...]]:
     """The number of a sum, and its terms."""
-    value = None if op.is_tensor else evaluated(op)
+    value = None if op.is_tensor else number_in(op)
     if value is not None:
         return sign * value, ()
     if op.rule in SUMS:
@@ -376,69 +380,35 @@ def _is_value(op: Op, value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         known = literal(op)
         return type(known) is type(value) and known == value
-    known = None if op.is_tensor else evaluated(op)
+    known = None if op.is_tensor else number_in(op)
     return known is not None and close(known, value)
 
 
-def evaluated(op: Op) -> Number | None:
+def number_in(op: Op) -> Number | None:
     """The number that a Python value is; of a list of one that one."""
     if op.rule == "list" and len(op.args) == 1:
-        return evaluated(op.args[0])
+        return number_in(op.args[0])
     if op.rule == "static":
-        return _evaluated(op.expression)
+        return _of_expression(op.expression)
     return number_of(op)
 
 
 @cache
-def _number(text: str) -> float:
+def _number(text: str) -> Number:
     """The number that a part of a pattern is."""
     found = parse(Text(text, Location("a pattern")), Scope(frozenset()), Graph())
-    value = None if found.result is None else _evaluated(found.result)
+    value = None if found.result is None else _of_expression(found.result)
     if value is None:
         raise ValueError(f"no number: {text}")
     return value
 
 
-def _evaluated(node: Node) -> float | None:
-    """The number that an expression without names is."""
-    match node:
-        case Node("constant", text):
-            return _read(text)
-        case Node("unary", "-", (inner,)):
-            value = _evaluated(inner)
-            return None if value is None else -value
-        case Node("attribute", label, (Node("name", "math"),)):
-            return CONSTANTS.get(label)
-        case Node("call", _, (Node("attribute", label, (Node("name", "math"),)), arg)):
-            value = _evaluated(arg)
-            return MATH[label](value) if label in MATH and value else None
-        case Node("binary", label, (left, right)):
-            return _binary(label, _evaluated(left), _evaluated(right))
-    return None
-
-
-def _read(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
+def _of_expression(node: Node) -> Number | None:
+    """The number that an expression without names is, as a float: patterns compare numbers, and not their types."""
+    value = as_number(evaluated(node))
+    if value is None or isinstance(value, complex):
         return None
-
-
-def _binary(label: str, left: float | None, right: float | None) -> float | None:
-    if left is None or right is None:
-        return None
-    match label:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "/" if right:
-            return left / right
-        case "**" if left > 0:
-            return float(left**right)
-    return None
+    return computed("+", value, 0.0)
 
 
 # What a name of an identity demands of its value.

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 from scaffold.derive.graph.application import constant
-from scaffold.derive.graph.op import Expression, Number, Op, Program, is_number, number
-from scaffold.formula import Node
+from scaffold.derive.graph.op import Expression, Op, Program, is_number, number
+from scaffold.formula import Node, Number, computed
 
 T = TypeVar("T")  # what its factors are: ops, or patterns
 POWERS = (2, 3, 4)  # `x ** 2` is two factors
@@ -86,9 +86,8 @@ def _ratio(whole: Number, part: Number) -> Number:
         return 1
     if part == 1:
         return whole
-    found = whole / part
-    plain = isinstance(found, float) and found.is_integer()
-    return int(found) if plain and abs(found) < 1000 else found  # type: ignore[arg-type]
+    found = computed("/", whole, part, short=True)
+    return whole / part if found is None else found
 
 
 def _shared(mine: Iterable[T], theirs: Iterable[T]) -> tuple[T, ...]:

@@ -14,32 +14,10 @@ from torch import Tensor
 
 from scaffold.derive.rules.spelling import Spelling, bind
 from scaffold.derive.rules.table import Rule, Table
-from scaffold.formula import Node
+from scaffold.formula import ARITHMETIC, COMPARISONS, Node
 
 Values = dict[str, Any]
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-    "@": operator.matmul,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "in": lambda item, several: item in several,
-    "not in": lambda item, several: item not in several,
-    "is": operator.is_,
-    "is not": operator.is_not,
-}
+OPERATORS = {**ARITHMETIC, **COMPARISONS, "@": operator.matmul}
 UNARY: dict[str, Callable[[Any], Any]] = {
     "-": operator.neg,
     "+": operator.pos,

@@ -6,12 +6,10 @@ import pytest
 
 from scaffold.derive.graph.conditions import (
     are_opposite,
-    compared,
     implies,
     negated,
     told_by,
 )
-from scaffold.derive.graph.op import UNKNOWN
 from scaffold.formula import Graph, Node
 
 GRAPH = Graph()
@@ -85,8 +83,3 @@ def test_the_opposite(test: str) -> None:
     one = condition(test)
     assert are_opposite(one, negated(GRAPH, one))
     assert negated(GRAPH, negated(GRAPH, one)) is one
-
-
-def test_values_that_python_does_not_compare_tell_nothing() -> None:
-    assert compared(">", (3,), 0) is UNKNOWN
-    assert compared("<", 2, 3) is True

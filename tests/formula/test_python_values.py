@@ -1,0 +1,95 @@
+"""What Python makes of values that are known."""
+
+import pytest
+
+from scaffold.errors import Location
+from scaffold.formula import (
+    PRESENT,
+    UNKNOWN,
+    Graph,
+    Node,
+    Scope,
+    Text,
+    compared,
+    computed,
+    evaluated,
+    of_math,
+    parse,
+)
+from scaffold.formula.python_values import ARITHMETIC, BINARY, COMPARE, COMPARISONS
+
+KNOWN = {"n": 3, "mode": "sum", "none": None, "x": PRESENT}
+
+
+def value(text: str) -> object:
+    """What is known of an expression over `KNOWN`."""
+    names = frozenset({*KNOWN, "other"})
+    node = parse(Text(text, Location("a test")), Scope(names), Graph()).result
+    assert node is not None
+    return evaluated(node, read)
+
+
+def read(node: Node) -> object:
+    return (
+        KNOWN.get(node.label, UNKNOWN) if node.kind == "name" else of_math(node, read)
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("n == 3", "n > 2 and mode == 'sum'", "other > 2 or n > 2", "not n < 2"),
+        *("x is not None", "none is None", "mode in ('mean', 'sum')", "1 < n <= 3"),
+        *("n - 1 == 2", "-n < 0", "n < math.inf", "math.sqrt(n + 1) == 2.0"),
+        *("(1 if n == 3 else other) == 1", "mode != 'mean'", "n // 2 == n % 2"),
+    ],
+)
+def test_what_holds(text: str) -> None:
+    assert value(text) is True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("other == 3", "x > 0", "not x", "x and n", "mode is 'sum'", "mode > 0"),
+        *("other > 2 and n > 2", "n / (n - 3) > 0", "math.log(n - 3) > 0"),
+        *("n in (1, other)", "1 if other else 2", "(n, other)", "10 ** 10 ** 10"),
+    ],
+)
+def test_what_is_not_known(text: str) -> None:
+    assert value(text) is UNKNOWN
+
+
+def test_what_follows_a_decisive_test_is_not_computed() -> None:
+    assert value("n == 3 or n / 0 > 1") is True
+    assert value("n == 2 and other") is False
+
+
+def test_a_comparison_of_different_types_is_not_known() -> None:
+    assert compared(">", (3,), 0) is None
+    assert compared("<", 2, 3) is True
+
+
+@pytest.mark.parametrize(
+    ("label", "left", "right", "exact", "short"),
+    [
+        ("+", 2, 3, 5, 5),
+        ("/", 6, 3, 2.0, 2),  # as a whole number
+        ("/", 1, 3, 1 / 3, None),  # it takes more digits than an author would write
+        ("*", 0.5, 3, 1.5, 1.5),
+        ("/", 1, 0, None, None),
+        ("**", 0, -1, None, None),
+        ("@", 2, 3, None, None),
+    ],
+)
+def test_numbers(
+    label: str, left: float, right: float, exact: object, short: object
+) -> None:
+    assert computed(label, left, right) == exact
+    found = computed(label, left, right, short=True)
+    assert (found, type(found)) == (short, type(short))
+
+
+def test_every_comparison_is_computed() -> None:
+    assert {*COMPARE.values()} == {*COMPARISONS}
+    assert {*BINARY.values()} >= {*ARITHMETIC}
