@@ -38,11 +38,10 @@ class FocalLossFunction(Function):
         else:
             power = sigmoid ** (ctx.gamma - 1)
             grad_sigmoid = -ctx.gamma * scaled_grad * power / margin.numel()
-        weighted_grad = grad_output / margin.numel() * weight
-        joint_grad = weighted_grad + grad_sigmoid * (1 - sigmoid)
-        scaled_grad_margin = sigmoid * joint_grad
-        grad_margin = -scaled_grad_margin
-        selected_grad = torch.where(target, grad_margin, scaled_grad_margin)
+        grad_times_weight = grad_output / margin.numel() * weight
+        weighted_grad = sigmoid * (grad_times_weight + grad_sigmoid * (1 - sigmoid))
+        grad_margin = -weighted_grad
+        selected_grad = torch.where(target, grad_margin, weighted_grad)
         return selected_grad.sum_to_size(logits.shape), None, None
 
 

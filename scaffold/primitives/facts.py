@@ -222,7 +222,7 @@ def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wron
         yield Wrong("passes", "'passes' is negative", "passes = 4")
     for key in ("words", "grad_words", "argument"):
         for word in _several(section.get(key, ())):
-            if not word.isidentifier():
+            if not word.replace("{}", "x").isidentifier():
                 yield Wrong(key, f"'{word}' is no name", "words = ['probs']")
     if section.get("in_place") and _in_place(section, "fresh") is None:
         hint = "also = ['method']"

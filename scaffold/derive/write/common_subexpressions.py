@@ -13,6 +13,7 @@ from scaffold.derive.aliasing import Trace
 from scaffold.derive.backward_program import lines_of
 from scaffold.derive.names import fresh
 from scaffold.derive.value_kinds import Kinds
+from scaffold.derive.write.value_names import BEFORE
 from scaffold.formula import (
     Assign,
     Graph,
@@ -213,14 +214,15 @@ class _Step:
         stem = _word(node.kind, label) or label.strip("_") or "value"
         reads = [part.label for part in node.walk() if part.kind == "name"]
         plain = stem in ("zeros", "ones", "shape")
-        if not plain and any(name.startswith("grad_") for name in reads):
-            stem = f"{stem}_grad"
         words = [name for name in reads if name in self.assigned or name in self.names]
         words = [name for name in words if name not in ("torch", "F", "math")]
-        for name in (stem, *(f"{stem}_{word}" for word in words)):
+        if not plain and any(name.startswith("grad_") for name in reads):
+            stem, words = f"{stem}_grad", []  # it is of no gradient that it reads
+        several = (f"{stem}_{word}" for word in words)
+        for name in (stem, *several, *(f"{before}_{stem}" for before in BEFORE)):
             if name not in self.names and not hasattr(builtins, name):
                 return name
-        return fresh(f"{stem}_again", self.names)
+        return fresh(stem, self.names)
 
 
 def _word(kind: str, label: str) -> str:

@@ -7,9 +7,9 @@ and none is a builtin's or a keyword's. An expression that stands twice in the f
 
 import builtins
 import keyword
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from scaffold.derive.graph.op import Op, is_number
+from scaffold.derive.graph.op import Op, is_number, literal
 from scaffold.derive.names import fresh
 from scaffold.derive.simplify.forward_products import is_scaled
 from scaffold.derive.simplify.rewrites import is_one_hot
@@ -20,31 +20,28 @@ VALUE: dict[str, tuple[str, ...]] = {
     "unless_vector": ("matrix",),
     "unless_scalar": ("restored",),
     "contracted": ("product",),
-    "slice": ("part", "piece"),
+    "slice": ("part",),
     "index": ("picked",),
-    "expanded": ("expanded",),
-    "reshaped": ("reshaped",),
     "summed_to": ("summed",),
     "fitted_to": ("summed",),
-    "zeros": ("zeros",),
     "cond": ("chosen",),
     "call": ("value",),
-    "item": ("value", "part"),
+    "item": ("value",),
 }
 
 # Of those that hold a cotangent, and are not themselves that of a forward value.
 GRADIENT: dict[str, tuple[str, ...]] = {
-    "contracted": ("projected_grad", "mapped_grad"),
+    "contracted": ("projected_grad",),
     "unless_vector": ("grad_matrix", "matrix_grad"),
-    "unless_scalar": ("restored_grad", "wide_grad"),
-    "slice": ("part_grad", "piece_grad"),
+    "unless_scalar": ("restored_grad",),
     "summed_to": ("summed_grad",),
     "fitted_to": ("summed_grad",),
-    "expanded": ("expanded_grad",),
-    "reshaped": ("reshaped_grad",),
     "cond": ("chosen_grad",),
-    "unsliced": ("padded_grad", "placed_grad"),
+    "unsliced": ("padded_grad",),
 }
+
+EVERY_SECOND = {None: "even", 0: "even", 1: "odd"}
+LONGEST = 18  # characters of a name made of several
 
 # What reads the shape and the dtype of a cotangent only, as what creates a tensor does: no gradient is in it.
 APART = frozenset({"zeros", "shape", "dtype", "size"})
@@ -75,13 +72,9 @@ class Namer:
 
     def name(self, op: Op) -> str:
         """A name for the op's value."""
-        stem = next(filter(self._is_free, self._stems(op)), None)
-        if stem is None:
-            *_, last = dict.fromkeys(self._stems(op))
-            stem = fresh(last, self.taken)
-        chosen = stem
-        self.taken.add(chosen)
-        return chosen
+        stems = list(self._stems(op))
+        stem = next(filter(self._is_free, stems), stems[0])
+        return self.free(stem)
 
     def free(self, stem: str) -> str:
         """The stem, with a number if it is taken."""
@@ -106,21 +99,71 @@ class Namer:
         if op in self.of:
             yield from self._of_forward(self.of[op])
         roles = self._roles(op)
-        words = list(dict.fromkeys(filter(None, map(self._word, op.args))))
-        owners = self.owners.get(op, []) if self.count > 1 else []
         yield roles[0]
         if op in self.via:
             yield from self._contributions(*self.via[op])
-        for role in roles:
-            yield role
-            if len(owners) == 1:
-                yield f"{role}_{owners[0]}"
-        for ends in (words, owners, ["_".join(owners)], ["_".join(words)]):
-            for end in filter(None, ends):
-                yield from (f"{role}_{end}" for role in roles)
+        if self._is_gradient(op):
+            yield from self._by_owner(op, roles)
+        else:
+            yield from self._by_operands(op, roles)
+        yield from (f"{before}_{role}" for before in BEFORE for role in roles)
+        words = [*map(self._word, op.args), *self.owners.get(op, [])]
         for before in BEFORE:
-            yield from (f"{before}_{role}" for role in roles)
-            yield from (f"{before}_{role}_{word}" for role in roles for word in words)
+            yield from (f"{before}_{role}_{w}" for role in roles for w in words if w)
+
+    def _by_owner(self, op: Op, roles: Sequence[str]) -> Iterator[str]:
+        """What a part of a gradient is called: by the input that it is for, since it is no gradient of what it is computed of."""
+        factors = [arg for arg in op.args if not self._is_gradient(arg)]
+        names = list(filter(None, map(self._exact, factors)))
+        yield from (
+            word.format(name)
+            for word in _of_names(op.facts.grad_words)
+            for name in names
+        )
+        owners = self.owners.get(op, []) if self.count > 1 else []
+        if len(owners) == 1:
+            yield f"{roles[0]}_{owners[0]}"
+        yield from roles
+        if owners:
+            yield from (f"{role}_{'_'.join(owners)}" for role in roles)
+
+    def _by_operands(self, op: Op, roles: Sequence[str]) -> Iterator[str]:
+        """What a value of the forward is called where its role alone is taken: by what it is computed of."""
+        if _which_part(op) is not None and (name := self._exact(op)):
+            yield name
+        if (both := self._of_both(op)) is not None:
+            yield both
+        yield from roles
+        words = list(dict.fromkeys(filter(None, map(self._word, op.args))))
+        reduced = op.facts.category == "reduction"
+        for end in (*words, "_".join(words)):
+            if end:
+                yield from (f"{end}_{r}" if reduced else f"{r}_{end}" for r in roles)
+
+    def _of_both(self, op: Op) -> str | None:
+        """`x_cos` for `x * cos`, where both have names."""
+        for word in _of_names(op.facts.words):
+            names = [self._exact(arg) for arg in op.args]
+            found = word.format(*names)
+            if all(names) and len({*names}) > 1 and len(found) <= LONGEST:
+                return found
+        return None
+
+    def _exact(self, op: Op) -> str:
+        """The name of a value, or of what it is a view of."""
+        if op.kind == "static":
+            return ""
+        if op in self.held:
+            return self.held[op]
+        if op.rule == "input":
+            return op.name
+        if op.facts.inline == "always":
+            return self._exact(op.args[0])
+        of = self._exact(op.args[0]) if op.args else ""
+        which = _which_part(op) if of else None
+        if which is None:
+            return ""
+        return f"{of}{which}" if type(which) is int else f"{of}_{which}"
 
     def _contributions(self, value: Op, reader: Op) -> Iterator[str]:
         """What a part of a cotangent is called: `grad_x_via_xz`."""
@@ -136,9 +179,9 @@ class Namer:
             yield f"grad_{self.held[value]}"
             return
         roles = self._forward_roles(value)
-        words = filter(None, map(self._word, value.args))
-        yield from (f"grad_{role}" for role in roles)
-        yield from (f"grad_{roles[0]}_{word}" for word in words)
+        if _which_part(value) is None:
+            yield f"grad_{roles[0]}"
+        yield from (f"grad_{stem}" for stem in self._by_operands(value, roles))
 
     def _forward_roles(self, value: Op) -> list[str]:
         found = [
@@ -155,10 +198,10 @@ class Namer:
             return ["onehot"]
         if self._is_gradient(op):
             if op.rule in ("sum", "mean") and self._is_unnamed_product(op.args[0]):
-                return ["inner", *op.facts.grad_words]
+                return ["inner", *_roles_of(op.facts.grad_words)]
             masked = op.rule == "where" and any(is_number(arg, 0) for arg in op.args)
             found = ("masked_grad",) if masked else ()
-            words = op.facts.grad_words or GRADIENT.get(op.rule)
+            words = _roles_of(op.facts.grad_words) or GRADIENT.get(op.rule)
             return [
                 *found,
                 *(words or (f"{op.rule.lower().rstrip('_')}_grad",)),
@@ -170,7 +213,8 @@ class Namer:
         if op.rule == "pow_exponent" and is_number(op.args[1], 2):
             return ["square"]
         plain = op.rule.lower().rstrip("_").removesuffix("_unbiased")
-        return list(op.facts.words or VALUE.get(op.rule, (plain,)))
+        words = _roles_of(op.facts.words) or VALUE.get(op.rule, (plain,))
+        return list(words)
 
     def _is_gradient(self, op: Op) -> bool:
         """Whether a cotangent is in it."""
@@ -204,6 +248,30 @@ class Namer:
         if op.rule == "input":
             return op.name
         return next(filter(None, map(self._word, op.args)), "")
+
+
+def _of_names(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Those with places for the names of operands: `{}_over_{}`."""
+    return tuple(word for word in words if "{" in word)
+
+
+def _roles_of(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that are names as they stand."""
+    return tuple(word for word in words if "{" not in word)
+
+
+def _which_part(op: Op) -> int | str | None:
+    """`0` for `x[..., 0]`, `odd` for `x[1::2]`; None where no word says it."""
+    if op.facts.shape == "selected":
+        index = literal(op.args[2])
+        if index == -1:
+            return "last"
+        return index if type(index) is int and index >= 0 else None
+    if op.rule == "slice":
+        start, end, step = map(literal, op.args[2:])
+        if step == 2 and end is None and (start is None or type(start) is int):
+            return EVERY_SECOND.get(start)
+    return None
 
 
 def users_of(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
