@@ -19,7 +19,7 @@ from scaffold.workspace.reconcile import (
     says_the_same,
     standing,
 )
-from scaffold.workspace.records import Kept, Record, base_path, record_path
+from scaffold.workspace.records import Kept, Record, record_path
 
 Status = Literal[
     "ok",
@@ -222,9 +222,10 @@ def _with_proof(project: Project, op: Op, told: Checked) -> Iterator[Checked]:
 def _lost(project: Project, told: Checked) -> Checked:
     """The text that a file was written with, where it is not in the state any more."""
     assert told.kept is not None
-    path = base_path(told.op, told.kept.role)
-    what = "gone" if present(project.root, path) is None else "changed"
-    reason = f"{what}; a merge of '{told.path}' starts from it"
+    path = record_path(told.op)
+    reason = (
+        f"does not hold how '{told.path}' was written; a merge of that starts from it"
+    )
     hint = SYNC
     if told.status == "stale" and not told.hint:
         back = f"take '{from_here(project.root, path)}' from version control"
@@ -236,9 +237,7 @@ def _orphan(project: Project, record: Record) -> Iterator[Checked]:
     """The files of an op that no manifest lists any more."""
     reason = f"no op '{record.op}' in {record.manifest}"
     hint = f"scaffold remove {record.op}"
-    standings = [
-        (kept, standing(project.root, record.op, kept)) for kept in record.files
-    ]
+    standings = [(kept, standing(project.root, kept)) for kept in record.files]
     there = [kept for kept, known in standings if known.condition != "missing"]
     if any(known.edited for _, known in standings):
         reason, hint = f"{reason}; edited", f"{hint} --force"

@@ -8,13 +8,12 @@ from scaffold.cli.project import Project
 from scaffold.workspace.changes import Change
 from scaffold.workspace.difference import diff_file
 from scaffold.workspace.reconcile import present
-from scaffold.workspace.records import read_base
 
 
 def difference(project: Project, item: Checked) -> str:
     """What somebody changed in an edited file; what would change in one that is stale or missing."""
     there = present(project.root, item.path)
-    base = read_base(project.root, item.op, item.kept) if item.kept else None
+    base = item.kept.written if item.kept else None
     before, after = _sides(item, there, base)
     if before == after or after is None:
         return ""

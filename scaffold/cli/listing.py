@@ -91,7 +91,7 @@ def _orphans(project: "Project") -> Iterator[Row]:
         files = tuple(
             (
                 from_here(project.root, kept.path),
-                _words(standing(project.root, record.op, kept).condition),
+                _words(standing(project.root, kept).condition),
             )
             for kept in record.files
         )

@@ -18,10 +18,8 @@ from scaffold.workspace.records import (
     Proof,
     Record,
     adds_only,
-    encode,
     function_digest,
-    read_base,
-    record_path,
+    written_record,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +73,7 @@ def _objection(project: Project, op: Op, tested: "Tested") -> str:
         return STALE.format(op=op.listed.name)
     known = op.standings[test.path]
     if known.edited:
-        base = read_base(project.root, op.listed.name, test)
+        base = test.written
         if base is None or not adds_only(base, known.text or ""):
             return TAKEN
     return ""
@@ -89,7 +87,7 @@ def record_passed(
     if not meant:
         return {}
     refused: dict[str, str] = {}
-    files: dict[str, str] = {}
+    files: dict[str, str | None] = {}
     project = open_project(may_lack=True)
     known = [name for name in meant if name in project.listed]
     for op in survey(project, known) if known else ():
@@ -103,7 +101,7 @@ def record_passed(
             refused[name] = reason
             continue
         proven = _with_proof(op, op.record, before, meant[name])
-        files[record_path(name)] = encode(proven)
+        files |= written_record(proven)
     try:
         if files:
             recover(project.root)

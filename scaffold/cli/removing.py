@@ -82,7 +82,7 @@ def _files(project: Project, name: str) -> Iterator[_File]:
 
 def _recorded(project: Project, record: Record) -> Iterator[_File]:
     for kept in record.files:
-        known = standing(project.root, record.op, kept)
+        known = standing(project.root, kept)
         if known.condition != "missing":
             objection = "was edited" if known.edited else ""
             yield _File(record.op, kept.path, objection)

@@ -27,16 +27,12 @@ from scaffold.workspace import Plan, apply, plan, recover
 from scaffold.workspace.merge import merge
 from scaffold.workspace.reconcile import Wanted, decoded, present, standing
 from scaffold.workspace.records import (
-    Kept,
     Proof,
     Record,
-    base_path,
-    digest,
-    encode,
     function_digest,
-    read_base,
-    record_path,
+    kept_file,
     state_paths,
+    written_record,
 )
 
 NEW = Location("NEW")
@@ -139,10 +135,7 @@ def _known(project: Project, op: str) -> list[tuple[str, str, str | None]]:
     record = project.records.get(op)
     if record is not None:
         _check_markers(project, record)
-        return [
-            (kept.role, kept.path, read_base(project.root, op, kept))
-            for kept in record.files
-        ]
+        return [(kept.role, kept.path, kept.written) for kept in record.files]
     return [
         (item.wanted.role, item.path, item.wanted.text if item.need == "same" else None)
         for work in weigh(project, survey(project, [op]))
@@ -160,7 +153,7 @@ def _check_markers(project: Project, record: Record) -> None:
                 "resolve them first",
             )
             for kept in record.files
-            if standing(project.root, record.op, kept).condition == "conflict-markers"
+            if standing(project.root, kept).condition == "conflict-markers"
         ]
     )
 
@@ -237,15 +230,10 @@ def _state(
     if not project.configuration.project:
         return {}
     name = op.listed.name
-    texts: dict[str, str | None] = {}
-    kept = []
-    for role, item in moved.items():
-        wanted = item.wanted
-        kept.append(Kept(role, wanted.path, wanted.draft, digest(wanted.text.encode())))
-        texts[base_path(name, role)] = wanted.text
+    kept = tuple(kept_file(*item.wanted) for item in moved.values())
     origin = op.origin._replace(reads=rendering.reads)
-    record = Record(name, op.listed.manifest, origin, tuple(kept), proof)
-    return {record_path(name): encode(record), **texts} if kept else {}
+    record = Record(name, op.listed.manifest, origin, kept, proof)
+    return written_record(record) if kept else {}
 
 
 def _proof(

@@ -1,4 +1,4 @@
-"""What a project begins with: its configuration, an empty manifest, the schema for editors, a job for CI.
+"""What a project begins with: its configuration, an empty manifest, the schema for editors, a job for CI, how git shows the records.
 
 In: the project's directory and what the options say. Out: a `Start`: texts by path; nothing is written.
 Invariant: with what is added, the pyproject.toml is a configuration that loads; the rest of it stays as it is.
@@ -20,10 +20,13 @@ from scaffold.spec.config import Said, Sources, read_configuration, read_sources
 from scaffold.spec.problems import KeyPath, Locate
 from scaffold.spec.surroundings import Surroundings, table_of
 from scaffold.spec.toml import Places, parse_toml, toml_text
+from scaffold.workspace.records import DIRECTORY
 
 PROJECT = "pyproject.toml"
 SCHEMA = "scaffold.schema.json"
 WORKFLOW = ".github/workflows/scaffold.yml"
+ATTRIBUTES = ".gitattributes"
+RECORDS = f"/{DIRECTORY}/*.json linguist-generated -diff"  # reviews fold them up
 WILD = frozenset("*?[")
 MARK = "\ufeff"
 
@@ -58,8 +61,8 @@ class Start(NamedTuple):
 
 def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> Start:
     """The files; `given` are keys of the configuration."""
-    data = _read(directory / PROJECT)
-    before = _text(data)
+    reads = {name: _read(directory / name) for name in (PROJECT, ATTRIBUTES)}
+    before = _text(reads[PROJECT], PROJECT)
     tables = parse_toml(before.removeprefix(MARK), PROJECT)
     there = "scaffold" in table_of(tables, "tool")
     name = table_of(tables, "project").get("name")
@@ -77,11 +80,13 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
     files[SCHEMA] = schema_text()
     if (ci or _usual_ci(directory)) == "github":
         files[WORKFLOW] = JOB.format(version=__version__)
+    if _in_git(directory):
+        files[ATTRIBUTES] = _with_records(_text(reads[ATTRIBUTES], ATTRIBUTES))
     kept = (manifest,) if manifest and (directory / manifest).exists() else ()
     if there:
         becomes = "stays as it is" if after == before else "gets what it lacks"
         notes = (f"'{PROJECT}' has a [tool.scaffold], which {becomes}",)
-    return Start(files, (PROJECT,), kept, notes, {PROJECT: data})
+    return Start(files, (PROJECT, ATTRIBUTES), kept, notes, reads)
 
 
 def _read(path: Path) -> bytes | None:
@@ -94,12 +99,24 @@ def _read(path: Path) -> bytes | None:
         raise ScaffoldError(message, Location(path.name)) from None
 
 
-def _text(data: bytes | None) -> str:
+def _text(data: bytes | None, name: str) -> str:
     try:
         return (data or b"").decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
         message = "cannot be read: not UTF-8"
-        raise ScaffoldError(message, Location(PROJECT)) from None
+        raise ScaffoldError(message, Location(name)) from None
+
+
+def _in_git(directory: Path) -> bool:
+    above = (directory, *directory.parents)
+    return any((place / ".git").exists() for place in above)
+
+
+def _with_records(before: str) -> str:
+    """The attributes of the files in git, with those of the records at the end, unless they stand there."""
+    if RECORDS in before.splitlines():
+        return before
+    return f"{before.rstrip()}\n{RECORDS}\n".lstrip()
 
 
 def _check(said: Mapping[str, str], directory: Path) -> None:

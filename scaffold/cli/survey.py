@@ -121,8 +121,7 @@ def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
         )
         files = record.files if record else ()
         standings = {
-            kept.path: standing(project.root, listed.name, kept, alike.same)
-            for kept in files
+            kept.path: standing(project.root, kept, alike.same) for kept in files
         }
         moved = origin.moved(record.origin) if record else ()
         maths = proof_digest(listed.entry, project.configuration, origin.reads)

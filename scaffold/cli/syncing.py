@@ -24,7 +24,7 @@ from scaffold.errors import (
 from scaffold.workspace import Plan, Policy, apply, plan, rehearse
 from scaffold.workspace.merge import merge
 from scaffold.workspace.reconcile import Prospect, reconcile, record_files
-from scaffold.workspace.records import Record, base_path, read_base
+from scaffold.workspace.records import Record, record_path
 
 WEIGHT = ("identical", "skip", "create", "remove", "update", "conflict", "left")
 
@@ -64,6 +64,7 @@ def weigh(
 ) -> tuple[Work, ...]:
     """Render what is not settled, and see what that calls for; to prove every op is to render those without a proof."""
     open_ = [op for op in ops if not op.settled or _is_wanted(project, op, run)]
+    open_ += [op for op in ops if op not in open_ and op.record and op.record.former]
     if not open_:
         return ()
     from scaffold.cli.rendering import render_ops  # where nothing moved, not needed
@@ -72,8 +73,8 @@ def weigh(
     rendered = render_ops(project, [op.listed for op in open_], known=known)
     works = []
     for op in open_:
-        name, result = op.listed.name, rendered[op.listed.name]
-        prospects = reconcile(project.root, name, op.record, result.files)
+        result = rendered[op.listed.name]
+        prospects = reconcile(project.root, op.record, result.files)
         proven = (result.code, result.proof, result.provable)
         works.append(Work(op, prospects, result.reads, result.notes, *proven))
     return tuple(works)
@@ -186,8 +187,7 @@ def _exports(
         for item in work.prospects:
             moved += [item.moved_from] if item.moved_from else []
             if item.kept and item.wanted and item.wanted.role == "op":
-                base = read_base(project.root, op, item.kept)
-                lost[op] = names_lost(base or "", item.wanted.text)
+                lost[op] = names_lost(item.kept.written or "", item.wanted.text)
     return exports_of(project, moved, lost)
 
 
@@ -251,7 +251,7 @@ def _planned(
 def _base(project: Project, work: Work, item: Prospect) -> str | None:
     if item.kept is None or item.need != "collide":
         return None
-    return read_base(project.root, work.op.listed.name, item.kept)
+    return item.kept.written
 
 
 def _carried(project: Project, work: Work, item: Prospect, policy: Policy) -> str:
@@ -298,7 +298,7 @@ def _notes(works: tuple[Work, ...], prune: bool, planned: Plan) -> Iterator[str]
             elif item.need == "drop" and not prune:
                 yield f"'{item.path}' is not part of '{name}' any more: scaffold upgrade {name}"
             if item.mends and item.kept and not planned.unsettled:
-                yield f"'{base_path(name, item.kept.role)}' was lost: written again"
+                yield f"'{record_path(name)}' had lost how '{item.path}' was written: it says so again"
 
 
 def _verbs(
@@ -330,13 +330,14 @@ def _with_records(
         for change in resolved.changes
         if change.verb not in ("skip", "identical") or change.before == change.after
     }
-    files: dict[str, str] = {}
+    files: dict[str, str | None] = {}
     for work in works:
         origin = work.op.origin._replace(reads=work.reads)
         listed = work.op.listed
         before = work.op.record.proof if work.op.record else None
         proof = proofs.found.get(listed.name) or work.proof or before
-        record = Record(listed.name, listed.manifest, origin, (), proof)
+        former = work.op.record.former if work.op.record else ()
+        record = Record(listed.name, listed.manifest, origin, (), proof, former)
         files |= record_files(record, work.prospects, done, work.code)
     return with_state(resolved, plan(files, project.root, ours=files.keys()))
 

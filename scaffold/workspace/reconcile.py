@@ -16,18 +16,15 @@ from scaffold.workspace.records import (
     Origin,
     Proof,
     Record,
-    base_path,
     digest,
-    encode,
-    holds_base,
-    read_base,
-    record_path,
+    kept_file,
+    written_record,
 )
 from scaffold.workspace.statements import normal_form
 
 # --- How a file on disk stands to what was written last.
 #
-# In: the root, an op, and the record of one of its files. Out: a `Standing`.
+# In: the root, and the record of one of its files. Out: a `Standing`.
 # Invariant: formatting alone is not an edit; nothing is written.
 
 
@@ -53,17 +50,16 @@ def says_the_same(one: str, other: str) -> bool:
 
 
 def standing(
-    root: Path, op: str, kept: Kept, same: Callable[[str, str], bool] = says_the_same
+    root: Path, kept: Kept, same: Callable[[str, str], bool] = says_the_same
 ) -> Standing:
     """Compare a file with its record; `same` may know the answer for its text and the recorded one."""
-    data = present(root, kept.path)
-    if data is None:
-        return Standing("missing", None, not holds_base(root, op, kept))
-    if digest(data) == kept.text:
-        return Standing("untouched", None, not holds_base(root, op, kept, data))
-    text = decoded(data, kept.path)
-    base = read_base(root, op, kept)
+    data, base = present(root, kept.path), kept.written
     lost = base is None
+    if data is None:
+        return Standing("missing", None, lost)
+    if digest(data) == kept.text:
+        return Standing("untouched", None, lost)
+    text = decoded(data, kept.path)
     if has_markers(text):
         return Standing("conflict-markers", text, lost)
     if base is not None and same(base, text):
@@ -135,22 +131,22 @@ class Prospect(NamedTuple):
 
 
 def reconcile(
-    root: Path, op: str, record: Record | None, files: tuple[Wanted, ...]
+    root: Path, record: Record | None, files: tuple[Wanted, ...]
 ) -> tuple[Prospect, ...]:
     """Compare what the files of an op should be with what they are."""
     roles = {item.role for item in files}
-    prospects = [_prospect(root, op, record, wanted) for wanted in files]
+    prospects = [_prospect(root, record, wanted) for wanted in files]
     gone = [kept for kept in record.files if kept.role not in roles] if record else []
-    return (*prospects, *(_leftover(root, op, kept) for kept in gone))
+    return (*prospects, *(_leftover(root, kept) for kept in gone))
 
 
-def _prospect(root: Path, op: str, record: Record | None, wanted: Wanted) -> Prospect:
+def _prospect(root: Path, record: Record | None, wanted: Wanted) -> Prospect:
     kept = record.kept(wanted.role) if record else None
     if kept is not None and kept.path != wanted.path:
-        return _moved(root, op, kept, wanted)
+        return _moved(root, kept, wanted)
     if kept is None:
         return Prospect(_of_stranger(root, wanted), wanted.path, wanted, None, None)
-    known = standing(root, op, kept)
+    known = standing(root, kept)
     return Prospect(_of_known(kept, wanted, known), wanted.path, wanted, kept, known)
 
 
@@ -175,9 +171,9 @@ def _of_known(kept: Kept, wanted: Wanted, known: Standing) -> Need:
     return "same" if same else "collide"
 
 
-def _moved(root: Path, op: str, kept: Kept, wanted: Wanted) -> Prospect:
+def _moved(root: Path, kept: Kept, wanted: Wanted) -> Prospect:
     """A file that the configuration wants elsewhere: what is there goes with it."""
-    known = standing(root, op, kept)
+    known = standing(root, kept)
     need = _of_stranger(root, wanted)
     if need == "create" and known.edited:
         need = "collide"
@@ -185,16 +181,16 @@ def _moved(root: Path, op: str, kept: Kept, wanted: Wanted) -> Prospect:
     return Prospect(need, wanted.path, wanted, kept, known, source)
 
 
-def _leftover(root: Path, op: str, kept: Kept) -> Prospect:
-    known = standing(root, op, kept)
+def _leftover(root: Path, kept: Kept) -> Prospect:
+    known = standing(root, kept)
     need: Need = "leave" if known.edited else "drop"
     return Prospect(need, kept.path, None, kept, known)
 
 
 # --- What is to be remembered of an op after a run.
 #
-# In: the record from before, the prospects of the op's files, and which of their paths were written. Out: the files of the
-# record: path and text.
+# In: the record from before, the prospects of the op's files, and which of their paths were written. Out: the path and the text of
+# the record; None for a file that goes.
 # Invariant: a record never says more than what is on disk: of a file that was left as it was, the old tale is kept.
 
 
@@ -203,12 +199,12 @@ def record_files(
     prospects: tuple[Prospect, ...],
     written: Collection[str],
     code: str = "",
-) -> dict[str, str]:
-    """The texts of `record` brought up to date; `record` already says what the files now follow from, and what was proven.
+) -> dict[str, str | None]:
+    """The file of `record` brought up to date; `record` already says what the files now follow from, and what was proven.
 
     `code` is the digest of the Function as it is wanted, where proofs matter.
     """
-    files, texts, current = [], {}, True
+    files, current = [], True
     for prospect in prospects:
         kept = _kept(prospect, prospect.path in written)
         if kept is None:
@@ -216,16 +212,13 @@ def record_files(
             continue
         files.append(kept)
         current = current and kept.draft in ("", _draft(prospect))
-        changed = kept != prospect.kept or prospect.mends
-        if prospect.wanted is not None and changed:
-            texts[base_path(record.op, kept.role)] = prospect.wanted.text
     if not files:
         return {}
     origin = record.origin if current else Origin("", "", "", "")
     whole = record._replace(files=tuple(files), origin=origin)
     if record.proof is not None and record.proof.function == code:
         whole = whole._replace(proof=_of_written(record.proof, whole, prospects))
-    return {record_path(record.op): encode(whole), **texts}
+    return written_record(whole)
 
 
 def _of_written(proof: Proof, record: Record, prospects: tuple[Prospect, ...]) -> Proof:
@@ -255,6 +248,5 @@ def _kept(prospect: Prospect, written: bool) -> Kept | None:
     ):
         return kept
     if prospect.need == "same" or prospect.mends or written:
-        text = digest(wanted.text.encode())
-        return Kept(wanted.role, wanted.path, wanted.draft, text)
+        return kept_file(*wanted, before=kept)
     return kept

@@ -5,10 +5,12 @@ itself lost or changed is told as such, never trusted (whether a generated file 
 """
 
 import ast
+import base64
 import hashlib
 import json
 import os
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
@@ -192,12 +194,17 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 DIRECTORY = ".scaffold"
-VERSION = 1
+VERSION = 2
+MOST = (
+    1 << 24
+)  # bytes of a text: no generated file is longer, and a record that unpacks to more was tampered with
 UNREADABLE = (
     "take the file from version control; or remove it, and 'scaffold sync' asks"
 )
 _ORIGIN = ("tool", "spec", "configuration", "templates")
+_KEPT = ("path", "draft", "text", "base")
 _PROOF = Proof._fields
+FORMER = ".base"  # version 1 had the text of each file in one of its own, OP.ROLE.base
 
 
 class Origin(NamedTuple):
@@ -220,12 +227,19 @@ class Origin(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """One file as it was written last: its part in the op, its path, digests of draft and text."""
+    """One file as it was written last: its part in the op, its path, digests of draft and text, and the text, packed."""
 
     role: str  # "op" or "test"
     path: str
     draft: str  # before it was formatted; "" once the op has no such file any more
     text: str
+    base: str  # what a merge of the file starts from; see `pack`
+
+    @property
+    def written(self) -> str | None:
+        """The text that was written last; None where it is lost, or not the one that the record means."""
+        text = unpack(self.base)
+        return text if text is not None and digest(text.encode()) == self.text else None
 
 
 class Record(NamedTuple):
@@ -236,6 +250,7 @@ class Record(NamedTuple):
     origin: Origin
     files: tuple[Kept, ...]
     proof: Proof | None = None
+    former: tuple[str, ...] = ()  # files of version 1 that go once this is written
 
     def kept(self, role: str) -> Kept | None:
         """The file with that part in the op."""
@@ -252,15 +267,38 @@ def record_path(op: str) -> str:
     return f"{DIRECTORY}/{op}.json"
 
 
-def base_path(op: str, role: str) -> str:
-    """Where the text of a file is, as it was written last."""
-    return f"{DIRECTORY}/{op}.{role}.base"
-
-
 def state_paths(record: Record) -> tuple[str, ...]:
-    """Every file that a record consists of."""
-    bases = (base_path(record.op, item.role) for item in record.files)
-    return (record_path(record.op), *bases)
+    """Every file that a record consists of, in this version or an earlier one."""
+    return (record_path(record.op), *record.former)
+
+
+def kept_file(
+    role: str, path: str, draft: str, text: str, before: Kept | None = None
+) -> Kept:
+    """The record of a file with this text; what the one from `before` says in the same words stays as it is.
+
+    Two builds of zlib may pack a text differently, and a record shall change only where what it says does.
+    """
+    meant = digest(text.encode())
+    if before is not None and before.text == meant and before.written is not None:
+        return Kept(role, path, draft, meant, before.base)
+    return Kept(role, path, draft, meant, pack(text))
+
+
+def pack(text: str) -> str:
+    """A text in about a third of its length, as one line of ASCII: zlib, then base 85."""
+    return base64.b85encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def unpack(packed: str) -> str | None:
+    """The text that was packed; None where that was changed since."""
+    try:
+        data = base64.b85decode(packed)
+        unpacking = zlib.decompressobj()
+        text = unpacking.decompress(data, MOST)
+        return text.decode() if unpacking.eof else None
+    except (ValueError, zlib.error):
+        return None
 
 
 def read_state(root: Path) -> dict[str, bytes]:
@@ -271,7 +309,8 @@ def read_state(root: Path) -> dict[str, bytes]:
         return {}
     found: dict[str, bytes] = {}
     problems: list[ScaffoldError] = []
-    for path in (f"{DIRECTORY}/{name}" for name in names if name.endswith(".json")):
+    ours = (name for name in names if name.endswith((".json", FORMER)))
+    for path in (f"{DIRECTORY}/{name}" for name in ours):
         try:
             found[path] = read_bytes(f"{root}/{path}")
         except OSError as error:
@@ -288,8 +327,10 @@ def decode_records(state: Mapping[str, bytes]) -> dict[str, Record]:
     found: dict[str, Record] = {}
     problems: list[ScaffoldError] = []
     for path, data in state.items():
+        if not path.endswith(".json"):
+            continue
         try:
-            record = _record(data, path)
+            record = _record(data, path, state)
             found[record.op] = record
         except ScaffoldError as error:
             problems.append(error)
@@ -297,10 +338,10 @@ def decode_records(state: Mapping[str, bytes]) -> dict[str, Record]:
     return found
 
 
-def _record(data: bytes, shown: str) -> Record:
+def _record(data: bytes, shown: str, state: Mapping[str, bytes]) -> Record:
     op = os.path.basename(shown).removesuffix(".json")
     try:
-        return _decoded(json.loads(data), op)
+        return _decoded(json.loads(data), op, state)
     except json.JSONDecodeError as error:
         place = Location(shown, error.lineno, error.colno)
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -308,7 +349,7 @@ def _record(data: bytes, shown: str) -> Record:
     raise ScaffoldError("is no record of an op", place, UNREADABLE)
 
 
-def _decoded(raw: Any, op: str) -> Record:
+def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
     if raw["version"] > VERSION:
         raise ScaffoldError(
             f"was written by a newer version, {raw['tool']}",
@@ -316,18 +357,35 @@ def _decoded(raw: Any, op: str) -> Record:
             "install that version of torch-scaffold",
         )
     reads = tuple(sorted(_texts(raw["reads"])))
+    former = {
+        role: path
+        for role in raw["files"]
+        if (path := f"{DIRECTORY}/{op}.{role}{FORMER}") in state
+    }
     files = tuple(
         Kept(
-            _plain(role),
+            role,
             _below(file["path"]),
             _text(file["draft"]),
             _text(file["text"]),
+            _text(file["base"]) if raw["version"] > 1 else _former(role, former, state),
         )
         for role, file in raw["files"].items()
     )
     tool, spec, configuration, templates = (_text(raw[key]) for key in _ORIGIN)
     origin = Origin(tool, spec, configuration, templates, reads)
-    return Record(op, _text(raw["manifest"]), origin, files, _proof(raw.get("proof")))
+    proof = _proof(raw.get("proof"))
+    paths = tuple(former.values())
+    return Record(op, _text(raw["manifest"]), origin, files, proof, paths)
+
+
+def _former(role: str, former: Mapping[str, str], state: Mapping[str, bytes]) -> str:
+    """What version 1 kept in a file of its own; "" where that is lost."""
+    data = state[former[role]] if role in former else b""
+    try:
+        return pack(data.decode("utf-8").replace("\r\n", "\n"))
+    except UnicodeDecodeError:
+        return ""
 
 
 def _proof(raw: Any) -> Proof | None:
@@ -348,13 +406,6 @@ def _below(value: Any) -> str:
     return str(value)
 
 
-def _plain(role: str) -> str:
-    """A role, which is part of a file's name."""
-    if not role.isidentifier():
-        raise ValueError
-    return role
-
-
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
@@ -371,30 +422,13 @@ def encode(record: Record) -> str:
     told |= {key: getattr(record.origin, key) for key in _ORIGIN}
     told["reads"] = dict(record.origin.reads)
     told["files"] = {
-        item.role: {"path": item.path, "draft": item.draft, "text": item.text}
-        for item in record.files
+        item.role: {key: getattr(item, key) for key in _KEPT} for item in record.files
     }
     if record.proof is not None:
         told["proof"] = record.proof._asdict()
     return json.dumps(told, indent=2) + "\n"
 
 
-def read_base(root: Path, op: str, kept: Kept) -> str | None:
-    """The text that was written last; None where it is lost, or not the one that the record means."""
-    data = _stored(root, op, kept)
-    if data is None or digest(data) != kept.text:
-        return None
-    return data.decode("utf-8").replace("\r\n", "\n")
-
-
-def holds_base(root: Path, op: str, kept: Kept, known: bytes | None = None) -> bool:
-    """Whether the text that was written last is still there; `known` is a file that says the same."""
-    data = _stored(root, op, kept)
-    return data is not None and (data == known or digest(data) == kept.text)
-
-
-def _stored(root: Path, op: str, kept: Kept) -> bytes | None:
-    try:
-        return read_bytes(f"{root}/{base_path(op, kept.role)}")
-    except OSError:
-        return None
+def written_record(record: Record) -> dict[str, str | None]:
+    """The path and the text of a record; None for what an earlier version had beside it."""
+    return {record_path(record.op): encode(record), **dict.fromkeys(record.former)}

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from scaffold.workspace.disk import fingerprint
+from scaffold.workspace.records import pack, unpack
 
 CONFIGURATION = '[tool.scaffold]\nsource = "ops"\ntests = "tests"\n'
 SCALE = """[ops.scale]
@@ -56,3 +57,30 @@ def interrupted(root: Path, path: str, before: bytes) -> None:
     journal = json.dumps({"steps": [step], "made": [], "emptied": []})
     (root / ".scaffold-journal.tmp").write_text(f"{journal}\n")
     (root / path).with_name(".scaffold-0-0.old.tmp").write_bytes(before)
+
+
+def as_written(root: Path, op: str, role: str) -> str | None:
+    """What the record of an op says that a file of it was written as."""
+    record = json.loads((root / f".scaffold/{op}.json").read_text())
+    return unpack(record["files"][role]["base"])
+
+
+def lose(root: Path, op: str, role: str, *, gone: bool = True) -> None:
+    """Take out of an op's record how a file was written, or put another text there."""
+    path = root / f".scaffold/{op}.json"
+    record = json.loads(path.read_text())
+    other = "" if gone else pack(f"{as_written(root, op, role)}# more\n")
+    record["files"][role]["base"] = other
+    path.write_text(json.dumps(record, indent=2) + "\n")
+
+
+def in_version_1(root: Path) -> None:
+    """Write the records as version 1 had them: the text of each file in one of its own."""
+    for path in (root / ".scaffold").glob("*.json"):
+        record = json.loads(path.read_text())
+        record["version"] = 1
+        for role, kept in record["files"].items():
+            base = unpack(kept.pop("base"))
+            assert base is not None
+            path.with_name(f"{path.stem}.{role}.base").write_text(base)
+        path.write_text(json.dumps(record, indent=2) + "\n")

@@ -12,7 +12,15 @@ import pytest
 
 from scaffold.cli.tested import find_tests
 from scaffold.workspace import records
-from tests.cli.projects import SCALE, SHIFT, contents, interrupted, project
+from tests.cli.projects import (
+    SCALE,
+    SHIFT,
+    as_written,
+    contents,
+    interrupted,
+    lose,
+    project,
+)
 from tests.cli.running import environment, scaffold
 
 pytestmark = pytest.mark.usefixtures("proven_at_once")
@@ -231,17 +239,8 @@ def test_a_record_names_no_file_outside_of_the_project(
 def test_a_base_that_is_lost_or_wrong_makes_no_file_ok(synced: Path) -> None:
     """What cannot be compared counts as edited: nothing of the user's is written over."""
     edit(synced / "ops/scale.py", "x * factor", "factor * x")
-    (synced / records.base_path("scale", "op")).unlink()
+    lose(synced, "scale", "op")
     assert "edited    ops/scale.py" in scaffold(synced, "check").out
-
-
-def lose(path: Path, gone: bool) -> str:
-    """Remove or change a base; how it is then told."""
-    if gone:
-        path.unlink()
-    else:
-        path.write_text(f"{path.read_text()}# more\n")
-    return "gone" if gone else "changed"
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -249,31 +248,34 @@ def lose(path: Path, gone: bool) -> str:
 def test_a_base_that_is_lost_is_told_and_written_again(
     synced: Path, file: str, gone: bool
 ) -> None:
-    op, base = synced / "ops/scale.py", synced / records.base_path("scale", "op")
+    op, written = synced / "ops/scale.py", as_written(synced, "scale", "op")
     if file == "missing":
         op.unlink()
     elif file != "as written":
         edit(op, "def scale(x:", "def scale( x:")
         if file == "edited":
             edit(op, "x * factor", "factor * x")
-    mine, written = op.read_bytes() if op.exists() else None, base.read_bytes()
-    how = lose(base, gone)
+    mine = op.read_text() if op.exists() else None
+    lose(synced, "scale", "op", gone=gone)
     outcome = scaffold(synced, "check", "scale")
-    told = f"{how}; a merge of 'ops/scale.py' starts from it"
-    assert f".scaffold/scale.op.base: {told}" in outcome.out
+    told = (
+        "does not hold how 'ops/scale.py' was written; a merge of that starts from it"
+    )
+    assert f".scaffold/scale.json: {told}" in outcome.out
     assert ", 1 lost" in outcome.out
     hints = ["hint: scaffold sync"]
     if file == "edited":
         hints.append("hint: scaffold verify scale")
     assert (outcome.code, lines(outcome.err)) == (1, hints)
     before = contents(synced)
-    note = "note: '.scaffold/scale.op.base' was lost: written again\n"
+    path = ".scaffold/scale.json"
+    note = f"note: '{path}' had lost how 'ops/scale.py' was written: it says so again\n"
     assert scaffold(synced, "sync", "--dry-run").err == note
     assert contents(synced) == before
     outcome = scaffold(synced, "sync")
     assert (outcome.code, outcome.err) == (0, note)
-    assert base.read_bytes() == written
-    assert op.read_bytes() == (mine or written)
+    assert as_written(synced, "scale", "op") == written
+    assert op.read_text() == (mine or written)
     checked = scaffold(synced, "check").out
     edited = "3 ok, 1 edited, 1 unproven\n"
     assert checked.endswith(edited if file == "edited" else OK)
@@ -283,7 +285,7 @@ def test_a_base_that_is_lost_is_told_and_written_again(
 def test_a_base_that_is_lost_is_nothing_to_say_of_tests(
     synced: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lose(synced / records.base_path("scale", "op"), gone=True)
+    lose(synced, "scale", "op")
     monkeypatch.chdir(synced)
     (found,) = find_tests(("scale",))
     assert (found.there, found.standing) == (True, ())
@@ -292,18 +294,18 @@ def test_a_base_that_is_lost_is_nothing_to_say_of_tests(
 def test_a_base_that_only_the_team_still_has_is_told(synced: Path) -> None:
     """The file is edited and out of date: nothing here says what it was."""
     edit(synced / "ops/scale.py", "x * factor", "factor * x")
-    lose(synced / records.base_path("scale", "op"), gone=True)
+    lose(synced, "scale", "op")
     edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
     outcome = scaffold(synced, "check", "scale", "--format", "json")
     found = {item["path"]: item for item in json.loads(outcome.out)["files"]}
-    told = found[".scaffold/scale.op.base"]
+    told = found[".scaffold/scale.json"]
     assert (told["op"], told["status"]) == ("scale", "lost")
-    back = "take '.scaffold/scale.op.base' from version control"
+    back = "take '.scaffold/scale.json' from version control"
     assert told["hint"] == f"{back}, then scaffold upgrade scale"
     before = contents(synced)
     outcome = scaffold(synced, "sync")
     assert outcome.code == 1
-    assert "written again" not in outcome.err
+    assert "it says so again" not in outcome.err
     assert contents(synced) == before
 
 
@@ -364,7 +366,7 @@ def finished(root: Path) -> None:
         journal.write("done")
 
 
-OP, TEST, BASE = "ops/scale.py", "tests/test_scale.py", ".scaffold/scale.op.base"
+OP, TEST, RECORD = "ops/scale.py", "tests/test_scale.py", ".scaffold/scale.json"
 STATES: dict[str, list[Callable[[Path], object]]] = {
     "stale": [move_spec],
     "stale, edited": [move_spec, lambda root: append(root / OP)],
@@ -386,14 +388,15 @@ STATES: dict[str, list[Callable[[Path], object]]] = {
     "orphaned, edited": [take_out, lambda root: append(root / TEST)],
     "no test any more": [without_test],
     "no test any more, edited": [without_test, lambda root: append(root / TEST)],
-    "lost": [lambda root: (root / BASE).unlink()],
-    "lost, stale": [move_spec, lambda root: (root / BASE).unlink()],
+    "lost": [lambda root: lose(root, "scale", "op")],
+    "lost, stale": [move_spec, lambda root: lose(root, "scale", "op")],
     "a link": [lambda root: dangle(root / OP)],
     "a link, stale": [move_spec, lambda root: dangle(root / TEST)],
-    "a link for what was written": [lambda root: dangle(root / BASE)],
     "interrupted": [
         lambda root: append(root / OP),
-        lambda root: interrupted(root, OP, (root / BASE).read_bytes()),
+        lambda root: interrupted(
+            root, OP, (as_written(root, "scale", "op") or "").encode()
+        ),
     ],
     "interrupted after all was done": [finished],
     "a temporary file of nobody": [
@@ -428,12 +431,12 @@ def test_what_a_merge_needs_and_is_lost_comes_from_version_control(
 ) -> None:
     move_spec(synced)
     append(synced / OP)
-    base = (synced / BASE).read_bytes()
-    (synced / BASE).unlink()
+    record = (synced / RECORD).read_bytes()
+    lose(synced, "scale", "op")
     assert scaffold(synced, "check", "scale").err.splitlines()[0] == (
-        f"hint: take '{BASE}' from version control, then scaffold upgrade scale"
+        f"hint: take '{RECORD}' from version control, then scaffold upgrade scale"
     )
-    (synced / BASE).write_bytes(base)
+    (synced / RECORD).write_bytes(record)
     assert scaffold(synced, "upgrade", "scale").code == 0
     assert scaffold(synced, "check", "scale").code == 0
 

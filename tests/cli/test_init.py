@@ -256,3 +256,19 @@ def test_a_new_project_is_in_order_and_takes_ops(tmp_path: Path) -> None:
     assert "\n[ops.MyOp]\n" in (tmp_path / "ops.toml").read_text()
     assert "class MyOp(nn.Module)" in (tmp_path / "src/team/my_op.py").read_text()
     assert scaffold(tmp_path, "check", "--strict").code == 0
+
+
+def test_reviews_fold_the_records_up(tmp_path: Path) -> None:
+    made(tmp_path, ".git/")
+    attributes = tmp_path / ".gitattributes"
+    attributes.write_text("*.png binary\n")
+    assert scaffold(tmp_path, "init").code == 0
+    text = "*.png binary\n/.scaffold/*.json linguist-generated -diff\n"
+    assert attributes.read_text() == text
+    assert scaffold(tmp_path, "init").code == 0
+    assert attributes.read_text() == text
+
+
+def test_what_is_no_repository_gets_no_attributes(tmp_path: Path) -> None:
+    assert scaffold(tmp_path, "init").code == 0
+    assert not (tmp_path / ".gitattributes").exists()

@@ -1,12 +1,23 @@
 """`scaffold sync`: files follow the manifest, what somebody edited is safe, all of it or nothing."""
 
+import base64
 import json
 import os
+import zlib
 from pathlib import Path
 
 import pytest
 
-from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, project
+from tests.cli.projects import (
+    CONFIGURATION,
+    SCALE,
+    SHIFT,
+    as_written,
+    contents,
+    in_version_1,
+    lose,
+    project,
+)
 from tests.cli.running import scaffold
 
 pytestmark = pytest.mark.usefixtures("proven_at_once")
@@ -42,8 +53,8 @@ def test_a_first_run_creates_every_file_and_its_record(tmp_path: Path) -> None:
     ]
     held = contents(tmp_path)
     assert set(FILES) < held.keys()
-    assert held[".scaffold/scale.op.base"] == held["ops/scale.py"]
-    assert held[".scaffold/scale.test.base"] == held["tests/test_scale.py"]
+    for role, path in (("op", "ops/scale.py"), ("test", "tests/test_scale.py")):
+        assert as_written(tmp_path, "scale", role) == held[path].decode()
     assert set(json.loads(held[".scaffold/scale.json"])["files"]) == {"op", "test"}
 
 
@@ -121,7 +132,6 @@ def test_an_op_that_was_edited_and_is_out_of_date_is_left(stale: Path) -> None:
     after = contents(stale)
     assert {path for path in after if after[path] != before[path]} == {
         *("ops/shift.py", "tests/test_shift.py", ".scaffold/shift.json"),
-        *(".scaffold/shift.op.base", ".scaffold/shift.test.base"),
     }
     again = scaffold(stale, "sync")
     assert (again.code, again.err) == (1, LEFT)
@@ -332,3 +342,45 @@ def test_a_directory_that_moves_takes_its_files_along(synced: Path) -> None:
     assert not {"ops/scale.py", "ops/shift.py"} & held
     assert "bias + x" in (synced / "kernels/shift.py").read_text()
     assert scaffold(synced, "check").code == 0
+
+
+def test_records_of_an_earlier_version_are_taken_over(synced: Path) -> None:
+    """Each text stood in a file of its own; a run that has nothing else to do writes them into the record."""
+    before = contents(synced)
+    in_version_1(synced)
+    assert scaffold(synced, "check", "--strict").code == 0
+    outcome = scaffold(synced, "sync")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert contents(synced) == before
+
+
+def test_records_of_an_earlier_version_are_merged_from(synced: Path) -> None:
+    in_version_1(synced)
+    op, manifest = synced / "ops/scale.py", synced / "ops.toml"
+    op.write_text(f"{op.read_text()}\n\ndef by_hand() -> None: ...\n")
+    manifest.write_text(manifest.read_text().replace("= 2.0", "= 3.0"))
+    assert scaffold(synced, "upgrade", "scale").code == 0
+    assert "by_hand" in op.read_text() and "3.0" in op.read_text()
+    assert not list(synced.glob(".scaffold/scale.*.base"))
+
+
+def test_a_record_weighs_less_than_what_it_describes(synced: Path) -> None:
+    held = contents(synced)
+    code = sum(len(held[path]) for path in held if path.endswith(".py"))
+    assert sum(len(held[path]) for path in held if ".scaffold/" in path) < 0.7 * code
+
+
+def test_the_same_text_stays_packed_as_it_was(synced: Path) -> None:
+    """Another build of zlib packs in another way; that alone is no change of a record."""
+    path = synced / ".scaffold/scale.json"
+    record = json.loads(path.read_text())
+    text = as_written(synced, "scale", "op")
+    assert text is not None
+    other = base64.b85encode(zlib.compress(text.encode(), 1)).decode()
+    assert other != record["files"]["op"]["base"]
+    record["files"]["op"]["base"] = other
+    path.write_text(json.dumps(record, indent=2) + "\n")
+    lose(synced, "scale", "test")
+    assert scaffold(synced, "sync").code == 0
+    assert json.loads(path.read_text())["files"]["op"]["base"] == other
+    assert as_written(synced, "scale", "test") is not None

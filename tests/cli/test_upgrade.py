@@ -11,9 +11,17 @@ import pytest
 from black.mode import Mode, TargetVersion
 
 from scaffold.render import formatting
-from scaffold.workspace import records
 from scaffold.workspace.statements import normal_form
-from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
+from tests.cli.projects import (
+    CONFIGURATION,
+    SCALE,
+    SHIFT,
+    as_written,
+    contents,
+    edit,
+    lose,
+    project,
+)
 from tests.cli.running import scaffold
 from tests.verify.test_git import git
 
@@ -223,9 +231,9 @@ def test_to_skip_leaves_the_file_and_says_so_ever_after(synced: Path) -> None:
     assert outcome.code == 0
     assert f"skip    {OP}" in outcome.out.splitlines()
     assert (synced / OP).read_bytes() == mine
-    test = (synced / TEST).read_bytes()
-    assert (synced / ".scaffold/scale.test.base").read_bytes() == test
-    assert b"3.0" in test
+    test = (synced / TEST).read_text()
+    assert as_written(synced, "scale", "test") == test
+    assert "3.0" in test
     assert f"stale  {OP}" in scaffold(synced, "check").out
     assert scaffold(synced, "upgrade", "--all").code == 1  # it is merged yet
 
@@ -296,8 +304,7 @@ def test_the_difference_is_the_one_that_is_made(synced: Path) -> None:
 def test_without_the_base_nothing_is_merged(synced: Path, lost: bool) -> None:
     append(synced / OP)
     respecify(synced)
-    base = synced / records.base_path("scale", "op")
-    base.unlink() if lost else append(base)
+    lose(synced, "scale", "op", gone=lost)
     before = contents(synced)
     outcome = scaffold(synced, "upgrade", "--all")
     assert outcome.code == 1
@@ -309,7 +316,7 @@ def test_without_the_base_nothing_is_merged(synced: Path, lost: bool) -> None:
 
 
 def test_a_base_that_is_lost_is_written_anew_where_the_file_tells(synced: Path) -> None:
-    (synced / records.base_path("scale", "op")).unlink()
+    lose(synced, "scale", "op")
     respecify(synced)
     assert scaffold(synced, "upgrade", "--all").code == 0
     assert scaffold(synced, "check", "--strict").code == 0

@@ -1,14 +1,23 @@
 """Records: what a proof is of (the code of the Function and its wrapper, whatever its formatting, and what it names), and how they are read."""
 
+import base64
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import black
 import pytest
 
-from scaffold.workspace.records import adds_only, function_digest, read_state
+from scaffold.workspace.records import (
+    MOST,
+    adds_only,
+    function_digest,
+    pack,
+    read_state,
+    unpack,
+)
 
 NAMES = ("LinearFunction", "linear")
 LINEAR = (Path(__file__).parents[2] / "generated_examples/linear/linear.py").read_text()
@@ -147,3 +156,28 @@ def test_a_record_that_another_run_has_just_removed_is_none(
     (tmp_path / ".scaffold/here.json").write_text("{}")
     monkeypatch.setattr(os, "listdir", lambda path: ["gone.json", "here.json"])
     assert read_state(tmp_path) == {".scaffold/here.json": b"{}"}
+
+
+@pytest.mark.parametrize("text", ["", LINEAR, "x = '\u2192'\n"])
+def test_what_is_packed_is_a_line_and_comes_out_again(text: str) -> None:
+    packed = pack(text)
+    assert packed.isascii() and packed.isprintable() and '"' not in packed
+    assert unpack(packed) == text
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        pytest.param("", id="gone"),
+        pytest.param(pack(LINEAR)[:-20], id="cut"),
+        pytest.param("no base 85\n", id="another alphabet"),
+        pytest.param("\N{BULLET}", id="not ASCII"),
+        pytest.param(base64.b85encode(b"plain").decode(), id="not packed"),
+        pytest.param(base64.b85encode(zlib.compress(b"\xff")).decode(), id="not UTF-8"),
+        pytest.param(
+            base64.b85encode(zlib.compress(b"0" * (MOST + 1))).decode(), id="a bomb"
+        ),
+    ],
+)
+def test_what_was_changed_does_not_come_out(packed: str) -> None:
+    assert unpack(packed) is None
