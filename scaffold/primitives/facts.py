@@ -34,7 +34,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 # What is so or not, and by default not.
 FLAGS = (
-    *("several", "joins", "random", "uninitialised", "creates"),
+    *("several", "joins", "random", "random_factor", "uninitialised", "creates"),
     *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
 )
 PASSES = {

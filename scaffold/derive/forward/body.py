@@ -5,11 +5,14 @@ Invariant: same values; a conditional on an absent optional becomes an `if`, eve
 assignment hides an input, an import or the name of a gradient or of another output.
 """
 
-from scaffold.derive.activity import callee
+from collections.abc import Iterator
+
+from scaffold.derive.activity import callee, is_random
 from scaffold.derive.aliasing import Trace
 from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.optional_branches import Lines, Unfolder
 from scaffold.derive.forward.outputs import own_results
+from scaffold.derive.forward.random_draws import with_draws_apart
 from scaffold.derive.forward.verbatim_forward import kept_forward
 from scaffold.derive.names import apart_from, fresh, hidden_builtins, renamed_local
 from scaffold.errors import ScaffoldError
@@ -21,6 +24,7 @@ from scaffold.formula import (
     Node,
     Statement,
     changed_in_place,
+    expressions,
     renaming,
     same_tensor,
     sharing,
@@ -42,6 +46,10 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     body = writer.block(statements)
     before, results = _results(spec, formula, result, writer)
     lines = (*body, *before)
+    if _is_derived(spec) and any(map(is_random, (*_read_by(lines), *results))):
+        lines, results = with_draws_apart(
+            spec, formula.graph, lines, results, set(_taken(spec, lines))
+        )
     lines, own = own_results(spec, formula.graph, lines, results)
     returned: dict[str, str] = {}
     for output, value in zip(spec.outputs, results, strict=True):
@@ -174,6 +182,15 @@ def _one_each(spec: OpSpec, formula: Formula, result: Node) -> tuple[Node, ...]:
     names = ", ".join(output.name for output in outputs)
     message = f"the forward returns {len(values)} values for {len(outputs)} outputs"
     raise ScaffoldError(message, formula.location, f"declared outputs: {names}")
+
+
+def _is_derived(spec: OpSpec) -> bool:
+    """Whether no formula states a gradient: one might read what the user's own line draws."""
+    return spec.derive and not spec.gradients and spec.backward is None
+
+
+def _read_by(lines: Lines) -> Iterator[Node]:
+    return (node for item in lines for node in expressions(item))
 
 
 def _as_tuple(graph: Graph, result: Node) -> Node:

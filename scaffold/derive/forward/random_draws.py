@@ -1,0 +1,237 @@
+"""Random numbers on lines of their own, so that the forward can save what it drew.
+
+In: the statements and results of a forward. Out: the same values from the same random numbers, with `noise = torch.randn_like(x)`
+above the line that reads it, and dropout as a product with a mask. Invariant: numbers are drawn in the order in which the user's
+forward draws them, and only where it does; what cannot be taken out of its expression stays.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from scaffold.derive.activity import callee, carries_gradient, is_random
+from scaffold.derive.aliasing import Trace
+from scaffold.derive.forward.optional_branches import Lines
+from scaffold.derive.lower.mutation import changes_of_a_name, made_anew
+from scaffold.derive.names import fresh
+from scaffold.derive.value_kinds import Kinds, kinds_of_inputs
+from scaffold.formula import (
+    Assign,
+    Graph,
+    If,
+    Node,
+    Statement,
+    assignments,
+    changed_in_place,
+    keywords,
+    sharing,
+    written,
+)
+from scaffold.primitives.calls import facts_of_call, may_be
+from scaffold.spec import OpSpec
+
+LAZY = ("conditional", "boolean")  # of these not every part is computed
+
+
+def with_draws_apart(
+    spec: OpSpec,
+    graph: Graph,
+    lines: Lines,
+    results: tuple[Node, ...],
+    taken: set[str],
+) -> tuple[Lines, tuple[Node, ...]]:
+    """The forward with a line for each draw that stands inside an expression; names that it makes are not `taken`."""
+    active = frozenset(item.name for item in spec.differentiable)
+    kinds, shared = kinds_of_inputs(spec), _shared(lines)
+    apart = _Draws(graph, active, kinds, taken, _chosen(lines), shared)
+    body = apart.block(lines)
+    values = []
+    for value in results:
+        before, plain = apart.taken_out(value)
+        body = (*body, *before)
+        values.append(plain)
+    return body, tuple(values)
+
+
+def _chosen(lines: Lines) -> frozenset[str]:
+    """The names that a branch assigns, and another line too: what stands for a draw holds that draw alone."""
+    writes = Counter(name for item in assignments(lines) for name in written(item))
+    inside = frozenset[str]()
+    for item in lines:
+        if isinstance(item, If):
+            inside |= written(item)
+    return frozenset(name for name in inside if writes[name] > 1)
+
+
+def _shared(lines: Lines) -> frozenset[str]:
+    """The names whose tensor changes in place and has another name, which sees the change."""
+    changes = Trace(lines, sharing).changes
+    return frozenset(
+        item.name for item in changes if len(item.holders) > 1 or item.outside
+    )
+
+
+class _Draws:
+    """Walks the statements; `active` names carry a gradient, `drawn` ones are random and carry none."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        active: frozenset[str],
+        kinds: Kinds,
+        taken: set[str],
+        chosen: frozenset[str],
+        shared: frozenset[str],
+    ) -> None:
+        self.graph, self.active, self.kinds, self.taken = graph, active, kinds, taken
+        self.chosen, self.shared = chosen, shared
+        self.drawn: set[str] = set()
+
+    def block(self, statements: Lines) -> Lines:
+        return tuple(line for item in statements for line in self._followed(item))
+
+    def _followed(self, item: Statement) -> Lines:
+        lines = self._statement(item)
+        for line in lines:
+            self._learn(line)
+        return lines
+
+    def _statement(self, item: Statement) -> Lines:
+        if isinstance(item, If):
+            return (self._choice(item),)
+        changed = self._changed_draw(item)
+        if changed is not None:
+            return (changed,)
+        if not is_random(item.value):
+            return (item,)
+        lazy = item.value.kind == "conditional" and item.target.kind == "name"
+        if lazy and any(map(is_random, item.value.args[1:])):
+            test, *ways = item.value.args
+            body, orelse = ((Assign(item.target, way, item.operator),) for way in ways)
+            return (self._choice(If(test, body, orelse, item.comments)),)
+        if self._is_line_of_a_draw(item):
+            return (item,)
+        before, value = self.taken_out(item.value)
+        return (*before, replace(item, value=value))
+
+    def _choice(self, item: If) -> If:
+        """The branches, each from what is known above them."""
+        begun = self.active, self.drawn.copy()
+        body = self.block(item.body)
+        after = self.active, self.drawn
+        self.active, self.drawn = begun
+        orelse = self.block(item.orelse)
+        self.active, self.drawn = self.active | after[0], self.drawn | after[1]
+        return replace(item, body=body, orelse=orelse)
+
+    def _learn(self, item: Statement) -> None:
+        if isinstance(item, If):
+            self.kinds.after((item,))
+            return
+        names = written(item)
+        if carries_gradient(item.value, self.active):
+            self.active |= names
+            self.drawn -= names
+        elif not item.operator and item.target.kind == "name":
+            self.active -= names
+            same = item.value.kind == "name" and item.value.label in self.drawn
+            if same or is_random(item.value):
+                self.drawn |= names
+        self.kinds.after((item,))
+
+    def _is_line_of_a_draw(self, item: Assign) -> bool:
+        alone = item.target.kind == "name" and not item.operator
+        alone = alone and item.target.label not in self.chosen
+        return alone and not carries_gradient(item.value, self.active)
+
+    def _changed_draw(self, item: Assign) -> Assign | None:
+        """`mask.div_(keep)` of a mask that was drawn as `mask = mask.div(keep)`, since the mask is saved as it was drawn."""
+        value = item.value
+        if item.operator:
+            named = item.target.label in self.drawn - self.shared
+            both = (item.target, value)
+            anew = self.graph.node("binary", item.operator, both) if named else None
+            return Assign(item.target, anew, "", item.comments) if anew else None
+        changed = changed_in_place(value)
+        if len(changed) != 1 or changed[0] not in self.drawn - self.shared:
+            return None
+        if item.target.kind != "absent" or changes_of_a_name(item) != {value}:
+            return None
+        plain = made_anew(self.graph, value)
+        name = self.graph.name(changed[0])
+        return Assign(name, plain, "", item.comments) if plain else None
+
+    def taken_out(self, value: Node) -> tuple[Lines, Node]:
+        """The lines that draw what an expression draws, and the expression over their names."""
+        if not is_random(value) or any(changed_in_place(value)):
+            return (), value  # the order of its parts matters
+        lines: list[Assign] = []
+
+        def named(node: Node) -> Node | None:
+            if not is_random(node):
+                return node
+            if node.kind in LAZY:  # only the first part is sure
+                first, *rest = node.args
+                args = (self.graph.rewrite(first, named), *rest)
+                return self.graph.node(node.kind, node.label, args)
+            if not carries_gradient(node, self.active):
+                return self._named(lines, node, self._word(node))
+            if self._drops(node):
+                return self._product(lines, self._over_names(node, named))
+            return None
+
+        plain = self.graph.rewrite(value, named)
+        return tuple(lines), plain
+
+    def _over_names(self, node: Node, named: object) -> Node:
+        assert callable(named)
+        args = tuple(self.graph.rewrite(arg, named) for arg in node.args)
+        return self.graph.node(node.kind, node.label, args, node.keywords)
+
+    def _drops(self, node: Node) -> bool:
+        """Whether a call multiplies its argument by random factors, as dropout does, and leaves it as it is."""
+        name = callee(node)
+        if name is None or not may_be(name, "random_factor"):
+            return False
+        return "inplace" not in node.keywords and bool(_argument(node))
+
+    def _product(self, lines: list[Assign], node: Node) -> Node:
+        """`mask = F.dropout(torch.ones_like(x), p)`, of which `x * mask` is what `F.dropout(x, p)` is."""
+        value = _argument(node)
+        assert value is not None
+        if value.kind != "name":
+            value = self._named(lines, value, "undropped")
+        torch = self.graph.name("torch")
+        ones_like = self.graph.node("attribute", "ones_like", (torch,))
+        ones = self.graph.node("call", "", (ones_like, value))
+        at = 1 if len(node.args) > 1 + len(node.keywords) else None
+        at = at or 1 + node.keywords.index("input")
+        args = (*node.args[:at], ones, *node.args[at + 1 :])
+        factors = self.graph.node("call", "", args, node.keywords)
+        mask = self._named(lines, factors, self._word(node))
+        return self.graph.node("binary", "*", (value, mask))
+
+    def _named(self, lines: list[Assign], value: Node, stem: str) -> Node:
+        name = fresh(stem, self.taken)
+        self.taken.add(name)
+        lines.append(Assign(self.graph.name(name), value))
+        return self.graph.name(name)
+
+    def _word(self, node: Node) -> str:
+        """What a draw is called."""
+        if self.kinds.of(node) == "tensor" and node.kind == "compare":
+            return "mask"
+        return next(_words(node), "noise")
+
+
+def _argument(node: Node) -> Node | None:
+    """The tensor that a function is called with."""
+    plain = node.args[1 : len(node.args) - len(node.keywords)]
+    return plain[0] if plain else keywords(node).get("input")
+
+
+def _words(node: Node) -> Iterator[str]:
+    for item in node.walk():
+        for facts in facts_of_call(callee(item) or ""):
+            if "random" in facts.flags:
+                yield from facts.words
