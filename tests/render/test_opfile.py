@@ -1,8 +1,6 @@
 """The op's file: formatted, typed, clean for the linter, and as a reviewer would want it."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from tests.derive.building import op_text, spec_of, text_of
 from tests.derive.programs import program
 from tests.derive.test_ops import OPS
 from tests.derive.test_semantics import options
+from tests.executed.checks import findings_of_mypy, findings_of_ruff
 
 Raw = dict[str, Any]
 LINEAR = (
@@ -163,33 +162,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_linter_has_nothing_to_say(files: Path) -> None:
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "ruff",
-            "check",
-            "--isolated",
-            "--output-format=concise",
-            ".",
-        ],
-        cwd=files,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    assert not findings_of_ruff(files)
 
 
-def test_the_type_checker_has_nothing_to_say(files: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "."],
-        cwd=files,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+def test_the_type_checker_has_nothing_to_say(files: Path, mypy_cache: Path) -> None:
+    assert not findings_of_mypy(files, mypy_cache)
 
 
 def test_the_formatter_has_nothing_to_change(files: Path) -> None:

@@ -1,9 +1,6 @@
 """Generated test files: they pass on good operators and fail on bad ones."""
 
 import ast
-import subprocess
-import sys
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +13,11 @@ from scaffold.render.layout import Layout
 from scaffold.render.templates import template_root
 from scaffold.render.testfile import suite_file, view
 from scaffold.spec import Samples
+from tests.executed.checks import findings_of_mypy, findings_of_ruff
+from tests.executed.suites import Suites
 from tests.render.mutants import LINEAR, OTHERS, Mutant
 from tests.render.op_specs import EXAMPLES, Example
-from tests.render.running import Outcomes, run_suites
+from tests.render.running import Outcomes, run_files
 
 BY_NAME = {example.spec.name: example for example in EXAMPLES}
 WRITTEN = sorted(BY_NAME.keys() - {"linear_todo"})
@@ -32,20 +31,19 @@ def flat(name: str) -> Layout:
     return Layout(name, f"{name}.py", f"test_{name}.py")
 
 
-def mutated(directory: Path, mutants: Iterable[Mutant]) -> dict[str, Counter[str]]:
-    """The outcomes for each mutant, by the mistake."""
-    files, names = {}, {}
+def survivors(suites: Suites, directory: Path, mutants: Iterable[Mutant]) -> list[str]:
+    """The mistakes that no test of their op found."""
+    living = []
     for number, mutant in enumerate(mutants):
-        example, name = BY_NAME[mutant.op], f"mutant_{number}"
-        files[f"{name}.py"] = mutant.apply(example.op_text)
-        files[f"test_{name}.py"] = suite_of(example, flat(name))
-        names[f"test_{name}"] = f"{mutant.op}: {mutant.mistake}"
-    outcomes = run_suites(directory, files)
-    return {label: outcomes[name] for name, label in names.items()}
-
-
-def survivors(outcomes: dict[str, Counter[str]]) -> list[str]:
-    return [label for label, counts in outcomes.items() if not counts["failure"]]
+        example = BY_NAME[mutant.op]
+        files = {
+            f"{mutant.op}.py": mutant.apply(example.op_text),
+            f"test_{mutant.op}.py": example.suite_text,
+        }
+        outcomes = run_files(suites, directory / f"{number}", files, "-x")
+        if not outcomes[f"test_{mutant.op}"]["failed"]:
+            living.append(f"{mutant.op}: {mutant.mistake}")
+    return living
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +58,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def outcomes(directory: Path) -> Outcomes:
-    return run_suites(directory, {})
+def outcomes(directory: Path, suites: Suites) -> Outcomes:
+    return run_files(suites, directory, {})
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -73,25 +71,17 @@ def test_a_written_op_passes_all_its_tests(outcomes: Outcomes, name: str) -> Non
 
 def test_a_skeleton_xfails_all_that_needs_its_maths(outcomes: Outcomes) -> None:
     counts = outcomes["test_linear_todo"]
-    assert set(counts) == {"passed", "xfail"}
+    assert set(counts) == {"passed", "xfailed"}
     assert counts["passed"] == 3  # copies of the module, twice, and the meta device
-    assert counts["xfail"] > 40
+    assert counts["xfailed"] > 40
 
 
 def test_generated_tests_are_clean_for_ruff(directory: Path) -> None:
-    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "."]
-    found = subprocess.run(
-        command, cwd=directory, capture_output=True, text=True, check=False
-    )
-    assert found.returncode == 0, found.stdout
+    assert not findings_of_ruff(directory)
 
 
-def test_generated_tests_are_clean_for_mypy(directory: Path) -> None:
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=cache", "."]
-    found = subprocess.run(
-        command, cwd=directory, capture_output=True, text=True, check=False
-    )
-    assert found.returncode == 0, found.stdout
+def test_generated_tests_are_clean_for_mypy(directory: Path, mypy_cache: Path) -> None:
+    assert not findings_of_mypy(directory, mypy_cache)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.spec.name)
@@ -111,13 +101,15 @@ def test_only_a_skeleton_speaks_of_what_is_not_written(example: Example) -> None
     )
 
 
-def test_every_mistake_in_linear_is_found(tmp_path: Path) -> None:
-    assert survivors(mutated(tmp_path, LINEAR)) == []
+def test_every_mistake_in_linear_is_found(tmp_path: Path, suites: Suites) -> None:
+    assert survivors(suites, tmp_path, LINEAR) == []
 
 
 @pytest.mark.exhaustive
-def test_every_mistake_in_the_other_ops_is_found(tmp_path: Path) -> None:
-    assert survivors(mutated(tmp_path, OTHERS)) == []
+def test_every_mistake_in_the_other_ops_is_found(
+    tmp_path: Path, suites: Suites
+) -> None:
+    assert survivors(suites, tmp_path, OTHERS) == []
 
 
 FILLED = BY_NAME["linear_2d"].op_text.replace("linear_2d", "linear_todo")
@@ -137,7 +129,7 @@ BODIES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+def filled(tmp_path_factory: pytest.TempPathFactory, suites: Suites) -> Outcomes:
     """The outcomes of the skeleton's tests, unedited, over other bodies."""
     example = BY_NAME["linear_todo"]
     files = {}
@@ -145,7 +137,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
         text = FILLED.replace("Linear2d", "LinearTodo")
         files[f"{name}.py"] = Mutant("linear_todo", name, changes).apply(text)
         files[f"test_{name}.py"] = suite_of(example, flat(name))
-    return run_suites(tmp_path_factory.mktemp("filled"), files)
+    return run_files(suites, tmp_path_factory.mktemp("filled"), files)
 
 
 def test_a_filled_skeleton_passes_unedited(filled: Outcomes) -> None:
@@ -154,8 +146,8 @@ def test_a_filled_skeleton_passes_unedited(filled: Outcomes) -> None:
 
 def test_a_half_filled_skeleton_still_xfails(filled: Outcomes) -> None:
     counts = filled["test_half"]
-    assert counts["xfail"] > 40
-    assert set(counts) == {"passed", "xfail"}
+    assert counts["xfailed"] > 40
+    assert set(counts) == {"passed", "xfailed"}
 
 
 @pytest.mark.parametrize(
@@ -163,8 +155,8 @@ def test_a_half_filled_skeleton_still_xfails(filled: Outcomes) -> None:
 )
 def test_a_real_error_in_a_skeleton_is_a_failure(filled: Outcomes, name: str) -> None:
     counts = filled[f"test_{name}"]
-    assert counts["failure"] > 5
-    assert not counts["xfail"]
+    assert counts["failed"] > 5
+    assert not counts["xfailed"]
     assert not counts["error"]
 
 
@@ -176,18 +168,20 @@ def make() -> list[tuple[object, ...]]:
 """
 
 
-def test_the_users_own_samples_are_the_cases(tmp_path: Path) -> None:
+def test_the_users_own_samples_are_the_cases(tmp_path: Path, suites: Suites) -> None:
     example = BY_NAME["nll"]
     spec = replace(example.spec, samples=Samples("make", SAMPLES))
     text = suite_of(replace(example, spec=spec), flat("nll"))
     assert "def sample_inputs() -> list" in text
     files = {"nll.py": example.op_text, "test_nll.py": text}
-    counts = run_suites(tmp_path, files)["test_nll"]
+    counts = run_files(suites, tmp_path, files)["test_nll"]
     assert set(counts) == {"passed"}
     assert counts["passed"] > 8
 
 
-def test_the_file_finds_its_op_in_another_directory(tmp_path: Path) -> None:
+def test_the_file_finds_its_op_in_another_directory(
+    tmp_path: Path, suites: Suites
+) -> None:
     """Under the name of a helper of the file, which is harder."""
     example = BY_NAME["scale_by"]
     op = example.op_text.replace("scale_by", "make").replace("ScaleBy", "Recorder")
@@ -197,12 +191,8 @@ def test_the_file_finds_its_op_in_another_directory(tmp_path: Path) -> None:
         places.op_path: op,
         places.test_path: suite_of(replace(example, spec=spec), places),
     }
-    assert set(run_suites(tmp_path, files)["test_make"]) == {"passed"}
-    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "."]
-    found = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert found.returncode == 0, found.stdout
+    assert set(run_files(suites, tmp_path, files)["test_make"]) == {"passed"}
+    assert not findings_of_ruff(tmp_path)
 
 
 @pytest.mark.parametrize(

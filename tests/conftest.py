@@ -1,0 +1,80 @@
+"""A default run is the same every time; an exhaustive one searches, and can be played slice by slice.
+
+In: `-m exhaustive`, `--slice K/N`. Out: the tests that are chosen. Invariant: which slice a test belongs to is told from
+its name alone, so that a slice can be played again anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.executed.suites import Suites
+
+SLICE = re.compile(r"(\d+)/(\d+)")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slice",
+        metavar="K/N",
+        type=_slice,
+        help="of the tests that are chosen, the K-th of N parts (K from 0)",
+    )
+
+
+def _slice(text: str) -> tuple[int, int]:
+    found = SLICE.fullmatch(text)
+    if not found or int(found[1]) >= int(found[2]):
+        raise pytest.UsageError(f"--slice: {text!r} is no K/N with K from 0 to N-1")
+    return int(found[1]), int(found[2])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A random search that finds a bug in one run of two fails whoever comes by; it belongs where its seed is printed.
+    settings.register_profile("default run", derandomize=True, database=None)
+    settings.register_profile("exhaustive run", database=None, print_blob=True)
+    searching = config.option.markexpr == "exhaustive"
+    settings.load_profile("exhaustive run" if searching else "default run")
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    if not config.option.slice:
+        return
+    part, parts = config.option.slice
+    chosen: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        (chosen if part_of(item.nodeid, parts) == part else left).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = chosen
+
+
+def part_of(name: str, parts: int) -> int:
+    """The part that a test of this name belongs to."""
+    return crc32(name.encode()) % parts
+
+
+@pytest.fixture(scope="session")
+def suites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suites]:
+    """Runs generated tests."""
+    from tests.executed.suites import running_suites  # most tests do without torch
+
+    with running_suites(tmp_path_factory.mktemp("reports")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the type checker knows of torch, read once for all its runs and all workers."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if base.name.startswith("popen-") else base) / "mypy_cache"
