@@ -8,7 +8,9 @@ from typing import Literal
 
 from scaffold.derive import live_forward
 from scaffold.derive.activity import callee, calls, carries_gradient
+from scaffold.derive.metadata import reads
 from scaffold.derive.plan.recomputation import active_locals
+from scaffold.derive.value_kinds import kinds_of_inputs
 from scaffold.formula import Formula, Node, expressions
 from scaffold.primitives.calls import may_be, singularities
 from scaffold.spec import OpSpec
@@ -31,7 +33,29 @@ def singular(spec: OpSpec) -> bool:
     """Whether the second derivative may divide by 0 where a sum of nothing is 0."""
     found = (pair for node in _nodes(spec) for pair in _singular_calls(node))
     called = (item for item, limit in found if limit in ("zero", "length"))
-    return any("math" not in item.args[0].names() for item in called)
+    in_torch = any("math" not in item.args[0].names() for item in called)
+    return in_torch or _divides_by_sizes(spec)
+
+
+def _divides_by_sizes(spec: OpSpec) -> bool:
+    """Whether a tensor is divided by a number that is made of sizes: `loss / (c * h * w)`."""
+    if spec.forward is None:
+        return False
+    statements = live_forward(spec, spec.forward).statements
+    kinds = kinds_of_inputs(spec).after(statements)
+    own = kinds.names.keys() - {item.name for item in spec.inputs}
+
+    def counts(divisor: Node) -> bool:
+        if kinds.of(divisor) != "scalar":
+            return False
+        return any(read.facets or read.name in own for read in reads(divisor))
+
+    return any(
+        kinds.of(item.args[0]) != "scalar" and counts(item.args[1])
+        for node in _nodes(spec)
+        for item in node.walk()
+        if item.kind == "binary" and item.label == "/"
+    )
 
 
 def _singular_calls(node: Node) -> Iterator[tuple[Node, str]]:

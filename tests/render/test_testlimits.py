@@ -155,3 +155,23 @@ def test_a_logarithm_to_any_base_has_a_slope_without_bound_at_zero() -> None:
         assert singular(spec_of("x[N]", forward=f"({forward}).sum()")), forward
     assert singular(spec_of("x[N, D]", forward="x.std(0, unbiased=False)"))
     assert not singular(spec_of("x[N]", forward="x.exp()"))
+
+
+@pytest.mark.parametrize(
+    ("forward", "divided"),
+    [
+        ("b, c = x.size()\nreturn x.square().sum() / (b * c)", True),
+        ("x.square().sum() / x.shape[0]", True),
+        ("x.square().sum() / len(x)", True),
+        ("n = x.numel()\nfor i in range(2):\n    x = x / n\nreturn x", True),
+        ("x.square().sum() / tau", False),
+        ("x.square().sum() / (2 * math.pi)", False),
+        ("x * (1 / x.shape[0])", False),  # of no rows Python itself refuses
+        ("x / y", False),
+    ],
+)
+def test_a_sum_of_nothing_may_be_divided_by_no_rows(
+    forward: str, divided: bool
+) -> None:
+    inputs = "x[N, D], y[N, D], tau: float = 2.0"
+    assert singular(spec_of(inputs, forward=forward)) is divided

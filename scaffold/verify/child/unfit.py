@@ -6,11 +6,13 @@ In: the module of checks of an op that has passed them. Out: notes. Invariant: n
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from scaffold.verify.child.cases import Case, make_inputs, subsets, value_names
 from scaffold.verify.child.gradients import as_tuple, expected_gradients
-from scaffold.verify.child.refusals import refusal
+from scaffold.verify.child.refusals import raised, refusal
+from scaffold.verify.child.seeds import seed_generator
 
 LARGE = 1e5  # of an output: finite differences then err by more than gradcheck allows
 SEEDS = (1, 2)  # beside 0: those of the generated test of vmap
@@ -31,16 +33,29 @@ def _cases(checks: Any) -> Iterator[str]:
         if refusal(checks, case, None).words:
             continue  # which has been told
         inputs = make_inputs(checks, case, None)
+        if not _needed(inputs):
+            continue
+        words = _of_case(checks, inputs)
+        if words:
+            yield words.format(f"the tests' case '{name}'")
+
+
+def _of_case(checks: Any, inputs: Sequence[Any]) -> str:
+    """What the forward, by autograd alone, does with a case that the tests ask more of; "" for nothing."""
+    try:
         if not _has_a_gradient(checks, inputs):
-            where = (
-                f"the gradient of the forward is not finite in the tests' case '{name}'"
-            )
-            yield f"{where}, which cannot pass"
-        elif checks.CHECKED and (size := _largest(checks, inputs)) > LARGE:
-            yield (
-                f"test_gradcheck cannot pass in the case '{name}': finite differences have no "
-                f"digits left of outputs up to {size:.0e}"
-            )
+            return "the gradient of the forward is not finite in {}, which cannot pass"
+    except RuntimeError as error:
+        own = raised(error).replace("{", "{{").replace("}", "}}")
+        return f"PyTorch's own backward {own} in {{}}, which cannot pass"
+    if checks.CHECKED and (size := _largest(checks, inputs)) > LARGE:
+        far = f"finite differences have no digits left of outputs up to {size:.0e}"
+        return f"test_gradcheck cannot pass in {{}}: {far}"
+    if checks.CHECKED_TWICE and not _has_second_derivatives(checks, inputs):
+        return (
+            "test_gradcheck cannot pass in {}: a second derivative is not finite there"
+        )
+    return ""
 
 
 def _mapped(checks: Any) -> Iterator[str]:
@@ -48,22 +63,48 @@ def _mapped(checks: Any) -> Iterator[str]:
     for seed in SEEDS if checks.MAPPED else ():
         case = Case("base", {"seed": seed})
         words = refusal(checks, case, None).words
-        if not words and not _has_a_gradient(checks, make_inputs(checks, case, None)):
+        inputs = () if words else make_inputs(checks, case, None)
+        if _needed(inputs) and not _has_a_gradient(checks, inputs):
             words = "has a gradient that is not finite"
         if words:
             yield f"test_vmap_of_grad cannot pass: of other numbers the forward {words}"
 
 
+def _needed(inputs: Sequence[Any]) -> list[Tensor]:
+    """The inputs whose gradients are asked for."""
+    return [one for one in inputs if isinstance(one, Tensor) and one.requires_grad]
+
+
 def _has_a_gradient(checks: Any, inputs: Sequence[Any]) -> bool:
-    """Whether the gradients of the forward are finite; what raises has been told."""
-    if not any(isinstance(one, Tensor) and one.requires_grad for one in inputs):
-        return True
+    """Whether the gradients of the forward are finite."""
     names = value_names(checks, len(inputs))
+    found = expected_gradients(checks, inputs, names)
+    return all(bool(one.isfinite().all()) for one in found.values())
+
+
+def _has_second_derivatives(checks: Any, inputs: Sequence[Any]) -> bool:
+    """Whether the second derivatives of the op are finite, which may differ from autograd's; where there are none, yes."""
+    outputs = [one for one in as_tuple(checks.OPERATOR(*inputs)) if one.requires_grad]
     try:
-        found = expected_gradients(checks, inputs, names)
+        first = _gradients(outputs, _needed(inputs), True)
+        again = [one for one in first if one.requires_grad]
+        second = _gradients(again, _needed(inputs), False)
     except RuntimeError:
         return True
-    return all(bool(one.isfinite().all()) for one in found.values())
+    return all(bool(one.isfinite().all()) for one in second)
+
+
+def _gradients(
+    ends: list[Tensor], needed: list[Tensor], twice: bool
+) -> tuple[Tensor, ...]:
+    """The gradients of a sum of the ends in which every element has another weight."""
+    if not ends:
+        return ()
+    seed_generator(1)
+    weights = [torch.randn_like(one) for one in ends]
+    return torch.autograd.grad(
+        ends, needed, weights, create_graph=twice, materialize_grads=True
+    )
 
 
 def _largest(checks: Any, inputs: Sequence[Any]) -> float:

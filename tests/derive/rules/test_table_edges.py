@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -89,6 +90,27 @@ def on_grid(rule: Rule, sample: dict[str, Any]) -> Values:
 def test_pointwise_rules_are_right_at_edges(rule: Rule) -> None:
     for sample in samples(rule):
         agree(Run(TABLE, rule, on_grid(rule, sample)))
+
+
+@pytest.mark.parametrize("rule", POINTWISE, ids=lambda rule: rule.name)
+def test_where_autograd_says_nan_a_rule_does_not_say_zero(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A NaN that a gradient hides would be looked for in the wrong place."""
+    monkeypatch.setattr(sys.modules[__name__], "EDGES", (0.0, 1.0, math.nan, -2.0))
+    for sample in samples(rule):
+        try:
+            run = Run(TABLE, rule, on_grid(rule, sample))
+        except RuntimeError as error:
+            assert "between 0 and 1" in str(error)  # which the call itself refuses
+            continue
+        tensors = [one for one in run.given.values() if isinstance(one, Tensor)]
+        for formula, got, wanted in run.variants():
+            of_nan = torch.zeros_like(wanted)
+            for one in tensors:
+                of_nan += one.isnan() if one.shape == wanted.shape else 0
+            hidden = wanted.isnan() & ~got.isnan() & (of_nan > 0)
+            assert not hidden.any(), f"[{rule.name}] {formula}"
 
 
 def along(
