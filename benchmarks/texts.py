@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from scaffold.cli.explain import explained
+from scaffold.cli.derive import explained
 from scaffold.derive import derive
 from scaffold.errors import ScaffoldError
 from scaffold.spec import build

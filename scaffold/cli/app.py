@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scaffold import __version__
-from scaffold.cli.failing import as_ours, telling
+from scaffold.cli.output import as_ours, telling
 from scaffold.errors import ScaffoldError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ COMMANDS = {
     "templates": "List, start, compare and check templates of yours.",
     "rules": "Show the rules of differentiation; check a table of yours.",
 }
+TYPED = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")  # what a shell is about to run
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
@@ -107,13 +108,13 @@ def _command(name: str) -> "Callable[..., None] | typer.Typer":
         case "check":
             from scaffold.cli.check import check as found
         case "upgrade":
-            from scaffold.cli.sync import upgrade as found
+            from scaffold.cli.upgrade import upgrade as found
         case "rename":
-            from scaffold.cli.moving import rename as found
+            from scaffold.cli.rename import rename as found
         case "remove":
-            from scaffold.cli.moving import remove as found
+            from scaffold.cli.remove import remove as found
         case "list":
-            from scaffold.cli.listing import list_ops as found
+            from scaffold.cli.list import list_ops as found
         case "derive":
             from scaffold.cli.derive import derive as found
         case "lint":
@@ -141,11 +142,13 @@ def _not_asked() -> None:
     """Stands for a command that this run does not call."""
 
 
-def _asked() -> str | None:
-    """The command of this run; completion needs all of them."""
+def _asked() -> str:
+    """The command of this run, or that a shell completes words of."""
+    words = sys.argv[1:]
     if "_SCAFFOLD_COMPLETE" in os.environ:
-        return None
-    return next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        typed = (os.environ.get(name, "") for name in TYPED)
+        words = next(filter(None, typed), "").split()[1:]
+    return next((word for word in words if not word.startswith("-")), "")
 
 
 def main() -> None:

@@ -1,4 +1,7 @@
-"""`scaffold check`: whether the files are what manifest, templates and configuration say."""
+"""`scaffold check`: whether the files are what manifest, templates and configuration say.
+
+In: ops. Out: a line for each file that is not, with `--diff` what differs; hints on stderr; an exit code. Invariant: nothing is written.
+"""
 
 import sys
 from collections import Counter
@@ -6,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.cli.choices import OPS, check_format, completing
-from scaffold.cli.programs import show_object
-from scaffold.cli.templates import TEMPLATE_DIR
+from scaffold.cli.options import OPS, TEMPLATE_DIR, check_format, completing
+from scaffold.cli.output import show_object
 from scaffold.errors import ConflictError
 
 if TYPE_CHECKING:
-    from scaffold.cli.checking import Checked, Status
-    from scaffold.cli.project import Project
+    from scaffold.project.file_status import Checked, Status
+    from scaffold.project.project import Project
+
 
 STRICT = Annotated[bool, typer.Option("--strict", help="Edited files fail too.")]
 DIFF = Annotated[bool, typer.Option("--diff", help="Show what differs.")]
@@ -46,12 +49,13 @@ def check(
 
     Example: scaffold check --diff
     """
-    from scaffold.cli.checking import check_project
-    from scaffold.cli.project import open_project
+    from scaffold.cli.output import TERMINAL
+    from scaffold.project.file_status import check_project
+    from scaffold.project.project import open_project
 
     check_format(format_, FORMATS)
     project = open_project(settled=True, template_dirs=template_dir or ())
-    found = check_project(project, ops or (), formatted=diff)
+    found = check_project(project, ops or (), TERMINAL, formatted=diff)
     {"text": _text, "json": _json, "github": _github}[format_](project, found, diff)
     passing = _passing(project, strict)
     if any(item.status not in passing for item in found):
@@ -60,7 +64,7 @@ def check(
 
 def _passing(project: "Project", strict: bool = False) -> "frozenset[Status]":
     """What is no failure in this project."""
-    from scaffold.cli.checking import PASSING, PROOF
+    from scaffold.project.file_status import PASSING, PROOF
     from scaffold.spec import requirements
 
     asked = requirements.PROOF in project.configuration.require
@@ -69,7 +73,7 @@ def _passing(project: "Project", strict: bool = False) -> "frozenset[Status]":
 
 
 def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
-    from scaffold.cli.checking import PROOF, STATUSES
+    from scaffold.project.file_status import PROOF, STATUSES
 
     told = [item for item in found if item.status != "ok"]
     width = max((len(item.status) for item in told), default=0)
@@ -89,14 +93,14 @@ def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
 
 
 def _shown(project: "Project", item: "Checked") -> str:
-    from scaffold.cli.places import from_here
+    from scaffold.project.console import from_here
 
     return from_here(project.root, item.path)
 
 
 def _difference(project: "Project", item: "Checked") -> str:
     """From what was written last to what is there; of a stale file, from what is there to what it should be."""
-    from scaffold.cli.comparing import difference
+    from scaffold.project.file_status import difference
 
     return difference(project, item)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.cli.choices import FORMAT, FORMATS, check_choice
-from scaffold.cli.programs import show_object
+from scaffold.cli.options import FORMAT, FORMATS, check_choice
+from scaffold.cli.output import show_object
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def config(
 
     Example: scaffold config style line-length --show-origin
     """
-    from scaffold.cli.here import working_directory
+    from scaffold.project.configuration import working_directory
     from scaffold.spec.config import load_settings
 
     raise_all([*check_choice("--format", format_, FORMATS), *_unknown(keys or [])])

@@ -1,20 +1,47 @@
-"""`scaffold init`: make a directory a project.
+"""`scaffold init`: make a directory a project, with its configuration, an empty manifest, the schema for editors, a job for CI.
 
-In: a directory and options. Out: files, through a plan. Invariant: what is there stays; a second run changes nothing.
+In: a directory and options. Out: files, through a plan.
+Invariant: what is there stays: a key is never changed, and the rest of a pyproject.toml stays as it is, comments too. With what is
+added it is a configuration that loads. A second run changes nothing. Of the tree nothing is read but the names of files.
 """
 
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+import posixpath
+import re
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from scaffold.cli.choices import ON_CONFLICT, check_choice, completing
+from scaffold import __version__
+from scaffold.cli.options import DIFF, DRY_RUN, ON_CONFLICT, check_choice, completing
+from scaffold.cli.output import TERMINAL, show_notes, tell
 from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.files import read_bytes
+from scaffold.project.writing import Known, look, undisturbed, write_once
+from scaffold.spec import Configuration
+from scaffold.spec.config import (
+    Said,
+    Sources,
+    find_sources,
+    read_configuration,
+    read_sources,
+)
+from scaffold.spec.names import is_identifier
+from scaffold.spec.problems import KeyPath, Locate
+from scaffold.spec.schema import schema_text
+from scaffold.spec.surroundings import Surroundings, table_of
+from scaffold.spec.toml import Places, parse_toml, toml_text
+from scaffold.workspace import POLICIES
+from scaffold.workspace.records import DIRECTORY as STATE
 
 if TYPE_CHECKING:
-    from scaffold.cli.settle import Settled
-    from scaffold.cli.starting import Start
+    from scaffold.project.writing import Settled
+
 
 CI = ("github", "none")
 DIRECTORY = Annotated[
@@ -49,21 +76,6 @@ SYSTEM = Annotated[
         autocompletion=completing(CI),
     ),
 ]
-POLICY = Annotated[
-    str,
-    typer.Option(
-        "--on-conflict",
-        help="If a file differs: ask, abort, skip, overwrite or merge.",
-        metavar="POLICY",
-        autocompletion=completing(ON_CONFLICT),
-    ),
-]
-DRY_RUN = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be written, write nothing.")
-]
-DIFF = Annotated[
-    bool, typer.Option("--diff", help="Show the difference, write nothing.")
-]
 
 
 def init(
@@ -72,7 +84,7 @@ def init(
     tests: TESTS = None,
     package: PACKAGE = None,
     ci: SYSTEM = None,
-    on_conflict: POLICY = "ask",
+    on_conflict: ON_CONFLICT = "ask",
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
 ) -> None:
@@ -83,10 +95,6 @@ def init(
 
     Example: scaffold init --source src/myops --tests tests
     """
-    from scaffold.cli.report import show_notes, tell
-    from scaffold.cli.settle import Known, look, undisturbed, write_once
-    from scaffold.cli.starting import start_project
-
     stated = {"source": source, "tests": tests, "package": package}
     given = {key: value for key, value in stated.items() if value is not None}
     raise_all(_problems(directory, on_conflict, ci))
@@ -96,7 +104,7 @@ def init(
     def attempt() -> "tuple[Start, Settled]":
         start = start_project(root, given, ci)
         known = Known(start.changed, start.kept, start.reads)
-        return start, settle(start.files, root, on_conflict, known)  # type: ignore[arg-type]
+        return start, settle(start.files, root, on_conflict, known, TERMINAL)  # type: ignore[arg-type]
 
     start, settled = undisturbed(attempt)
     show_notes(start.notes)
@@ -104,10 +112,302 @@ def init(
 
 
 def _problems(directory: str, policy: str, ci: str | None) -> list[ScaffoldError]:
-    found = check_choice("--on-conflict", policy, ON_CONFLICT)
+    found = check_choice("--on-conflict", policy, POLICIES)
     if ci is not None:
         found += check_choice("--ci", ci, CI)
     if not os.path.isdir(directory):
         message = f"'{directory}' is not a directory"
         found.append(ScaffoldError(message, Location("DIR")))
     return found
+
+
+PROJECT = "pyproject.toml"
+SCHEMA = "scaffold.schema.json"
+WORKFLOW = ".github/workflows/scaffold.yml"
+ATTRIBUTES = ".gitattributes"
+RECORDS = f"/{STATE}/*.json linguist-generated -diff"  # reviews fold them up
+WILD = frozenset("*?[")
+MARK = "\ufeff"
+
+JOB = """\
+name: scaffold
+on: [push, pull_request]
+permissions:
+  contents: read
+jobs:
+  check:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with:
+          python-version: "3.12"
+      - run: pip install 'torch-scaffold~={version}'
+      - run: scaffold check --format github
+      - run: scaffold lint --format github
+"""
+
+
+class Start(NamedTuple):
+    """The files that a project begins with."""
+
+    files: dict[str, str]
+    changed: tuple[str, ...]  # files of the user's that get an addition
+    kept: tuple[str, ...]  # files that stay whatever they hold
+    notes: tuple[str, ...]
+    reads: dict[str, bytes | None]  # the files that get an addition, as they were read
+
+
+def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> Start:
+    """The files; `given` are keys of the configuration."""
+    reads = {name: _read(directory / name) for name in (PROJECT, ATTRIBUTES)}
+    before = _text(reads[PROJECT], PROJECT)
+    tables = parse_toml(before.removeprefix(MARK), PROJECT)
+    there = "scaffold" in table_of(tables, "tool")
+    name = table_of(tables, "project").get("name")
+    said = guess_places(directory, name if isinstance(name, str) else None, given)
+    _check(said, directory)
+    notes = () if there else check_above(directory, own=(directory / PROJECT).exists())
+    after = (
+        _with_given(before, given, directory) if there else _with_table(before, said)
+    )
+    configuration = _configuration(after, directory)
+    manifest = _manifest(configuration)
+    files = {PROJECT: after}
+    if manifest is not None:
+        files[manifest] = _empty_manifest(manifest)
+    files[SCHEMA] = schema_text()
+    if (ci or _usual_ci(directory)) == "github":
+        files[WORKFLOW] = JOB.format(version=__version__)
+    if _in_git(directory):
+        files[ATTRIBUTES] = _with_records(_text(reads[ATTRIBUTES], ATTRIBUTES))
+    kept = (manifest,) if manifest and (directory / manifest).exists() else ()
+    if there:
+        becomes = "stays as it is" if after == before else "gets what it lacks"
+        notes = (f"'{PROJECT}' has a [tool.scaffold], which {becomes}",)
+    return Start(files, (PROJECT, ATTRIBUTES), kept, notes, reads)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return read_bytes(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        raise ScaffoldError(message, Location(path.name)) from None
+
+
+def _text(data: bytes | None, name: str) -> str:
+    try:
+        return (data or b"").decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        message = "cannot be read: not UTF-8"
+        raise ScaffoldError(message, Location(name)) from None
+
+
+def _in_git(directory: Path) -> bool:
+    above = (directory, *directory.parents)
+    return any((place / ".git").exists() for place in above)
+
+
+def _with_records(before: str) -> str:
+    """The attributes of the files in git, with those of the records at the end, unless they stand there."""
+    if RECORDS in before.splitlines():
+        return before
+    return f"{before.rstrip()}\n{RECORDS}\n".lstrip()
+
+
+def _check(said: Mapping[str, str], directory: Path) -> None:
+    """Refuse what the configuration would refuse, at the option that says it."""
+    stated = {key: Said(value, _option(key)) for key, value in said.items()}
+    read_sources(Sources(str(directory), "", stated, Surroundings()))
+
+
+def _option(name: str) -> Locate:
+    def locate(path: KeyPath, *, key: bool = False) -> Location:
+        return Location(f"--{name}")
+
+    return locate
+
+
+def _with_given(before: str, given: Mapping[str, str], directory: Path) -> str:
+    """The file with the keys that options name in the table that it has."""
+    plain = before.removeprefix(MARK)
+    # What is wrong with the table is said before anything is added to it.
+    read_configuration(plain, PROJECT, str(directory))
+    return before[: len(before) - len(plain)] + with_keys(plain, given, PROJECT)
+
+
+def _with_table(before: str, said: Mapping[str, str]) -> str:
+    """The file with a [tool.scaffold] at its end."""
+    lines = [f"{key} = {toml_text(value)}\n" for key, value in said.items()]
+    table = f"[tool.scaffold]\n{''.join(lines)}"
+    if not before.removeprefix(MARK).strip():
+        return before + table
+    return f"{before.rstrip()}\n\n{table}"
+
+
+def _configuration(text: str, directory: Path) -> Configuration:
+    """What the file then says; a `tool` in one line takes no further table."""
+    plain = text.removeprefix(MARK)
+    try:
+        parse_toml(plain, PROJECT)
+    except ScaffoldError:
+        place = Places(plain, PROJECT)(("tool",), key=True)
+        message = "no [tool.scaffold] can be added: 'tool' is written in one line"
+        hint = "write each of its tables as [tool.NAME]"
+        raise ScaffoldError(message, place, hint) from None
+    found = read_configuration(plain, PROJECT, str(directory))
+    assert found is not None  # the table is there
+    return found
+
+
+def _manifest(configuration: Configuration) -> str | None:
+    """The file that new ops go to; patterns name none."""
+    plain = (path for path in configuration.manifest if not WILD & set(path))
+    return next(plain, None)
+
+
+def _empty_manifest(path: str) -> str:
+    """A manifest without ops; its first line tells editors where the schema is."""
+    schema = posixpath.relpath(SCHEMA, posixpath.dirname(path) or ".")
+    schema = schema if schema.startswith(".") else f"./{schema}"
+    return f"#:schema {schema}\n# An op is a table, [ops.NAME]; `scaffold new-op NAME` adds one.\n"
+
+
+def _usual_ci(directory: Path) -> str:
+    return "github" if (directory / ".github").is_dir() else "none"
+
+
+_HEADER = re.compile(
+    r"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*scaffold[ \t]*\].*\n?", re.MULTILINE
+)
+
+
+def check_above(directory: Path, *, own: bool) -> tuple[str, ...]:
+    """A note where a project above holds the directory too; an error unless it has a pyproject.toml of its `own`."""
+    found = None
+    with suppress(ScaffoldError):  # a file above that is broken holds nothing
+        found = find_sources(directory.parent)
+    if found is None or not found.project or found.places is None:
+        return ()
+    shown = Path(os.path.relpath(Path(found.root, "pyproject.toml"))).as_posix()
+    here = Path(os.path.relpath(directory, found.root)).as_posix()
+    if own:
+        return (f"'{here}' is no part of the project of '{shown}' any more",)
+    place = found.places(("tool", "scaffold"), key=True)
+    raise ScaffoldError(
+        f"'{here}' is part of this project already; nothing was written",
+        replace(place, source=shown),
+        "use it from there; or write a pyproject.toml there first, for a project of its own",
+    )
+
+
+def with_keys(text: str, given: Mapping[str, str], path: str) -> str:
+    """The text with the keys in its [tool.scaffold]; one that has another value there is an error."""
+    table: dict[str, Any] = tomllib.loads(text)["tool"]["scaffold"]
+    places = Places(text, path, ("tool", "scaffold"))
+    problems = [
+        _difference(key, value, table[key], places((key,)))
+        for key, value in given.items()
+        if key in table and not _same(value, table[key])
+    ]
+    raise_all(problems)
+    new = {key: value for key, value in given.items() if key not in table}
+    if not new:
+        return text
+    lines = "".join(f"{key} = {toml_text(value)}\n" for key, value in new.items())
+    changed = _HEADER.sub(lambda header: _ended(header[0]) + lines, text, count=1)
+    if not _says(changed, table | new):
+        message = f"'{next(iter(new))}' cannot be added: the table has no header [tool.scaffold]"
+        raise ScaffoldError(message, places(()), f"write: {lines.splitlines()[0]}")
+    return changed
+
+
+def _difference(key: str, given: str, there: Any, place: Location) -> ScaffoldError:
+    message = f"'{key}' is {there!r} here, and --{key} says {given!r}"
+    hint = "edit it: scaffold init changes no key that is there"
+    return ScaffoldError(message, place, hint)
+
+
+def _same(one: str, other: Any) -> bool:
+    """Whether two values of a key are one directory, or one package."""
+    return isinstance(other, str) and posixpath.normpath(one) == posixpath.normpath(
+        other
+    )
+
+
+def _ended(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n"
+
+
+def _says(text: str, table: Mapping[str, Any]) -> bool:
+    try:
+        found = tomllib.loads(text)["tool"]["scaffold"]
+    except tomllib.TOMLDecodeError:
+        return False
+    return bool(found == table)
+
+
+# Packages beside the one that is shipped.
+BESIDE = frozenset(
+    {"benchmarks", "build", "dist", "docs", "examples", "scripts", "test", "tests"}
+)
+
+
+def guess_places(
+    directory: Path, project: str | None, given: Mapping[str, str]
+) -> dict[str, str]:
+    """What is given, and for what is not the likely value; a key is left out where nothing tells."""
+    found = dict(given)
+    package = _package(directory, project)
+    if "source" not in found and package is not None:
+        below = package / "ops"
+        found["source"] = str(below if (directory / below).is_dir() else package)
+    dotted = _dotted(directory, found.get("source"))
+    if "package" not in found and dotted:
+        found["package"] = dotted
+    tests = _tests(directory, package is not None)
+    if "tests" not in found and tests:
+        found["tests"] = tests
+    return {key: found[key] for key in ("source", "tests", "package") if key in found}
+
+
+def _package(directory: Path, project: str | None) -> PurePosixPath | None:
+    """The package of the project: that of its name, or the only one."""
+    for top in ("src", "."):
+        found = _packages(directory / top)
+        named = re.sub(r"[-.]+", "_", project or "")
+        chosen = named if named in found else found[0] if len(found) == 1 else None
+        if chosen is not None:
+            return PurePosixPath(top, chosen)
+    return None
+
+
+def _packages(directory: Path) -> list[str]:
+    if not directory.is_dir():
+        return []
+    return sorted(
+        path.name
+        for path in directory.iterdir()
+        if (path / "__init__.py").is_file()
+        and is_identifier(path.name)
+        and path.name not in BESIDE
+    )
+
+
+def _dotted(directory: Path, source: str | None) -> str | None:
+    """The import path of the source directory: below src, or below a package."""
+    parts = PurePosixPath(source or ".").parts
+    if parts[:1] == ("src",):
+        parts = parts[1:]
+    elif not parts or not (directory / parts[0] / "__init__.py").is_file():
+        return None
+    return ".".join(parts) if all(map(is_identifier, parts)) else None
+
+
+def _tests(directory: Path, packaged: bool) -> str | None:
+    """The directory of tests that is there; a package gets one beside it."""
+    there = (name for name in ("tests", "test") if (directory / name).is_dir())
+    return next(there, "tests" if packaged else None)

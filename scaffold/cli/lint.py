@@ -1,20 +1,38 @@
-"""`scaffold lint`: what is wrong with the Functions of a code base, and with --fix the mended files."""
+"""`scaffold lint`: what is wrong with the Functions of a code base, and with --fix the mended files.
 
+In: paths and codes of rules. Out: findings, or an exit code; with --fix also files.
+Invariant: the findings are those of the files as they stand on the disk when the run ends. A file that no rule could look
+at is told, whatever rules were asked for.
+"""
+
+import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from scaffold.cli.choices import check_format, completing
+from scaffold.cli.options import check_format, completing
+from scaffold.cli.output import TERMINAL, show_diff, show_plan
 from scaffold.errors import (
     ConflictError,
     Location,
     ScaffoldError,
     did_you_mean,
+    raise_all,
 )
-
-if TYPE_CHECKING:
-    from scaffold.lint import Finding
+from scaffold.files import read_text
+from scaffold.lint import Finding, Rule, Unreadable, lint_text
+from scaffold.lint.baseline import read_baseline, without_known, write_baseline
+from scaffold.lint.model import UNREAD
+from scaffold.lint.noqa import is_off, read_noqa
+from scaffold.lint.selection import check_codes, ignored_in, select, split_codes
+from scaffold.project.configuration import configuration_here
+from scaffold.project.source_files import each, is_plain_utf8, look_through, read_source
+from scaffold.project.writing import look, write
+from scaffold.project.writing import write as write_files
+from scaffold.spec.lint import LintConfiguration
 
 PATHS = Annotated[
     list[str] | None,
@@ -102,21 +120,20 @@ def lint(
 
     Example: scaffold lint src --ignore AF19
     """
-    from scaffold.cli import linting
     from scaffold.lint.formats import FORMATS
 
     if explain is not None:
         typer.echo(_explanation(explain), nl=False)
         return
     check_format(format_, FORMATS)
-    run = linting.run(tuple(paths or ["."]), tuple(select or ()), tuple(ignore or ()))
+    run = find(tuple(paths or ["."]), tuple(select or ()), tuple(ignore or ()))
     if write_baseline is not None:
-        linting.keep_baseline(run, write_baseline)
+        keep_baseline(run, write_baseline)
         return
     if baseline is not None:
-        run = linting.without_baseline(run, baseline)
+        run = without_baseline(run, baseline)
     if fix or diff:
-        run = linting.mend(run, write=not diff)
+        run = mend(run, write=not diff)
     if diff:
         _show_rest(run.findings)
     else:
@@ -153,3 +170,172 @@ def _show_rest(findings: "tuple[Finding, ...]") -> None:
 def _exit(findings: "tuple[Finding, ...]", strict: bool) -> None:
     if any(strict or finding.level == "error" for finding in findings):
         sys.exit(ConflictError.exit_code)
+
+
+class Choice(NamedTuple):
+    """Which rules run where; what a process is told."""
+
+    selected: tuple[str, ...]
+    ignored: tuple[str, ...]
+    per_file: tuple[tuple[str, tuple[str, ...]], ...]
+    base: str  # what the patterns count from
+    known: frozenset[str]  # Functions that any file of the run defines
+    named: frozenset[str]  # files that the user named
+
+    def rules(self, path: str) -> tuple[Rule, ...]:
+        """Those that run on a file."""
+        below = Path(os.path.relpath(path, self.base)).as_posix()
+        ignored = (*self.ignored, *ignored_in(below, self.per_file))
+        return select(self.selected, ignored)
+
+
+class Linted(NamedTuple):
+    """What became of one file."""
+
+    findings: tuple[Finding, ...]
+    unread: Unreadable | None = None
+
+
+class Run(NamedTuple):
+    """What was found."""
+
+    findings: tuple[Finding, ...]
+    unread: tuple[Unreadable, ...]
+    choice: Choice
+
+
+def find(
+    paths: tuple[str, ...], selected: tuple[str, ...], ignored: tuple[str, ...]
+) -> Run:
+    """Lint everything at or below the paths."""
+    choice = _choice(split_codes(selected), split_codes(ignored))
+    tree = look_through(paths)
+    choice = choice._replace(known=tree.known, named=tree.named)
+    linted = [_not_linted(choice, _unreadable(error)) for error in tree.unread]
+    linted += each(partial(_lint_file, choice), tree, TERMINAL)
+    return Run(
+        tuple(finding for file in linted for finding in file.findings),
+        tuple(file.unread for file in linted if file.unread is not None),
+        choice,
+    )
+
+
+def _unreadable(error: ScaffoldError) -> Unreadable:
+    place = error.location or Location("")
+    return Unreadable(place.source, place.line, place.column, error.message)
+
+
+def _not_linted(choice: Choice, unread: Unreadable, text: str = "") -> Linted:
+    """The one finding of a file that no rule can look at, unless that is switched off."""
+    off = is_off(UNREAD, unread.line, read_noqa(text))
+    if off or all(rule.id != UNREAD for rule in choice.rules(unread.path)):
+        return Linted((), unread)
+    named = os.path.normpath(unread.path) in choice.named
+    return Linted((unread.finding("error" if named else "advice"),), unread)
+
+
+def _choice(selected: tuple[str, ...], ignored: tuple[str, ...]) -> Choice:
+    """The command line's codes, over those of the configuration."""
+    configuration = configuration_here()
+    known: LintConfiguration = configuration.lint
+    problems = [
+        *check_codes(selected, Location("--select")),
+        *check_codes(ignored, Location("--ignore")),
+    ]
+    place = Location("[tool.scaffold.lint]")
+    listed = (known.select, known.ignore, *(codes for _, codes in known.per_file))
+    for codes in listed:
+        problems += check_codes(codes, place)
+    raise_all(problems)
+    return Choice(
+        selected or known.select,
+        (*known.ignore, *ignored),
+        known.per_file,
+        os.path.abspath(configuration.root),
+        known=frozenset(),
+        named=frozenset(),
+    )
+
+
+def _lint_file(choice: Choice, path: str) -> Linted:
+    """One file; runs in any process."""
+    try:
+        text = read_source(path)
+    except ScaffoldError as error:
+        return _not_linted(choice, _unreadable(error))
+    named = path in choice.named
+    found = lint_text(text, path, choice.rules(path), choice.known, named=named)
+    if isinstance(found, Unreadable):
+        return _not_linted(choice, found, text)
+    return Linted(found)
+
+
+def keep_baseline(run: Run, path: str) -> None:
+    """Write the findings down, so that later runs leave them alone."""
+    target = Path(os.path.abspath(path))
+    write({target.name: write_baseline(run.findings)}, target.parent, "overwrite")
+    typer.echo(f"{len(run.findings)} findings are in {path}")
+
+
+def without_baseline(run: Run, path: str) -> Run:
+    """The findings that a baseline does not hold."""
+    try:
+        text = read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise ScaffoldError(
+            f"cannot read '{path}': {reason}", Location("--baseline")
+        ) from None
+    return run._replace(findings=without_known(run.findings, read_baseline(text, path)))
+
+
+def mend(run: Run, write: bool) -> Run:
+    """Apply the edits, file by file; or show what they would change."""
+    texts = {}
+    for path in sorted({finding.path for finding in run.findings if finding.edits}):
+        text = _mended(run, path)
+        if text is not None:
+            texts[path] = text
+    if not texts:
+        return run
+    root = Path(
+        os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in texts])
+    )
+    files = {
+        os.path.relpath(os.path.abspath(path), root): text
+        for path, text in texts.items()
+    }
+    if not write:
+        show_diff(look(files, root, "overwrite").plan)
+        return run
+    show_plan(write_files(files, root, "overwrite").plan)
+    again = {path: _lint_file(run.choice, path).findings for path in texts}
+    return _relinted(run, again)
+
+
+def _relinted(run: Run, again: dict[str, tuple[Finding, ...]]) -> Run:
+    """The findings after the fixes; those that a baseline took out stay out."""
+    kept = {(f.path, f.rule, f.function, f.message) for f in run.findings}
+    findings: list[Finding] = []
+    for path in dict.fromkeys(finding.path for finding in run.findings):
+        result = again.get(path)
+        if result is None:
+            findings += [f for f in run.findings if f.path == path]
+        else:
+            findings += [
+                f for f in result if (f.path, f.rule, f.function, f.message) in kept
+            ]
+    return run._replace(findings=tuple(findings))
+
+
+def _mended(run: Run, path: str) -> str | None:
+    """The text of a file with its edits; None where it stays as it is."""
+    from scaffold.lint.fixing import fix_text
+
+    if not is_plain_utf8(path):
+        typer.echo(f"note: {path}: not fixed: it is not plain UTF-8", err=True)
+        return None
+    text = read_source(path)
+    edits = [f.edits for f in run.findings if f.path == path and f.edits]
+    fixed = fix_text(text, edits)
+    return fixed if fixed != text else None

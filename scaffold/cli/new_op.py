@@ -2,15 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from scaffold.cli.choices import FORMATS, ON_CONFLICT, check_choice
-from scaffold.cli.options import Values, command
+from scaffold.cli.op_options import command
+from scaffold.cli.options import FORMATS, check_choice
 from scaffold.errors import Location, ScaffoldError
+from scaffold.workspace import POLICIES
 
 if TYPE_CHECKING:
-    from scaffold.cli.generate import Generated
-    from scaffold.cli.proofs import Run
-    from scaffold.cli.prover import Proving
-    from scaffold.cli.settle import Settled
+    from scaffold.project.proofs import Run
+    from scaffold.project.prover import Proving
+    from scaffold.project.rendering import Generated
+    from scaffold.project.specification import Values
+    from scaffold.project.writing import Settled
 
 HELP = """Write an op: its Function, wrapper, Module and tests.
 
@@ -20,13 +22,13 @@ Example: scaffold new-op linear --inputs 'input, weight, bias?'
 """
 LOOKING = ("dry-run", "diff", "stdout")
 CHOICES = {
-    "on-conflict": ON_CONFLICT,
+    "on-conflict": POLICIES,
     "format": FORMATS,
 }
 
 
-def _run(name: str, values: Values, settings: Values) -> None:
-    from scaffold.cli.report import show_notes
+def _run(name: str, values: "Values", settings: "Values") -> None:
+    from scaffold.cli.output import show_notes
 
     for_programs = settings.get("format") == "json"
     try:
@@ -39,22 +41,23 @@ def _run(name: str, values: Values, settings: Values) -> None:
 
 
 def _proven(
-    name: str, values: Values, settings: Values
+    name: str, values: "Values", settings: "Values"
 ) -> "tuple[Generated, Settled | None]":
     """What was generated, verified if that is wished, or if gradients were derived and nobody forbids it.
 
     Where it cannot be written it need not be proven: then why is told.
     """
-    from scaffold.cli.prover import proving
+    from scaffold.cli.output import TERMINAL
+    from scaffold.project.prover import proving
 
-    with proving(settings) as process:
+    with proving(settings, TERMINAL) as process:
         problems = _problems(settings)
         if not problems and will_be_proven(values, settings):
             problems = process.start()
         return _generated(name, values, settings, problems, process)
 
 
-def will_be_proven(values: Values, settings: Values) -> bool:
+def will_be_proven(values: "Values", settings: "Values") -> bool:
     """Whether the options alone tell that a proof is to be made, before anything is read or derived."""
     if "verify" in settings:
         return bool(settings["verify"])
@@ -63,12 +66,12 @@ def will_be_proven(values: Values, settings: Values) -> bool:
 
 def _generated(
     name: str,
-    values: Values,
-    settings: Values,
+    values: "Values",
+    settings: "Values",
     problems: list[ScaffoldError],
     process: "Proving",
 ) -> "tuple[Generated, Settled | None]":
-    from scaffold.cli.generate import generate
+    from scaffold.project.rendering import generate
 
     def again(conditions: tuple[str, ...]) -> "Generated":
         stated = {**values, "require": list(conditions)}
@@ -81,16 +84,16 @@ def _generated(
     refused = _foreseen(generated, settings)
     if refused is not None:
         return generated, refused
-    from scaffold.cli.proof import prove
+    from scaffold.project.proofs import prove
 
     alone = "inputs" in values and "spec" not in settings
     open_ = alone and not generated.spec.require
     return prove(generated, process, again if open_ else None), None
 
 
-def _foreseen(generated: "Generated", settings: Values) -> "Settled | None":
+def _foreseen(generated: "Generated", settings: "Values") -> "Settled | None":
     """What keeps the files from being written, where that can be known before the proof."""
-    from scaffold.cli.settle import has_terminal
+    from scaffold.cli.output import has_terminal
     from scaffold.workspace import interrupted
 
     looking = any(settings.get(key) for key in LOOKING)
@@ -103,10 +106,10 @@ def _foreseen(generated: "Generated", settings: Values) -> "Settled | None":
 
 
 def _for_people(
-    generated: "Generated", settings: Values, refused: "Settled | None"
+    generated: "Generated", settings: "Values", refused: "Settled | None"
 ) -> None:
     """Write and say so; with --dry-run, --diff or --stdout only say."""
-    from scaffold.cli.report import show_notes, show_texts, tell
+    from scaffold.cli.output import show_notes, show_texts, tell
 
     show_notes(generated.notes)
     if settings.get("stdout"):
@@ -117,11 +120,10 @@ def _for_people(
 
 
 def _for_programs(
-    generated: "Generated", settings: Values, refused: "Settled | None"
+    generated: "Generated", settings: "Values", refused: "Settled | None"
 ) -> None:
     """The same, in one JSON object."""
-    from scaffold.cli.failing import leave
-    from scaffold.cli.report import exit_on_conflict, show_files, show_settled
+    from scaffold.cli.output import exit_on_conflict, leave, show_files, show_settled
 
     if settings.get("stdout"):
         show_files(generated)
@@ -133,23 +135,25 @@ def _for_programs(
     exit_on_conflict(settled.plan)
 
 
-def _settle(generated: "Generated", settings: Values) -> "Settled":
-    from scaffold.cli.settle import look, write
+def _settle(generated: "Generated", settings: "Values") -> "Settled":
+    from scaffold.cli.output import TERMINAL
+    from scaffold.project.writing import NOTHING, look, write
 
     looking = settings.get("dry-run") or settings.get("diff")
     policy = settings.get("on-conflict", "ask")
     if _joins(generated, settings):
-        from scaffold.cli.adding import add_op
+        from scaffold.project.adding import add_op
 
         run = _run_of(generated, settings)
-        return add_op(generated, policy, write=not looking, run=run)
-    return (look if looking else write)(generated.files, generated.root, policy)
+        return add_op(generated, policy, write=not looking, run=run, console=TERMINAL)
+    settle = look if looking else write
+    return settle(generated.files, generated.root, policy, NOTHING, TERMINAL)
 
 
-def _run_of(generated: "Generated", settings: Values) -> "Run | None":
+def _run_of(generated: "Generated", settings: "Values") -> "Run | None":
     """How the project proves what is not the code that was proven; an op that was not, and could have been, stays so."""
-    from scaffold.cli.proofs import Run
-    from scaffold.cli.prover import LIMIT
+    from scaffold.project.proofs import Run
+    from scaffold.project.prover import LIMIT
 
     known = generated.proof is not None or generated.missing
     if not known or not settings.get("verify", True):
@@ -157,13 +161,13 @@ def _run_of(generated: "Generated", settings: Values) -> "Run | None":
     return Run(settings.get("python"), settings.get("limit", LIMIT))
 
 
-def _joins(generated: "Generated", settings: Values) -> bool:
+def _joins(generated: "Generated", settings: "Values") -> bool:
     """Whether the op becomes part of the project: it goes where the configuration says."""
     elsewhere = "out-dir" in settings or "test-dir" in settings
     return generated.specified.configuration.project and not elsewhere
 
 
-def _problems(settings: Values) -> list[ScaffoldError]:
+def _problems(settings: "Values") -> list[ScaffoldError]:
     """What is wrong with the options that are about the run rather than the op."""
     found = []
     for key, choices in CHOICES.items():

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.cli.choices import check_format
-from scaffold.cli.programs import show_object
+from scaffold.cli.options import PYTHON, check_format
+from scaffold.cli.output import show_object
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
 
@@ -33,14 +33,6 @@ FILE = Annotated[
     str | None,
     typer.Argument(
         metavar="[FILE]", help="A table (default: those of the configuration)."
-    ),
-]
-PYTHON = Annotated[
-    str | None,
-    typer.Option(
-        "--python",
-        help="The interpreter that has PyTorch (default: one that has it, from here up).",
-        metavar="PATH",
     ),
 ]
 FORMAT = Annotated[str, typer.Option("--format", help="text or json.")]
@@ -83,8 +75,8 @@ def show_rule(name: NAME, format: FORMAT = "text") -> None:
 @rules.command("check")
 def check(file: FILE = None, python: PYTHON = None, format: FORMAT = "text") -> None:
     """Check a table: its form, and each formula against PyTorch's autograd on each sample."""
-    from scaffold.cli.interpreter import need_interpreter
-    from scaffold.cli.report import show_notes
+    from scaffold.cli.output import show_notes
+    from scaffold.project.prover import need_interpreter
     from scaffold.verify.rules import check_rules
 
     check_format(format)
@@ -109,7 +101,7 @@ def check(file: FILE = None, python: PYTHON = None, format: FORMAT = "text") -> 
 
 
 def _configured() -> "tuple[RuleFile, ...]":
-    from scaffold.cli.here import configuration_here
+    from scaffold.project.configuration import configuration_here
 
     return configuration_here().rules
 

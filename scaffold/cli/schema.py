@@ -3,7 +3,6 @@
 Out: JSON on stdout. Invariant: the same version prints the same bytes.
 """
 
-import json
 from typing import Annotated
 
 import typer
@@ -20,12 +19,6 @@ def schema(configuration: CONFIGURATION = False) -> None:
 
     Example: scaffold schema > scaffold.schema.json
     """
+    from scaffold.spec.schema import schema_text
+
     typer.echo(schema_text(configuration), nl=False)
-
-
-def schema_text(configuration: bool = False) -> str:
-    """The schema as a file holds it."""
-    from scaffold.spec.schema import configuration_schema, ops_schema
-
-    described = configuration_schema() if configuration else ops_schema()
-    return json.dumps(described, indent=2) + "\n"

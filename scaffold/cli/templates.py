@@ -1,22 +1,58 @@
 """`scaffold templates`: which templates apply, a start for one of your own, what yours change, what is wrong with them.
 
 In: the configuration and `--template-dir`. Out: text on stdout, or one JSON object; `eject` writes one file.
-Invariant: exit 0 of `lint` means that every template renders every kind of op to Python.
+Invariant: exit 0 of `lint` means that every template renders every kind of op to Python. Each problem is told once, whichever op
+shows it.
 """
 
+from collections.abc import Iterator
+from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from scaffold.cli.choices import FORMAT, check_format, completing
-from scaffold.cli.programs import as_problem, show_object
-from scaffold.cli.test_stub import DIFF, DRY_RUN, ON_CONFLICT
-from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.cli.options import (
+    DIFF,
+    DRY_RUN,
+    FORMAT,
+    ON_CONFLICT,
+    TEMPLATE_DIR,
+    check_format,
+    check_policy,
+    completing,
+)
+from scaffold.cli.output import TERMINAL, as_problem, show_object, tell
+from scaffold.derive import derive
+from scaffold.errors import (
+    ConflictError,
+    Location,
+    ScaffoldError,
+    did_you_mean,
+    raise_all,
+)
+from scaffold.files import read_bytes
+from scaffold.project.configuration import configuration_here
+from scaffold.project.places import configured_directories, find_templates
+from scaffold.project.rendering import start_rendering
+from scaffold.project.writing import Known, look, undisturbed, write_once
+from scaffold.render.blocks import Outline, outline, parent_of, unshown
+from scaffold.render.files import drafts
+from scaffold.render.house import House
+from scaffold.render.layout import Directories
+from scaffold.render.specimens import specimens
+from scaffold.render.templates import (
+    BUILT_IN_NAME,
+    WRITTEN,
+    Source,
+    Templates,
+    built_in,
+    read_templates,
+)
 
 if TYPE_CHECKING:
-    from scaffold.cli.settle import Settled
-    from scaffold.render.templates import Templates
+    from scaffold.project.writing import Settled
+
 
 NAMES = {"op": "op.py.jinja", "test": "test.py.jinja"}
 
@@ -37,20 +73,11 @@ BLOCK = Annotated[
     list[str] | None,
     typer.Option("--block", help="Override this block alone.", metavar="BLOCK"),
 ]
-TEMPLATE_DIR = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--template-dir",
-        help="Templates of yours, before those of the configuration.",
-        metavar="DIR",
-    ),
-]
 
 
 @templates.command("list")
 def list_templates(template_dir: TEMPLATE_DIR = None, format_: FORMAT = "text") -> None:
     """List the templates: where each comes from, and which blocks it overrides."""
-    from scaffold.cli.ejecting import listed_templates
 
     check_format(format_)
     rows = listed_templates(_templates(template_dir))
@@ -80,11 +107,6 @@ def eject(
 
     Example: scaffold templates eject op --block wrapper --template-dir templates
     """
-    from scaffold.cli.choices import check_policy
-    from scaffold.cli.ejecting import ejected
-    from scaffold.cli.report import tell
-    from scaffold.cli.settle import Known, look, undisturbed, write_once
-
     known = NAMES.get(name, name)
     if known not in NAMES.values():
         hint = did_you_mean(name, NAMES) or f"one of: {', '.join(NAMES)}"
@@ -98,7 +120,8 @@ def eject(
         adds = found.added and policy == "ask"  # nothing of the file is lost
         reads = Known(reads={found.path: found.before})
         files = {found.path: found.text}
-        return settle(files, found.root, "overwrite" if adds else policy, reads)
+        chosen = "overwrite" if adds else policy
+        return settle(files, found.root, chosen, reads, TERMINAL)
 
     tell(undisturbed(attempt), with_diff=diff)
 
@@ -106,7 +129,6 @@ def eject(
 @templates.command("diff")
 def diff_templates(template_dir: TEMPLATE_DIR = None) -> None:
     """Show what your templates change in those below them, block by block."""
-    from scaffold.cli.ejecting import differences
 
     for difference in differences(_templates(template_dir)):
         typer.echo(difference, nl=False)
@@ -118,7 +140,6 @@ def lint_templates(template_dir: TEMPLATE_DIR = None, format_: FORMAT = "text") 
 
     Exit code 1: a block overrides nothing; 2: a template cannot be rendered, or not to Python.
     """
-    from scaffold.cli.trying import problems_of
 
     check_format(format_)
     found = _templates(template_dir)
@@ -133,16 +154,11 @@ def lint_templates(template_dir: TEMPLATE_DIR = None, format_: FORMAT = "text") 
 
 
 def _templates(given: list[str] | None) -> "Templates":
-    from scaffold.cli.here import configuration_here
-    from scaffold.cli.house import find_templates
-
     return find_templates(configuration_here(), {"template-dir": given or []})
 
 
 def first_directory(given: list[str] | None) -> Path:
     """Where a template of the user's goes: the option's directory, or the configuration's first."""
-    from scaffold.cli.here import configuration_here
-
     if given:
         return Path(given[0])
     configuration = configuration_here()
@@ -150,3 +166,163 @@ def first_directory(given: list[str] | None) -> Path:
         hint = "say --template-dir DIR, or in [tool.scaffold]: template-dirs = ['DIR']"
         raise ScaffoldError("there is no directory of templates", None, hint)
     return Path(configuration.root, configuration.template_dirs[0])
+
+
+class Row(NamedTuple):
+    """A template that applies."""
+
+    name: str
+    path: str
+    extends: str | None  # the path of the template below it
+    blocks: tuple[str, ...]
+
+
+class Ejected(NamedTuple):
+    """A template to write: below an existing directory, and whether it only adds to what is there."""
+
+    root: Path
+    path: str
+    text: str
+    added: bool
+    before: bytes | None  # what is there, as it was read
+
+
+def listed_templates(templates: Templates) -> tuple[Row, ...]:
+    """All templates, each name from the top layer down."""
+    sources = [*templates.sources, *map(built_in, WRITTEN)]
+    names = sorted({source.name for source in sources}, key=_written_first)
+    ordered = sorted(sources, key=lambda source: names.index(source.name))
+    return tuple(_row(source, templates) for source in ordered)
+
+
+def _written_first(name: str) -> tuple[bool, str]:
+    return name not in WRITTEN, name
+
+
+def _row(source: Source, templates: Templates) -> Row:
+    found = outline(source, templates)
+    parent = parent_of(found, templates.layer_of(source), templates)
+    blocks = tuple(block.name for block in found.blocks)
+    return Row(source.name, source.path, parent.path if parent else None, blocks)
+
+
+def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
+    """The template of that name to start from, in a directory that need not be there yet."""
+    target = directory / name
+    before = read_bytes(target) if target.is_file() else None
+    own = read_templates([(directory, Location("--template-dir"))] * directory.is_dir())
+    there = own.source(name) if own.find(name) is not None else None
+    lower = _below(directory)
+    parent = lower.source(name)
+    root = directory
+    while not root.is_dir():
+        root = root.parent
+    path = target.relative_to(root).as_posix()
+    if not blocks:
+        return Ejected(root, path, parent.text, False, before)
+    extended = there is not None and outline(there, own).extends is not None
+    head = there.text.rstrip("\n") + "\n" if there and extended else _extends(parent)
+    have = {block.name for block in outline(there, own).blocks} if there else set()
+    texts = [
+        _text(block, parent, lower)
+        for block in dict.fromkeys(blocks)
+        if not (extended and block in have)
+    ]
+    return Ejected(root, path, "\n".join([head, *texts]), extended, before)
+
+
+def _below(directory: Path) -> Templates:
+    """The layers of the configuration below a directory; all of them if it is none of them."""
+    listed = configured_directories(configuration_here())
+    resolved = [path.resolve() for path in listed]
+    own = directory.resolve()
+    start = resolved.index(own) + 1 if own in resolved else 0
+    place = Location("pyproject.toml")
+    # What is not there yet holds no templates: it may be the next to be begun.
+    return read_templates([(path, place) for path in listed[start:] if path.is_dir()])
+
+
+def _extends(parent: Source) -> str:
+    ours = parent.path.startswith(BUILT_IN_NAME)
+    return f'{{% extends "{parent.path if ours else parent.name}" %}}\n'
+
+
+def _text(block: str, source: Source, templates: Templates) -> str:
+    """The block as the nearest template has it."""
+    known: list[str] = []
+    found: Source | None = source
+    while found is not None:
+        shape = outline(found, templates)
+        if any(item.name == block for item in shape.blocks):
+            return shape.text(block)
+        known += [item.name for item in shape.blocks]
+        found = parent_of(shape, templates.layer_of(found), templates)
+    hint = did_you_mean(block, known) or f"they are: {', '.join(known)}"
+    message = f"'{source.name}' has no block '{block}'"
+    raise ScaffoldError(message, Location("--block"), hint)
+
+
+def differences(templates: Templates) -> Iterator[str]:
+    """What each template changes in the one that it extends or, as a copy, replaces."""
+    for source in templates.sources:
+        found = outline(source, templates)
+        parent = parent_of(found, templates.layer_of(source), templates)
+        if parent is not None:
+            yield from _of_blocks(found, outline(parent, templates))
+        elif found.extends is None and source.name in WRITTEN:
+            yield _difference(built_in(source.name).text, source.text, source, "")
+
+
+def _of_blocks(found: Outline, below: Outline) -> Iterator[str]:
+    known = {block.name for block in below.blocks}
+    for block in found.blocks:
+        if block.name in known:
+            before, after = below.text(block.name), found.text(block.name)
+            yield _difference(before, after, found.source, f", block {block.name}")
+
+
+def _difference(before: str, after: str, source: Source, block: str) -> str:
+    old, new = f"{BUILT_IN_NAME}{source.name}{block}", f"{source.path}{block}"
+    lines = unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), old, new
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def problems_of(templates: Templates) -> list[ScaffoldError]:
+    """Syntax, blocks that override nothing, and what does not render to Python."""
+    start_rendering()
+    found = _of_syntax(templates)
+    if not any(problem.exit_code == ScaffoldError.exit_code for problem in found):
+        found += _of_rendering(templates)
+    told: dict[tuple[Location | None, str], ScaffoldError] = {}
+    for problem in found:  # what follows a comma is of one op
+        told.setdefault((problem.location, problem.message.split(",")[0]), problem)
+    return sorted(told.values(), key=lambda item: item.location or Location(""))
+
+
+def _of_syntax(templates: Templates) -> list[ScaffoldError]:
+    found: list[ScaffoldError] = []
+    for layer, sources in enumerate(templates.layers):
+        for source in sources:
+            try:
+                shape = outline(source, templates)
+                for place, message, hint in unshown(shape, layer, templates):
+                    found.append(ConflictError(message, place, hint))
+            except ScaffoldError as error:
+                found.append(error)
+    return found
+
+
+def _of_rendering(templates: Templates) -> list[ScaffoldError]:
+    found: list[ScaffoldError] = []
+    houses = (
+        House(templates),
+        House(templates, ("# A licence",), "# A header", "numpy", True),
+    )
+    for number, spec in enumerate(specimens()):
+        try:
+            drafts(spec, derive(spec), Directories(), houses[number % 2])
+        except ScaffoldError as error:
+            found += error.problems
+    return found

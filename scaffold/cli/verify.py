@@ -1,15 +1,32 @@
-"""`scaffold verify`: whether the generated tests pass, or with --mutants how many planted mistakes they find."""
+"""`scaffold verify`: whether the generated tests pass, or with --mutants how many planted mistakes they find.
 
+In: ops of the manifest, or test files. Out: a table on stdout, one line a file or a mutant, then the failures or the score; an exit code.
+Invariant: whatever is named and is not there is an error, all of them together. What could not be run, failed or is not written yet
+is never said to have passed; exit 0 means that all passed, or that every mutant was killed. No file is changed; what passes
+goes on record.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from scaffold.cli.choices import FORMAT, FORMATS, check_choice, offer_ops
-from scaffold.errors import Location, ScaffoldError, raise_all
-
-if TYPE_CHECKING:
-    from scaffold.cli.interpreter import Interpreter
+from scaffold.cli.options import FORMAT, FORMATS, PYTHON, check_choice, offer_ops
+from scaffold.cli.output import TERMINAL, is_terminal, show_notes, show_object
+from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
+from scaffold.project.console import from_here
+from scaffold.project.file_status import Checked, check_project
+from scaffold.project.project import Project, open_project
+from scaffold.project.proofs import begin, record_passed
+from scaffold.project.prover import OPTION, Interpreter, need_interpreter
+from scaffold.verify.mutants import Mutant
+from scaffold.verify.reports import Report
+from scaffold.verify.score import Outcome, planted, score
+from scaffold.verify.subjects import find_subject, read_module
+from scaffold.verify.suites import Suite, jobs_for, run_suites
 
 OPS = Annotated[
     list[str] | None,
@@ -31,14 +48,6 @@ OP = Annotated[
         "--op",
         help="With --mutants: the file with the op (default: the one that the tests import).",
         metavar="FILE",
-    ),
-]
-PYTHON = Annotated[
-    str | None,
-    typer.Option(
-        "--python",
-        help="The interpreter that has PyTorch (default: one that has it, from here up).",
-        metavar="PATH",
     ),
 ]
 JOBS = Annotated[
@@ -70,10 +79,6 @@ def verify(
 
     Example: scaffold verify linear
     """
-    from scaffold.cli import mutating, proving
-    from scaffold.cli.report import show_notes
-    from scaffold.cli.tested import find_tests, for_mutants
-
     problems = check_choice("--format", format_, FORMATS)
     problems += _numbers(limit, jobs)
     if op is not None and not mutants:
@@ -88,9 +93,9 @@ def verify(
     found = find_tests(tuple(ops or ()))
     if mutants:
         tests = for_mutants(found, Path(op) if op else None)
-        mutating.score_files(tests, mutating.Asked(limit, used, for_programs))
+        score_files(tests, Planted(limit, used, for_programs))
     else:
-        proving.show_proofs(found, proving.Asked(used, jobs, limit, for_programs))
+        show_proofs(found, Asked(used, jobs, limit, for_programs))
 
 
 def _numbers(limit: int, jobs: int | None) -> list[ScaffoldError]:
@@ -104,10 +109,376 @@ def _numbers(limit: int, jobs: int | None) -> list[ScaffoldError]:
     return found
 
 
-def _interpreter(python: str | None, mutants: bool) -> "Interpreter":
+def _interpreter(python: str | None, mutants: bool) -> Interpreter:
     """The one that runs the tests; what one that is given lacks it says itself, once it is started."""
-    from scaffold.cli.interpreter import OPTION, Interpreter, need_interpreter
-
     if python is not None:
         return Interpreter(python, OPTION)
     return need_interpreter(None, "--mutants" if mutants else "verify")
+
+
+APART = frozenset({"orphaned", "lost"})  # no test runs them
+PLAIN = frozenset(
+    {"ok", "unproven", "unprovable"}
+)  # as written: proofs are what tests are for
+QUIET = PLAIN | {"missing"}  # of the test file, what is missing is said anyway
+
+
+class Tested(NamedTuple):
+    """A test file, and what is known of the op that it is about."""
+
+    name: str  # of the op, or the path as it was typed
+    directory: Path  # that it is run from
+    test: Path | None  # None: the op has no tests
+    there: bool = True
+    op: Path | None = None  # its file
+    place: Location | None = None  # of the op's table
+    project: Project | None = None  # that the op is of
+    standing: tuple[
+        tuple[str, str], ...
+    ] = ()  # paths of files that are not ok, and why
+
+
+def find_tests(names: tuple[str, ...]) -> tuple[Tested, ...]:
+    """What is to be tested."""
+    files = [name for name in names if _is_path(name)]
+    ops = tuple(name for name in names if not _is_path(name))
+    problems: list[ScaffoldError] = [
+        ScaffoldError(f"cannot read '{name}': No such file or directory")
+        for name in files
+        if not Path(name).is_file()
+    ]
+    found = {name: Tested(name, Path.cwd(), Path(name)) for name in files}
+    if ops or not names:
+        try:
+            found |= {item.name: item for item in _of_project(ops)}
+        except ScaffoldError as error:
+            problems.append(error)
+    raise_all(problems)
+    return tuple(found[name] for name in dict.fromkeys(names or found))
+
+
+def for_mutants(
+    found: Iterable[Tested], op: Path | None
+) -> list[tuple[Path, Path | None]]:
+    """Test files, each with the file of its op where that is known; all of them must be there."""
+    problems = []
+    for item in found:
+        if item.test is None or not item.there:
+            lacks = "no tests" if item.test is None else "no test file yet"
+            what = f"op '{item.name}' has {lacks}"
+            hint = "scaffold sync" if item.test else "its table says: test = false"
+            problems.append(ScaffoldError(what, item.place, hint))
+    raise_all(problems)
+    return [(item.test, op or item.op) for item in found if item.test]
+
+
+def _is_path(name: str) -> bool:
+    return name.endswith(".py") or "/" in name
+
+
+def _of_project(names: tuple[str, ...]) -> Iterable[Tested]:
+    """The tests of ops, and how the files of these stand."""
+    project = open_project(may_lack=bool(names))
+    if not project.texts:
+        raise_all([_unlisted(name) for name in names])
+    by_op: dict[str, dict[str, Checked]] = {op: {} for op in project.chosen(names)}
+    for item in check_project(project, tuple(by_op), TERMINAL):
+        if item.op in by_op and item.status not in APART:
+            by_op[item.op].setdefault(item.role, item)  # after it may stand: unproven
+    for op, roles in by_op.items():
+        yield _tested(project, op, roles)
+
+
+def _unlisted(name: str) -> ScaffoldError:
+    """That an op is known by its name in a project alone."""
+    tests = f"test_{name}.py"
+    place = Path(tests)
+    if not place.is_file():
+        place = Path("PATH", tests)
+    hint = f"name its test file: scaffold verify {place}"
+    return ScaffoldError(f"no op '{name}': there is no manifest here", hint=hint)
+
+
+def _tested(project: Project, op: str, roles: dict[str, Checked]) -> Tested:
+    test, file = roles.get("test"), roles.get("op")
+    return Tested(
+        op,
+        project.root,
+        Path(from_here(project.root, test.path)) if test else None,
+        there=test is None or test.status != "missing",
+        op=Path(from_here(project.root, file.path)) if file else None,
+        place=project.listed[op].entry.locate((), key=True),
+        project=project,
+        standing=tuple(
+            (from_here(project.root, item.path), item.status)
+            for item in roles.values()
+            if item.status not in QUIET or (item is file and item.status not in PLAIN)
+        ),
+    )
+
+
+# --- Whether tests pass.
+
+
+SHOWN = 5  # failures of a file
+STATUSES = ("passed", "failed", "not implemented", "missing", "no tests", "untested")
+PASSING = frozenset({"passed", "untested"})
+
+
+class Asked(NamedTuple):
+    """How the tests are to be run, and what is said of it."""
+
+    python: str
+    jobs: int | None
+    limit: int
+    for_programs: bool
+
+
+class Proof(NamedTuple):
+    """What became of the tests of an op."""
+
+    tested: Tested
+    report: Report | None  # None: there was nothing to run
+
+    @property
+    def status(self) -> str:
+        """One of STATUSES."""
+        if self.report is not None:
+            return self.report.status
+        return "untested" if self.tested.test is None else "missing"
+
+    @property
+    def words(self) -> str:
+        """The same in words."""
+        if self.report is not None:
+            return self.report.words
+        if self.tested.test is None:
+            return "has no tests, as its table says"
+        return f"no test file: {self.tested.test} (scaffold sync)"
+
+
+def show_proofs(found: Sequence[Tested], asked: Asked) -> None:
+    """Run the tests, say what became of them and record what they prove; exit with 1 unless all passed."""
+    stale = {
+        item.name: "stale" in dict(item.standing).values()
+        for item in found
+        if item.project
+    }
+    project = next((item.project for item in found if item.project), None)
+    begun = begin(project, stale) if project else {}
+    width = max((len(item.name) for item in found), default=0)
+    proofs = []
+    for proof in _proofs(found, asked):
+        proofs.append(proof)
+        if not asked.for_programs:
+            _show(proof, width)
+    passed = {
+        proof.tested.name: proof.report.torch
+        for proof in proofs
+        if proof.report is not None and proof.status == "passed"
+    }
+    unproven = record_passed(passed, begun)
+    if asked.for_programs:
+        _show_json(proofs, unproven)
+    else:
+        _show_failures(proofs)
+        counted = Counter(proof.status for proof in proofs)
+        counts = [f"{counted[name]} {name}" for name in STATUSES if counted[name]]
+        typer.echo(", ".join(counts) or "no ops")
+        show_notes(f"{name} passed, unproven: {why}" for name, why in unproven.items())
+    if any(proof.status not in PASSING for proof in proofs):
+        sys.exit(ConflictError.exit_code)
+
+
+def _proofs(found: Sequence[Tested], asked: Asked) -> Iterator[Proof]:
+    """In the order of what was asked for, each as soon as it is known."""
+    suites = [
+        Suite(item.test.resolve(), item.directory)
+        for item in found
+        if item.test and item.there
+    ]
+    line = _Line(len(suites))
+    jobs = asked.jobs or jobs_for(len(suites))
+    reports = run_suites(suites, asked.python, jobs, asked.limit, line.show)
+    try:
+        for item in found:
+            runs = item.test is not None and item.there
+            report = next(reports) if runs else None
+            line.clear(done=runs)
+            yield Proof(item, report)
+    finally:
+        line.clear()
+        reports.close()  # whatever still runs ends now
+
+
+class _Line:
+    """A line on the terminal that says how far a run is; nothing where there is no terminal."""
+
+    def __init__(self, files: int) -> None:
+        self.files, self.done, self.tests = files, 0, -1
+        self.shown = is_terminal()
+
+    def show(self, tests: int) -> None:
+        """Show how many tests have ended."""
+        if self.shown and tests != self.tests:
+            self.tests = tests
+            text = f"\r{self.done}/{self.files} files, {tests} tests"
+            typer.echo(text, nl=False, err=True)
+
+    def clear(self, done: bool = False) -> None:
+        """Make room for what is said of a file."""
+        self.done += done
+        if self.shown:
+            self.tests = -1
+            typer.echo("\r\033[K", nl=False, err=True)
+
+
+def _show(proof: Proof, width: int) -> None:
+    files = ", ".join(f"{path}: {status}" for path, status in proof.tested.standing)
+    aside = f"  ({files})" if files else ""
+    line = f"{proof.tested.name:{width}}  {proof.words}{aside}\n"
+    typer.echo(line.encode(errors="surrogateescape"), nl=False)
+
+
+def _show_failures(proofs: Sequence[Proof]) -> None:
+    """The tests that failed, each with the first line of why."""
+    for proof in proofs:
+        report = proof.report
+        if report is None or not (report.failures or report.said):
+            continue
+        lines = [f"\n{proof.tested.test}"]
+        lines += [f"  {item.test}: {item.words}" for item in report.failures[:SHOWN]]
+        if len(report.failures) > SHOWN:
+            lines.append(f"  and {len(report.failures) - SHOWN} more")
+        lines += [f"  | {line}" for line in report.said]
+        text = "\n".join(lines) + "\n"
+        typer.echo(text.encode(errors="backslashreplace"), nl=False)
+    if any(proof.report and proof.status == "failed" for proof in proofs):
+        typer.echo()
+
+
+def _show_json(proofs: Sequence[Proof], unproven: Mapping[str, str]) -> None:
+    rows = []
+    for proof in proofs:
+        report, tested = proof.report, proof.tested
+        rows.append(
+            {
+                "name": tested.name,
+                "test": str(tested.test) if tested.test else None,
+                "status": proof.status,
+                "words": proof.words,
+                "counts": dict(report.counts) if report else {},
+                "unwritten": list(report.unwritten) if report else [],
+                "failures": (
+                    [item._asdict() for item in report.failures] if report else []
+                ),
+                "files": dict(tested.standing),
+                "unproven": unproven.get(tested.name, ""),
+            }
+        )
+    show_object({"tests": rows})
+
+
+# --- How many planted mistakes they find.
+
+
+SURVIVED = 1  # exit code
+
+
+class Planted(NamedTuple):
+    """How the tests are to be run, and what is said of it."""
+
+    limit: int
+    python: str
+    for_programs: bool
+
+
+class Subject(NamedTuple):
+    """A test file, the file that it is about, and the mutants of that."""
+
+    test: Path
+    op: Path
+    mutants: tuple[Mutant, ...]
+
+
+def score_files(tests: Sequence[tuple[Path, Path | None]], asked: Planted) -> None:
+    """Say what became of every mutant, and exit with 1 where one survived."""
+    subjects = _subjects(tests)
+    results: list[tuple[Subject, list[Outcome]]] = []
+    for subject in subjects:
+        if not asked.for_programs:
+            typer.echo(
+                f"{subject.test}: {len(subject.mutants)} mutants of {subject.op}"
+            )
+        outcomes = []
+        for outcome in _scored(subject, asked):
+            outcomes.append(outcome)
+            if not asked.for_programs:
+                _show_mutant(outcome)
+        results.append((subject, outcomes))
+        if not asked.for_programs:
+            _show_score(outcomes)
+    if asked.for_programs:
+        _show_scores(results)
+    if not all(item.killed for _, outcomes in results for item in outcomes):
+        sys.exit(SURVIVED)
+
+
+def _subjects(tests: Sequence[tuple[Path, Path | None]]) -> list[Subject]:
+    """What the tests are about; all problems of all files together."""
+    found, problems = [], []
+    for test, named in tests:
+        try:
+            read_module(test)
+            op = named or _from_here(find_subject(test))
+            found.append(Subject(test, op, planted(op)))
+        except ScaffoldError as error:
+            problems.append(error)
+    raise_all(problems)
+    return found
+
+
+def _from_here(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _scored(subject: Subject, asked: Planted) -> Iterator[Outcome]:
+    """The outcomes, with the number of the mutant on a terminal until it is known."""
+    outcomes = score(
+        subject.test, subject.op, subject.mutants, asked.limit, asked.python
+    )
+    shown = is_terminal()
+    for number in range(len(subject.mutants)):
+        if shown:
+            text = f"mutant {number + 1} of {len(subject.mutants)} ..."
+            typer.echo(text, nl=False, err=True)
+        outcome = next(outcomes)
+        if shown:
+            typer.echo("\r\x1b[K", nl=False, err=True)
+        yield outcome
+
+
+def _show_mutant(outcome: Outcome) -> None:
+    verb = "killed" if outcome.killed else "survived"
+    mistake = outcome.mistake.replace("_", " ")
+    typer.echo(f"{verb:8}  {outcome.function}  {mistake}: {outcome.place}")
+
+
+def _show_score(outcomes: list[Outcome]) -> None:
+    killed = sum(item.killed for item in outcomes)
+    share = 100 * killed // len(outcomes)  # 100 only where all are
+    typer.echo(f"score: {killed} of {len(outcomes)} mutants killed ({share}%)")
+
+
+def _show_scores(results: list[tuple[Subject, list[Outcome]]]) -> None:
+    files = [
+        {
+            "test": str(subject.test),
+            "op": str(subject.op),
+            "killed": sum(item.killed for item in outcomes),
+            "mutants": [item._asdict() for item in outcomes],
+        }
+        for subject, outcomes in results
+    ]
+    show_object({"files": files})

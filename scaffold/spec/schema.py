@@ -4,6 +4,7 @@ Out: a mapping for `json.dumps`, made of the tables of keys. Invariant: what the
 that the loader refuses does not.
 """
 
+import json
 from typing import Any
 
 from scaffold.spec.config_keys import KEYS as CONFIGURATION
@@ -66,3 +67,9 @@ def configuration_schema() -> dict[str, Any]:
             for name, key in CONFIGURATION.items()
         },
     }
+
+
+def schema_text(configuration: bool = False) -> str:
+    """The schema of a file of ops, or that of [tool.scaffold], as a file holds it."""
+    described = configuration_schema() if configuration else ops_schema()
+    return json.dumps(described, indent=2) + "\n"

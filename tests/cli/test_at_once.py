@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.cli import removing, renaming, syncing
+from scaffold.cli import remove, rename
+from scaffold.project import update
 from scaffold.workspace import changes, in_turn, transaction
 from scaffold.workspace.transaction import NAME, locked
 from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
@@ -150,7 +151,7 @@ def test_an_edit_that_comes_in_between_is_kept(
             edit(tmp_path / "ops.toml", "[ops.shift]", "# a note\n[ops.shift]")
         return changes.plan(*arguments, **options)  # type: ignore[arg-type]
 
-    for module in (syncing, renaming, removing):
+    for module in (update, rename, remove):
         monkeypatch.setattr(module, "plan", plan)
     assert scaffold(tmp_path, *command).code == 0
     assert "# a note\n[ops.shift]" in (tmp_path / "ops.toml").read_text()

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from unittest.mock import patch
 
-from scaffold.cli import beside as module
-from scaffold.cli.beside import beside
 from scaffold.derive import Derivation, derive
+from scaffold.project import proof_errors as module
+from scaffold.project.proof_errors import beside
 from scaffold.spec import OpSpec
 from tests.derive.building import spec_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.cli.tested import find_tests
+from scaffold.cli.verify import find_tests
 from scaffold.workspace import records
 from tests.cli.projects import (
     SCALE,
@@ -107,7 +107,7 @@ def test_a_template_that_moves_makes_its_files_stale(synced: Path) -> None:
 def test_a_version_alone_is_no_drift(
     synced: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scaffold.cli.survey.__version__", "99.0")
+    monkeypatch.setattr("scaffold.project.survey.__version__", "99.0")
     outcome = scaffold(synced, "check", "--strict")
     assert (outcome.code, outcome.out) == (0, OK)
 

@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from scaffold.cli.app import application
-from scaffold.cli.failing import telling
+from scaffold.cli.output import telling
 from tests.cli.projects import SCALE, project
 from tests.cli.running import scaffold
 

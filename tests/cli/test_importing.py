@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.cli.importing import dotted
+from scaffold.project.hand_written import dotted
 from scaffold.spec import Configuration
 
 

@@ -8,8 +8,8 @@ from unittest.mock import patch
 import pytest
 
 from scaffold import verify
-from scaffold.cli.interpreter import Interpreter, find_interpreter
 from scaffold.errors import ScaffoldError
+from scaffold.project.prover import Interpreter, find_interpreter
 from tests.cli.environments import that_answers, with_torch_alone
 from tests.cli.running import environment, run
 

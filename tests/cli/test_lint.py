@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.cli.scanning import Progress, look_through
+from scaffold.cli.output import TERMINAL
 from scaffold.lint.model import Finding
+from scaffold.project.source_files import look_through
 from scaffold.verify.pool import over, processes_for
 from tests.cli.running import listing, run, scaffold
 
@@ -366,9 +367,9 @@ def test_progress_is_for_terminals(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with Progress(32) as progress:
+    with TERMINAL.progress(32) as update:
         for done in range(1, 33):
-            progress.update(done)
+            update(done)
     assert capsys.readouterr().err == "\r16/32 files\r32/32 files\r\033[K"
 
 

@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
-from scaffold.cli.manifest_edits import renamed, replaced, without
 from scaffold.errors import Location, ScaffoldError
+from scaffold.project.manifest_edits import renamed, replaced, without
 
 MANIFEST = """#:schema ./scaffold.schema.json
 # about a

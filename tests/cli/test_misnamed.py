@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaffold.cli.misnamed import misnamed
+from scaffold.project.proof_errors import misnamed
 from tests.derive.building import spec_of
 
 TORCH = "raised AttributeError: module 'torch' has no attribute"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.verify import suites
+from scaffold.cli import verify as command
 from scaffold.verify.reports import Report
+from scaffold.verify.suites import Suite
 from tests.cli.projects import SCALE, contents, edit, project
 from tests.cli.running import scaffold
 
@@ -27,12 +28,12 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Tests that pass without being run; which ones they are."""
     ran: list[Path] = []
 
-    def run(found: list[suites.Suite], *_: object):  # type: ignore[no-untyped-def]
+    def run(found: list[Suite], *_: object):  # type: ignore[no-untyped-def]
         for suite in found:
             ran.append(suite.file)
             yield PASSED
 
-    monkeypatch.setattr(suites, "run_suites", run)
+    monkeypatch.setattr(command, "run_suites", run)
     return ran
 
 
@@ -113,7 +114,7 @@ def test_a_file_that_changes_meanwhile_was_not_proven(
         edit(root / "ops/scale.py", "return x * factor", "return x * factor * 2")
         yield PASSED
 
-    monkeypatch.setattr(suites, "run_suites", run)
+    monkeypatch.setattr(command, "run_suites", run)
     outcome = scaffold(root, "verify")
     assert (
         outcome.err == "note: scale passed, unproven: it changed while its tests ran\n"
@@ -127,7 +128,7 @@ def test_what_fails_is_not_recorded(
     def run(*_: object):  # type: ignore[no-untyped-def]
         yield Report((("failed", 1), ("passed", 3)), torch="0.0")
 
-    monkeypatch.setattr(suites, "run_suites", run)
+    monkeypatch.setattr(command, "run_suites", run)
     before = contents(root)
     assert scaffold(root, "verify").code == 1
     assert contents(root) == before

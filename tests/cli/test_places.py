@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.cli.places import find_places
+from scaffold.project.places import find_places
 from scaffold.spec import Configuration
 from tests.cli.projects import SCALE, edit, project
 from tests.cli.running import listing, new_op, scaffold

@@ -13,8 +13,8 @@ import black
 import pytest
 
 from scaffold import __version__, verify, workspace
-from scaffold.cli import proofs, syncing
-from scaffold.cli.proofs import _Progress
+from scaffold.cli.output import TERMINAL
+from scaffold.project import proofs, update
 from scaffold.verify import Request, Verdict, verify_many
 from scaffold.workspace import ChangedError, Plan
 from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
@@ -414,7 +414,7 @@ def test_a_run_that_starts_again_proves_nothing_twice(
             raise ChangedError(plan.root, "another run came in between")
         workspace.apply(plan)
 
-    monkeypatch.setattr(syncing, "apply", apply)
+    monkeypatch.setattr(update, "apply", apply)
     assert scaffold(tmp_path, "sync").code == 0
     assert counted.count == 1
     assert check(tmp_path) == ["2 ok"]
@@ -429,11 +429,11 @@ def test_a_terminal_is_told_how_far_the_proofs_are(
 
     project(tmp_path, SCALE, SHIFT)
     terminal = Terminal()
-    with _Progress(["scale", "shift"]) as quiet:
-        quiet.update(1)
+    with TERMINAL.proving(["scale", "shift"]) as update:
+        update(1)
     monkeypatch.setattr(sys, "stderr", terminal)
-    with _Progress(["scale", "shift"]) as progress:
-        progress.update(1)
+    with TERMINAL.proving(["scale", "shift"]) as update:
+        update(1)
     assert terminal.getvalue() == ("\rproving 0/2 ops ...\rproving 1/2 ops ...\r\033[K")
 
 

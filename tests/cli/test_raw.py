@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.cli.options import SPECIFICATION
+from scaffold.cli.op_options import SPECIFICATION
 from scaffold.spec.keys import KEYS
 from tests.cli.running import listing, new_op
 

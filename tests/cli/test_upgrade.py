@@ -395,7 +395,7 @@ def test_another_version_of_black_is_no_drift(
     _forget(monkeypatch)
     other = Mode(target_versions={TargetVersion.PY311}, **style)
     monkeypatch.setattr(formatting, "_mode", lambda length: other)
-    monkeypatch.setattr("scaffold.cli.survey.__version__", "99.0")
+    monkeypatch.setattr("scaffold.project.survey.__version__", "99.0")
     assert scaffold(synced, "check", "--strict").out == "4 ok\n"
     assert scaffold(synced, "sync").out == "2 identical (4 files)\n"
     sources = [path for path in before if path.endswith(".py")]

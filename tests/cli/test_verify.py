@@ -12,9 +12,10 @@ from unittest.mock import patch
 
 import pytest
 
-from scaffold.cli import generate as generating
-from scaffold.cli import prover
-from scaffold.cli.prover import Proving
+from scaffold.cli.output import TERMINAL
+from scaffold.project import prover
+from scaffold.project import rendering as generating
+from scaffold.project.prover import Proving
 from scaffold.verify import Failure, Verdict
 from tests.cli.projects import contents, project
 from tests.cli.running import Outcome, environment, listing, new_op, run, scaffold
@@ -204,8 +205,9 @@ def test_without_torch_it_cannot_be_asked_for(
 def test_a_terminal_sees_that_it_is_verified(tmp_path: Path) -> None:
     leader, follower = pty.openpty()
     with os.fdopen(leader, "rb", 0) as seen, os.fdopen(follower, "w") as terminal:
-        with patch.object(sys, "stderr", terminal), prover._progress("foo"):
-            assert seen.read(100) == b"verifying foo ..."
+        shown = TERMINAL.proving(["foo"], "verifying")
+        with patch.object(sys, "stderr", terminal), shown:
+            assert seen.read(100) == b"\rverifying foo ..."
         terminal.flush()
 
 

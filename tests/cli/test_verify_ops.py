@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from scaffold.cli.proving import _Line
+from scaffold.cli.verify import _Line
 from tests.cli.projects import SCALE, project
 from tests.cli.running import scaffold
 

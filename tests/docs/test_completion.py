@@ -9,7 +9,7 @@ import pytest
 
 from scaffold.cli.app import COMMANDS
 from scaffold.cli.new_op import CHOICES
-from scaffold.cli.options import SETTINGS, SPECIFICATION
+from scaffold.cli.op_options import SETTINGS, SPECIFICATION
 from scaffold.spec.config_keys import KEYS as CONFIGURATION
 from scaffold.spec.keys import KEYS
 

@@ -16,8 +16,8 @@ from black.mode import TargetVersion
 from hypothesis import note
 from hypothesis import strategies as st
 
-from scaffold.cli.generate import generate
-from scaffold.cli.options import SPECIFICATION
+from scaffold.cli.op_options import SPECIFICATION
+from scaffold.project.rendering import generate
 from tests.properties.budgets import holds_for
 from tests.properties.specs import Raw, options, raws, toml
 

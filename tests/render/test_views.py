@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from scaffold.cli.specimens import specimens
 from scaffold.derive import derive
 from scaffold.render.blocks import outline
 from scaffold.render.domains import with_domains
@@ -15,6 +14,7 @@ from scaffold.render.house import House
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_view
 from scaffold.render.reference import reference_lines
+from scaffold.render.specimens import specimens
 from scaffold.render.templates import BUILT_IN, built_in
 from scaffold.render.testfile import view
 

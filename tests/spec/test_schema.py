@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator as Validator  # type: ignore[import-untyped]
 
-from scaffold.cli.schema import schema_text
 from scaffold.errors import Location, ScaffoldError
 from scaffold.spec import build
 from scaffold.spec.config import read_configuration
 from scaffold.spec.config_keys import KEYS as CONFIGURATION
 from scaffold.spec.keys import DEFAULTS, KEYS, TOLERANCES, check_keys
 from scaffold.spec.problems import KeyPath, Problems
-from scaffold.spec.schema import configuration_schema, ops_schema
+from scaffold.spec.schema import configuration_schema, ops_schema, schema_text
 from scaffold.spec.toml import read_ops, toml_text
 from tests.cli.running import ROOT, scaffold
 from tests.properties.specs import Raw, raws, toml

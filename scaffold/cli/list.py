@@ -1,0 +1,99 @@
+"""`scaffold list`: the ops of a project, where each is written down, and its files."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+
+from scaffold.cli.options import FORMAT, check_format
+from scaffold.cli.output import show_object
+
+if TYPE_CHECKING:
+    from scaffold.project.project import Project
+    from scaffold.project.survey import Op
+
+
+class Row(NamedTuple):
+    """What is said of an op."""
+
+    op: str
+    place: str
+    files: tuple[
+        tuple[str, str], ...
+    ]  # paths, and how each stands: "" as it was written
+    status: tuple[str, ...]
+
+
+def list_ops(format_: FORMAT = "text") -> None:
+    """List the ops of the manifest and their files.
+
+    Beside each stands where it is written down, and how its files stand. A skeleton is an op that has parts left to write. Whether files are out of date, scaffold check says.
+
+    Example: scaffold list
+    """
+    from scaffold.project.project import open_project
+    from scaffold.project.survey import survey
+
+    check_format(format_)
+    project = open_project()
+    rows = [_row(project, op) for op in survey(project)] + list(_orphans(project))
+    if format_ == "json":
+        told = [row._asdict() | {"files": dict(row.files)} for row in rows]
+        show_object({"ops": told})
+        return
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
+    for row in rows:
+        files = ", ".join(
+            f"{path} ({standing})" if standing else path for path, standing in row.files
+        )
+        said = "; ".join(filter(None, [files, *row.status]))
+        line = f"{row.op:{widths[0]}}  {row.place:{widths[1]}}  {said}"
+        typer.echo(line.rstrip().encode(errors="surrogateescape"))
+
+
+def _row(project: "Project", op: "Op") -> Row:
+    from scaffold.project.console import from_here
+
+    place = op.listed.entry.locate((), key=True)
+    files = tuple(
+        (from_here(project.root, path), _words(standing.condition))
+        for path, standing in op.standings.items()
+    )
+    status = []
+    if not files:
+        status.append("not written yet: scaffold sync")
+    if _is_skeleton(project, op):
+        status.append("skeleton")
+    return Row(op.listed.name, f"{place.source}:{place.line}", files, tuple(status))
+
+
+def _words(condition: str) -> str:
+    """How a file stands, where that is worth a word."""
+    said = {"untouched": "", "reformatted": "", "conflict-markers": "conflict markers"}
+    return said.get(condition, condition)
+
+
+def _is_skeleton(project: "Project", op: "Op") -> bool:
+    """Whether the op's file still refuses to run somewhere."""
+    from scaffold.workspace.reconcile import present
+
+    mark = f'NotImplementedError("{op.listed.name}: write '.encode()
+    kept = op.record.kept("op") if op.record else None
+    return kept is not None and mark in (present(project.root, kept.path) or b"")
+
+
+def _orphans(project: "Project") -> Iterator[Row]:
+    """What is left of ops that no manifest lists any more."""
+    from scaffold.project.console import from_here
+    from scaffold.workspace.reconcile import standing
+
+    for record in project.orphans():
+        files = tuple(
+            (
+                from_here(project.root, kept.path),
+                _words(standing(project.root, kept).condition),
+            )
+            for kept in record.files
+        )
+        status = (f"in no manifest any more: scaffold remove {record.op}",)
+        yield Row(record.op, "-", files, status)

@@ -1,0 +1,367 @@
+"""What commands say: one verb a file, notes, the difference, lines of progress, questions; or all of it as JSON.
+
+In: what was found, and what became of it. Out: stdout for what was asked for, stderr for what is said of it; an exit code.
+Invariant: with `--format json` stdout is one JSON object, whatever happens. Every object has a `version`, and a problem looks the
+same in all of them. What a command raises goes on to whoever prints it for people, so stderr and the exit code are the same in
+every format.
+"""
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from scaffold.errors import ConflictError, ScaffoldError, ScaffoldErrors
+from scaffold.project.console import Console, Update, from_here
+
+if TYPE_CHECKING:
+    from scaffold.project.rendering import Generated
+    from scaffold.project.update import Outcome
+    from scaffold.project.writing import Settled
+    from scaffold.workspace import Answer, Ask, Change, Plan
+
+
+# --- To programs.
+
+
+JSON_VERSION = 1
+
+
+def show_object(content: Mapping[str, Any]) -> None:
+    """Print the object, with the version of its form."""
+    import json  # most runs speak to people
+
+    typer.echo(json.dumps({"version": JSON_VERSION, **content}, indent=2))
+
+
+def as_problem(problem: ScaffoldError) -> dict[str, Any]:
+    """A problem as a JSON object."""
+    place = problem.location
+    return {
+        "source": place.source if place else None,
+        "line": place.line if place else None,
+        "column": place.column if place else None,
+        "message": problem.message,
+        "hint": problem.hint,
+    }
+
+
+def telling(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which tells programs of what it raises; of an option that is none Typer tells, on stderr alone."""
+
+    @functools.wraps(command)
+    def told(*arguments: object, **options: object) -> None:
+        try:
+            command(*arguments, **options)
+        except (ScaffoldError, OSError) as error:
+            asked = options.get("format_", options.get("format"))
+            if asked == "json" and not _of_output(error):
+                _show(as_ours(error))
+            raise
+
+    return told
+
+
+def leave(refusal: ScaffoldError) -> NoReturn:
+    """End with a refusal of which programs were told already: people are told, nothing is raised that would be told again."""
+    typer.echo(str(refusal), err=True)
+    sys.exit(refusal.exit_code)
+
+
+def as_ours(error: ScaffoldError | OSError) -> ScaffoldError:
+    """An error of the system's as one of ours: what the system says, and of which file."""
+    if isinstance(error, ScaffoldError):
+        return error
+    about = "cannot write the output" if _of_output(error) else f"'{error.filename}'"
+    return ScaffoldError(f"{about}: {error.strerror or error}")
+
+
+def _of_output(error: ScaffoldError | OSError) -> bool:
+    """Whether it is an output that cannot be written: nothing can be said there."""
+    return isinstance(error, OSError) and not error.filename
+
+
+def _show(error: ScaffoldError) -> None:
+    told = {
+        "written": False,
+        "notes": list(error.details),
+        "problems": [as_problem(problem) for problem in error.problems],
+    }
+    show_object(told)
+
+
+# --- To a terminal, while a run goes on.
+
+
+OFTEN = 16  # things between two updates of the progress line
+
+
+class Terminal(Console):
+    """Whoever sits at the terminal, where there is one: lines of progress, questions; all of it on stderr."""
+
+    @property
+    def ask(self) -> "Ask | None":
+        """The dialogue about a conflict."""
+        return _ask if has_terminal() else None
+
+    def progress(
+        self, total: int, things: str = "files"
+    ) -> AbstractContextManager[Update]:
+        """A line that says how far a run is, where it has much to do."""
+        if total <= OFTEN:
+            return super().progress(total, things)
+
+        def words(done: int) -> str:
+            whole = done % OFTEN == 0 or done == total
+            return f"{done}/{total} {things}" if whole else ""
+
+        return _line(words)
+
+    def proving(
+        self, names: Sequence[str], verb: str = "proving"
+    ) -> AbstractContextManager[Update]:
+        """A line that says which op is being proven, or how many are."""
+
+        def words(done: int) -> str:
+            what = f"{done}/{len(names)} ops" if len(names) > 1 else names[0]
+            return f"{verb} {what} ..."
+
+        return _line(words, begin=True)
+
+
+TERMINAL = Terminal()
+
+
+@contextmanager
+def _line(words: Callable[[int], str], begin: bool = False) -> Iterator[Update]:
+    """A line on a terminal that is written over, and gone at the end."""
+    shown = is_terminal()
+
+    def update(done: int) -> None:
+        text = words(done)
+        if shown and text:
+            typer.echo(f"\r{text}", nl=False, err=True)
+
+    if begin:
+        update(0)
+    try:
+        yield update
+    finally:
+        if shown:
+            typer.echo("\r\x1b[K", nl=False, err=True)
+
+
+def is_terminal() -> bool:
+    """Whether somebody reads what goes to stderr; a stream that was closed is None."""
+    return bool(sys.stderr and sys.stderr.isatty())
+
+
+def has_terminal() -> bool:
+    """Whether there is someone to ask; a stream that was closed is None."""
+    return all(stream and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def _ask(change: "Change") -> "Answer":
+    """The dialogue on a terminal; its questions go to stderr."""
+    from scaffold.workspace import converse
+
+    return converse(change, _prompt, lambda text: typer.echo(text, nl=False, err=True))
+
+
+def _prompt(question: str) -> str:
+    typer.echo(question, nl=False, err=True)
+    line = sys.stdin.readline()
+    if not line:
+        typer.echo(err=True)  # the question ends its line without an answer
+        raise EOFError
+    return line
+
+
+# --- Of what was written, or would be.
+
+
+def show_notes(notes: Iterable[str]) -> None:
+    """Things worth knowing, on stderr."""
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+
+
+def show_plan(plan: "Plan") -> None:
+    """What happens to each file, one line a file."""
+    width = max((len(change.verb) for change in plan.changes), default=0)
+    for change in plan.changes:
+        _print(f"{change.verb:{width}}  {from_here(plan.root, change.path)}\n")
+
+
+def show_diff(plan: "Plan") -> None:
+    """The difference, as `git apply` takes it in the root."""
+    from scaffold.workspace import diff
+
+    _print(diff(plan))
+
+
+def show_texts(generated: "Generated") -> None:
+    """The files themselves; a line names each where there are several."""
+    for path, text in generated.files.items():
+        header = f"# {from_here(generated.root, path)}\n"
+        _print(header + text if len(generated.files) > 1 else text)
+
+
+def _print(text: str) -> None:
+    """Write to stdout as to a file: UTF-8 whatever the locale, odd bytes of a path as they are."""
+    typer.echo(text.encode(errors="surrogateescape"), nl=False)
+
+
+def tell(settled: "Settled", *, with_diff: bool) -> None:
+    """What became of each file, for people; a refusal is raised, a conflict that is left ends with 1."""
+    show_notes(settled.notes)
+    if settled.refusal:
+        raise settled.refusal
+    (show_diff if with_diff else show_plan)(settled.plan)
+    exit_on_conflict(settled.plan)
+
+
+def put(
+    files: dict[str, str],
+    root: Path,
+    policy: str,
+    *,
+    dry_run: bool,
+    diff: bool,
+    stdout: bool,
+) -> None:
+    """Write the files, or show them, or what would become of them."""
+    from scaffold.project.writing import NOTHING, look, write
+
+    if stdout:
+        typer.echo("\n".join(files.values()).encode(errors="surrogateescape"), nl=False)
+        return
+    settle = look if dry_run or diff else write
+    settled = settle(files, root, policy, NOTHING, TERMINAL)  # type: ignore[arg-type]
+    tell(settled, with_diff=diff)
+
+
+def exit_on_conflict(plan: "Plan") -> None:
+    """End with 1 where a conflict is left."""
+    if plan.conflicts:
+        sys.exit(ConflictError.exit_code)
+
+
+def show_settled(generated: "Generated", settled: "Settled", with_diff: bool) -> None:
+    """What became of each file, for programs."""
+    from scaffold.workspace.difference import diff_change
+
+    files: list[dict[str, Any]] = []
+    for change in settled.plan.changes:
+        path = from_here(settled.plan.root, change.path)
+        one: dict[str, Any] = {"path": path, "verb": change.verb}
+        if change.conflicts:
+            one["conflicts"] = change.conflicts
+        if with_diff:
+            one["diff"] = diff_change(change)
+        files.append(one)
+    notes = (*generated.notes, *settled.notes)
+    _show_json(files, settled.written, generated.missing, notes, settled.problems)
+
+
+def show_files(generated: "Generated") -> None:
+    """The files themselves, for programs."""
+    files = [
+        {"path": from_here(generated.root, path), "text": text}
+        for path, text in generated.files.items()
+    ]
+    _show_json(files, False, generated.missing, generated.notes)
+
+
+def _show_json(
+    files: list[dict[str, Any]],
+    written: bool,
+    missing: Iterable[str],
+    notes: Iterable[str],
+    problems: Iterable[ScaffoldError] = (),
+) -> None:
+    show_object(
+        {
+            "written": written,
+            "files": files,
+            "missing": list(missing),
+            "notes": list(notes),
+            "problems": [as_problem(problem) for problem in problems],
+        }
+    )
+
+
+# --- Of a run over the ops of a project.
+
+
+SAID = 20  # notes that are shown one by one
+
+
+def say_outcome(run: "Callable[[], Outcome]", format_: str, diff: bool) -> None:
+    """Say what became of a run that writes, and exit with 1 where a conflict is left."""
+    from scaffold.project.writing import undisturbed
+
+    try:
+        outcome = undisturbed(run)
+    except ScaffoldError as error:
+        show_notes(error.details)
+        raise
+    (_for_programs if format_ == "json" else _for_people)(outcome, diff)
+    if outcome.left:
+        leave(ScaffoldErrors(outcome.left))
+    exit_on_conflict(outcome.settled.plan)
+
+
+def _for_people(outcome: "Outcome", diff: bool) -> None:
+    notes = (*outcome.settled.notes, *outcome.notes)
+    show_notes(notes[:SAID])
+    if len(notes) > SAID:
+        show_notes([f"and {len(notes) - SAID} more"])
+    if outcome.settled.refusal:
+        raise outcome.settled.refusal
+    plan = outcome.settled.plan
+    if diff:
+        show_diff(plan)
+    else:
+        _show_changes(plan)
+        typer.echo(f"{outcome.counts or 'no ops'} ({_files(outcome.files)})")
+    if outcome.settled.obstacle:
+        typer.echo(str(outcome.settled.obstacle), err=True)
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'s' * (count != 1)}"
+
+
+def _show_changes(plan: "Plan") -> None:
+    """The files that are not as they were, one line each."""
+    changes = [change for change in plan.changes if change.verb != "identical"]
+    width = max((len(change.verb) for change in changes), default=0)
+    for change in changes:
+        line = f"{change.verb:{width}}  {from_here(plan.root, change.path)}\n"
+        typer.echo(line.encode(errors="surrogateescape"), nl=False)
+
+
+def _for_programs(outcome: "Outcome", diff: bool) -> None:
+    from scaffold.workspace.difference import diff_change
+
+    settled, files = outcome.settled, []
+    for change in settled.plan.changes:
+        one = {"path": change.path, "verb": change.verb}
+        if diff:
+            one["diff"] = diff_change(change)
+        files.append(one)
+    told = {
+        "written": settled.written,
+        "ops": outcome.verbs,
+        "files": files,
+        "notes": [*settled.notes, *outcome.notes],
+        "problems": [as_problem(item) for item in (*settled.problems, *outcome.left)],
+    }
+    show_object(told)
+    if settled.refusal:
+        leave(settled.refusal)

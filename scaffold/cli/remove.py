@@ -1,0 +1,149 @@
+"""`scaffold remove`: ops that leave a project: their files, their records, their tables in the manifest.
+
+In: the names of ops that a manifest lists, or that only a record tells of. Out: an `Outcome`.
+Invariant: all of it goes or nothing; a file that somebody edited goes only by force, one that nobody here wrote never.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, NamedTuple
+
+import typer
+
+from scaffold.cli.options import DIFF, DRY_RUN, FORMAT, check_format, offer_ops
+from scaffold.cli.output import say_outcome
+from scaffold.errors import (
+    ConflictError,
+    Location,
+    ScaffoldError,
+    did_you_mean,
+    raise_all,
+)
+from scaffold.project.console import from_here
+from scaffold.project.exports import exports_of
+from scaffold.project.manifest_edits import without
+from scaffold.project.project import Project, open_project
+from scaffold.project.survey import survey
+from scaffold.project.update import Outcome, weigh, with_state
+from scaffold.project.writing import Settled
+from scaffold.workspace import apply, plan, recover
+from scaffold.workspace.reconcile import standing
+from scaffold.workspace.records import Record, state_paths
+
+OPS = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="OP...", help="Ops of the project.", autocompletion=offer_ops
+    ),
+]
+FORCE = Annotated[bool, typer.Option("--force", help="Remove edited files too.")]
+
+
+def remove(
+    ops: OPS,
+    force: FORCE = False,
+    dry_run: DRY_RUN = False,
+    diff: DIFF = False,
+    format_: FORMAT = "text",
+) -> None:
+    """Remove ops: their files, their tables, their records.
+
+    A file that was edited stops the run: nothing is removed, and the exit code is 1.
+
+    Example: scaffold remove linear
+    """
+    check_format(format_)
+    write = not (dry_run or diff)
+    say_outcome(lambda: remove_ops(tuple(ops), force=force, write=write), format_, diff)
+
+
+class _File(NamedTuple):
+    """A file that is to go, and why it should not."""
+
+    op: str
+    path: str
+    objection: str = ""
+
+
+def remove_ops(names: tuple[str, ...], *, force: bool, write: bool) -> Outcome:
+    """Remove the ops, or see what that would do."""
+    project = open_project(may_lack=True)
+    undone = recover(project.root) if write else ()
+    if undone:
+        project = open_project(may_lack=True)
+    names = tuple(dict.fromkeys(names))
+    _check_names(project, names)
+    found = [file for name in names for file in _files(project, name)]
+    raise_all(
+        [_refusal(project, file) for file in found if file.objection and not force]
+    )
+    left = {op: item for op, item in project.listed.items() if op not in names}
+    gone: dict[str, str | None] = {file.path: None for file in found}
+    changed = {**_manifests(project, names), **gone}
+    changed |= exports_of(project._replace(listed=left), gone.keys())
+    planned = plan(changed, project.root, ours=changed.keys(), reads=project.reads)
+    records = [project.records[name] for name in names if name in project.records]
+    state = {path: None for record in records for path in state_paths(record)}
+    if write:
+        apply(with_state(planned, plan(state, project.root, ours=state.keys())))
+    verbs = dict.fromkeys(names, "remove")
+    return Outcome(Settled(planned, write, undone=undone), verbs, len(found))
+
+
+def _check_names(project: Project, names: tuple[str, ...]) -> None:
+    known = {**project.listed, **project.records}
+    hint = "see: scaffold list"
+    raise_all(
+        [
+            ScaffoldError(
+                f"no manifest and no record tells of an op '{name}'",
+                hint=did_you_mean(name, known) or hint,
+            )
+            for name in names
+            if name not in known
+        ]
+    )
+
+
+def _files(project: Project, name: str) -> Iterator[_File]:
+    """The files of an op that are there."""
+    record = project.records.get(name)
+    yield from _recorded(project, record) if record else _unrecorded(project, name)
+
+
+def _recorded(project: Project, record: Record) -> Iterator[_File]:
+    for kept in record.files:
+        known = standing(project.root, kept)
+        if known.condition != "missing":
+            objection = "was edited" if known.edited else ""
+            yield _File(record.op, kept.path, objection)
+
+
+def _unrecorded(project: Project, name: str) -> Iterator[_File]:
+    """What would be written, where nobody remembers whether it was."""
+    for work in weigh(project, survey(project, [name])):
+        for item in work.prospects:
+            if item.need == "collide":
+                yield _File(name, item.path, "is not as it would be written")
+            elif item.need != "create":
+                yield _File(name, item.path)
+
+
+def _refusal(project: Project, file: _File) -> ScaffoldError:
+    return ConflictError(
+        f"{file.objection}; nothing was removed",
+        Location(from_here(project.root, file.path)),
+        f"scaffold remove {file.op} --force removes it all the same",
+    )
+
+
+def _manifests(project: Project, names: tuple[str, ...]) -> dict[str, str]:
+    """The manifests without the ops."""
+    texts: dict[str, str] = {}
+    for name in names:
+        listed = project.listed.get(name)
+        if listed is not None:
+            path = listed.manifest
+            before = texts.get(path, project.texts[path])
+            place = listed.entry.locate((), key=True)
+            texts[path] = without(before, listed.entry.name, place)
+    return texts

@@ -1,0 +1,326 @@
+"""`scaffold rename`: an op goes by another name: its files, the names in them, its record, its table in the manifest.
+
+In: an op of the project and its new name. Out: an `Outcome`.
+Invariant: all of it moves or nothing; what was edited by hand is kept, with the op's names in it changed, and merged with what
+is generated under the new name. A `class-name` that the table states is the user's, and stays.
+"""
+
+import ast
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from scaffold.cli.options import DIFF, DRY_RUN, FORMAT, check_format, offer_ops
+from scaffold.cli.output import TERMINAL, say_outcome
+from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
+from scaffold.inspect.renaming import Names, Renaming, renamed
+from scaffold.project.adding import listing
+from scaffold.project.console import Console, from_here
+from scaffold.project.exports import exports_of
+from scaffold.project.manifest_edits import renamed as renamed_table
+from scaffold.project.project import Project, exporting_path, open_project
+from scaffold.project.rendering import Rendering, render_ops
+from scaffold.project.source_files import find_sources, read_source
+from scaffold.project.survey import Op, survey
+from scaffold.project.update import Outcome, weigh, with_state
+from scaffold.project.writing import Settled
+from scaffold.spec.manifest import Listed, defined_names
+from scaffold.spec.names import op_names
+from scaffold.workspace import Plan, apply, plan, recover
+from scaffold.workspace.merge import merge
+from scaffold.workspace.reconcile import Wanted, decoded, present, standing
+from scaffold.workspace.records import (
+    Proof,
+    Record,
+    function_digest,
+    kept_file,
+    state_paths,
+    written_record,
+)
+
+OP = Annotated[
+    str,
+    typer.Argument(
+        metavar="OP", help="An op of the project.", autocompletion=offer_ops
+    ),
+]
+NEW = Annotated[str, typer.Argument(metavar="NEW", help="What it is called from now.")]
+PLACE = Location("NEW")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def rename(
+    op: OP,
+    new: NEW,
+    dry_run: DRY_RUN = False,
+    diff: DIFF = False,
+    format_: FORMAT = "text",
+) -> None:
+    """Call an op otherwise: its files, its table, the names in them.
+
+    What was edited by hand is kept, with the names in it changed. Where that collides with what is generated now, the
+    file gets conflict markers, and the exit code is 1.
+
+    Example: scaffold rename linear dense
+    """
+    check_format(format_)
+    write = not (dry_run or diff)
+    say_outcome(
+        lambda: rename_op(op, new, write=write, console=TERMINAL), format_, diff
+    )
+
+
+class _File(NamedTuple):
+    """A file of the op as it is: the text as written last, and that of now."""
+
+    path: str
+    base: str
+    mine: str
+
+
+class _Moved(NamedTuple):
+    """A file under the new name."""
+
+    wanted: Wanted
+    text: str
+    conflicts: int
+
+
+def rename_op(op: str, new: str, *, write: bool, console: Console) -> Outcome:
+    """Rename the op, or see what that would do."""
+    project = open_project()
+    undone = recover(project.root) if write else ()
+    if undone:
+        project = open_project()
+    listed = project.chosen([op])[op]
+    name = _new_name(project, listed, new)
+    manifest, place = listed.manifest, listed.entry.locate((), key=True)
+    text = renamed_table(project.texts[manifest], listed.entry.name, new, place)
+    later = listing(project._replace(listed=_without(project, op)), manifest, text)
+    rendering = render_ops(later, [later.listed[name]], console)[name]
+    files = _files(project, op)
+    wanted = {item.role: item for item in rendering.files if item.role in files}
+    _check_free(project, wanted.values(), files.values())
+    renaming = _renaming(project, listed, later.listed[name])
+    moved = {role: _moved(files[role], item, renaming) for role, item in wanted.items()}
+    texts: dict[str, str | None] = {manifest: text}
+    texts |= {file.path: None for file in files.values()}
+    texts |= {item.wanted.path: item.text for item in moved.values()}
+    texts |= exports_of(later, [file.path for file in files.values()])
+    planned = plan(texts, project.root, ours=texts.keys(), reads=project.reads)
+    planned = _marked(planned, moved.values())
+    if write:
+        record = project.records.get(op)
+        proof = record and record.proof and _proof(record.proof, files, renaming)
+        state = _state(later, survey(later, [name])[0], moved, rendering, proof)
+        if record is not None:
+            state |= dict.fromkeys(state_paths(record))
+        apply(with_state(planned, plan(state, project.root, ours=state.keys())))
+    notes = _uses(project, renaming, [file.path for file in files.values()])
+    verb = "conflict" if any(item.conflicts for item in moved.values()) else "rename"
+    settled = Settled(planned, write, undone=undone)
+    return Outcome(settled, {name: verb}, len(moved), notes)
+
+
+def _without(project: Project, op: str) -> dict[str, Listed]:
+    return {name: item for name, item in project.listed.items() if name != op}
+
+
+def _new_name(project: Project, listed: Listed, new: str) -> str:
+    """The op's name in code, which must be another one that is free."""
+    packaged = project.places.directories.package is not None
+    name = op_names(new, PLACE, packaged, project.configuration.names)[0]
+    if name == listed.name:
+        raise ScaffoldError(f"op '{name}' has that name already", PLACE)
+    if name in project.listed:
+        where = project.listed[name].entry.locate((), key=True)
+        message = f"there is an op '{name}' already"
+        raise ScaffoldError(message, PLACE, f"it is here: {where}")
+    if name in project.records:
+        message = f"there are files of an op '{name}' that no manifest lists any more"
+        raise ScaffoldError(message, PLACE, f"scaffold remove {name}")
+    return name
+
+
+def _files(project: Project, op: str) -> dict[str, _File]:
+    """The files of the op that are there, by role."""
+    found = {}
+    problems: list[ScaffoldError] = []
+    for role, path, base in _known(project, op):
+        data = present(project.root, path)
+        if data is None:
+            continue
+        if base is None:
+            message = "no record tells how it was written; nothing was renamed"
+            hint = f"scaffold sync, or scaffold upgrade {op}"
+            place = Location(from_here(project.root, path))
+            problems.append(ConflictError(message, place, hint))
+            continue
+        found[role] = _File(path, base, decoded(data, path))
+    raise_all(problems)
+    return found
+
+
+def _known(project: Project, op: str) -> list[tuple[str, str, str | None]]:
+    """Role and path of each file, and the text as written last where that is known."""
+    record = project.records.get(op)
+    if record is not None:
+        _check_markers(project, record)
+        return [(kept.role, kept.path, kept.written) for kept in record.files]
+    return [
+        (item.wanted.role, item.path, item.wanted.text if item.need == "same" else None)
+        for work in weigh(project, survey(project, [op]))
+        for item in work.prospects
+        if item.wanted is not None
+    ]
+
+
+def _check_markers(project: Project, record: Record) -> None:
+    raise_all(
+        [
+            ConflictError(
+                "holds conflict markers; nothing was renamed",
+                Location(from_here(project.root, kept.path)),
+                "resolve them first",
+            )
+            for kept in record.files
+            if standing(project.root, kept).condition == "conflict-markers"
+        ]
+    )
+
+
+def _check_free(
+    project: Project, wanted: Iterable[Wanted], files: Iterable[_File]
+) -> None:
+    """Refuse to write over a file that is not the op's."""
+    own = {file.path for file in files}
+    raise_all(
+        [
+            ConflictError(
+                "is in the way; nothing was renamed",
+                Location(from_here(project.root, item.path)),
+                "move it, or choose another name",
+            )
+            for item in wanted
+            if item.path not in own and present(project.root, item.path) is not None
+        ]
+    )
+
+
+def _renaming(project: Project, before: Listed, after: Listed) -> Renaming:
+    """What the op is called in code, before and after."""
+    return Renaming(
+        _names(project, before),
+        _names(project, after),
+        frozenset(_WORD.findall(_signature(before))),
+    )
+
+
+def _signature(listed: Listed) -> str:
+    """The text that names the arguments, and types and sizes with them."""
+    raw = listed.entry.raw
+    schema = str(raw.get("schema", "")).partition("(")[2]
+    return f"{raw.get('inputs', '')} {raw.get('outputs', '')} {schema}"
+
+
+def _names(project: Project, listed: Listed) -> Names:
+    op, *classes = defined_names(listed.entry, project.configuration)
+    module = project.configuration.names.op_file(op).removesuffix(".py")
+    return Names(op, module, tuple(classes))
+
+
+def _moved(file: _File, wanted: Wanted, renaming: Renaming) -> _Moved:
+    """The text under the new name: the edits of the file, and what is generated now."""
+    base, mine = renamed(file.base, renaming), renamed(file.mine, renaming)
+    merged = merge(base, mine, wanted.text)
+    return _Moved(wanted, merged.text, merged.conflicts)
+
+
+def _marked(planned: Plan, moved: Iterable[_Moved]) -> Plan:
+    """The plan that says which files are left to be settled."""
+    conflicts = {item.wanted.path: item.conflicts for item in moved if item.conflicts}
+    changes = (
+        (
+            change._replace(verb="conflict", conflicts=conflicts[change.path])
+            if change.path in conflicts
+            else change
+        )
+        for change in planned.changes
+    )
+    return planned._replace(changes=tuple(changes))
+
+
+def _state(
+    project: Project,
+    op: Op,
+    moved: Mapping[str, _Moved],
+    rendering: Rendering,
+    proof: Proof | None,
+) -> dict[str, str | None]:
+    """The record under the new name; that under the old one goes."""
+    if not project.configuration.project:
+        return {}
+    name = op.listed.name
+    kept = tuple(kept_file(*item.wanted) for item in moved.values())
+    origin = op.origin._replace(reads=rendering.reads)
+    record = Record(name, op.listed.manifest, origin, kept, proof)
+    return written_record(record) if kept else {}
+
+
+def _proof(
+    proof: Proof, files: Mapping[str, _File], renaming: Renaming
+) -> Proof | None:
+    """The proof of the same code under the new name; of code that nobody has any more there is none to keep."""
+    before, after = (
+        (names.op, names.classes[0]) for names in (renaming.before, renaming.after)
+    )
+    file = files.get("op")
+    for text in (file.base, file.mine) if file else ():
+        if function_digest(text, before) == proof.function:
+            code = function_digest(renamed(text, renaming), after)
+            return proof._replace(function=code, text="")
+    return None
+
+
+def _uses(project: Project, renaming: Renaming, own: list[str]) -> tuple[str, ...]:
+    """Where else the op is imported: that is for the user to change."""
+    names = project.configuration.exports
+    exporting = [exporting_path(project.places)] if names else []
+    found = uses_of(project.root, renaming.before.module, [*own, *exporting])
+    return tuple(
+        f"{place}: imports '{renaming.before.module}' still" for place in found
+    )
+
+
+def uses_of(root: Path, module: str, own: Collection[str]) -> Iterator[str]:
+    """The imports of a module below the root, but for those in some files."""
+    mine = {(root / path).resolve() for path in own}
+    for path in find_sources([str(root)]):
+        if Path(path).resolve() in mine:
+            continue
+        try:
+            text = read_source(path)
+            if module not in text:
+                continue
+            tree = ast.parse(text)
+        except (ScaffoldError, SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        for node in ast.walk(tree):
+            if _imports(node, module):
+                line = getattr(node, "lineno", 1)
+                yield f"{from_here(Path.cwd(), path)}:{line}"
+
+
+def _imports(node: ast.AST, module: str) -> bool:
+    match node:
+        case ast.ImportFrom(str(name), names):
+            found = name.rpartition(".")[2] == module
+            return found or any(alias.name == module for alias in names)
+        case ast.ImportFrom(None, names):
+            return any(alias.name == module for alias in names)
+        case ast.Import(names):
+            return any(alias.name.rpartition(".")[2] == module for alias in names)
+    return False

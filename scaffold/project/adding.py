@@ -1,0 +1,189 @@
+"""An op that `new-op` adds to a project: its table goes into the manifest, its files follow from that.
+
+In: what was specified, and the policy of `--on-conflict`. Out: a `Settled`; the manifest is one of its files.
+Invariant: what is in the manifest already keeps its form and its comments; an op that says something else is not replaced
+without being asked.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Any
+
+from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
+from scaffold.files import read_bytes, read_text
+from scaffold.project.console import Console, from_here
+from scaffold.project.manifest_edits import replaced
+from scaffold.project.project import WILD, Project, open_project
+from scaffold.project.proofs import Run
+from scaffold.project.rendering import Generated
+from scaffold.project.specification import FORMULAS, Specified, from_manifest
+from scaffold.project.survey import survey
+from scaffold.project.update import carry_out
+from scaffold.project.writing import Settled, undisturbed
+from scaffold.spec.manifest import list_ops, proof_digest, text_digest
+from scaffold.spec.toml import op_table, toml_text
+from scaffold.workspace import Policy, recover
+from scaffold.workspace.records import Proof
+
+
+def add_op(
+    generated: Generated,
+    policy: Policy,
+    *,
+    write: bool,
+    run: Run | None,
+    console: Console,
+) -> Settled:
+    """Write the op's table and files, or see what that would do; what was proven of it goes on record."""
+    return undisturbed(partial(_add_op, generated, policy, write, run, console))
+
+
+def _add_op(
+    generated: Generated, policy: Policy, write: bool, run: Run | None, console: Console
+) -> Settled:
+    specified = generated.specified
+    undone = recover(specified.places.root) if write else ()
+    project = open_project(may_lack=True)
+    path = _manifest(project, specified.spec.name)
+    keys = _for_manifest(specified.raw, project.root / path)
+    text = project.texts.get(path, "")
+    changed = _with_table(project, text, specified, keys, policy)
+    manifests = {} if changed == text else {path: changed}
+    unwritten = {item.path: item.text for item in generated.companions}
+    if policy != "overwrite":
+        _refuse_to_replace(project.root, unwritten)
+    project = listing(project, path, changed)._replace(unwritten=unwritten)
+    ops = survey(project, [specified.spec.name])
+    outcome = carry_out(
+        project,
+        ops,
+        policy,
+        write=write,
+        prune=True,
+        run=run and replace(run, done=_proven(generated, project)),
+        console=console,
+        manifests={**manifests, **unwritten},
+    )
+    return outcome.settled._replace(undone=undone)
+
+
+def _proven(generated: Generated, project: Project) -> dict[str, Proof]:
+    """The proof of the op as its table says it."""
+    if generated.proof is None:
+        return {}
+    name = generated.spec.name
+    digests = {}
+    for path in generated.specified.reads:
+        below = Path(os.path.relpath(path, project.root)).as_posix()
+        unwritten = project.unwritten.get(below)
+        text = read_text(path) if unwritten is None else unwritten
+        digests[below] = text_digest(text)
+    reads = tuple(sorted(digests.items()))
+    entry = project.listed[name].entry
+    spec = proof_digest(entry, project.configuration, reads)
+    return {name: generated.proof._replace(spec=spec)}
+
+
+def _refuse_to_replace(root: Path, files: Mapping[str, str]) -> None:
+    """Raise for a file beside the op that is there and says something else."""
+    raise_all(
+        [
+            ConflictError(
+                "stands here and says something else; nothing was written",
+                Location(from_here(root, path)),
+                "call the op otherwise, or say --on-conflict overwrite",
+            )
+            for path, text in files.items()
+            if (root / path).exists()
+            and read_bytes(root / path).decode(errors="replace") != text
+        ]
+    )
+
+
+def _manifest(project: Project, op: str) -> str:
+    """The file that the op stands in, or goes into: the first that the configuration names, or one of its own."""
+    if op in project.listed:
+        return project.listed[op].manifest
+    patterns = project.configuration.manifest
+    plain = [path for path in patterns if not WILD & set(path)]
+    if plain:
+        return Path(plain[0]).as_posix()
+    own = _own_manifest(patterns, op)
+    if own is None:
+        raise ScaffoldError(
+            f"which manifest the op goes into is not said: {', '.join(patterns)}",
+            hint="write its table by hand and say 'scaffold sync', or name a file "
+            f"in [tool.scaffold]: manifest = {toml_text(['ops.toml', *patterns])}",
+        )
+    return own
+
+
+def _own_manifest(patterns: Sequence[str], op: str) -> str | None:
+    """The file named for the op, where one pattern alone says how it would be called: `ops/*.toml`."""
+    if len(patterns) != 1:
+        return None
+    path = PurePath(patterns[0])
+    open_ = path.name.count("*") == 1 and not {"?", "["} & set(path.name)
+    if not open_ or WILD & set(str(path.parent)):
+        return None
+    return path.with_name(path.name.replace("*", op)).as_posix()
+
+
+def _for_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:
+    """The keys as the manifest holds them: files that formulas name are counted from there."""
+    directory = os.path.relpath(manifest.parent)
+    return {
+        key: _seen_from(directory, value) if key in FORMULAS else value
+        for key, value in raw.items()
+    }
+
+
+def _seen_from(directory: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _seen_from(directory, item) for key, item in value.items()}
+    if not isinstance(value, str) or not value.lstrip().startswith("@"):
+        return value
+    named = value.lstrip().removeprefix("@")
+    return f"@{Path(os.path.relpath(named, directory)).as_posix()}"
+
+
+def _with_table(
+    project: Project,
+    text: str,
+    specified: Specified,
+    keys: Mapping[str, Any],
+    policy: Policy,
+) -> str:
+    """The text of the manifest with the op's table in it."""
+    op = specified.spec.name
+    listed = project.listed.get(op)
+    if listed is None:
+        above = f"{text.rstrip()}\n\n" if text.strip() else ""
+        return above + op_table(specified.typed, keys)
+    manifest = project.root / listed.manifest
+    if _for_manifest(from_manifest(listed).raw, manifest) == keys:
+        return text
+    if policy != "overwrite":
+        message = f"op '{op}' stands here and says something else; nothing was written"
+        hint = "edit it and run 'scaffold sync', or say --on-conflict overwrite"
+        raise ConflictError(message, listed.entry.locate((), key=True), hint)
+    place = listed.entry.locate((), key=True)
+    return replaced(text, listed.entry.name, keys, place)
+
+
+def listing(project: Project, path: str, text: str) -> Project:
+    """The project as it is with that text of a manifest."""
+    shown = from_here(project.root, path)
+    packaged = project.places.directories.package is not None
+    listed = {
+        item.name: item._replace(manifest=path)
+        for item in list_ops({shown: text}, packaged, project.configuration.names)
+    }
+    return project._replace(
+        listed={**project.listed, **listed},
+        texts={**project.texts, path: text},
+        reads={path: None, **project.reads},  # None: there is no such file yet
+    )

@@ -1,0 +1,274 @@
+"""How every file of a project stands: what `scaffold check` says.
+
+In: a `Project` and the ops that are meant. Out: a `Checked` a file, in the order of the manifest.
+Invariant: nothing is written; a file is out of date only if it would be rendered differently, whatever has moved.
+"""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, get_args
+
+from scaffold.project.console import Console, from_here
+from scaffold.project.exports import exports_of
+from scaffold.project.project import Project, exporting_path
+from scaffold.project.survey import Op, survey
+from scaffold.workspace import interrupted, strays
+from scaffold.workspace.changes import Change
+from scaffold.workspace.difference import diff_file
+from scaffold.workspace.reconcile import (
+    Wanted,
+    decoded,
+    present,
+    says_the_same,
+    standing,
+)
+from scaffold.workspace.records import Kept, Record, record_path
+
+Status = Literal[
+    "ok",
+    "edited",
+    "unproven",
+    "unprovable",
+    "stale",
+    "missing",
+    "orphaned",
+    "interrupted",
+    "conflict-markers",
+    "lost",
+]
+STATUSES: tuple[Status, ...] = get_args(Status)
+PROOF: frozenset[Status] = frozenset({"unproven", "unprovable"})
+SYNC = "scaffold sync"
+PASSING: frozenset[Status] = PROOF.union({"ok", "edited"})
+
+
+class Checked(NamedTuple):
+    """A file, what it is, why, and what helps."""
+
+    path: str
+    op: str
+    status: Status
+    reason: str = ""
+    hint: str = ""
+    kept: Kept | None = None
+    wanted: Wanted | None = None  # where it was rendered
+
+    @property
+    def role(self) -> str:
+        """The part that the file has in its op, where that is known."""
+        known = self.kept or self.wanted
+        return known.role if known else ""
+
+
+def check_project(
+    project: Project,
+    names: Sequence[str],
+    console: Console,
+    *,
+    formatted: bool = False,
+) -> tuple[Checked, ...]:
+    """Class each file; `formatted` asks for the texts that stale files would have.
+
+    Of an edited file there is a second line where what stands in it was not proven.
+    """
+    found = [*_interrupted(project)]
+    ops = survey(project, names)
+    rendered = _rendered(project, ops, console, formatted)
+    left = []
+    for op in ops:
+        rows = [*_op(project, op, rendered.get(op.listed.name))]
+        if any(item.hint == _upgrade(op) for item in rows):
+            left.append(op.listed.name)
+        found += _with_hints(project, op, rows)
+    if not names:
+        found += _exports(project, left)
+        for record in project.orphans():
+            found += _orphan(project, record)
+    return tuple(found)
+
+
+def _interrupted(project: Project) -> Iterator[Checked]:
+    """What runs that were killed have left."""
+    for path in interrupted(project.root):
+        reason = "by a run that was killed"
+        yield Checked(path, "", "interrupted", reason, SYNC)
+    directories = project.places.directories
+    for path in strays(project.root, {directories.source, directories.tests, "."}):
+        reason = "left by a run that was killed; no journal says what it was"
+        yield Checked(path, "", "interrupted", reason, _removal(project, path))
+
+
+def _removal(project: Project, path: str) -> str:
+    """The command that removes a file."""
+    return f"rm {shlex.quote(from_here(project.root, path))}"
+
+
+def _upgrade(op: Op) -> str:
+    return f"scaffold upgrade {op.listed.name}"
+
+
+def _with_hints(project: Project, op: Op, rows: list[Checked]) -> Iterator[Checked]:
+    """The rows with hints that help: what sync does not touch it does not mend, nor does it replace a link."""
+    marked = any(item.status == "conflict-markers" for item in rows)
+    left = any(item.hint == _upgrade(op) for item in rows)
+    for item in rows:
+        broken = project.root / item.path
+        if item.status in ("missing", "lost") and broken.is_symlink():
+            reason = "a link that leads nowhere"
+            item = item._replace(reason=reason, hint=_removal(project, item.path))
+        elif item.hint == SYNC and (marked or left):
+            item = item._replace(hint="resolve them" if marked else _upgrade(op))
+        yield item
+
+
+def _exports(project: Project, left: Sequence[str]) -> Iterator[Checked]:
+    """The file that exports the ops, where that is asked for; of the ops that are `left` sync changes nothing."""
+    if not project.configuration.exports:
+        return
+    path = exporting_path(project.places)
+    told = Checked(path, "", "ok", hint=SYNC)
+    if project.reads[path] is None:
+        yield told._replace(status="missing")
+    elif exports_of(project):
+        reason = "it does not export what the ops define"
+        others = {op: item for op, item in project.listed.items() if op not in left}
+        helps = exports_of(project._replace(listed=others)) or not left
+        hint = SYNC if helps else f"scaffold upgrade {' '.join(left)}"
+        yield told._replace(status="stale", reason=reason, hint=hint)
+    else:
+        yield told._replace(hint="")
+
+
+def _rendered(
+    project: Project, ops: tuple[Op, ...], console: Console, formatted: bool
+) -> dict[str, tuple[Wanted, ...]]:
+    """What the files should be, of the ops of which that is not known."""
+    new = [op.listed for op in ops if op.record is None]
+    moved = [op.listed for op in ops if op.record is not None and op.moved]
+    if not new and not moved:
+        return {}
+    # Where nothing moved it is not needed.
+    from scaffold.project.rendering import render_ops
+
+    # A file without a record is compared with its text.
+    results = render_ops(project, new, console, formatted=True)
+    results |= render_ops(project, moved, console, formatted=formatted)
+    return {name: result.files for name, result in results.items()}
+
+
+def _op(
+    project: Project, op: Op, wanted: tuple[Wanted, ...] | None
+) -> Iterator[Checked]:
+    name = op.listed.name
+    by_role = {item.role: item for item in wanted or ()}
+    for kept in op.record.files if op.record else ():
+        new = by_role.pop(kept.role, None)
+        gone = kept.draft == "" or wanted is not None and new is None
+        told = _file(project, op, kept, new, gone)
+        yield from _with_proof(project, op, told) if kept.role == "op" else (told,)
+        if op.standings[kept.path].lost and not gone:
+            yield _lost(project, told)
+    for item in by_role.values():
+        data = present(project.root, item.path)
+        told = Checked(item.path, name, "missing", "", SYNC, None, item)
+        if data is not None:
+            told = told._replace(status="stale", reason="no record tells of it")
+            if not says_the_same(decoded(data, item.path), item.text):
+                reason = f"{told.reason}; differs"
+                hint = f"{_upgrade(op)} --on-conflict overwrite"
+                told = told._replace(reason=reason, hint=hint)
+        yield told
+
+
+def _file(
+    project: Project, op: Op, kept: Kept, new: Wanted | None, gone: bool
+) -> Checked:
+    known = op.standings[kept.path]
+    told = Checked(kept.path, op.listed.name, "ok", "", "", kept, new)
+    if gone and known.condition != "missing":
+        reason, hint = "the op has no such file any more", _upgrade(op)
+        if known.edited:
+            reason, hint = f"{reason}; edited", _removal(project, kept.path)
+        return told._replace(status="orphaned", reason=reason, hint=hint)
+    if known.condition == "missing":
+        return told._replace(status="missing", hint=SYNC)
+    if known.condition == "conflict-markers":
+        return told._replace(status="conflict-markers", hint="resolve them")
+    if new is not None and (new.draft, new.path) != (kept.draft, kept.path):
+        reason, hint = f"{' and '.join(op.moved)} moved", SYNC
+        if known.edited:
+            reason = f"{reason}; edited"
+            hint = "" if known.lost else _upgrade(op)  # that merges from what is lost
+        if new.path != kept.path and present(project.root, new.path) is not None:
+            shown = from_here(project.root, new.path)
+            reason, hint = f"{reason}; '{shown}' is in the way", f"move '{shown}' away"
+        return told._replace(status="stale", reason=reason, hint=hint)
+    return told._replace(status="edited") if known.edited else told
+
+
+def _with_proof(project: Project, op: Op, told: Checked) -> Iterator[Checked]:
+    """The file of the Function, and whether that was proven; of one that is not as it should be that is no matter yet."""
+    if told.status not in ("ok", "edited"):
+        yield told
+        return
+    proven, name = op.proven(project.root), op.listed.name
+    if proven.status == "proven" or told.status == "edited":
+        yield told
+    if proven.status == "proven":
+        return
+    hint = f"scaffold verify {name}"
+    if proven.status == "unproven" and told.status == "ok":
+        hint = "scaffold sync --prove"
+    elif op.record is not None and op.record.kept("test") is None:
+        hint = f"leave 'test' out of the table of '{name}', then scaffold sync and scaffold verify {name}"
+    yield told._replace(status=proven.status, reason=proven.reason, hint=hint)
+
+
+def _lost(project: Project, told: Checked) -> Checked:
+    """The text that a file was written with, where it is not in the state any more."""
+    assert told.kept is not None
+    path = record_path(told.op)
+    reason = (
+        f"does not hold how '{told.path}' was written; a merge of that starts from it"
+    )
+    hint = SYNC
+    if told.status == "stale" and not told.hint:
+        back = f"take '{from_here(project.root, path)}' from version control"
+        hint = f"{back}, then scaffold upgrade {told.op}"
+    return Checked(path, told.op, "lost", reason, hint)
+
+
+def _orphan(project: Project, record: Record) -> Iterator[Checked]:
+    """The files of an op that no manifest lists any more."""
+    reason = f"no op '{record.op}' in {record.manifest}"
+    hint = f"scaffold remove {record.op}"
+    standings = [(kept, standing(project.root, kept)) for kept in record.files]
+    there = [kept for kept, known in standings if known.condition != "missing"]
+    if any(known.edited for _, known in standings):
+        reason, hint = f"{reason}; edited", f"{hint} --force"
+    for kept in there:
+        yield Checked(kept.path, record.op, "orphaned", reason, hint, kept)
+    if not there:
+        path = record_path(record.op)
+        yield Checked(path, record.op, "orphaned", reason, hint)
+
+
+def difference(project: Project, item: Checked) -> str:
+    """What somebody changed in an edited file; what would change in one that is stale or missing."""
+    there = present(project.root, item.path)
+    base = item.kept.written if item.kept else None
+    before, after = _sides(item, there, base)
+    if before == after or after is None:
+        return ""
+    target = project.root / item.path
+    return diff_file(Change(item.path, target, "update", before, after))
+
+
+def _sides(
+    item: Checked, there: bytes | None, base: str | None
+) -> tuple[bytes | None, bytes | None]:
+    written = base.encode() if base is not None else None
+    if item.status in ("edited", "conflict-markers"):
+        return written, there
+    wanted = item.wanted.text.encode() if item.wanted and item.wanted.text else written
+    return (there, wanted) if item.status in ("stale", "missing") else (None, None)

@@ -1,0 +1,201 @@
+"""Functions that were written by hand: those that a user points at, and by which name their file is imported.
+
+In: `PATH[::CLASS]` as typed; the path of a file. Out: files with the Functions that are meant; a dotted name, and the directory that
+the import starts from.
+Invariant: what is pointed at and is not there is an error with a place. Of the names that `__init__.py` files and bare directories
+allow, it is the one that the configuration says or that the code itself uses; where neither tells, that of the outermost `__init__.py`.
+"""
+
+import ast
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.inspect import Function, Module, NotReadable, inspect_text
+from scaffold.project.source_files import look_through, read_source
+from scaffold.spec import Configuration
+from scaffold.spec.names import is_identifier
+
+
+class Meant(NamedTuple):
+    """A file, and those of its Functions that were asked for."""
+
+    path: str
+    module: Module
+    functions: tuple[Function, ...]
+
+
+class Found(NamedTuple):
+    """All that was pointed at, and the files that were passed over."""
+
+    meant: tuple[Meant, ...]
+    notes: tuple[str, ...]
+
+
+def find_functions(targets: tuple[str, ...]) -> Found:
+    """The Functions that the targets name; those of a directory are all that it holds."""
+    problems: list[ScaffoldError] = []
+    meant: list[Meant] = []
+    notes: list[str] = []
+    for target in targets:
+        path, _, name = target.partition("::")
+        try:
+            found = _in(path, name, notes)
+        except ScaffoldError as error:
+            problems.append(error)
+            continue
+        if not found:
+            message = "holds no autograd.Function"
+            problems.append(ScaffoldError(message, Location(path)))
+        meant += found
+    raise_all(problems)
+    return Found(tuple(meant), tuple(notes))
+
+
+def _in(path: str, name: str, notes: list[str]) -> list[Meant]:
+    tree = look_through([path])
+    if not Path(path).is_dir():
+        raise_all(list(tree.unread))
+    found = []
+    for source in tree.relevant:
+        try:
+            module = inspect_text(read_source(source), source, tree.known)
+        except NotReadable as error:
+            if not Path(path).is_dir():
+                raise
+            notes.append(f"passed over: {error}")
+            continue
+        functions = _named(module, name) if name else module.functions
+        if functions:
+            found.append(Meant(source, module, functions))
+    return found
+
+
+def _named(module: Module, name: str) -> tuple[Function, ...]:
+    chosen = tuple(f for f in module.functions if name in (f.name, f.qualname))
+    if not chosen:
+        known = [function.name for function in module.functions]
+        hint = did_you_mean(name, known) or f"its Functions: {', '.join(known)}"
+        message = f"no Function '{name}' in the file"
+        raise ScaffoldError(message, Location(module.path), hint)
+    return chosen
+
+
+class Target(NamedTuple):
+    """Where files go: a directory that is there, and the one of the files as counted from it."""
+
+    root: Path
+    below: Path
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the files, which need not be there yet."""
+        return self.root / self.below
+
+
+def target(out_dir: str | None, otherwise: str | Path = ".") -> Target:
+    """The directory that `--out-dir` says, or the other one."""
+    directory = Path(os.path.abspath(otherwise if out_dir is None else out_dir))
+    root = directory
+    while not root.is_dir():
+        root = root.parent
+    return Target(root, directory.relative_to(root))
+
+
+MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")  # where a project begins
+READ = 30  # other files of a package that are asked how they are imported
+
+Named = tuple[str, Path]
+
+
+def dotted(path: str, configuration: Configuration | None = None) -> Named:
+    """The name by which a file is imported, and the directory that the import starts from."""
+    place = Path(os.path.abspath(path))
+    known = _configured(place, configuration) if configuration else None
+    if known is not None:
+        return known
+    start = place.parent
+    while (start / "__init__.py").is_file() and start.parent != start:
+        start = start.parent
+    return _name(place, _namespace(place, start) or start)
+
+
+def _name(place: Path, start: Path) -> Named:
+    parts = place.relative_to(start).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts), start
+
+
+def _configured(place: Path, configuration: Configuration) -> Named | None:
+    """As the configuration's `package` says of what lies below its `source`."""
+    source = Path(os.path.abspath(Path(configuration.root, configuration.source)))
+    if configuration.package is None or not place.is_relative_to(source):
+        return None
+    below, start = _name(place, source)
+    for _ in configuration.package.split("."):
+        start = start.parent
+    return f"{configuration.package}.{below}".rstrip("."), start
+
+
+def _namespace(place: Path, start: Path) -> Path | None:
+    """The directory above that the code counts from, through directories without `__init__.py` (PEP 420)."""
+    above = list(_above(start))
+    for file in (place, *_others(place, start)) if above else ():
+        dots, imported = _imports(file)
+        for root in (start, *above):
+            if any(_is_of(start, root, names) for names in imported):
+                return root
+        beyond = dots - len(file.relative_to(start).parent.parts)
+        if beyond > 0:
+            return above[min(beyond, len(above)) - 1]
+    return None
+
+
+def _above(start: Path) -> Iterator[Path]:
+    """The directories that an import through bare directories may begin from, the nearest first."""
+    while is_identifier(start.name) and start.parent != start:
+        if any((start / mark).exists() for mark in MARKS):
+            return
+        start = start.parent
+        yield start
+
+
+def _others(place: Path, start: Path) -> list[Path]:
+    """Files of the same package, those beside the file first; without a package, those beside it alone."""
+    beside = sorted(place.parent.glob("*.py"))
+    rest = sorted(start.rglob("*.py")) if place.parent != start else []
+    listed = dict.fromkeys((*beside, *rest))
+    return [path for path in listed if path != place and path.is_file()][:READ]
+
+
+def _imports(path: Path) -> tuple[int, frozenset[tuple[str, ...]]]:
+    """The most dots of a relative import of a file, and what it imports absolutely."""
+    try:
+        tree = ast.parse(read_source(str(path)))
+    except (ScaffoldError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return 0, frozenset()
+    dots, found = 0, set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {tuple(alias.name.split(".")) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            dots = max(dots, node.level)
+            module = (node.module or "").split(".") if not node.level else []
+            found |= {(*module, alias.name) for alias in node.names if module}
+    return dots, frozenset(found)
+
+
+def _is_of(start: Path, root: Path, names: tuple[str, ...]) -> bool:
+    """Whether an import is one of the tree that the package lies in, if imports count from that root."""
+    if root == start:
+        known = names[0] not in sys.stdlib_module_names
+        return known and _is_module(start / names[0])
+    way = start.relative_to(root).parts
+    within = names[: len(way)] == way[: len(names)] and len(names) > 1
+    return within and _is_module(root.joinpath(*names[:2]))
+
+
+def _is_module(path: Path) -> bool:
+    return path.with_suffix(".py").is_file() or path.is_dir()

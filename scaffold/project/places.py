@@ -1,0 +1,245 @@
+"""Where an op's files go and how they look: from the configuration, the options and what is on disk.
+
+In: the configuration, `--out-dir`, `--test-dir` and `--template-dir`. Out: a root that holds both directories, `Directories` relative
+to it; the templates, what stands on top of each file, what formats it.
+Invariant: an option goes before the configuration. The same options and configuration give the same root, so that a run finds what
+a killed one left there.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.project.configuration import working_directory
+from scaffold.project.console import from_here
+from scaffold.render.formatting import Formatter, format_files
+from scaffold.render.house import PLAIN, House, header_line, licence_lines
+from scaffold.render.layout import Directories
+from scaffold.render.templates import Templates, read_templates
+from scaffold.spec import Configuration
+from scaffold.spec.config import find_sources
+from scaffold.spec.names import is_identifier
+
+
+class Places(NamedTuple):
+    """The directory that everything is written under, the directories below it, and how files look."""
+
+    root: Path
+    directories: Directories
+    house: House = PLAIN
+    formatter: Formatter = format_files
+
+
+def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Places:
+    """Options count from here, the configuration's directories from its own file."""
+    base = _absolute(configuration.root)
+    problems: list[ScaffoldError] = []
+    out_dir = _option("out-dir", settings, problems)
+    test_dir = _option("test-dir", settings, problems)
+    house = _attempt(lambda: find_house(configuration, settings), problems)
+    raise_all(problems)
+    assert house is not None  # or else there was a problem
+    source = out_dir or _absolute(base / configuration.source)
+    configured = None if out_dir or configuration.tests is None else configuration.tests
+    tests = test_dir or (_absolute(base / configured) if configured else source)
+    joins = configuration.project and out_dir is None and test_dir is None
+    root = _root(base, source, tests, moves=not joins)
+    will_be = configuration.exports and out_dir is None and source != base
+    package = _configured_package(configuration, base, source)
+    top = base if configuration.project else None
+    package = package or _package(source, will_be, top)
+    if configuration.exports and joins:
+        _check_exports(configuration, source, package)
+    directories = Directories(
+        source=_below(source, root),
+        tests=_below(tests, root),
+        package=package,
+        importable=_is_importable(configuration, base, source, package),
+        beside=configuration.prepends
+        and _start(source, package) == _start(source, _package(source, will_be)),
+        line_length=configuration.line_length,
+        patterns=configuration.names,
+    )
+    return Places(root, directories, house, find_formatter(configuration, root))
+
+
+def _attempt(find: Callable[[], House], problems: list[ScaffoldError]) -> House | None:
+    try:
+        return find()
+    except ScaffoldError as error:
+        problems.append(error)
+        return None
+
+
+def refuse_sources(root: Path, paths: Iterable[str], reads: Iterable[str]) -> None:
+    """Refuse to write over a file that a formula stands in; `paths` count from the root, `reads` from here."""
+    sources = {os.path.realpath(path) for path in reads}
+    hint = "call the op otherwise, or that file"
+    raise_all(
+        [
+            ScaffoldError("the op's file would replace its formula's", place, hint)
+            for path in paths
+            if os.path.realpath(root / path) in sources
+            for place in (Location(from_here(root, path)),)
+        ]
+    )
+
+
+def _option(
+    key: str, settings: Mapping[str, Any], problems: list[ScaffoldError]
+) -> Path | None:
+    """The directory that an option names; it need not be there yet."""
+    value = settings.get(key)
+    if value is None:
+        return None
+    if not value or "\0" in value:
+        problems.append(ScaffoldError(f"'{value}' is no path", Location(f"--{key}")))
+        return None
+    path = _absolute(value)
+    if path.exists() and not path.is_dir():
+        message = f"'{value}' is not a directory"
+        problems.append(ScaffoldError(message, Location(f"--{key}")))
+    return path
+
+
+def _absolute(path: str | Path) -> Path:
+    return Path(os.path.abspath(path))
+
+
+def _check_exports(
+    configuration: Configuration, source: Path, package: str | None
+) -> None:
+    """Refuse to export from a directory that is no package: no import there could name an op of its own."""
+    if package is not None or (source / "__init__.py").exists():
+        return
+    message = f"'exports' is on, but '{configuration.source}' is no package"
+    said = find_sources(working_directory(), os.environ).said["exports"]
+    place = said.locate(("exports",), key=True)
+    raise ScaffoldError(message, place, "give ops a directory: source = 'ops'")
+
+
+def _root(base: Path, source: Path, tests: Path, *, moves: bool) -> Path:
+    """Where paths count from, and where a run keeps its journal: the project, or else what holds both directories.
+
+    Outside of a project it `moves` to a directory that can be written to; a project has its manifest and records there.
+    """
+    inside = source.is_relative_to(base) and tests.is_relative_to(base)
+    if inside and (not moves or os.access(base, os.W_OK)):
+        return base
+    root = Path(os.path.commonpath([source, tests]))
+    while not root.is_dir():
+        root = root.parent
+    return root
+
+
+def _below(path: Path, root: Path) -> str:
+    return Path(os.path.relpath(path, root)).as_posix()
+
+
+def _configured_package(
+    configuration: Configuration, base: Path, source: Path
+) -> str | None:
+    """The import path of a directory at or below the configured one."""
+    top = _absolute(base / configuration.source)
+    if configuration.package is None or not source.is_relative_to(top):
+        return None
+    parts = source.relative_to(top).parts
+    if not all(is_identifier(part) for part in parts):
+        return None
+    return ".".join([configuration.package, *parts])
+
+
+def _package(directory: Path, will_be: bool, top: Path | None = None) -> str | None:
+    """The dotted name of a directory that is a Python package, or that will be one.
+
+    It begins below `top`, the project: what a checkout is called is no part of what is written.
+    """
+    names: list[str] = []
+    will_be = will_be and is_identifier(directory.name)
+    while directory.parent != directory and directory != top:
+        if not (directory / "__init__.py").is_file() and not (will_be and not names):
+            break
+        names.insert(0, directory.name)
+        directory = directory.parent
+    return ".".join(names) or None
+
+
+def _is_importable(
+    configuration: Configuration, base: Path, source: Path, package: str | None
+) -> bool:
+    """Whether tests find the op by what the project itself does for them."""
+    if configuration.installed and package and source.is_relative_to(base):
+        return True
+    return str(_start(source, package)) in configuration.pythonpath
+
+
+def _start(source: Path, package: str | None) -> Path:
+    """The directory that imports of a package start from."""
+    for _ in package.split(".") if package else ():
+        source = source.parent
+    return source
+
+
+TEMPLATE_DIR = "--template-dir"
+
+
+def find_house(configuration: Configuration, settings: Mapping[str, Any]) -> House:
+    """What the configuration and the options say of the looks of files; which manifest is theirs, `headed` adds."""
+    return House(
+        templates=find_templates(configuration, settings),
+        licence=licence_lines(configuration.licence or ""),
+        docstrings=configuration.docstrings,
+        single_line_imports=configuration.single_line_imports,
+    )
+
+
+def headed(house: House, configuration: Configuration, manifest: str) -> House:
+    """The same for the ops of a manifest, whose files name it unless the configuration forbids it."""
+    return (
+        house._replace(header=header_line(manifest)) if configuration.header else house
+    )
+
+
+def find_templates(
+    configuration: Configuration, settings: Mapping[str, Any]
+) -> Templates:
+    """The templates that apply: those of the option, those of the configuration, then ours."""
+    configured = configured_directories(configuration)
+    missing = [
+        position for position, path in enumerate(configured) if not path.is_dir()
+    ]
+    raise_all([_missing(configuration, position) for position in missing])
+    place = Location(Path(configuration.root, "pyproject.toml").as_posix())
+    given = settings.get(TEMPLATE_DIR.removeprefix("--"), ())
+    options = [(Path(item), Location(TEMPLATE_DIR)) for item in given]
+    return read_templates([*options, *((path, place) for path in configured)])
+
+
+def configured_directories(configuration: Configuration) -> tuple[Path, ...]:
+    """Where templates of the team are looked for, the first before the others; they need not be there yet."""
+    root = Path(configuration.root)
+    return tuple(root / item for item in configuration.template_dirs)
+
+
+def _missing(configuration: Configuration, position: int) -> ScaffoldError:
+    """That a configured directory is not there, where it is named."""
+    said = find_sources(working_directory(), os.environ).said["template-dirs"]
+    place = said.locate(("template-dirs", str(position)))
+    message = f"'{configuration.template_dirs[position]}' is not a directory"
+    shown = os.path.relpath(configured_directories(configuration)[position])
+    hint = f"scaffold templates eject op --template-dir {shlex.quote(shown)}"
+    return ScaffoldError(message, place, hint)
+
+
+def find_formatter(configuration: Configuration, root: Path) -> Formatter:
+    """What formats the files of the project."""
+    if configuration.formatter == "black":
+        return format_files
+    from functools import partial
+
+    from scaffold.verify.ruff import format_with_ruff
+
+    return partial(format_with_ruff, root=root)

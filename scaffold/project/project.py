@@ -1,0 +1,173 @@
+"""A project as its files say: configuration, directories, manifests and records.
+
+In: the working directory, and manifests named on the command line. Out: a `Project`; nothing is rendered or written.
+Invariant: all that is wrong with what is read is raised together.
+"""
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.files import read_bytes
+from scaffold.project.configuration import configuration_here
+from scaffold.project.console import from_here
+from scaffold.project.places import Places, find_places
+from scaffold.spec import Configuration
+from scaffold.spec.manifest import Listed, list_ops
+from scaffold.workspace.reconcile import present
+from scaffold.workspace.records import Record, decode_records, read_state
+from scaffold.workspace.statements import unix
+
+WILD = frozenset("*?[")
+NOTHING: Mapping[str, str] = {}
+
+
+class Project(NamedTuple):
+    """What a run over many ops knows before it renders any."""
+
+    configuration: Configuration
+    places: Places
+    texts: dict[str, str]  # of the manifests, by path below the root
+    listed: dict[str, Listed]
+    records: dict[str, Record]
+    reads: dict[str, bytes | None]  # files that runs edit, as they were read
+    unwritten: Mapping[str, str] = NOTHING  # files that ops name and the run writes too
+
+    @property
+    def root(self) -> Path:
+        return self.places.root
+
+    def orphans(self) -> tuple[Record, ...]:
+        """Records of ops that no manifest lists any more; only of the manifests that were read."""
+        return tuple(
+            record
+            for op, record in self.records.items()
+            if op not in self.listed
+            and (
+                record.manifest in self.texts
+                or not (self.root / record.manifest).exists()
+            )
+        )
+
+    def chosen(self, names: Sequence[str]) -> dict[str, Listed]:
+        """The ops of that name, or all; a name that no manifest lists is an error."""
+        if not names:
+            return self.listed
+        problems = []
+        read = [from_here(self.root, path) for path in self.texts]
+        place = Location(read[0]) if len(read) == 1 else None
+        where = "the file" if place else _sequence(read)
+        for name in names:
+            if name not in self.listed:
+                hint = did_you_mean(name, self.listed) or "see: scaffold list"
+                message = f"no op '{name}' in {where}"
+                problems.append(ScaffoldError(message, place, hint))
+        raise_all(problems)
+        return {name: self.listed[name] for name in dict.fromkeys(names)}
+
+
+def _sequence(names: Sequence[str]) -> str:
+    return ", ".join(names) or "any manifest"
+
+
+def open_project(
+    manifests: Sequence[str] = (),
+    *,
+    settled: bool = False,
+    may_lack: bool = False,
+    template_dirs: Sequence[str] = (),
+) -> Project:
+    """The project around the working directory; `settled` asks for one that keeps records.
+
+    `template_dirs` go before those of the configuration. Without any manifest there is nothing to do, unless `may_lack` says otherwise.
+    """
+    configuration = configuration_here()
+    if settled and not configuration.project:
+        raise no_project()
+    places = find_places(configuration, {"template-dir": template_dirs})
+    root = places.root
+    paths = _named(root, manifests) if manifests else _configured(root, configuration)
+    if not paths and not may_lack:
+        wanted = ", ".join(configuration.manifest)
+        hint = "scaffold init makes one; scaffold new-op adds an op to it"
+        raise ScaffoldError("there is no such manifest", Location(wanted), hint)
+    data = {path: _read(root, path) for path in paths}
+    texts = {path: _text(root, path, data[path]) for path in paths}
+    shown = {from_here(root, path): text for path, text in texts.items()}
+    packaged = places.directories.package is not None
+    listed = list_ops(shown, packaged, configuration.names)
+    below = dict(zip(shown, paths, strict=True))
+    state = read_state(root) if configuration.project else {}
+    return Project(
+        configuration,
+        places,
+        texts,
+        {item.name: item._replace(manifest=below[item.manifest]) for item in listed},
+        decode_records(state),
+        {**data, **state, **_exporting(places, configuration)},
+    )
+
+
+def exporting_path(places: Places) -> str:
+    """The `__init__.py` of the source directory."""
+    return posixpath.normpath(f"{places.directories.source}/__init__.py")
+
+
+def _exporting(places: Places, configuration: Configuration) -> dict[str, bytes | None]:
+    """The file that exports the ops, where there shall be one."""
+    path = exporting_path(places)
+    return {path: present(places.root, path)} if configuration.exports else {}
+
+
+def no_project() -> ScaffoldError:
+    """Said where a command needs the records of a project."""
+    return ScaffoldError(
+        "no pyproject.toml here or above has a [tool.scaffold]",
+        hint="scaffold init adds it",
+    )
+
+
+def _configured(root: Path, configuration: Configuration) -> list[str]:
+    """The manifests that the configuration names; a name with a wildcard may find none."""
+    found: list[str] = []
+    for pattern in configuration.manifest:
+        if WILD & set(pattern):
+            found += sorted(_below(root, path) for path in root.glob(pattern))
+        elif (root / pattern).is_file() or len(configuration.manifest) > 1:
+            found.append(PurePath(pattern).as_posix())
+    return list(dict.fromkeys(found))
+
+
+def _named(root: Path, manifests: Iterable[str]) -> list[str]:
+    """The manifests that the user typed, counted from here."""
+    return list(dict.fromkeys(_below(root, Path.cwd() / name) for name in manifests))
+
+
+def _below(root: Path, path: Path) -> str:
+    try:
+        return path.resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        message = f"'{path}' is outside of the project, '{root}'"
+        raise ScaffoldError(message) from None
+
+
+def _read(root: Path, path: str) -> bytes:
+    try:
+        return read_bytes(root / path)
+    except OSError as error:
+        raise _unread(root, path, error.strerror or str(error)) from None
+
+
+def _text(root: Path, path: str, data: bytes) -> str:
+    try:
+        return unix(data.decode())
+    except UnicodeDecodeError:
+        raise _unread(root, path, "not UTF-8") from None
+
+
+def _unread(root: Path, path: str, reason: str) -> ScaffoldError:
+    place = Location(from_here(root, path))
+    hint = "name files of ops, or none: then all ops are meant"
+    return ScaffoldError(f"cannot be read: {reason}", place, hint)

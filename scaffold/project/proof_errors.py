@@ -1,0 +1,233 @@
+"""What a proof that failed tells the user: its place, what was wrong, what helps.
+
+In: an op and the verdict on it. Out: a `VerificationError`, with the gradient that the user wrote beside the one that follows from the
+forward, and with what may have been meant by a name that PyTorch does not have.
+Invariant: a hint names options where options were given, and keys of the table where that was.
+"""
+
+import ast
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from scaffold.derive import Derivation, derive
+from scaffold.errors import Location, ScaffoldError, VerificationError
+from scaffold.formula import Formula, emit_lines, meant
+from scaffold.spec import OpSpec
+from scaffold.spec.imports import runs_code_of
+from scaffold.spec.problems import Locate
+from scaffold.verify import Failure, Verdict
+
+VALUELESS = (
+    "the tests have only an object() for '{}': say its type, as in '{}: float', or use "
+    "--samples"
+)
+HINT = "write it all the same with --no-verify"
+MEANT = "if it is not meant to be the derivative, say {}"
+LEADING = (
+    "the '...' of each input is its own, and they broadcast: sum the gradient, or name "
+    "the dims, as in '{}'"
+)
+OURS = "a derived gradient is wrong: please report it; {} states one of your own"
+SAID = ("outputs", "samples")  # what the specification says beside the formulas
+_OPTION = re.compile(r"--(inputs|outputs|samples)\b")
+_GIVEN = re.compile(r"--(inputs|outputs|samples) (?=')")
+
+
+class Subject(NamedTuple):
+    """The op that a verdict is about."""
+
+    spec: OpSpec
+    derived: frozenset[str]  # inputs whose gradients follow from the forward
+    locate: Locate  # of the keys that the user gave
+
+
+def error_of(
+    subject: Subject, verdict: Verdict, notes: tuple[str, ...] = ()
+) -> VerificationError:
+    """What failed, at its place."""
+    spec, failure = subject.spec, verdict.failure
+    assert failure is not None
+    words = f"{failure.subject}: {failure.words}; nothing was written"
+    other = misnamed(spec, failure.words)
+    place = other.place if other else _place(subject, failure)
+    whose = filter(None, [runs_code_of(spec)])
+    lines = (*notes, *failure.lines, *beside(spec, failure.subject), *whose)
+    hint = (other and other.hint) or _hint(subject, verdict)
+    if hint and _in_file(subject):
+        hint = _OPTION.sub(r"'\1'", _GIVEN.sub(r"\1 = ", hint))
+    return VerificationError(words, place, hint, details=lines)
+
+
+def _in_file(subject: Subject) -> bool:
+    """Whether the op stands in a manifest: there a hint names keys."""
+    return subject.locate(("inputs",)).source.endswith(".toml")
+
+
+def _hint(subject: Subject, verdict: Verdict) -> str | None:
+    """What to write instead."""
+    failure = verdict.failure
+    assert failure is not None
+    in_file = _in_file(subject)
+    wanted = verdict.wanted or failure.rule
+    if wanted:
+        rule = _as_key(wanted) if in_file else as_options(wanted)
+        if failure.rule:
+            equal = f"if the sizes are equal in every call: {rule}"
+            return "; ".join(filter(None, (failure.hint, equal)))
+        return rule
+    if failure.subject.startswith(("grad_", "backward")):
+        option, key = ("--grad", "--surrogate"), ("grad", "surrogate = true")
+        grad, surrogate = key if in_file else option
+        if failure.subject.removeprefix("grad_") in subject.derived:
+            return failure.hint or OURS.format(grad)
+        meant = failure.actual and not subject.spec.surrogate
+        stated = _named(subject.spec, failure) or MEANT.format(surrogate)
+        return failure.hint or (stated if meant else None)
+    if failure.hint or failure.subject in SAID:
+        return failure.hint or None
+    names = untyped(subject.spec) if failure.subject == "forward" else ()
+    return VALUELESS.format(names[0], names[0]) if names else HINT
+
+
+def untyped(spec: OpSpec) -> list[str]:
+    """The attributes of which the tests have no value but a bare object."""
+    if spec.samples is not None:
+        return []
+    return [
+        item.name
+        for item in spec.attributes
+        if item.annotation == "object" and item.default is None
+    ]
+
+
+def _named(spec: OpSpec, failure: Failure) -> str | None:
+    """Of a formula that is right where all leading dims are equal: how to say that they are."""
+    leading = {
+        f"grad_{item.name}": item.name
+        for item in spec.tensors
+        if "..." in (spec.dims(item.name) or ())
+    }
+    broadcast = re.search(r" (leading|first) dim", failure.case)
+    if failure.subject not in leading or not broadcast:
+        return None
+    named = (
+        f"{name}[{', '.join('N' if dim == '...' else str(dim) for dim in spec.dims(name) or ())}]"
+        for name in leading.values()
+    )
+    return LEADING.format(", ".join(named))
+
+
+def _place(subject: Subject, failure: Failure) -> Location | None:
+    """Where what is wrong stands: the code that raised, a gradient's formula, the key of the outputs."""
+    spec = subject.spec
+    if failure.subject in SAID:
+        return subject.locate((failure.subject,))
+    formula = _formula(spec, failure.subject)
+    if formula is None and failure.subject == "forward":
+        formula = spec.forward
+    if formula is None:
+        return None
+    said = (_normal(text) for text in (failure.expression, failure.statement))
+    places = (formula.locate(partial(_reads, text)) for text in said if text)
+    return next(filter(None, places), formula.location)
+
+
+def _formula(spec: OpSpec, subject: str) -> Formula | None:
+    """What the user wrote of a gradient."""
+    formula = {f"grad_{name}": one for name, one in spec.gradients}.get(subject)
+    if formula is None and subject.startswith(("grad_", "backward")):
+        return spec.backward
+    return formula
+
+
+def _normal(code: str) -> str:
+    """A piece of Python as `ast` writes it; "" where it is none."""
+    try:
+        return ast.unparse(ast.parse(code.removeprefix("return ")))
+    except (SyntaxError, ValueError):
+        return ""
+
+
+def _reads(code: str, node: ast.AST) -> bool:
+    return ast.unparse(node) == code
+
+
+def _as_key(conditions: Iterable[str]) -> str:
+    return f"require = [{', '.join(map(repr, conditions))}]"
+
+
+def as_options(conditions: Iterable[str]) -> str:
+    return " ".join(f"--require '{condition}'" for condition in conditions)
+
+
+def beside(spec: OpSpec, subject: str) -> tuple[str, ...]:
+    """`written: ...` and `derived: ...` of a gradient such as `grad_weight`."""
+    name = subject.removeprefix("grad_")
+    stated = {f"grad_{each}": formula for each, formula in spec.gradients}
+    if subject not in stated and spec.backward is None:
+        return ()
+    derived = _derived(spec, name)
+    if not derived:
+        return ()
+    mine = stated.get(subject)
+    text = " ".join(mine.text.split()) if mine else ""
+    written = (f"written: {subject} = {text}",) if mine else ()
+    return (*written, f"derived: {'; '.join(derived)}")
+
+
+def _derived(spec: OpSpec, name: str) -> tuple[str, ...]:
+    """The lines of the derived backward that lead to a gradient."""
+    forward = spec.surrogate.forward if spec.surrogate else spec.forward
+    alone = replace(
+        spec,
+        forward=forward,
+        surrogate=None,
+        gradients=(),
+        backward=None,
+        derive=True,
+    )
+    with suppress(ScaffoldError):
+        derivation = derive(alone)
+        if forward is not None and name not in derivation.missing:
+            return _lines(derivation, name)
+    return ()
+
+
+def _lines(derivation: Derivation, name: str) -> tuple[str, ...]:
+    return tuple(
+        line.strip()
+        for block in derivation.blocks
+        if name in block.serves
+        for line in emit_lines(block.statements)
+    )
+
+
+MISSING = re.compile(
+    r"raised AttributeError: (?:module '([\w.]+)'|'Tensor' object) has no attribute '(\w+)'"
+)
+
+
+class Misnamed(NamedTuple):
+    """Where the name stands, and a hint."""
+
+    place: Location | None
+    hint: str | None
+
+
+def misnamed(spec: OpSpec, words: str) -> Misnamed | None:
+    """What can be said of an attribute that is not there; None if the words are about something else."""
+    found = MISSING.match(words)
+    if found is None:
+        return None
+    module, name = found.groups()
+    stated = (spec.forward, spec.backward, *dict(spec.gradients).values())
+
+    def says(node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr == name
+
+    places = (formula.locate(says) for formula in stated if formula)
+    return Misnamed(next(filter(None, places), None), meant(module, name))

@@ -1,0 +1,361 @@
+"""The proofs of ops: those whose Function changes are proven before a file is written; what their tests prove goes on record.
+
+In: what is to be done about the ops, the plan as it will be carried out, how proofs are to be run; or which tests passed. Out: the
+`Proof` of each op that was proven or cannot be; an error that names every failure at its place.
+Invariant: where nothing is to be proven no process is started; what is on record as proven was run. A pass of its tests counts for the
+specification and the files that the run began with, where none of them is out of date and nobody took anything from the
+generated tests.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from scaffold import __version__
+from scaffold.errors import Location, ScaffoldError, VerificationError, raise_all
+from scaffold.project.console import Console
+from scaffold.project.project import Project, open_project
+from scaffold.project.proof_errors import Subject, as_options, error_of
+from scaffold.project.prover import (
+    ANOTHER,
+    LIMIT,
+    NONE_FOUND,
+    UNPROVEN,
+    Proving,
+    find_interpreter,
+)
+from scaffold.project.rendering import Generated
+from scaffold.project.survey import Op, survey
+from scaffold.render.verification import Verification, verification
+from scaffold.spec.imports import runs_code_of
+from scaffold.verify import Request, Verdict, import_path
+from scaffold.workspace import apply, plan, recover
+from scaffold.workspace.reconcile import decoded, present
+from scaffold.workspace.records import (
+    Proof,
+    Record,
+    adds_only,
+    function_digest,
+    written_record,
+)
+
+if TYPE_CHECKING:
+    from scaffold.project.rendering import Provable
+    from scaffold.project.survey import Work
+    from scaffold.workspace import Plan
+
+
+OTHER = (
+    "not proven as it stands: its Function is not the generated one; "
+    "scaffold verify {op} runs its tests"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How proofs are to be run, and what this run has proven already: it may have to start again."""
+
+    python: str | None = None
+    limit: int = LIMIT
+    every: bool = False  # also of what has none and does not change
+    insists: str = ""  # the option by which not to prove is an error
+    done: dict[str, Proof] = field(default_factory=dict)
+
+    def known(self, op: "Op") -> tuple[Proof, ...]:
+        """The proofs that there are of an op, of whatever they may be."""
+        on_record = op.record.proof if op.record else None
+        return tuple(filter(None, (on_record, self.done.get(op.listed.name))))
+
+
+class Proofs(NamedTuple):
+    """What became of the proofs of a run."""
+
+    found: Mapping[str, Proof]
+    notes: tuple[str, ...] = ()
+
+
+def prove_works(
+    project: "Project",
+    works: "Sequence[Work]",
+    resolved: "Plan",
+    run: Run | None,
+    console: Console,
+) -> Proofs:
+    """Prove what is to be proven; VerificationError of all that fails."""
+    if run is None:
+        return Proofs({})
+    found: dict[str, Proof] = {}
+    asked: dict[str, Provable] = {}
+    notes = []
+    for work in works:
+        name, code = work.op.listed.name, _codes(project, work, resolved)
+        if not _is_due(project, work, code, run.every):
+            continue
+        if work.provable is None:
+            proof = work.proof
+        else:
+            proof, done = work.provable.proof, run.done.get(name)
+            if proof.lacks:
+                found[name] = proof._replace(tool=__version__)
+            elif done and (done.spec, done.function) == (proof.spec, proof.function):
+                found[name] = done
+            else:
+                asked[name] = work.provable
+        if proof and code.after and proof.function != code.after:
+            notes.append(f"{name}: {OTHER.format(op=name)}")
+    if asked:
+        made = _verdicts(project, asked, run, console)
+        found |= made.found
+        run.done.update(made.found)
+        notes += made.notes
+    return Proofs(found, tuple(notes))
+
+
+class _Codes(NamedTuple):
+    """Digests of the Function in the op's file, before the run and after it; "" where there is none to be read."""
+
+    before: str
+    after: str
+
+
+def _codes(project: "Project", work: "Work", resolved: "Plan") -> _Codes:
+    path = next(
+        item.path for item in work.prospects if item.wanted and item.wanted.role == "op"
+    )
+    change = next((one for one in resolved.writes if one.path == path), None)
+    if change is None:
+        same = _code(work, present(project.root, path))
+        return _Codes(same, same)
+    return _Codes(_code(work, change.before), _code(work, change.after))
+
+
+def _code(work: "Work", data: bytes | None) -> str:
+    if data is None:
+        return ""
+    return function_digest(data.decode("utf-8", "replace"), work.op.names)
+
+
+def _is_due(project: "Project", work: "Work", code: _Codes, every: bool) -> bool:
+    """Whether the op is new to the records, its Function will be another, or is to be proven for something else."""
+    record = work.op.record
+    if record is None and project.configuration.project:
+        return True
+    proof = record.proof if record else None
+    if proof and (proof.spec, proof.function) == (work.op.maths, code.after):
+        return False
+    moved = proof is not None and proof.spec != work.op.maths
+    return every or moved or code.before != code.after
+
+
+def _verdicts(
+    project: "Project", asked: "Mapping[str, Provable]", run: Run, console: Console
+) -> Proofs:
+    from scaffold.verify import Request, import_path, processes_for, verify_many
+
+    interpreter = find_interpreter(run.python)
+    if interpreter is None:
+        if run.insists:
+            raise ScaffoldError(NONE_FOUND, Location(run.insists), ANOTHER)
+        return Proofs({}, (UNPROVEN,))
+    path = import_path(project.root, project.root / project.places.directories.source)
+    requests = [Request(item.op, item.checks, path) for item in asked.values()]
+    count = processes_for(len(requests))
+    verdicts = verify_many(requests, interpreter.path, run.limit, count)
+    found: dict[str, Proof] = {}
+    notes = list(interpreter.note())
+    problems: list[ScaffoldError] = []
+    with console.proving(list(asked)) as update:
+        for name, verdict in zip(asked, verdicts, strict=True):
+            update(len(found) + len(problems) + 1)
+            if verdict.failure is not None:
+                problems.append(_error(project, name, verdict))
+                continue
+            proof = asked[name].proof
+            found[name] = proof._replace(tool=__version__, torch=verdict.torch)
+            said = filter(None, (*verdict.notes, asked[name].whose))
+            notes += [f"{name}: {note}" for note in said]
+    if problems:
+        problems[0].details = (*interpreter.note(), *problems[0].details)
+    raise_all(problems)
+    return Proofs(found, tuple(notes))
+
+
+def _error(project: "Project", name: str, verdict: "Verdict") -> VerificationError:
+    """What failed, at its place in the manifest."""
+    from scaffold.derive import derive
+    from scaffold.project.proof_errors import Subject, error_of
+    from scaffold.project.specification import specification
+
+    listed = project.listed[name]
+    spec = specification(listed, project.configuration, project.places)
+    derived = derive(spec).derived
+    error = error_of(Subject(spec, derived, listed.entry.locate), verdict)
+    place = error.location or listed.entry.locate((), key=True)
+    details = tuple(f"{name}: {line}" for line in error.details)
+    return VerificationError(error.message, place, error.hint, details)
+
+
+NOT_OURS = (
+    "not proven as it stands: a template changes its Function; scaffold verify runs "
+    "its tests"
+)
+FITTED = "sizes of the tests as the forward wants them"
+Again = Callable[[tuple[str, ...]], Generated]  # with conditions on its sizes
+
+
+def prove(
+    generated: Generated, proving: Proving, again: Again | None = None
+) -> Generated:
+    """Verify the op, and note what is to be said of it.
+
+    Where its forward wants sizes that nobody stated, it is generated `again` with these conditions.
+    """
+    if proving.interpreter is None:
+        return _noting(generated, UNPROVEN)
+    if generated.missing:
+        lacks = f"not verified, as it lacks {', '.join(generated.missing)}"
+        return _noting(generated, lacks)
+    verdict, ran = _verdict(generated, proving)
+    if verdict.wanted and again is not None:
+        renewed = again(verdict.wanted)
+        generated = _noting(renewed, f"{FITTED}: {as_options(verdict.wanted)}")
+        verdict, ran = _verdict(renewed, proving)
+    if verdict.failure is not None:
+        raise error_of(_subject(generated), verdict, proving.interpreter.note())
+    proof = Proof("", ran, tool=__version__, torch=verdict.torch)
+    generated = generated._replace(proof=proof)
+    found = [*proving.interpreter.note(), *verdict.notes]
+    found += [] if _is_written(generated, ran) else [NOT_OURS]
+    found += filter(None, [runs_code_of(generated.spec)])
+    return _noting(generated, *found)
+
+
+def _is_written(generated: Generated, ran: str) -> bool:
+    """Whether the code that ran is what is written, rather than what a template makes of it."""
+    text = next(iter(generated.files.values()))
+    names = (generated.spec.name, generated.spec.function_name)
+    return function_digest(text, names) == ran
+
+
+def _noting(generated: Generated, *notes: str) -> Generated:
+    return generated._replace(notes=(*generated.notes, *notes))
+
+
+def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
+    """What the run found, and the digest of the code that ran."""
+    spec = generated.spec
+    texts = verification(spec, generated.derivation, generated.derived)
+    ran = function_digest(texts.op, (spec.name, spec.function_name))
+    return proving.prove(spec.name, request_of(generated, texts)), ran
+
+
+def request_of(generated: Generated, texts: Verification) -> Request:
+    """What is asked of an op, with what it imports."""
+    modules = tuple((item.module, item.text) for item in generated.companions)
+    path = import_path(Path.cwd(), generated.root / generated.source)
+    return Request(texts.op, texts.checks, path, modules)
+
+
+def _subject(generated: Generated) -> Subject:
+    return Subject(generated.spec, generated.derived, generated.specified.locate)
+
+
+UNKNOWN = "no record tells how it was written: scaffold sync"
+STALE = "it is out of date: scaffold check {op}"
+MOVED = "it changed while its tests ran"
+TAKEN = "its generated tests were changed: put new ones beside them"
+
+
+class Begun(NamedTuple):
+    """An op as a run of its tests finds it."""
+
+    maths: str  # digest of what a proof of it is about
+    texts: Mapping[str, str]  # of its files, by role
+    objection: str  # why a pass would prove nothing
+
+
+def begin(project: Project, stale: Mapping[str, bool]) -> dict[str, Begun]:
+    """The ops of a project before their tests run; of each op it is told whether its files are out of date."""
+    if not project.configuration.project:
+        return {}  # it keeps no records
+    return {
+        op.listed.name: Begun(
+            op.maths,
+            _texts(project, op),
+            _objection(project, op, stale[op.listed.name]),
+        )
+        for op in survey(project, tuple(stale))
+    }
+
+
+def _texts(project: Project, op: Op) -> dict[str, str]:
+    files = op.record.files if op.record else ()
+    data = {kept.role: (kept.path, present(project.root, kept.path)) for kept in files}
+    return {
+        role: decoded(content, path)
+        for role, (path, content) in data.items()
+        if content is not None
+    }
+
+
+def _objection(project: Project, op: Op, stale: bool) -> str:
+    test = op.record.kept("test") if op.record else None
+    if op.record is None or test is None or op.record.kept("op") is None:
+        return UNKNOWN
+    if stale:
+        return STALE.format(op=op.listed.name)
+    known = op.standings[test.path]
+    if known.edited:
+        base = test.written
+        if base is None or not adds_only(base, known.text or ""):
+            return TAKEN
+    return ""
+
+
+def record_passed(
+    passed: Mapping[str, str], begun: Mapping[str, Begun]
+) -> dict[str, str]:
+    """Record the ops that passed, each with its version of PyTorch; of each that is not proven now, why."""
+    meant = {name: torch for name, torch in passed.items() if name in begun}
+    if not meant:
+        return {}
+    refused: dict[str, str] = {}
+    files: dict[str, str | None] = {}
+    project = open_project(may_lack=True)
+    known = [name for name in meant if name in project.listed]
+    for op in survey(project, known) if known else ():
+        name = op.listed.name
+        if op.proven(project.root).status == "proven":
+            continue
+        before = begun[name]
+        same = (op.maths, _texts(project, op)) == (before.maths, before.texts)
+        reason = before.objection or ("" if same else MOVED)
+        if reason or op.record is None:
+            refused[name] = reason
+            continue
+        proven = _with_proof(op, op.record, before, meant[name])
+        files |= written_record(proven)
+    try:
+        if files:
+            recover(project.root)
+            apply(plan(files, project.root, ours=files.keys()))
+    except ScaffoldError as error:
+        refused |= dict.fromkeys(meant, f"cannot be recorded: {error.message}")
+    return refused
+
+
+def _with_proof(op: Op, record: Record, begun: Begun, torch: str) -> Record:
+    kept = record.kept("op")
+    assert kept is not None  # or else there was an objection
+    as_written = not op.standings[kept.path].edited
+    return record._replace(
+        proof=Proof(
+            op.maths,
+            function_digest(begun.texts["op"], op.names),
+            kept.text if as_written else "",
+            "tests",
+            __version__,
+            torch,
+        )
+    )

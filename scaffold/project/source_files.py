@@ -1,0 +1,127 @@
+"""The Python files that a command is pointed at: found and read in one place, and one function over all of them.
+
+In: paths that a user typed, a function of a file. Out: files in a stable order, their texts as Python would read them; the
+results in the order of the files.
+Invariant: what cannot be read is a `ScaffoldError` with the place; hidden directories and environments are not entered. The results
+do not depend on how many processes there are.
+"""
+
+import io
+import os
+import tokenize
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.files import read_bytes
+from scaffold.inspect import function_names, may_matter
+from scaffold.project.console import Console
+from scaffold.verify.pool import over, processes_for
+
+SKIPPED = {"__pycache__", "node_modules", "site-packages"}
+
+
+def find_sources(paths: Iterable[str]) -> tuple[str, ...]:
+    """Every Python file at or below the paths, once, as it is shown."""
+    found: dict[str, None] = {}
+    problems = []
+    for path in paths:
+        if os.path.isdir(path):
+            found.update(dict.fromkeys(_below(path)))
+        elif os.path.exists(path):
+            found[os.path.normpath(path)] = None
+        else:
+            message = f"'{path}' does not exist"
+            problems.append(ScaffoldError(message, Location("PATH")))
+    raise_all(problems)
+    return tuple(found)
+
+
+def _below(directory: str) -> Iterator[str]:
+    for place, directories, names in os.walk(directory):
+        directories[:] = sorted(
+            name
+            for name in directories
+            if name not in SKIPPED
+            and not name.startswith(".")
+            and not os.path.exists(os.path.join(place, name, "pyvenv.cfg"))
+        )
+        for name in sorted(names):
+            path = os.path.normpath(os.path.join(place, name))
+            if name.endswith(".py") and os.path.isfile(path):
+                yield path
+
+
+def read_source(path: str) -> str:
+    """The text of a file in the encoding that it declares, with plain line ends."""
+    try:
+        data = read_bytes(path)
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        text = data.decode(encoding)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ScaffoldError(f"cannot be read: {reason}", Location(path)) from None
+    except (SyntaxError, UnicodeDecodeError, LookupError):
+        reason = "it is not in the encoding that it declares"
+        raise ScaffoldError(f"cannot be read: {reason}", Location(path)) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def is_plain_utf8(path: str) -> bool:
+    """Whether a file can be written again as it is: UTF-8 without a mark, and of whole lines."""
+    try:
+        data = read_bytes(path)
+        data.decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return encoding == "utf-8" and b"\r" not in data.replace(b"\r\n", b"")
+
+
+Result = TypeVar("Result")
+
+
+class Tree(NamedTuple):
+    """The files of a run: all, those that can hold something, and what they define for each other."""
+
+    paths: tuple[str, ...]
+    relevant: tuple[str, ...]
+    known: frozenset[str]
+    unread: tuple[ScaffoldError, ...]
+    named: frozenset[str]  # files that the user named: they do not just lie in a tree
+
+
+def look_through(paths: Sequence[str]) -> Tree:
+    """Find the files and those among them that are worth parsing: a file that was named is."""
+    found = find_sources(paths)
+    named = frozenset(os.path.normpath(path) for path in paths).intersection(found)
+    texts, unread = {}, []
+    known: set[str] = set()
+    for path in found:
+        try:
+            text = read_source(path)
+        except ScaffoldError as error:
+            unread.append(error)
+            continue
+        known |= function_names(text)
+        if path in named or may_matter(text) or "class " in text:
+            texts[path] = text
+    names = frozenset(known)
+    relevant = tuple(
+        path for path, text in texts.items() if path in named or may_matter(text, names)
+    )
+    return Tree(found, relevant, names, tuple(unread), named)
+
+
+def each(
+    function: Callable[[str], Result], tree: Tree, console: Console
+) -> list[Result]:
+    """The function of every relevant file."""
+    paths = tree.relevant
+    count = processes_for(len(paths))
+    results = []
+    with console.progress(len(paths)) as update:
+        for result in over(function, paths, count):
+            results.append(result)
+            update(len(results))
+    return results

@@ -1,0 +1,353 @@
+"""An op's specification, from options, a table of TOML and the configuration.
+
+In: options and settings by key, or a table. Out: a `Specified`, with the place where each value of it begins.
+Invariant: what an option says and what the same key of a file says mean the same; all that is wrong with what the user gave is
+raised together.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.files import read_text
+from scaffold.project.configuration import configuration_here, working_directory
+from scaffold.project.console import from_here
+from scaffold.project.places import Places, find_places
+from scaffold.project.project import open_project
+from scaffold.spec import Configuration, OpSpec, build
+from scaffold.spec.manifest import Listed
+from scaffold.spec.names import op_names
+from scaffold.spec.problems import KeyPath, Locate, Problems
+from scaffold.spec.toml import Entry, read_ops
+
+TABLES = {"grad", "init", "update"}  # given as NAME=TEXT, several times
+FORMULAS = {"forward", "grad", "backward", "surrogate", "samples", "update"}
+NAME_LISTS = {"optional", "nondiff", "dirty", "params", "buffers"}
+SWITCHES = {"true": True, "false": False}
+
+
+@dataclass(slots=True)
+class Given:
+    """What the options say: values, where each begins, and what could not be read."""
+
+    raw: dict[str, Any] = field(default_factory=dict)
+    places: dict[KeyPath, Location] = field(default_factory=dict)
+    problems: list[ScaffoldError] = field(default_factory=list)
+
+    def locate(self, path: KeyPath, *, key: bool = False) -> Location:
+        """Where a value or key is: the option that gave it, or the nearest one around it."""
+        if path == ("name",):
+            return Location("NAME")
+        if key and path[0] in TABLES and len(path) > 1:
+            return Location(f"--{path[0]}")
+        for end in range(len(path), 0, -1):
+            if path[:end] in self.places:
+                return self.places[path[:end]]
+        return Location(f"--{path[0]}" if path else "scaffold new-op")
+
+
+def read_options(values: Mapping[str, Any]) -> Given:
+    """The mapping that a file would hold, with the place of every value in it."""
+    given = Given()
+    for key, value in values.items():
+        given.places[(key,)] = Location(f"--{key}")
+        try:
+            given.raw[key] = _reader(key)(key, _plain(value), given)
+        except ScaffoldError as error:
+            given.problems.append(error)
+    _state_surrogate(given)
+    return given
+
+
+def _plain(value: Any) -> Any:
+    """A value with one kind of newline, as files are read."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.replace("\r\n", "\n") if isinstance(value, str) else value
+
+
+def _reader(key: str) -> Callable[[str, Any, Given], Any]:
+    if key in TABLES:
+        return _table
+    if key == "tolerance":
+        return _tolerance
+    return _names if key in NAME_LISTS else _as_given
+
+
+def _as_given(key: str, value: Any, given: Given) -> Any:
+    return value
+
+
+def _names(key: str, value: list[str], given: Given) -> list[str]:
+    """Names given in several options or with commas between them."""
+    names: list[str] = []
+    for text in value:
+        column = 0
+        for part in text.split(","):
+            name = part.strip()
+            if name:
+                start = column + len(part) - len(part.lstrip())
+                given.places[(key, str(len(names)))] = _place(key, text, start)
+                names.append(name)
+            column += len(part) + 1
+    return names
+
+
+def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
+    """`weight=grad_output.t() @ input`, one entry an option."""
+    table: dict[str, str] = {}
+    for text in value:
+        name, equals, formula = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            hint = f"write: --{key} 'NAME=...'"
+            message = f"'{text}' does not begin with a name and '='"
+            raise ScaffoldError(message, Location(f"--{key}"), hint)
+        if name in table:
+            raise ScaffoldError(f"'{name}' is given twice", Location(f"--{key}"))
+        stated = formula.lstrip(" \t")
+        given.places[(key, name)] = _place(key, text, len(text) - len(stated))
+        table[name] = stated.rstrip()
+    return table
+
+
+def _tolerance(key: str, value: str, given: Given) -> dict[str, float | bool]:
+    """`eps=1e-6, atol=1e-4`: numbers by keyword of gradcheck."""
+    table: dict[str, float | bool] = {}
+    column = 0
+    for part in value.split(","):
+        name, equals, text = (piece.strip() for piece in part.partition("="))
+        place = _place(key, value, column + len(part) - len(part.lstrip()))
+        number = _number(text)
+        if not equals or number is None:
+            hint = "write: --tolerance 'eps=1e-6, atol=1e-4'"
+            raise ScaffoldError(f"'{part.strip()}' is not name=number", place, hint)
+        if name in table:
+            raise ScaffoldError(f"'{name}' is given twice", place)
+        given.places[(key, name)] = place
+        table[name] = number
+        column += len(part) + 1
+    return table
+
+
+def _place(key: str, text: str, offset: int) -> Location:
+    """Where a character of an option's value stands."""
+    *above, before = re.split(r"\r\n|\r|\n", text[:offset])
+    return Location(f"--{key}").shifted(len(above), len(before))
+
+
+def _number(text: str) -> float | bool | None:
+    """The number that a file would hold for the same text, None where it is none."""
+    if text.lower() in SWITCHES:
+        return SWITCHES[text.lower()]
+    if re.fullmatch(r"[+-]?[0-9]{1,300}", text):
+        return int(text)
+    if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
+        return float(text)
+    return None
+
+
+def _state_surrogate(given: Given) -> None:
+    """`--surrogate-forward TEXT` is the file's `surrogate = TEXT`."""
+    stated = given.raw.pop("surrogate-forward", None)
+    if stated is None:
+        return
+    if given.raw.get("surrogate") is False:
+        place = given.places[("surrogate-forward",)]
+        given.problems.append(
+            ScaffoldError("--no-surrogate says that there is none", place)
+        )
+    given.raw["surrogate"] = stated
+    given.places[("surrogate",)] = given.places[("surrogate-forward",)]
+
+
+class Merged:
+    """A file's op with the options over it: a table's entries one by one, any other key whole.
+
+    Files that the op names are counted from its own file, which stands in `directory`.
+    """
+
+    def __init__(self, entry: Entry, given: Given, directory: Path) -> None:
+        self._entry, self._given = entry, given
+        self.raw = {
+            key: _from(directory, value) if key in FORMULAS else value
+            for key, value in entry.raw.items()
+        }
+        for key, value in given.raw.items():
+            both = isinstance(value, dict) and isinstance(self.raw.get(key), dict)
+            self.raw[key] = self.raw[key] | value if both else value
+
+    def locate(self, path: KeyPath, *, key: bool = False) -> Location:
+        """The place in the option if it stated the value, else in the file."""
+        value: Any = self._given.raw
+        for part in path:
+            if isinstance(value, list):
+                break
+            if not isinstance(value, dict) or part not in value:
+                return self._entry.locate(path, key=key)
+            value = value[part]
+        return self._given.locate(path, key=key)
+
+
+def _from(directory: Path, value: Any) -> Any:
+    """A formula that names a file, seen from the working directory rather than from `directory`."""
+    if isinstance(value, dict):
+        return {key: _from(directory, item) for key, item in value.items()}
+    if not isinstance(value, str) or not value.lstrip().startswith("@"):
+        return value
+    named = value.lstrip().removeprefix("@")
+    return f"@{(directory / named).as_posix()}"
+
+
+Values = dict[str, Any]  # options or settings of a run, by key
+
+
+class Specified(NamedTuple):
+    """An op as options, files and configuration say it, and where it goes."""
+
+    spec: OpSpec
+    places: Places
+    raw: Mapping[str, Any]  # its keys, as a file beside us would hold them
+    configuration: Configuration
+    typed: str  # its name: RMSNorm says how classes call it
+    locate: Locate
+    reads: tuple[str, ...]  # files that its formulas name
+
+
+class Companion(NamedTuple):
+    """A file that formulas of an op name, and that is written together with the op."""
+
+    path: str  # below the root
+    module: str  # by which the op imports it
+    text: str
+
+
+def specified(
+    name: str, values: Values, settings: Values, found: list[ScaffoldError]
+) -> Specified:
+    """The op that the options and the configuration say, and where it goes."""
+    given = read_options(values)
+    problems = Problems(given.locate)
+    for problem in (*found, *given.problems):
+        problems.add(problem)
+    working_directory()  # without one there is nothing else to say
+    known = problems.attempt(configuration_here) or Configuration()
+    where = problems.attempt(lambda: find_places(known, settings))
+    packaged = where is not None and where.directories.package is not None
+    said = problems.attempt(lambda: _said(name, given, settings, known, packaged))
+    reads: list[str] = []
+
+    def read(path: str) -> str:
+        reads.append(path)
+        return read_text(path)
+
+    spec = said and problems.attempt(
+        lambda: build(said.name, said.raw, said.locate, known, read, packaged=packaged)
+    )
+    problems.raise_found()
+    assert said and spec and where  # or else there was a problem
+    stated = (said.raw, known, said.name, said.locate)
+    return Specified(spec, where, *stated, tuple(reads))
+
+
+def specified_table(
+    name: str,
+    said: Merged,
+    settings: Values,
+    companions: Callable[[Places], tuple[Companion, ...]],
+) -> tuple[Specified, tuple[Companion, ...]]:
+    """The op of a table that is not written yet, and the files that it names, which are not either."""
+    known = configuration_here()
+    where = find_places(known, settings)
+    beside = companions(where)
+    unwritten = {str(where.root / item.path): item.text for item in beside}
+    reads: list[str] = []
+
+    def read(path: str) -> str:
+        reads.append(path)
+        text = unwritten.get(os.path.abspath(path))
+        return read_text(path) if text is None else text
+
+    packaged = where.directories.package is not None
+    spec = build(name, said.raw, said.locate, known, read, packaged=packaged)
+    stated = (said.raw, known, name, said.locate)
+    return Specified(spec, where, *stated, tuple(reads)), beside
+
+
+class _Said(NamedTuple):
+    """What is said of an op, and what it is called there."""
+
+    name: str
+    raw: Mapping[str, Any]
+    locate: Locate
+
+
+def _said(
+    name: str, given: Given, settings: Values, known: Configuration, packaged: bool
+) -> _Said:
+    """The keys from a file, which options override; where none says a thing, from the project's manifest."""
+    path = settings.get("spec")
+    stated: Given | Merged = given
+    if path is not None:
+        stated = Merged(_entry(path, name), given, Path(path).parent)
+    elif known.project and not given.places:
+        listed = _listed(name, known, packaged)
+        if listed is not None:
+            name, stated = listed.entry.name, from_manifest(listed)
+    return _Said(name, stated.raw, stated.locate)
+
+
+def _listed(name: str, known: Configuration, packaged: bool) -> Listed | None:
+    """The op of that name that a manifest of the project holds."""
+    try:
+        op = op_names(name, Location("NAME"), packaged, known.names)[0]
+    except ScaffoldError:  # whoever builds the op says so
+        return None
+    return open_project(may_lack=True).listed.get(op)
+
+
+def from_manifest(listed: Listed) -> Merged:
+    """What a manifest says of an op, as seen from here."""
+    shown = listed.entry.locate((), key=True).source
+    return Merged(listed.entry, Given(), Path(shown).parent)
+
+
+def _entry(path: str, name: str) -> Entry:
+    """The op of that name in a TOML file."""
+    try:
+        text = read_text(path, "utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        message = f"cannot read '{path}': {reason}"
+        raise ScaffoldError(message, Location("--spec")) from None
+    entries = {entry.name: entry for entry in read_ops(text, path)}
+    if not entries:
+        hint = "write a table: [ops.NAME]"
+        raise ScaffoldError("the file holds no op", Location(path), hint)
+    if name not in entries:
+        hint = did_you_mean(name, entries) or f"its ops: {', '.join(entries)}"
+        raise ScaffoldError(f"no op '{name}' in the file", Location(path), hint)
+    return entries[name]
+
+
+def specification(
+    listed: Listed,
+    configuration: Configuration,
+    places: Places,
+    read: Callable[[str], str] = read_text,
+) -> OpSpec:
+    """The op that a table of a manifest describes."""
+    manifest = Path(from_here(places.root, listed.manifest))
+    merged = Merged(listed.entry, Given(), manifest.parent)
+    return build(
+        listed.entry.name,
+        merged.raw,
+        merged.locate,
+        configuration,
+        read,
+        packaged=places.directories.package is not None,
+    )

@@ -1,0 +1,427 @@
+"""From a manifest to files: what is out of date is rendered, settled and written, with the record of it, or none of it.
+
+In: a `Project`, how its ops stand, and the policy of `--on-conflict`. Out: an `Outcome`.
+Invariant: files, records and bases are one plan; a look and a write of the same ops give the same verbs.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from scaffold.errors import (
+    ConflictError,
+    Location,
+    ScaffoldError,
+    ScaffoldErrors,
+    raise_all,
+)
+from scaffold.project.console import SILENT, Console, from_here
+from scaffold.project.project import Project, open_project
+from scaffold.project.proofs import Proofs, Run, prove_works
+from scaffold.project.survey import Op, Work, survey
+from scaffold.project.writing import Settled, without_conflicts
+from scaffold.workspace import Plan, Policy, apply, plan, recover, rehearse
+from scaffold.workspace.merge import merge
+from scaffold.workspace.reconcile import Prospect, reconcile, record_files
+from scaffold.workspace.records import Record, record_path
+
+WEIGHT = ("identical", "skip", "create", "remove", "update", "conflict", "left")
+
+TOLD = {
+    "create": "created",
+    "update": "updated",
+    "remove": "removed",
+    "rename": "renamed",
+    "conflict": "in conflict",
+    "left": "left as is",
+    "skip": "edited",
+    "identical": "identical",
+}
+NOTHING: Mapping[str, str] = {}
+
+
+class Outcome(NamedTuple):
+    """What became of the files of a run, or would; records are no part of it."""
+
+    settled: Settled
+    verbs: dict[str, str]  # of each op, the weightiest of its files
+    files: int
+    notes: tuple[str, ...] = ()
+    left: tuple[ScaffoldError, ...] = ()  # why ops were left as they are
+
+    @property
+    def counts(self) -> str:
+        """How many ops have which verb: `2 created, 98 identical`."""
+        counted = Counter(self.verbs.values())
+        return ", ".join(
+            f"{counted[verb]} {told}" for verb, told in TOLD.items() if counted[verb]
+        )
+
+
+class Asked(NamedTuple):
+    """What a user wants of a run."""
+
+    policy: Policy
+    write: bool
+    prune: bool = True  # remove files that an op has no more
+    leave: bool = False  # ops that were edited and are out of date
+    run: Run | None = None  # of proofs; None: without
+    template_dirs: tuple[str, ...] = ()
+
+
+def bring_up_to_date(
+    asked: Asked,
+    console: Console,
+    *,
+    manifests: tuple[str, ...] = (),
+    ops: tuple[str, ...] = (),
+) -> Outcome:
+    """What becomes of the files of the ops, or of all ops of the manifests."""
+    project = _project(asked, manifests)
+    undone = recover(project.root) if asked.write else ()
+    if undone:
+        project = _project(asked, manifests)
+    found = survey(project, ops)
+    unsafe = _uncommitted(project, found) if asked.prune else ()
+    outcome = carry_out(
+        project,
+        found,
+        asked.policy,
+        write=asked.write,
+        prune=asked.prune,
+        run=asked.run,
+        console=console,
+        leave=asked.leave,
+    )
+    notes = [*unsafe, *outcome.notes]
+    if not ops:
+        notes += [
+            f"op '{record.op}' is in no manifest any more: scaffold remove {record.op}"
+            for record in project.orphans()
+        ]
+    if not project.configuration.project:
+        notes.append("no [tool.scaffold] here: nothing is remembered; scaffold init")
+    settled = outcome.settled._replace(undone=undone)
+    return outcome._replace(settled=settled, notes=tuple(notes))
+
+
+def _project(asked: Asked, manifests: tuple[str, ...]) -> Project:
+    dirs = asked.template_dirs
+    return open_project(manifests, settled=asked.prune, template_dirs=dirs)
+
+
+def _uncommitted(project: Project, ops: tuple[Op, ...]) -> tuple[str, ...]:
+    """A note on edited files that a merge may change and that git could not bring back."""
+    paths = [
+        path
+        for op in ops
+        if not op.settled
+        for path, known in op.standings.items()
+        if known.edited
+    ]
+    if not paths:
+        return ()
+    from scaffold.verify.git import uncommitted  # most runs merge nothing
+
+    found = uncommitted(project.root, paths)
+    shown = ", ".join(f"'{from_here(project.root, path)}'" for path in found)
+    return (f"not committed: {shown}; git could not undo this",) if found else ()
+
+
+def weigh(
+    project: Project,
+    ops: tuple[Op, ...],
+    run: Run | None = None,
+    console: Console = SILENT,
+) -> tuple[Work, ...]:
+    """Render what is not settled, and see what that calls for; to prove every op is to render those without a proof."""
+    open_ = [op for op in ops if not op.settled or _is_wanted(project, op, run)]
+    open_ += [op for op in ops if op not in open_ and op.record and op.record.former]
+    if not open_:
+        return ()
+    from scaffold.project.rendering import render_ops
+
+    known = None if run is None else {op.listed.name: run.known(op) for op in open_}
+    rendered = render_ops(project, [op.listed for op in open_], console, known=known)
+    works = []
+    for op in open_:
+        result = rendered[op.listed.name]
+        prospects = reconcile(project.root, op.record, result.files)
+        proven = (result.code, result.proof, result.provable)
+        works.append(Work(op, prospects, result.reads, result.notes, *proven))
+    return tuple(works)
+
+
+def _is_wanted(project: Project, op: Op, run: Run | None) -> bool:
+    """Whether an op that is settled is to be proven all the same."""
+    every = run is not None and run.every
+    return every and op.proven(project.root).status == "unproven"
+
+
+def carry_out(
+    project: Project,
+    ops: tuple[Op, ...],
+    policy: Policy,
+    *,
+    write: bool,
+    prune: bool,
+    run: Run | None,
+    console: Console,
+    leave: bool = False,
+    manifests: Mapping[str, str] = NOTHING,
+) -> Outcome:
+    """Bring the files of the ops up to date; `prune` removes those that an op has no more.
+
+    What changes a Function is proven first, unless there is no `run` of proofs. With `leave` an op that was edited and is out of
+    date stays as it is, all of its files. `manifests` are written too, in the same step.
+    """
+    works = weigh(project, ops, run, console)
+    left = _left(project.root, works, ops) if leave else {}
+    if left:
+        works = tuple(work for work in works if work.op.listed.name not in left)
+    if not leave:
+        _check_markers(project.root, works, ops if prune or policy != "skip" else ())
+    others = {**manifests, **_exports(project, works, left)}
+    planned = _planned(project, works, policy, prune, others)
+    settled = _settled(project.root, works, planned, policy, write, console)
+    proofs = Proofs({})
+    if not settled.problems:
+        rehearse(settled.plan)  # what cannot be written need not be proven
+        proofs = prove_works(project, works, settled.plan, run, console)
+        whole = _with_records(project, works, settled.plan, proofs)
+        (apply if write else rehearse)(whole)
+    verbs = {**_verbs(ops, works, settled.plan), **dict.fromkeys(left, "left")}
+    notes = (*_notes(works, prune, planned), *proofs.notes)
+    reasons = tuple(reason for reasons in left.values() for reason in reasons)
+    return Outcome(settled, verbs, _count(ops, works), notes, reasons)
+
+
+def _left(
+    root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]
+) -> dict[str, list[ScaffoldError]]:
+    """The ops that a run does not touch, since somebody edited them and they are out of date, and why."""
+    left: dict[str, list[ScaffoldError]] = {}
+
+    def leave(op: Op, path: str, what: str, hint: str) -> None:
+        place = Location(from_here(root, path))
+        problem = ConflictError(f"{what}; left as it is", place, hint)
+        left.setdefault(op.listed.name, []).append(problem)
+
+    marked = set()
+    for op in ops:
+        for path, known in op.standings.items():
+            if known.condition == "conflict-markers":
+                marked.add(path)
+                leave(op, path, "holds conflict markers", "resolve them")
+    for work in works:
+        for item in work.prospects:
+            edited = item.need == "collide" and item.standing and item.standing.edited
+            if edited and item.kept and item.kept.path not in marked:
+                path, name = item.moved_from or item.path, work.op.listed.name
+                what = "was edited and is out of date"
+                leave(work.op, path, what, f"scaffold upgrade {name}")
+    return left
+
+
+def _settled(
+    root: Path,
+    works: tuple[Work, ...],
+    planned: Plan,
+    policy: Policy,
+    write: bool,
+    console: Console,
+) -> Settled:
+    """What becomes of the plan; where nobody is to be asked, why it stops."""
+    settled = Settled(planned, written=False)
+    if not write and planned.conflicts and policy in ("ask", "abort"):
+        return settled._replace(obstacle=_refusal(root, works))
+    try:
+        return Settled(without_conflicts(planned, policy, console), write)
+    except ConflictError as error:
+        cannot = policy == "merge"  # says itself why
+        return settled._replace(refusal=error if cannot else _refusal(root, works))
+
+
+def _count(ops: tuple[Op, ...], works: tuple[Work, ...]) -> int:
+    """How many files the ops have."""
+    rendered = {work.op.listed.name for work in works}
+    files = sum(len(op.standings) for op in ops if op.listed.name not in rendered)
+    return files + sum(len(work.prospects) for work in works)
+
+
+def _exports(
+    project: Project, works: tuple[Work, ...], left: Collection[str]
+) -> dict[str, str]:
+    """What exports the ops, if that is asked for and is not as it should be; of those that are `left` it says what it says."""
+    if not project.configuration.exports:
+        return {}
+    from scaffold.project.exports import exports_of, names_lost
+
+    listed = {op: item for op, item in project.listed.items() if op not in left}
+    project = project._replace(listed=listed)
+    moved: list[str] = []
+    lost = {}
+    for work in works:
+        op = work.op.listed.name
+        for item in work.prospects:
+            moved += [item.moved_from] if item.moved_from else []
+            if item.kept and item.wanted and item.wanted.role == "op":
+                lost[op] = names_lost(item.kept.written or "", item.wanted.text)
+    return exports_of(project, moved, lost)
+
+
+def _check_markers(root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]) -> None:
+    """Refuse to touch a file in which a conflict is still to be resolved; of `ops`, also one that would be left alone."""
+    touched = {
+        item.kept.path: item.standing
+        for work in works
+        for item in work.prospects
+        if item.need == "collide" and item.kept and item.standing
+    }
+    for op in ops:
+        touched |= op.standings
+    raise_all(
+        [
+            ConflictError(
+                "holds conflict markers; nothing was written",
+                Location(from_here(root, path)),
+                "resolve them first",
+            )
+            for path, known in touched.items()
+            if known.condition == "conflict-markers"
+        ]
+    )
+
+
+def _planned(
+    project: Project,
+    works: tuple[Work, ...],
+    policy: Policy,
+    prune: bool,
+    manifests: Mapping[str, str],
+) -> Plan:
+    """What is to be written and removed, and what may be written over without a question."""
+    files: dict[str, str | None] = {}
+    ours = set(manifests)
+    bases: dict[str, str] = {}
+    for work in works:
+        for item in work.prospects:
+            wanted, moved = item.wanted, item.moved_from
+            if item.need == "drop" and (prune or item.is_gone):
+                files[item.path] = None
+                ours.add(item.path)
+            if wanted is None or item.need in ("same", "keep"):
+                continue
+            if item.need == "update":
+                ours.add(item.path)
+            base = _base(project, work, item)
+            if base is not None:
+                bases[item.path] = base
+            files[item.path] = wanted.text
+            if moved is not None and item.standing:
+                if item.standing.edited:
+                    files[item.path] = _carried(project, work, item, policy)
+                files[moved] = None
+                ours.add(moved)
+    files |= manifests
+    return plan(files, project.root, ours=ours, bases=bases, reads=project.reads)
+
+
+def _base(project: Project, work: Work, item: Prospect) -> str | None:
+    if item.kept is None or item.need != "collide":
+        return None
+    return item.kept.written
+
+
+def _carried(project: Project, work: Work, item: Prospect, policy: Policy) -> str:
+    """The text of an edited file that goes to another path: the edits go with it."""
+    assert item.wanted is not None and item.standing is not None
+    base, mine = _base(project, work, item), item.standing.text
+    if policy != "merge" or base is None or mine is None:
+        name = work.op.listed.name
+        message = f"was edited, and goes to '{item.path}' now; nothing was written"
+        place = Location(from_here(project.root, item.moved_from or item.path))
+        raise ConflictError(message, place, f"scaffold upgrade {name}")
+    return merge(base, mine, item.wanted.text).text
+
+
+def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
+    """Every file that stands in the way, and what to do about it."""
+    problems = []
+    for work in works:
+        for item in work.prospects:
+            if item.need == "collide":
+                known = item.kept is not None and item.moved_from is None
+                hint = (
+                    f"scaffold upgrade {work.op.listed.name} merges the two"
+                    if known
+                    else "see it with --diff, settle it with --on-conflict skip or overwrite"
+                )
+                what = (
+                    "was edited and is out of date" if known else "exists and differs"
+                )
+                message = f"{what}; nothing was written"
+                shown = from_here(root, item.path)
+                problems.append(ConflictError(message, Location(shown), hint))
+    return problems[0] if len(problems) == 1 else ScaffoldErrors(problems)
+
+
+def _notes(works: tuple[Work, ...], prune: bool, planned: Plan) -> Iterator[str]:
+    for work in works:
+        name = work.op.listed.name
+        if any(item.need in ("create", "update") for item in work.prospects):
+            yield from (f"{name}: {note}" for note in work.notes)
+        for item in work.prospects:
+            if item.need == "leave":
+                yield f"'{item.path}' is not part of '{name}' any more, but was edited"
+            elif item.need == "drop" and not prune:
+                yield f"'{item.path}' is not part of '{name}' any more: scaffold upgrade {name}"
+            if item.mends and item.kept and not planned.unsettled:
+                yield f"'{record_path(name)}' had lost how '{item.path}' was written: it says so again"
+
+
+def _verbs(
+    ops: tuple[Op, ...], works: tuple[Work, ...], planned: Plan
+) -> dict[str, str]:
+    """The weightiest verb of each op."""
+    of_path = {change.path: change.verb for change in planned.changes}
+    found: dict[str, str] = {}
+    for op in ops:
+        edited = any(item.edited for item in op.standings.values())
+        found[op.listed.name] = "skip" if edited else "identical"
+    for work in works:
+        name = work.op.listed.name
+        verbs: list[str] = [
+            of_path.get(item.path, "identical") for item in work.prospects
+        ]
+        found[name] = max([*verbs, found[name]], key=WEIGHT.index)
+    return found
+
+
+def _with_records(
+    project: Project, works: tuple[Work, ...], resolved: Plan, proofs: Proofs
+) -> Plan:
+    """The same plan, and the records of what it does."""
+    if not project.configuration.project:
+        return resolved
+    done = {
+        change.path
+        for change in resolved.changes
+        if change.verb not in ("skip", "identical") or change.before == change.after
+    }
+    files: dict[str, str | None] = {}
+    for work in works:
+        origin = work.op.origin._replace(reads=work.reads)
+        listed = work.op.listed
+        before = work.op.record.proof if work.op.record else None
+        proof = proofs.found.get(listed.name) or work.proof or before
+        former = work.op.record.former if work.op.record else ()
+        record = Record(listed.name, listed.manifest, origin, (), proof, former)
+        files |= record_files(record, work.prospects, done, work.code)
+    return with_state(resolved, plan(files, project.root, ours=files.keys()))
+
+
+def with_state(planned: Plan, state: Plan) -> Plan:
+    """One plan of the files that are shown and those that are not."""
+    return planned._replace(changes=(*planned.changes, *state.changes))
