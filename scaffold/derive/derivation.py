@@ -104,7 +104,7 @@ class ShapeCheck(NamedTuple):
     expected: str  # as an f-string shows it: `{[*x.shape]}`
     axis: (
         int | None
-    )  # a dim that is asked for its size; None where only their number is
+    )  # a dim that is asked for its size; None where only their number is, or leading dims are
 
 
 class Block(NamedTuple):

@@ -198,8 +198,8 @@ def _dim(dim: Dim) -> str:
     match dim:
         case NamedSize(name):
             return name
-        case LeadingDims():
-            return "..."
+        case LeadingDims(name, named):
+            return f"*{name}" if named else "..."
         case UnnamedSize():
             return "?"
     return str(dim)

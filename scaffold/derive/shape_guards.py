@@ -11,15 +11,14 @@ from typing import NamedTuple
 
 from scaffold.derive.derivation import Derivation, ShapeCheck
 from scaffold.errors import ScaffoldError
-from scaffold.spec import Dim, OpSpec, TensorInput
+from scaffold.spec import ANY_DIMS, Dim, OpSpec, TensorInput, is_leading, leading
 
-LEAD = "..."
 # The op as it is written for another declaration; None where its gradients are known to be others.
 Derive = Callable[[OpSpec], Derivation | None]
 
 
 class Place(NamedTuple):
-    """One dim of one input."""
+    """One dim of one input, or its leading dims where they have a name."""
 
     item: TensorInput
     at: int
@@ -31,28 +30,39 @@ class Place(NamedTuple):
 
     @property
     def own_name(self) -> str:
-        """A name that no other size has."""
+        """A name that no other size has, and no other leading dims."""
         return f"{self.dims[self.at]}_of_{self.item.name}_{self.at}"
 
     @property
-    def axis(self) -> int:
-        """Its position: the last one and what stands behind leading dims are counted from the end."""
+    def is_leading(self) -> bool:
+        return is_leading(self.dims[self.at])
+
+    @property
+    def axis(self) -> int | None:
+        """Its position: the last one and what stands behind leading dims are counted from the end; None for those."""
         last = self.at == len(self.dims) - 1 > 0
-        behind = LEAD in self.dims[: self.at]
+        behind = leading(self.dims[: self.at])
+        if self.is_leading:
+            return None
         return self.at - len(self.dims) if last or behind else self.at
 
     @property
     def size(self) -> str:
-        """The expression: `x.shape[-1]`."""
+        """The expression: `x.shape[-1]`, or `x.shape[:-2]` for leading dims."""
+        if self.is_leading:
+            return self.part(1)
         return f"{self.item.name}.shape[{self.axis}]"
 
     def part(self, count: int) -> str:
-        """So many sizes from here: `x.shape[:2]`, `x.shape[-2:]`."""
-        first, end = self.at, self.at + count
-        if LEAD in self.dims[:first] or first and end == len(self.dims):
-            first, end = first - len(self.dims), end - len(self.dims)
-        bounds = f"{first or ''}:{end if end and end != len(self.dims) else ''}"
-        return f"{self.item.name}.shape[{bounds}]"
+        """So many dims from here: `x.shape[:2]`, `x.shape[-2:]`."""
+        first, end, whole = self.at, self.at + count, len(self.dims)
+        if count == whole:
+            return f"{self.item.name}.shape"
+        last = first > 0 and end == whole
+        start, stop = (
+            at - whole if last or leading(self.dims[:at]) else at for at in (first, end)
+        )
+        return f"{self.item.name}.shape[{start or ''}:{stop or ''}]"
 
 
 class Known(NamedTuple):
@@ -122,7 +132,7 @@ def _relies_on_more(found: Derivation, weaker: OpSpec, derive: Derive) -> bool:
 
 
 def _is_fixed(item: TensorInput) -> bool:
-    return item.dims not in (None, (LEAD,)) and not item.variadic
+    return item.dims not in (None, (ANY_DIMS,)) and not item.variadic
 
 
 def _with_dims(spec: OpSpec, dims: dict[str, tuple[Dim, ...]]) -> OpSpec:
@@ -139,7 +149,7 @@ def _with_dims(spec: OpSpec, dims: dict[str, tuple[Dim, ...]]) -> OpSpec:
 
 def _places(item: TensorInput) -> Iterator[Place]:
     for at, dim in enumerate(item.dims or ()):
-        if dim != LEAD:
+        if dim != ANY_DIMS:
             yield Place(item, at)
 
 
@@ -215,7 +225,7 @@ def _groups(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str,
 def _rank_is_free(known: Known, ranks: frozenset[str]) -> bool:
     """Whether no other test, and not PyTorch itself, sees to the number of dims."""
     return (
-        LEAD not in known.dims
+        not leading(known.dims)
         and not known.fully_known
         and known.item.name not in ranks
     )
@@ -229,11 +239,11 @@ def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) ->
     dims: dict[str, tuple[Dim, ...]] = {}
     for item in known:
         own = names[item.item.name]
-        if own is None or LEAD in own:
+        if own is None or leading(own):
             continue
         leader = _leader(item, known, alone)
         if leader is not None:
-            dims[item.item.name] = (LEAD + leader.name, *own[-1:])
+            dims[item.item.name] = (f"*{leader.name}", *own[-1:])
         else:
             dims[item.item.name] = tuple(
                 dim if item.dims[place.at] in lasts else place.own_name
@@ -262,11 +272,12 @@ def _check(known: Known, others: Sequence[Known], with_rank: bool) -> ShapeCheck
     declared = f"{name}[{', '.join(map(str, dims))}]"
     if known.fully_known:
         known_shape = _like_another(known, others)
-        sizes = ", ".join(map(_size, known.sizes))
+        sizes = ", ".join(map(_listed, known.sizes))
         shape = known_shape or f"({sizes}{',' * (len(dims) == 1)})"
         shown = f"[*{known_shape}]" if known_shape else f"[{sizes}]"
         test = f"{name}.shape != {shape}"
-        return ShapeCheck(name, absent, (test,), declared, f"{{{shown}}}", -1)
+        axis = None if is_leading(dims[-1]) else -1
+        return ShapeCheck(name, absent, (test,), declared, f"{{{shown}}}", axis)
     tests = [f"{name}.ndim != {len(dims)}"] if with_rank else []
     tests += [_test(known, run) for run in _runs(known)]
     if not tests:
@@ -281,9 +292,17 @@ def _size(size: Place | int | None) -> str:
     return size.size if isinstance(size, Place) else str(size)
 
 
+def _listed(size: Place | int | None) -> str:
+    """A size, or leading dims, as one of several in a tuple."""
+    starred = isinstance(size, Place) and size.is_leading
+    return f"*{_size(size)}" if starred else _size(size)
+
+
 def _shown(dim: Dim, size: Place | int | None) -> str:
     """A size in the message: as a number where it follows from another input."""
-    return f"{{{size.size}}}" if isinstance(size, Place) else str(dim)
+    if not isinstance(size, Place):
+        return str(dim)
+    return f"*{{[*{size.size}]}}" if size.is_leading else f"{{{size.size}}}"
 
 
 def _runs(known: Known) -> list[list[int]]:
@@ -312,13 +331,15 @@ def _like_another(known: Known, others: Sequence[Known]) -> str | None:
     """The shape, or part of the shape, of an input before that has the same sizes: `x.shape`, `x.shape[:2]`."""
     count = len(known.dims)
     for other in others[: others.index(known)]:
-        name, dims = other.item.name, other.dims
+        dims = other.dims
         if other.item.optional or other.item.dims is None:
             continue
         if dims == known.dims:
-            return f"{name}.shape"
-        if count > 1 and LEAD not in dims[-count:] and dims[-count:] == known.dims:
-            return f"{name}.shape[-{count}:]"
-        if count > 1 and dims[:count] == known.dims:
-            return f"{name}.shape[:{count}]"
+            return f"{other.item.name}.shape"
+        if count < 2 and not leading(known.dims):
+            continue
+        if ANY_DIMS not in dims[-count:] and dims[-count:] == known.dims:
+            return Place(other.item, len(dims) - count).part(count)
+        if dims[:count] == known.dims:
+            return Place(other.item, 0).part(count)
     return None

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, VerificationError
 from scaffold.formula import Formula, emit_lines, meant
-from scaffold.spec import OpSpec
+from scaffold.spec import ANY_DIMS, OpSpec
 from scaffold.spec.imports import runs_code_of
 from scaffold.spec.problems import Locate
 from scaffold.verify import Failure, Verdict
@@ -29,7 +29,7 @@ HINT = "write it all the same with --no-verify"
 MEANT = "if it is not meant to be the derivative, say {}"
 LEADING = (
     "the '...' of each input is its own, and they broadcast: sum the gradient, or name "
-    "the dims, as in '{}'"
+    "the dims where they are equal, as in '{}'"
 )
 OURS = "a derived gradient is wrong: please report it; {} states one of your own"
 SAID = ("outputs", "samples")  # what the specification says beside the formulas
@@ -109,13 +109,13 @@ def _named(spec: OpSpec, failure: Failure) -> str | None:
     leading = {
         f"grad_{item.name}": item.name
         for item in spec.tensors
-        if "..." in (spec.dims(item.name) or ())
+        if ANY_DIMS in (spec.dims(item.name) or ())
     }
     broadcast = re.search(r" (leading|first) dim", failure.case)
     if failure.subject not in leading or not broadcast:
         return None
     named = (
-        f"{name}[{', '.join('N' if dim == '...' else str(dim) for dim in spec.dims(name) or ())}]"
+        f"{name}[{', '.join('*batch' if dim == ANY_DIMS else str(dim) for dim in spec.dims(name) or ())}]"
         for name in leading.values()
     )
     return LEADING.format(", ".join(named))

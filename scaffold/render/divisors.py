@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import reduce
 
 from scaffold.formula import Assign, Formula, Graph, If, Node, Statement
-from scaffold.spec import OpSpec
+from scaffold.spec import OpSpec, is_size_name, leading
 
 VIEWS = frozenset({"reshape", "view"})
 # Which dim a call divides by its second argument, and how often.
@@ -73,7 +73,7 @@ class _Reader:
             case _:
                 return
         dims = self.dims.get(name, ())
-        if len(dims) == len(item.target.args) and "..." not in dims:
+        if len(dims) == len(item.target.args) and not leading(dims):
             for part, dim in zip(item.target.args, dims, strict=True):
                 if part.kind == "name" and isinstance(dim, str):
                     self.sizes[part.label] = dim
@@ -95,7 +95,7 @@ class _Reader:
             return None
         counted = dims[position:] if position < 0 else dims[: position + 1]
         dim = dims[position]
-        return dim if isinstance(dim, str) and "..." not in counted else None
+        return dim if is_size_name(dim) and not leading(counted) else None
 
     def read(self, value: Node) -> None:
         """Note every division in an expression."""
@@ -148,7 +148,7 @@ class _Reader:
     def _whole(self, name: str) -> Node | None:
         """How many elements a tensor has, where all its dims have names."""
         dims = self.dims[name]
-        if not dims or "..." in dims:
+        if not dims or leading(dims):
             return None
         names = (
             (

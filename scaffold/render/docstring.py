@@ -230,7 +230,7 @@ def _has_dims(spec: OpSpec) -> bool:
 
 
 def shape(dims: tuple[Dim, ...]) -> str:
-    """A shape as Python writes it, `...` for leading dimensions."""
+    """A shape as Python writes it, `...` or `*batch` for leading dimensions."""
     listed = ", ".join(str(dim) for dim in dims)
     return f"({listed},)" if len(dims) == 1 else f"({listed})"
 

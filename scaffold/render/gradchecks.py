@@ -12,7 +12,7 @@ from scaffold.derive.forward.verbatim_forward import writes_in_place
 from scaffold.formula import Node, expressions
 from scaffold.render.sizes import input_dims
 from scaffold.render.testcases import BATCH, Making
-from scaffold.spec import OpSpec
+from scaffold.spec import OpSpec, is_leading
 
 # The vmap that gradcheck's check_batched_grad uses, not torch.func's, has no rule for these.
 UNBATCHED = frozenset(
@@ -51,7 +51,7 @@ def _elements(spec: OpSpec, making: Making) -> int:
     count = 0
     for item in spec.differentiable:
         sizes = (
-            making.sizes.get(str(dim), BATCH if dim == "..." else dim)
+            making.sizes.get(str(dim), BATCH if is_leading(dim) else dim)
             for dim in input_dims(spec, item.name)
         )
         known = [int(size) for size in sizes if str(size).isdecimal()]

@@ -6,7 +6,15 @@ Invariant: a named dimension is one integer argument; a parameter of unknown sha
 
 from collections.abc import Sequence
 
-from scaffold.spec import Attribute, Dim, Init, ModuleSpec, OpSpec
+from scaffold.spec import (
+    Attribute,
+    Dim,
+    Init,
+    ModuleSpec,
+    OpSpec,
+    is_size_name,
+    leading,
+)
 
 Dims = tuple[Dim, ...] | None  # None: given to the constructor as a whole
 FACTORY = "device=device, dtype=dtype"
@@ -18,7 +26,7 @@ KAIMING = Init("", "kaiming_uniform", "a=5**0.5")  # as nn.Linear and nn.Conv2d 
 def dims_of(spec: OpSpec, name: str) -> Dims:
     """The shape of a parameter, None where it is not fixed by names and numbers."""
     dims = spec.dims(name)
-    return None if dims is None or "..." in dims else dims
+    return None if dims is None or leading(dims) else dims
 
 
 def size_arguments(spec: OpSpec, module: ModuleSpec) -> list[tuple[str, str]]:
@@ -138,7 +146,7 @@ def _fan_in(spec: OpSpec, module: ModuleSpec, name: str) -> str:
         if item.name not in owned
         for dim in spec.dims(item.name) or ()
     }
-    shared = [dim for dim in dims if dim in data and isinstance(dim, str)]
+    shared = [dim for dim in dims if dim in data and is_size_name(dim)]
     counted: Sequence[Dim] = shared or dims[1:]
     if not counted:
         return f"self.{matrix}.numel()"

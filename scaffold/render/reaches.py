@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from scaffold.formula import Formula, Node, expressions
 from scaffold.render.divisors import number_of
-from scaffold.spec import Dim, OpSpec
+from scaffold.spec import Dim, OpSpec, is_leading, leading
 
 LARGE = 16  # a slice of more is content with less
 
@@ -66,7 +66,7 @@ def _indexed(dims: tuple[Dim, ...], index: Node) -> Iterator[tuple[Dim, int]]:
     after = () if ellipsis is None else parts[ellipsis + 1 :]
     for named, listed in ((dims, before), (dims[::-1], after[::-1])):
         for dim, part in zip(named, filter(_is_of_a_dim, listed), strict=False):
-            if dim == "...":
+            if is_leading(dim):
                 break
             size = _counted(part)
             if size is not None:
@@ -79,7 +79,7 @@ def _taken(
     position = number_of(at)
     if position is None or size is None or not -len(dims) <= position < len(dims):
         return
-    if "..." not in (dims[position:] if position < 0 else dims[: position + 1]):
+    if leading(dims[position:] if position < 0 else dims[: position + 1]) is None:
         yield dims[position], size
 
 

@@ -13,7 +13,7 @@ from scaffold.render.divisors import divisions, with_several
 from scaffold.render.reaches import reaches
 from scaffold.render.testlimits import full_rank
 from scaffold.render.testvalues import attribute_value
-from scaffold.spec import Dim, OpSpec
+from scaffold.spec import Dim, OpSpec, is_size_name
 
 TAKING = frozenset({"kthvalue", "topk"})
 CANDIDATES = (*range(2, 33), 64, 128, 1)
@@ -26,7 +26,7 @@ class UndecidedError(Exception):
 def dim_names(spec: OpSpec) -> tuple[str, ...]:
     """The named dims in order of first appearance over the inputs."""
     dims = (dim for item in spec.tensors for dim in input_dims(spec, item.name))
-    return tuple(dict.fromkeys(d for d in dims if isinstance(d, str) and d != "..."))
+    return tuple(dict.fromkeys(filter(is_size_name, dims)))
 
 
 def input_dims(spec: OpSpec, name: str) -> tuple[Dim, ...]:

@@ -5,7 +5,7 @@ Invariant: the defaults of `make` satisfy `require`, and so does every case.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -20,7 +20,17 @@ from scaffold.render.testvalues import (
     literal,
     tensor_expression,
 )
-from scaffold.spec import Attribute, Import, OpSpec, TensorInput
+from scaffold.spec import (
+    ANY_DIMS,
+    Attribute,
+    Dim,
+    Import,
+    OpSpec,
+    TensorInput,
+    is_leading,
+    is_size_name,
+    leading,
+)
 
 # --- Names in the generated test file.
 #
@@ -113,8 +123,7 @@ def plan_making(spec: OpSpec) -> Making:
     """Everything that depends on shapes, dtypes and domains."""
     if spec.samples is not None:
         return _sampled(spec)
-    leading = any("..." in input_dims(spec, item.name) for item in spec.tensors)
-    sizes = choose_sizes(spec, first=3 if leading else 2)
+    sizes = choose_sizes(spec, first=3 if leading_names(spec) else 2)
     batch = _batch(spec, sizes)
     parameters = _parameters(spec, sizes)
     return Making(
@@ -143,7 +152,7 @@ def _batch(spec: OpSpec, sizes: dict[str, int]) -> tuple[int, int]:
 def _shape(spec: OpSpec) -> str:
     """The shape of what has none: beside tensors that have dims it is a number, which goes with all of them."""
     several = (input_dims(spec, item.name) for item in spec.tensors)
-    return "()" if any(set(dims) - {"..."} for dims in several) else SHAPE
+    return "()" if any(not all(map(is_leading, dims)) for dims in several) else SHAPE
 
 
 def _made(spec: OpSpec, item: TensorInput, sizes: dict[str, int]) -> str:
@@ -151,7 +160,7 @@ def _made(spec: OpSpec, item: TensorInput, sizes: dict[str, int]) -> str:
     dims = spec.dims(item.name)
     if dims is None:
         return _shape(spec)
-    known = {"...": BATCH} | sizes
+    known = dict.fromkeys(leading_names(spec), BATCH) | sizes
     return str(tuple(known[dim] if isinstance(dim, str) else dim for dim in dims))
 
 
@@ -177,8 +186,8 @@ def _sampled_sizes(spec: OpSpec) -> dict[str, str]:
     for item in spec.tensors:
         dims = spec.dims(item.name) or ()
         for axis, dim in enumerate(dims):
-            position = axis - len(dims) if "..." in dims[:axis] else axis
-            if isinstance(dim, str):
+            position = axis - len(dims) if leading(dims[:axis]) else axis
+            if is_size_name(dim):
                 sizes.setdefault(
                     dim, f"inputs[{spec.index(item.name)}].shape[{position}]"
                 )
@@ -209,13 +218,29 @@ def size_name(name: str) -> str:
     return f"{name}_size" if name in RESERVED else name
 
 
+def leading_names(spec: OpSpec) -> dict[str, str]:
+    """The parameter of `make` for each of the leading dims: `batch` for those without a name."""
+    dims = [dim for item in spec.tensors for dim in spec.dims(item.name) or ()]
+    return {str(dim): _leading_name(str(dim), dims) for dim in filter(is_leading, dims)}
+
+
+def _leading_name(dim: str, dims: Sequence[Dim]) -> str:
+    if dim == ANY_DIMS or dim == "*batch" and ANY_DIMS not in dims:
+        return "batch"
+    name = dim.removeprefix("*")
+    return f"{name}_dims" if name in RESERVED else name
+
+
+def leading_arguments(spec: OpSpec, sizes: tuple[int, ...]) -> str:
+    """The arguments of `make` for so many leading dims, the same ones for every name."""
+    return ", ".join(f'"{name}": {sizes}' for name in leading_names(spec).values())
+
+
 def _parameters(spec: OpSpec, sizes: dict[str, int]) -> list[tuple[str, str, str]]:
-    dims = [input_dims(spec, item.name) for item in spec.tensors]
-    listed = []
-    if any("..." in each for each in dims):
-        listed.append(("batch", "tuple[int, ...]", f"({BATCH},)"))
+    several = "tuple[int, ...]"
+    listed = [(name, several, f"({BATCH},)") for name in leading_names(spec).values()]
     if _shared_shape(spec):
-        listed.append(("shape", "tuple[int, ...]", _shape(spec)))
+        listed.append(("shape", several, _shape(spec)))
     listed += [(size_name(name), "int", str(size)) for name, size in sizes.items()]
     if any(item.variadic for item in spec.tensors):
         listed.append(("count", "int", str(VARIADIC)))
@@ -267,16 +292,16 @@ def _attribute(spec: OpSpec, item: Attribute) -> str:
 
 def _tensor(spec: OpSpec, item: TensorInput) -> str:
     dims = spec.dims(item.name)
-    sizes = ("*shape",) if dims is None else tuple(_size(dim) for dim in dims)
-    return tensor_expression(
-        item, sizes, _size(2 if item.bound is None else item.bound)
-    )
+    starred = {dim: f"*{name}" for dim, name in leading_names(spec).items()}
+    sizes = ("*shape",) if dims is None else tuple(_size(dim, starred) for dim in dims)
+    bound = _size(2 if item.bound is None else item.bound, starred)
+    return tensor_expression(item, sizes, bound)
 
 
-def _size(dim: str | int) -> str:
+def _size(dim: Dim, starred: Mapping[str, str]) -> str:
     if isinstance(dim, int):
         return str(dim)
-    return "*batch" if dim == "..." else size_name(dim)
+    return starred[dim] if dim in starred else size_name(dim)
 
 
 def _cases(spec: OpSpec, batch: tuple[int, int]) -> Iterator[tuple[str, str]]:
@@ -284,9 +309,9 @@ def _cases(spec: OpSpec, batch: tuple[int, int]) -> Iterator[tuple[str, str]]:
     for absent in absences(spec):
         listed = ", ".join(f'"{name}"' for name in absent)
         yield f"without-{'-'.join(absent)}", f'"absent": [{listed}]'
-    if any("..." in input_dims(spec, item.name) for item in spec.tensors):
-        yield "higher-rank", f'"batch": {batch}'
-        yield "no-batch", '"batch": ()'
+    if leading_names(spec):
+        yield "higher-rank", leading_arguments(spec, batch)
+        yield "no-batch", leading_arguments(spec, ())
     if any(item.variadic for item in spec.tensors):
         yield "one-tensor", '"count": 1'
     for item in spec.attributes:
@@ -307,8 +332,8 @@ def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str
     """Tensors without elements, and masks without a True."""
     for item in masks(spec):
         yield f"closed-{item.name}", f'"closed": ["{item.name}"]'
-    if any("..." in input_dims(spec, item.name) for item in spec.tensors):
-        yield "empty-batch", '"batch": (0,)'
+    if leading_names(spec):
+        yield "empty-batch", leading_arguments(spec, (0,))
     if _shared_shape(spec) and _shape(spec) == SHAPE:
         yield "empty", '"shape": (0, 3)'
     if may_be_number(spec):

@@ -13,7 +13,7 @@ from scaffold.derive.plan.recomputation import active_locals
 from scaffold.derive.value_kinds import kinds_of_inputs
 from scaffold.formula import Formula, Node, expressions
 from scaffold.primitives.calls import may_be, singularities
-from scaffold.spec import OpSpec
+from scaffold.spec import OpSpec, is_size_name
 
 
 def never_empty(spec: OpSpec) -> frozenset[str]:
@@ -21,12 +21,10 @@ def never_empty(spec: OpSpec) -> frozenset[str]:
     limits = {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
     dims = [spec.dims(item.name) or () for item in spec.differentiable]
     if "rank" in limits:
-        return frozenset(dim for shape in dims for dim in shape if isinstance(dim, str))
+        return frozenset(dim for shape in dims for dim in shape if is_size_name(dim))
     if "length" not in limits or len(dims) < 2:
         return frozenset()
-    return frozenset(
-        shape[-1] for shape in dims if shape and isinstance(shape[-1], str)
-    )
+    return frozenset(shape[-1] for shape in dims if shape and is_size_name(shape[-1]))
 
 
 def singular(spec: OpSpec) -> bool:

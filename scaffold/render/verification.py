@@ -16,14 +16,14 @@ from scaffold.render.layout import Layout
 from scaffold.render.opfile import op_file
 from scaffold.render.reference import reference_lines
 from scaffold.render.signature import starred
-from scaffold.render.sizes import allows, choose_sizes, fixed_sizes, input_dims
+from scaffold.render.sizes import allows, choose_sizes, fixed_sizes
 from scaffold.render.testcall import ReferenceView, reference_view
-from scaffold.render.testcases import size_name
+from scaffold.render.testcases import leading_arguments, leading_names, size_name
 from scaffold.render.testfile import ProofView, TestView, imports_of, view
 from scaffold.render.testgradients import contract_view
 from scaffold.render.testlimits import precision, takes_any_layout
 from scaffold.render.testvalues import literal
-from scaffold.spec import Dim, OpSpec
+from scaffold.spec import ANY_DIMS, Dim, OpSpec, leading
 from scaffold.spec.imports import newer_of
 from scaffold.spec.op_spec import DType
 
@@ -140,8 +140,8 @@ def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]
         return
     for shape in GUESSES:
         yield f"shape {shape}", f'"shape": {shape}'
-    if any("..." in input_dims(spec, item.name) for item in spec.tensors):
-        yield "equal shapes", '"batch": (2, 3)'  # as `shape` is by default
+    if leading_names(spec):  # as `shape` is by default
+        yield "equal shapes", leading_arguments(spec, (2, 3))
 
 
 def _is_loose(spec: OpSpec) -> bool:
@@ -162,11 +162,13 @@ def _leading(spec: OpSpec, derived: frozenset[str]) -> dict[int, int]:
     """
     if spec.samples is not None or any(item.variadic for item in spec.tensors):
         return {}
-    found = {}
+    found, named = {}, 0
     for item in spec.tensors:
         dims = spec.dims(item.name)
-        if "..." in input_dims(spec, item.name):
-            found[spec.index(item.name)] = len(dims or ()) - 1
-        elif dims is None and derived:
+        if dims is None and derived:
             found[spec.index(item.name)] = 0
-    return found if len(found) > 1 else {}
+        elif leading(dims) == ANY_DIMS:
+            found[spec.index(item.name)] = len(dims or ()) - 1
+        elif leading(dims):
+            named += 1
+    return found if len(found) + named > 1 else {}

@@ -3,6 +3,7 @@
 from scaffold.spec.build import build
 from scaffold.spec.config import Configuration, load_configuration
 from scaffold.spec.op_spec import (
+    ANY_DIMS,
     Attribute,
     Dim,
     Domain,
@@ -17,9 +18,13 @@ from scaffold.spec.op_spec import (
     Style,
     Surrogate,
     TensorInput,
+    is_leading,
+    is_size_name,
+    leading,
 )
 
 __all__ = [
+    "ANY_DIMS",
     "Attribute",
     "Configuration",
     "Dim",
@@ -36,5 +41,8 @@ __all__ = [
     "Surrogate",
     "TensorInput",
     "build",
+    "is_leading",
+    "is_size_name",
+    "leading",
     "load_configuration",
 ]

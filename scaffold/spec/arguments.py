@@ -11,7 +11,12 @@ from scaffold.errors import ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.grammar import Entry, Trait, Words, parse_entries
 from scaffold.spec.op_spec import Attribute, Input, Output, TensorInput
 from scaffold.spec.problems import KeyPath, Problems
-from scaffold.spec.signature import dim_problems, read_inputs, read_outputs
+from scaffold.spec.signature import (
+    dim_problems,
+    leading_problems,
+    read_inputs,
+    read_outputs,
+)
 
 if TYPE_CHECKING:
     from scaffold.spec.torch_schema import Schema
@@ -235,7 +240,10 @@ def _check_outputs(
 ) -> None:
     """Complain of outputs, or dimensions of theirs, that are called like an input."""
     names = {entry.name.text for entry in entries}
-    for problem in dim_problems(results, names, "an input"):
+    for problem in (
+        *dim_problems(results, names, "an input"),
+        *leading_problems(results, entries),
+    ):
         problems.add(problem)
     for name in (entry.name for entry in results):
         if name.text in names - dirty:

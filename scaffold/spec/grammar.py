@@ -243,15 +243,21 @@ class _EntryParser(Cursor):
     def dims(self) -> tuple[Words, ...]:
         dims: list[Words] = []
         while self.next.text not in ("]", ";", ""):
-            token = self.next
-            if token.kind not in ("name", "number") and token.text != "...":
-                hint = "a dimension is a name, a size or '...'"
-                raise self.unexpected("a dimension", hint)
-            self.position += 1
-            dims.append(Words(token.text, token.place))
+            dims.append(self.dim())
             if not self.take(","):
                 break
         return tuple(dims)
+
+    def dim(self) -> Words:
+        token = self.next
+        if self.take("*"):
+            name = self.word("the name of the leading dims", "write: 'q[*batch, S, D]'")
+            return Words(f"*{name.text}", token.place)
+        if token.kind not in ("name", "number") and token.text != "...":
+            hint = "a dimension is a name, a size, '...' or '*batch'"
+            raise self.unexpected("a dimension", hint)
+        self.position += 1
+        return Words(token.text, token.place)
 
     def traits(self) -> tuple[Trait, ...]:
         traits: list[Trait] = []

@@ -29,7 +29,14 @@ from scaffold.formula import (
 from scaffold.spec.arguments import Arguments
 from scaffold.spec.config_values import Shapes
 from scaffold.spec.imports import Imports, meanings, parse_import
-from scaffold.spec.op_spec import Attribute, Import, Input, Samples, Surrogate
+from scaffold.spec.op_spec import (
+    Attribute,
+    Import,
+    Input,
+    Samples,
+    Surrogate,
+    is_size_name,
+)
 from scaffold.spec.problems import KeyPath, Problems
 
 # --- References to the user's files: `'@file.py:function'`.
@@ -287,7 +294,7 @@ class _Reader:
     def _requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
         declared = [item.dims or () for item in self.arguments.tensors]
         dims = [dim for item in (*declared, *dict(shapes).values()) for dim in item]
-        sizes = frozenset(dim for dim in dims if isinstance(dim, str) and dim != "...")
+        sizes = frozenset(filter(is_size_name, dims))
         sizes |= {
             item.name
             for item in self.arguments.inputs

@@ -19,7 +19,7 @@ from scaffold.spec.config import Configuration
 from scaffold.spec.config_values import Shapes
 from scaffold.spec.imports import meanings
 from scaffold.spec.maths import Maths
-from scaffold.spec.op_spec import Attribute, Dim, Init, ModuleSpec
+from scaffold.spec.op_spec import Attribute, Dim, Init, ModuleSpec, leading
 from scaffold.spec.problems import Problems
 
 # --- How a parameter starts: the functions of torch.nn.init.
@@ -89,7 +89,7 @@ def parse_init(
     at = match.start("arguments") + _indent(match["arguments"] or "")
     inside = start.shifted(0, max(at, match.start("name")))
     _check_arguments(known, function, written, inside)
-    if function.ranks and dims is not None and "..." not in dims:
+    if function.ranks and dims is not None and leading(dims) is None:
         _check_rank(parameter, known, function.ranks, len(dims), place)
     return Init(parameter, known, written)
 

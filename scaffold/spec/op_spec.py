@@ -5,16 +5,32 @@ Invariant: every name in it is valid, every reference resolves, every formula ha
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeGuard
 
 from scaffold.formula import Formula, Kept
 from scaffold.spec.names import DEFAULT, Patterns
 
-Dim = str | int  # a name, a size, or "..." for any leading dimensions
+Dim = str | int  # a name, a size, or any number of dims: "...", "*batch"
+ANY_DIMS = "..."
 DType = Literal["float", "complex", "int", "bool", "index"]
 Domain = Literal["normal", "positive", "unit", "nonzero", "simplex", "spd", "distinct"]
 Style = Literal["setup-context", "combined"]
 SavePolicy = Literal["recompute", "balanced"]
+
+
+def is_leading(dim: Dim) -> bool:
+    """Whether it stands for any number of dimensions: `...`, or `*batch`, which is the same wherever the name stands."""
+    return isinstance(dim, str) and (dim == ANY_DIMS or dim.startswith("*"))
+
+
+def is_size_name(dim: Dim) -> TypeGuard[str]:
+    """Whether it is the name of one size."""
+    return isinstance(dim, str) and not is_leading(dim)
+
+
+def leading(dims: tuple[Dim, ...] | None) -> str | None:
+    """The dim of a shape that stands for any number of them."""
+    return next((str(dim) for dim in dims or () if is_leading(dim)), None)
 
 
 class TensorInput(NamedTuple):

@@ -13,6 +13,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.grammar import Entry, Trait, Words, parse_entries
 from scaffold.spec.names import DIMENSIONS, check_name
 from scaffold.spec.op_spec import (
+    ANY_DIMS,
     Attribute,
     Dim,
     Domain,
@@ -20,13 +21,16 @@ from scaffold.spec.op_spec import (
     Input,
     Output,
     TensorInput,
+    is_leading,
 )
 
 # --- What stands in the brackets of an entry: dimensions, and traits after the `;`.
 #
-# In: words with their places. Out: `Dim`s and `Traits`. Invariant: a shape holds `...` at most once and no size below 1.
+# In: words with their places. Out: `Dim`s and `Traits`. Invariant: a shape holds `...` or `*batch` at most once, the
+# latter first, and no size below 1.
 
 
+ONE_LEADING = "write one: '*batch' for leading dims that are the same wherever the name stands, '...' for any"
 DOMAINS: tuple[Domain, ...] = get_args(Domain)[1:]
 DTYPES: tuple[DType, ...] = ("int", "bool", "complex")
 TRAITS = (*DTYPES, "index", "const", *DOMAINS)
@@ -44,15 +48,27 @@ class Traits(NamedTuple):
 def read_dims(words: Sequence[Words]) -> tuple[Dim, ...]:
     """The dimensions of one shape."""
     dims = tuple(_dim(word) for word in words)
-    if dims.count("...") > 1:
-        second = [word for word in words if word.text == "..."][1]
-        message = "a shape can hold '...' only once"
-        raise ScaffoldError(message, second.place)
+    _check_leading([word for word in words if is_leading(word.text)], words)
     return dims
 
 
+def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
+    """Complain of a second one that stands for any number of dims, and of a name for them that is not first."""
+    for second in found[1:]:
+        message = f"a shape can hold '{found[0].text}' only once"
+        if second.text != found[0].text:
+            message = f"a shape cannot hold both '{found[0].text}' and '{second.text}'"
+        hint = None if second.text == ANY_DIMS == found[0].text else ONE_LEADING
+        raise ScaffoldError(message, second.place, hint)
+    for word in found:
+        if word.text != ANY_DIMS and word != words[0]:
+            rest = ", ".join(other.text for other in words if other != word)
+            hint = f"write: [{word.text}, {rest}]"
+            raise ScaffoldError(f"'{word.text}' must stand first", word.place, hint)
+
+
 def _dim(word: Words) -> Dim:
-    if not word.text[0].isdigit() and not (word.text[0] == "." and word.text != "..."):
+    if word.text[0] != "." and not word.text[0].isdigit() or word.text == ANY_DIMS:
         return word.text
     if not word.text.isdecimal() or int(word.text) < 1:
         hint = "sizes are integers from 1; empty cases are tested anyway"
@@ -139,10 +155,10 @@ def check_domain(dims: tuple[Dim, ...] | None, traits: Sequence[Trait]) -> None:
     words = {trait.word.text: trait.word for trait in traits}
     if "spd" in words:
         square = dims is not None and len(dims) >= 2 and dims[-1] == dims[-2]
-        if not square or dims is None or dims[-1] == "...":
+        if not square or dims is None or is_leading(dims[-1]):
             message = "'spd' needs a shape whose last two sizes are equal"
             raise ScaffoldError(message, words["spd"].place, "write: [..., N, N; spd]")
-    if "simplex" in words and dims is not None and dims in ((), ("...",)):
+    if "simplex" in words and dims is not None and all(map(is_leading, dims)):
         message = "'simplex' needs a shape with a last size"
         raise ScaffoldError(message, words["simplex"].place, "write: [..., C; simplex]")
 
@@ -438,6 +454,8 @@ class _TypeReader:
 
 
 T = TypeVar("T")
+ANOTHER_NAME = "give one of them another name"
+NO_LEADING = "'...' is any leading dims"
 
 
 def parse_inputs(text: str, start: Location) -> tuple[Input, ...]:
@@ -459,6 +477,7 @@ def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
     problems += _names(entries, "an input")
     problems += _order(entries)
     problems += dim_problems(entries, names, "an input")
+    problems += _named_twice(entries)
     problems += _bounds(entries)
     if not any(entry.tensor for entry in entries):
         hint = "a bare name is a tensor: 'x, eps: float = 1e-6'"
@@ -489,13 +508,45 @@ def dim_problems(
     """Dimensions whose names cannot stand in code, or are those of `what`; features may be `F`, a context `ctx`."""
     problems: list[ScaffoldError] = []
     for word in _dim_words(entries):
-        if word.text in taken:
+        name = word.text.removeprefix("*")
+        if name in taken:
             message = f"the dimension '{word.text}' is called like {what}"
-            hint = "give one of them another name"
-            problems.append(ScaffoldError(message, word.place, hint))
-        elif _is_word(word.text) and word.text not in DIMENSIONS:
-            problem = check_name(word.text, word.place, "a dimension")
+            problems.append(ScaffoldError(message, word.place, ANOTHER_NAME))
+        elif _is_word(name) and name not in DIMENSIONS:
+            problem = check_name(name, word.place, "a dimension")
             problems += [problem] if problem else []
+    return problems
+
+
+def _named_twice(
+    entries: Sequence[Entry], others: Sequence[Entry] = ()
+) -> list[ScaffoldError]:
+    """Names that stand for one dimension here and, here or in others, for leading dims."""
+    words = _dim_words(entries)
+    known = {word.text for word in (*words, *_dim_words(others))}
+    return [
+        ScaffoldError(
+            f"'{word.text}' and '*{word.text}' are called alike",
+            word.place,
+            ANOTHER_NAME,
+        )
+        for word in words
+        if f"*{word.text}" in known
+    ]
+
+
+def leading_problems(
+    outputs: Sequence[Entry], inputs: Sequence[Entry]
+) -> list[ScaffoldError]:
+    """What is wrong with the names of leading dims in outputs: the inputs must have them."""
+    known = {word.text for word in _dim_words(inputs) if word.text[0] == "*"}
+    problems = _named_twice(outputs, inputs)
+    for word in _dim_words(outputs):
+        if word.text[0] == "*" and word.text not in known:
+            listed = f"the inputs have: {', '.join(sorted(known))}"
+            hint = did_you_mean(word.text, known) or (listed if known else NO_LEADING)
+            message = f"no input has the leading dims '{word.text}'"
+            problems.append(ScaffoldError(message, word.place, hint))
     return problems
 
 
@@ -649,7 +700,7 @@ def _dim_words(entries: Sequence[Entry]) -> list[Words]:
 
 def _bounds(entries: Sequence[Entry]) -> list[ScaffoldError]:
     """`index(C)` counts below a size that some input has, or below an integer attribute."""
-    known = {word.text for word in _dim_words(entries)}
+    known = {word.text for word in _dim_words(entries) if not is_leading(word.text)}
     known |= {entry.name.text for entry in entries if _is_integer(entry)}
     arguments = [trait.argument for entry in entries for trait in entry.traits]
     problems = []

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from scaffold.spec import OpSpec, TensorInput
+from scaffold.spec import OpSpec, TensorInput, is_size_name, leading
 from tests.derive.checking import Call, recorder, run, with_needs
 
 Inputs = tuple[Any, ...]
@@ -96,13 +96,13 @@ def _of_names(spec: OpSpec, inputs: Inputs) -> Iterator[Broken]:
     """A named size is 1 in all inputs but one."""
     declared = [(at, item.dims or ()) for at, item in _declared(spec, inputs)]
     for name in dict.fromkeys(dim for _, dims in declared for dim in dims):
-        if name == "..." or isinstance(name, int):
+        if not is_size_name(name):
             continue
         small = list(inputs)
         for at, dims in declared:
             for place, dim in enumerate(dims):
                 if dim == name:
-                    axis = place - len(dims) if "..." in dims[:place] else place
+                    axis = place - len(dims) if leading(dims[:place]) else place
                     small[at] = small[at].narrow(axis, 0, 1)
         for at, _ in declared:
             one = (*small[:at], inputs[at], *small[at + 1 :])

@@ -649,4 +649,13 @@ return y
             (r(4, 3), r(3), scale, power) for scale in (0.0, 0.5) for power in (1, 2)
         ],
     ),
+    Case(
+        "attention_leading",
+        "q[*batch, S, D], k[*batch, T, D], v[*batch, T, E]",
+        "torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, dim=-1) @ v",
+        lambda: [
+            (r(*leading, 3, 4), r(*leading, 5, 4), r(*leading, 5, 2))
+            for leading in ((2,), (), (2, 3))
+        ],
+    ),
 )

@@ -4,7 +4,7 @@ import pytest
 
 from scaffold.derive import Derivation, derive
 from scaffold.formula import emit_lines
-from tests.derive.building import op_text, spec_of, text_of
+from tests.derive.building import backward_of, op_text, spec_of, text_of
 from tests.derive.ops_of_others import OPS
 from tests.derive.published import PUBLISHED
 
@@ -373,3 +373,37 @@ def test_what_is_only_for_formulas_has_no_rule_in_a_forward() -> None:
 def test_a_transpose_of_a_transpose_is_none() -> None:
     text = op_text("x[N, D], w[K, D]", forward="x @ w.T + (x @ w.t()).exp()")
     assert ".T.mT" not in text and ".t().mT" not in text and ".mT.mT" not in text
+
+
+ATTENTION = """\
+q, k, v = ctx.saved_tensors
+grad_q = grad_k = grad_v = None
+probs = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1)
+if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+    grad_probs = grad_output @ v.mT
+    inner = (grad_probs * probs).sum(-1, keepdim=True)
+    # w.r.t. q @ k.mT * q.shape[-1] ** -0.5
+    grad_scores = probs * (grad_probs - inner)
+if ctx.needs_input_grad[0]:
+    grad_q = q.shape[-1] ** -0.5 * (grad_scores @ k)
+if ctx.needs_input_grad[1]:
+    grad_k = q.shape[-1] ** -0.5 * (grad_scores.mT @ q)
+if ctx.needs_input_grad[2]:
+    grad_v = probs.mT @ grad_output
+return grad_q, grad_k, grad_v"""
+
+
+def test_nothing_is_summed_over_leading_dims_of_one_name() -> None:
+    forward = "torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1) @ v"
+    named = op_text(
+        "q[*batch, S, D], k[*batch, T, D], v[*batch, T, E]", forward=forward
+    )
+    assert backward_of(named) == ATTENTION
+    broadcast = op_text("q[..., S, D], k[..., T, D], v[..., T, E]", forward=forward)
+    assert backward_of(broadcast).count("sum_to_size") == 4
+
+
+def test_leading_dims_of_two_names_may_broadcast() -> None:
+    text = op_text("x[*a, D], y[*b, D]", forward="x * y")
+    assert backward_of(text).count("sum_to_size") == 2
+    assert "raise ValueError" not in text

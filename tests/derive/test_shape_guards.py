@@ -14,11 +14,18 @@ from scaffold.derive import derive
 from scaffold.render.shape_checks import check_lines
 from tests.derive.broken_shapes import Outcome, broken_calls, outcome
 from tests.derive.building import load, op_text, spec_of, text_of
-from tests.derive.cases import CASES, Case
+from tests.derive.cases import CASES, Case, r
 from tests.derive.ops_of_others import OPS
 from tests.derive.published import PUBLISHED
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using a target size")
+QUATERNION = ["q.shape[-1] != 4", "v.shape != (*q.shape[:-1], 3)"]
+NAMED_LEADING: dict[str, tuple[str, str, tuple[tuple[int, ...], ...]]] = {
+    "sum": ("x[*b, D], y[*b, D]", "x + x * y", ((4,), (4,))),
+    "outer": ("x[*b, D], y[*b, E]", "x[..., None] * y[..., None, :]", ((4,), (5,))),
+    "weighted": ("x[*b, D], w[*b]", "(x * x).sum(-1) * w", ((4,), ())),
+    "scores": ("q[*b, S, D], k[*b, T, D]", "q @ k.mT", ((3, 4), (5, 4))),
+}
 DECLARED = [case for case in (*CASES, *OPS, *PUBLISHED) if "[" in case.inputs]
 
 
@@ -57,6 +64,21 @@ def test_it_is_one_statement_that_names_the_input_and_both_shapes() -> None:
             ["y is not None and y.shape != x.shape"],
         ),
         ("x[N, D]", "x.mean(1)", ["x.ndim != 2"]),
+        ("x[*b, D], y[*b, D]", "x * y", ["y.shape != x.shape"]),
+        ("x[*b], y[*b]", "x * y", ["y.shape != x.shape"]),
+        ("x[*b, D], m[*b]", "x * m[..., None]", ["m.shape != x.shape[:-1]"]),
+        ("m[*b], x[*b, D]", "x * m[..., None]", ["x.shape[:-1] != m.shape"]),
+        (
+            "x[*b, S, D], y[*b, S, E]",
+            "x.sum(-1) * y.sum(-1)",
+            ["y.shape[:-1] != x.shape[:-1]"],
+        ),
+        ("q[*b, 4], v[*b, 3]", "q[..., :3] * v", QUATERNION),
+        (
+            "x[*b, D], y[*b, D]?",
+            "x if y is None else x * y",
+            ["y is not None and y.shape != x.shape"],
+        ),
         (
             "x[B, N, D], y[B, N, E]",
             "x.mean(1) * y.sum(-1).mean(1, keepdim=True)",
@@ -97,6 +119,30 @@ def test_of_a_linear_layer_the_bias_alone_is_asked(bias: str) -> None:
     expected = [there + test if "?" in bias else test]
     assert conditions(inputs, "input @ weight.t() + bias") == expected
     assert conditions(inputs, "F.linear(input, weight, bias)") == expected
+
+
+def test_leading_dims_are_shown_in_the_place_of_their_name() -> None:
+    assert guards("q[*batch, S, D], k[*batch, T, D]", "q @ k.mT") == [
+        "if k.shape[:-2] != q.shape[:-2]:",
+        (
+            "    raise ValueError("
+            'f"k[*batch, T, D] has shape {[*k.shape]}, " '
+            'f"not [*{[*q.shape[:-2]]}, T, {q.shape[-1]}]")'
+        ),
+    ]
+
+
+def test_leading_dims_that_broadcast_are_refused() -> None:
+    inputs, forward = "q[*batch, S, D], k[*batch, T, D]", "q @ k.mT"
+    function = function_of(inputs, forward)
+    q, k = torch.randn(2, 5, 3, 4), torch.randn(5, 7, 4)
+    assert function.apply(q, k.expand(2, 5, 7, 4)).shape == (2, 5, 3, 7)
+    message = r"k\[\*batch, T, D\] has shape \[5, 7, 4\], not \[\*\[2, 5\], T, 4\]"
+    for small in (k, k[0], k[None, :1]):
+        with pytest.raises(ValueError, match=r"k\[\*batch, T, D\] has shape"):
+            function.apply(q, small)
+    with pytest.raises(ValueError, match=message):
+        function.apply(q, k)
 
 
 def test_a_stated_gradient_may_rely_on_all_that_is_declared() -> None:
@@ -253,6 +299,18 @@ def test_no_call_of_any_known_op_is_silently_wrong(policy: str) -> None:
     counts, wrong = outcomes(DECLARED, save_policy=policy)
     print(dict(counts))
     assert not wrong
+
+
+@pytest.mark.parametrize("leading", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("name", NAMED_LEADING)
+def test_no_call_that_breaks_named_leading_dims_is_silently_wrong(
+    name: str, leading: tuple[int, ...]
+) -> None:
+    inputs, forward, shapes = NAMED_LEADING[name]
+    tensors = tuple(r(*leading, *shape) for shape in shapes)
+    counts, wrong = outcomes([Case(name, inputs, forward, lambda: [tensors])])
+    assert not wrong
+    assert counts["guard"]
 
 
 def test_without_the_checks_some_would_be() -> None:

@@ -137,6 +137,44 @@ def test_a_dim_gives_way_to_what_make_needs_itself() -> None:
     assert "torch.randn(batch_size, *batch, needs_size," in making.items[0]
 
 
+def test_leading_dims_with_a_name_are_one_choice_for_all_that_have_it() -> None:
+    making = plan_making(op(tensor("q", "*batch", "S"), tensor("k", "*batch", "T")))
+    assert making.parameters == (
+        "batch: tuple[int, ...] = (2,)",
+        "S: int = 3",
+        "T: int = 4",
+    )
+    assert '"k": torch.randn(*batch, T, dtype=torch.double)' in making.items
+    cases = read(making.cases)
+    assert cases == {
+        "base": {},
+        "higher-rank": {"batch": (2, 5)},
+        "no-batch": {"batch": ()},
+    }
+    assert list(read(making.empty)) == ["empty-batch", "S=0", "T=0"]
+    assert making.shapes == {"q": "(2, 3)", "k": "(2, 4)"}
+
+
+def test_every_name_of_leading_dims_has_a_choice_beside_that_of_those_without() -> None:
+    spec = op(
+        tensor("x", "...", "D"),
+        tensor("y", "*batch", "D"),
+        tensor("z", "*count"),
+        tensor("w", "*heads"),
+    )
+    making = plan_making(spec)
+    assert [item.partition(":")[0] for item in making.parameters] == [
+        "batch",
+        "batch_dims",
+        "count_dims",
+        "heads",
+        "D",
+    ]
+    assert '"z": torch.randn(count_dims, dtype=torch.double)' in making.items
+    no_batch = read(making.cases)["no-batch"]
+    assert no_batch == {"batch": (), "batch_dims": (), "count_dims": (), "heads": ()}
+
+
 def test_an_attribute_that_names_a_dim_is_its_size() -> None:
     spec = op(tensor("x", "N", "classes"), Attribute("classes", "int"))
     assert '"classes": classes' in plan_making(spec).items

@@ -8,6 +8,7 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.spec import Attribute, Input, Output, TensorInput
 from scaffold.spec.signature import parse_inputs, parse_outputs
 
+ONE_OF = "hint: write one: '*batch' for leading dims that are the same wherever the name stands, '...' for any"
 INPUTS = Location("--inputs")
 OUTPUTS = Location("--outputs")
 Tensor = TensorInput
@@ -22,6 +23,14 @@ Tensor = TensorInput
         ("w[O, I]", [Tensor("w", ("O", "I"))]),
         ("x[..., D]", [Tensor("x", ("...", "D"))]),
         ("x[N, C, ...]", [Tensor("x", ("N", "C", "..."))]),
+        (
+            "q[*batch, S], k[* batch, T], m[*other]",
+            [
+                Tensor("q", ("*batch", "S")),
+                Tensor("k", ("*batch", "T")),
+                Tensor("m", ("*other",)),
+            ],
+        ),
         ("x[2, 30]", [Tensor("x", (2, 30))]),
         ("x[]", [Tensor("x", ())]),
         ("x[D]?", [Tensor("x", ("D",), optional=True)]),
@@ -182,7 +191,7 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         (
             "x[-1]",
             ("3: expected a dimension, found '-'\n"
-            "hint: a dimension is a name, a size or '...'"),
+            "hint: a dimension is a name, a size, '...' or '*batch'"),
         ),
         (
             "x[0]",
@@ -195,6 +204,20 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
             "hint: sizes are integers from 1; empty cases are tested anyway"),
         ),
         ("x[..., N, ...]", "11: a shape can hold '...' only once"),
+        ("x[*a, N, *a]", f"10: a shape can hold '*a' only once\n{ONE_OF}"),
+        ("x[*a, *b]", f"7: a shape cannot hold both '*a' and '*b'\n{ONE_OF}"),
+        ("x[*a, ...]", f"7: a shape cannot hold both '*a' and '...'\n{ONE_OF}"),
+        ("x[..., *a]", f"8: a shape cannot hold both '...' and '*a'\n{ONE_OF}"),
+        ("x[N, *batch, D]", "6: '*batch' must stand first\nhint: write: [*batch, N, D]"),
+        ("x[*, D]", "4: expected the name of the leading dims, found ','\nhint: write: 'q[*batch, S, D]'"),
+        ("x[*2]", "4: expected the name of the leading dims, found '2'\nhint: write: 'q[*batch, S, D]'"),
+        ("x[*n, D], y[n]", "13: 'n' and '*n' are called alike\nhint: give one of them another name"),
+        ("y[n], x[*n, n]", ("3: 'n' and '*n' are called alike\nhint: give one of them another name\n"
+            "--inputs:1:13: 'n' and '*n' are called alike\nhint: give one of them another name")),
+        ("x[*x, D]", "3: the dimension '*x' is called like an input\nhint: give one of them another name"),
+        ("x[*class]", "3: 'class' cannot name a dimension: it is a keyword of Python\nhint: choose another name, such as 'class_'"),
+        ("x[*b, N; index(b)]", "16: no input has a dimension 'b'\nhint: declare it, as in 'logits[N, b]' or 'b: int', or write a number"),
+        ("x[*b; simplex]", "7: 'simplex' needs a shape with a last size\nhint: write: [..., C; simplex]"),
         ("x[N; bol]", "6: unknown trait 'bol'\nhint: did you mean 'bool'?"),
         ("x[N; long]", "6: unknown trait 'long'\nhint: write: int"),
         ("x[N; int bool]", "10: 'bool' contradicts 'int'"),

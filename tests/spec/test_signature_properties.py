@@ -20,7 +20,8 @@ def tensors(draw: st.DrawFn, name: str) -> TensorInput:
     dims = draw(st.none() | st.lists(DIMS, max_size=3).map(tuple))
     if dims is not None and draw(st.booleans()):
         position = draw(st.integers(0, len(dims)))
-        dims = (*dims[:position], "...", *dims[position:])
+        named = position == 0 and draw(st.booleans())
+        dims = (*dims[:position], "*batch" if named else "...", *dims[position:])
     dtype = draw(st.sampled_from(DTYPES)) if dims else "float"
     floating = dtype in ("float", "complex") and dims != ()
     domains: dict[str, list[Domain]] = (

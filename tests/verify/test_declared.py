@@ -33,6 +33,16 @@ FALSE: dict[str, dict[str, Any]] = {
         "forward": "torch.stack((x, x, x, x, x))",
         "outputs": "y[..., D]",
     },
+    "outputs: s[*batch, S] is declared, and the forward returns s[2, 5]": {
+        "inputs": "q[*batch, S, D], k[*batch, T, D]",
+        "forward": "(q.sum(-2, keepdim=True) + k).sum(-1)",
+        "outputs": "s[*batch, S]",
+    },
+    "outputs: s[*batch] is declared, and the forward returns s[S]": {
+        "inputs": "x[*batch, S]",
+        "forward": "x.flatten(0, -2).sum(0)",
+        "outputs": "s[*batch]",
+    },
     "outputs: m is declared as bools, and the forward returns integers": {
         "inputs": "x[N, D]",
         "forward": "return x * 2, (x > 0).long()",
@@ -78,6 +88,11 @@ TRUE: tuple[dict[str, Any], ...] = (
         "inputs": "x[N], y",
         "forward": "return x * 2, y * 3",
         "outputs": "a[N], b[...]",
+    },
+    {
+        "inputs": "q[*batch, S, D], k[*batch, T, D], b[..., T]",
+        "forward": "return q @ k.mT, q.sum((-2, -1)), b.sum(-1)",
+        "outputs": "s[*batch, S, T], t[*batch], u[...]",
     },
     {"inputs": "*xs[N, D]", "forward": "sum(xs)", "outputs": "s[N, D]"},
 )

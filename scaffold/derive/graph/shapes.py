@@ -22,9 +22,10 @@ class NamedSize:
 
 @dataclass(frozen=True, slots=True)
 class LeadingDims:
-    """The `...` of an input: any number of dims."""
+    """Any number of dims: the `...` of an input, or those of a name, `*batch`, in all inputs that have it."""
 
     of: str
+    named: bool = False
 
     def __repr__(self) -> str:
         return repr(f"...{self.of}")

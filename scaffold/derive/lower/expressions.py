@@ -53,7 +53,7 @@ from scaffold.derive.lower.unruled_calls import (
 from scaffold.derive.rules.tables import ruled_imports
 from scaffold.derive.value_kinds import COMPLEX, INTEGERS, REALS, kinds_of_inputs
 from scaffold.formula import WELL_KNOWN, Node, keywords, sharing, written_to
-from scaffold.spec import OpSpec, TensorInput
+from scaffold.spec import ANY_DIMS, OpSpec, TensorInput, is_leading
 
 # --- Dtypes, as far as derivatives differ by them.
 #
@@ -78,11 +78,13 @@ TENSORS: Mapping[str, Kind] = {  # `torch.DoubleTensor`
 
 
 def _declared(dim: int | str, name: str) -> Dim:
-    """A dim of an input as it is declared; `...q` are the leading dims of the input `q`."""
+    """A dim of an input as it is declared; `...` are leading dims of its own."""
     if isinstance(dim, int):
         return dim
-    if dim.startswith("..."):
-        return LeadingDims(dim.removeprefix("...") or name)
+    if dim == ANY_DIMS:
+        return LeadingDims(name)
+    if is_leading(dim):
+        return LeadingDims(dim.removeprefix("*"), named=True)
     return NamedSize(dim)
 
 

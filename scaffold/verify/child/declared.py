@@ -1,7 +1,8 @@
 """Whether a call has the shapes and kinds of numbers that the specification declares of its inputs and outputs.
 
 In: the module of checks, the values of a call. Out: what is declared, and what there is instead; "" where they agree.
-Invariant: a name has one size in a call, whichever tensors have it; `...` of an output broadcasts with that of the inputs.
+Invariant: a name has one size in a call, or as leading dims the same sizes, whichever tensors have it; `...` of an output broadcasts
+with the leading dims of the inputs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 Dims = tuple[str | int, ...]
-Sizes = dict[str, int]
+Sizes = dict[str, int | tuple[int, ...]]  # of a dim, of named leading dims
 KINDS = {
     "int": "integers",
     "index": "integers",
@@ -66,7 +67,7 @@ def undeclared_output(
         if isinstance(value, Tensor):
             whole = whole and dims is not None
             if dims is not None and _bound(dims, tuple(value.shape), sizes):
-                leading += _of_ellipsis(dims, tuple(value.shape))
+                leading += _leading_sizes(dims, tuple(value.shape))
     for (name, dims, kind), output in zip(checks.OUTPUTS, outputs, strict=False):
         shape, before, returned = tuple(output.shape), dict(sizes), _kind(output)
         if returned != KINDS[kind] and not (kind == "float" and output.is_complex()):
@@ -100,7 +101,7 @@ def _declared(checks: Any, name: str) -> Dims | None:
 def _bound(dims: Dims, shape: tuple[int, ...], sizes: Sizes) -> bool:
     """Whether a shape has these dims; names without a size get theirs."""
     pairs = [*_pairs(dims, shape)]
-    if len(shape) < len(dims) - ("..." in dims) or not _ranks_agree(dims, shape):
+    if len(shape) < len(dims) - _has_leading(dims) or not _ranks_agree(dims, shape):
         return False
     return all(
         size == (dim if isinstance(dim, int) else sizes.setdefault(dim, size))
@@ -109,32 +110,46 @@ def _bound(dims: Dims, shape: tuple[int, ...], sizes: Sizes) -> bool:
 
 
 def _ranks_agree(dims: Dims, shape: tuple[int, ...]) -> bool:
-    return "..." in dims or len(dims) == len(shape)
+    return _has_leading(dims) or len(dims) == len(shape)
 
 
-def _pairs(dims: Dims, shape: tuple[int, ...]) -> Iterator[tuple[str | int, int]]:
-    """Each dim with its size, without `...`."""
-    if "..." not in dims:
+def leading_position(dims: Dims) -> int | None:
+    """Where `...` or `*batch` stands, which is any number of dims."""
+    found = (at for at, dim in enumerate(dims) if str(dim)[0] in ".*")
+    return next(found, None)
+
+
+def _has_leading(dims: Dims) -> bool:
+    return leading_position(dims) is not None
+
+
+def _pairs(
+    dims: Dims, shape: tuple[int, ...]
+) -> Iterator[tuple[str | int, int | tuple[int, ...]]]:
+    """Each dim with its size, and leading dims with theirs, but without `...`."""
+    first = leading_position(dims)
+    if first is None:
         yield from zip(dims, shape, strict=False)
         return
-    first = dims.index("...")
+    if dims[first] != "...":
+        yield dims[first], _leading_sizes(dims, shape)[0]
     last = len(dims) - first - 1
     yield from zip(dims[:first], shape[:first], strict=False)
     if last:
         yield from zip(dims[-last:], shape[-last:], strict=False)
 
 
-def _of_ellipsis(dims: Dims, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The sizes that `...` stands for; nothing without one."""
-    if "..." not in dims:
+def _leading_sizes(dims: Dims, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The sizes that `...` or `*batch` stands for; nothing without one."""
+    first = leading_position(dims)
+    if first is None:
         return []
-    first = dims.index("...")
     return [shape[first : len(shape) - (len(dims) - first - 1)]]
 
 
 def _fits(dims: Dims, shape: tuple[int, ...], leading: list[tuple[int, ...]]) -> bool:
     """Whether the leading dims of an output are among those that the inputs broadcast to."""
-    own = _of_ellipsis(dims, shape)
+    own = _leading_sizes(dims, shape)
     if not own:
         return True
     try:
@@ -163,6 +178,7 @@ def _text(dims: Dims) -> str:
 
 def _shown(shape: tuple[int, ...], sizes: Sizes) -> str:
     """A shape by the names that its sizes have, where no two names share one."""
+    sizes = {name: size for name, size in sizes.items() if isinstance(size, int)}
     named = {size: name for name, size in sizes.items()}
     clear = len(named) == len(sizes) and all(size in named for size in shape)
     return _text(tuple(named[size] for size in shape)) if clear else _text(shape)

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from scaffold.verify.child.declared import leading_position
+
 SIZES = range(2, 49)  # that are tried of one dim
 FEW = range(2, 13)  # ... of two dims at once
 PAIRS = 6  # of dims that are tried
@@ -51,7 +53,7 @@ def transposed(checks: Any) -> str:
     found = []
     for position, name in enumerate(checks.NAMES):
         dims = checks.INPUT_SHAPES.get(name)
-        if dims is None or len(dims) < 2 or "..." in dims[-2:]:
+        if dims is None or len(dims) < 2 or leading_position(dims[-2:]) is not None:
             continue
         if all(_takes(checks, sizes, position) for sizes in _choices(checks)):
             method = "t()" if len(dims) == 2 else "mT"
