@@ -6,10 +6,17 @@ are, and none is repeated: where one return would need that, they come back unch
 """
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+import copy
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from scaffold.formula.constant_folding import without_empty
-from scaffold.formula.substitution import names_in, stored
+from scaffold.formula.substitution import changes, is_pure, names_in, stored
+from scaffold.primitives.calls import (
+    facts_of_attribute,
+    is_in_place,
+    may_be_argument,
+    may_be_several_tensors,
+)
 
 NAME = "result"  # what the branches assign
 UNKNOWN = 'raise ValueError(f"unknown {0}: {{{0}}}")'
@@ -239,3 +246,192 @@ def _with_assignments(body: Sequence[ast.stmt], names: Sequence[str]) -> list[as
             return [*done, ast.copy_location(ast.If(item.test, *parts), item)]
         done.append(item)
     return done
+
+
+# --- Statements that no formula has, as assignments that say the same.
+
+
+def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements with assignments in the place of what says the same, where that is known.
+
+    `with torch.no_grad(): m = x.amax(-1)` is `m = x.amax(-1).detach()`, `rows.append(x)` is `rows = [*rows, x]`, and
+    `y = (e := x.exp()) + 1` is `e = x.exp()` and `y = e + 1`.
+    """
+    nodes = [node for item in body for node in ast.walk(item)]
+    if any(isinstance(node, ast.NamedExpr) for node in nodes):
+        body = _with_named(body)
+    return _straightened(body, _lists(nodes))
+
+
+def _with_named(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements with those that an expression assigns above them."""
+    found: list[ast.stmt] = []
+    for item in body:
+        names = _Named(_value_of(item))
+        found += names.lines
+        match item:
+            case ast.Assign(targets):
+                made: ast.stmt = ast.Assign(targets, names.value)
+            case ast.Return(value) if value:
+                made = ast.Return(names.value)
+            case ast.If():
+                ways = (_with_named(way) for way in (item.body, item.orelse))
+                made = ast.If(names.value, *ways)
+            case ast.With(items, inner):
+                made = ast.With(items, _with_named(inner))
+            case _:
+                made = item
+        found.append(item if made is item else ast.copy_location(made, item))
+    return found
+
+
+def _value_of(item: ast.stmt) -> ast.expr:
+    """The expression of a statement that is computed first, and always."""
+    match item:
+        case ast.Assign(_, value) | ast.Return(value) | ast.If(value) if value:
+            return value
+    return ast.Constant(None)
+
+
+class _Named(ast.NodeTransformer):
+    """Takes `name := value` out of the parts of an expression that are always computed, and that read no other value of it."""
+
+    def __init__(self, value: ast.expr) -> None:
+        self.lines: list[ast.stmt] = []
+        self.read = [node for node in ast.walk(value) if isinstance(node, ast.Name)]
+        named = any(isinstance(node, ast.NamedExpr) for node in ast.walk(value))
+        self.value = value
+        if named and is_pure([value]):
+            self.value = self.visit(copy.deepcopy(value))
+
+    def visit_NamedExpr(self, item: ast.NamedExpr) -> ast.expr:
+        name, place = item.target.id, (item.lineno, item.col_offset)
+        loads = (node for node in self.read if node.id == name)
+        if any((node.lineno, node.col_offset) < place for node in loads):
+            return item
+        line = ast.Assign([item.target], self.visit(item.value))
+        self.lines.append(ast.copy_location(line, item))
+        return ast.copy_location(ast.Name(name, ast.Load()), item)
+
+    def visit_IfExp(self, item: ast.IfExp) -> ast.expr:
+        item.test = self.visit(item.test)
+        return item
+
+    def visit_BoolOp(self, item: ast.BoolOp) -> ast.expr:
+        item.values[0] = self.visit(item.values[0])
+        return item
+
+    def visit_ListComp(self, item: ast.ListComp) -> ast.expr:
+        return item
+
+    def visit_GeneratorExp(self, item: ast.GeneratorExp) -> ast.expr:
+        return item
+
+
+def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.stmt]:
+    found: list[ast.stmt] = []
+    for item in body:
+        match item:
+            case ast.With([ast.withitem(context, None)], inner):
+                constants = _constants(_straightened(inner, lists), set())
+                plain = ast.unparse(context) == "torch.no_grad()"
+                found += constants if plain and constants is not None else [item]
+            case ast.If(test, inner, other):
+                ways = (_straightened(way, lists) for way in (inner, other))
+                found.append(ast.copy_location(ast.If(test, *ways), item))
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), [value], [])):
+                grown = name in lists and method in ("append", "extend")
+                found.append(_grown(item, name, method, value) if grown else item)
+            case _:
+                found.append(item)
+    return found
+
+
+def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | None:
+    """Assignments of constants; None where it is not sure that they say the same."""
+    found: list[ast.stmt] = []
+    for item in body:
+        match item:
+            case ast.Assign([ast.Tuple(parts) as target], value):
+                lines = [item, *_each_constant(item, stored(parts))]
+                known = all(isinstance(part, ast.Name) for part in parts)
+                known = known and _is_new(value, made, several=True)
+            case ast.Assign([ast.Name() as target], value):
+                lines, known = [_constant(item, target, value)], _is_new(value, made)
+            case ast.Assign([ast.Subscript(ast.Name(name)) as target], value):
+                lines, known = [_constant(item, target, value)], name in made
+            case ast.If(test):
+                pairs = [_constants(way, made) for way in (item.body, item.orelse)]
+                ways = [way for way in pairs if way is not None]
+                known = len(ways) == 2
+                lines = [ast.copy_location(ast.If(test, *ways), item)] if known else []
+            case _:
+                return None
+        if not known:
+            return None
+        made.update(stored([item]))
+        found += lines
+    return found
+
+
+def _each_constant(item: ast.stmt, names: Sequence[str]) -> Iterator[ast.stmt]:
+    for name in names:
+        value = ast.copy_location(ast.Name(name, ast.Load()), item)
+        yield _constant(item, _stored(item, name), value)
+
+
+def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bool:
+    """Whether a value has no gradient where autograd is off: it is no tensor from above, and changes none; one, or several."""
+    match value:
+        case ast.Call(ast.Name(name)):
+            return name in ("float", "int", "len")
+        case ast.Call(ast.Attribute(inner, name)) if is_in_place(name):
+            return _root(inner) in ("torch", *made) and not several
+        case ast.Call(ast.Attribute(_, name)) if may_be_argument(name):
+            return False  # `x.float()` of floats is x
+        case ast.Call(ast.Attribute(_, name)):
+            one = several or not may_be_several_tensors(name)
+            return one and not changes([value])
+        case ast.Attribute(_, name):
+            return all(facts.memory != "same" for facts in facts_of_attribute(name))
+        case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Constant():
+            return not several and not changes([value])
+    return isinstance(value, ast.Subscript) and not changes([value])
+
+
+def _root(item: ast.expr) -> str | None:
+    """The name that a chain of calls and attributes begins with."""
+    match item:
+        case ast.Name(name):
+            return name
+        case ast.Attribute(inner) | ast.Call(inner):
+            return _root(inner)
+    return None
+
+
+def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
+    """`target = value.detach()`; of what is written as a number, that number."""
+    if not isinstance(value, ast.Constant):
+        method = ast.copy_location(ast.Attribute(value, "detach", ast.Load()), value)
+        value = ast.copy_location(ast.Call(method, [], []), value)
+    return ast.copy_location(ast.Assign([target], value), item)
+
+
+def _lists(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """The names of lists that are written out and have no other name."""
+    found, others = set[str](), set[str]()
+    for node in nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.List()):
+                found.add(name)
+            case ast.Assign([ast.Name()], ast.Name(name)):
+                others.add(name)
+    return frozenset(found - others)
+
+
+def _grown(item: ast.stmt, name: str, method: str, value: ast.expr) -> ast.stmt:
+    """A list with one element more, or with several."""
+    whole = ast.Starred(ast.Name(name, ast.Load()), ast.Load())
+    more = ast.Starred(value, ast.Load()) if method == "extend" else value
+    grown = ast.Assign([_stored(item, name)], ast.List([whole, more], ast.Load()))
+    return ast.fix_missing_locations(ast.copy_location(grown, item))

@@ -7,6 +7,7 @@ import ast
 from collections.abc import Sequence
 from itertools import chain
 
+from scaffold.formula.desugar import straightened
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.loop_unrolling import unrolled
 from scaffold.formula.operators import not_operators
@@ -31,7 +32,7 @@ def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
     program = program_of(text, scope)
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
-        straight = unrolled(program.body, scope.names)
+        straight = straightened(unrolled(program.body, scope.names))
         found = _reason(straight)
         if found is not None:
             body = VerbatimParser(text, program, scope, graph)

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from scaffold.formula.desugar import plain, with_one_return
+from scaffold.formula.desugar import plain, straightened, with_one_return
 
 CASES = [
     ("v[0] = x", "v[0] = x"),
@@ -32,6 +32,74 @@ def test_each_statement_assigns_one_target(text: str, wanted: str) -> None:
     found = plain(ast.parse(text).body)
     tree = ast.fix_missing_locations(ast.Module(found, []))
     assert ast.unparse(tree) == ast.unparse(ast.parse(wanted))
+
+
+STRAIGHT = [
+    (
+        "with torch.no_grad():\n    m = x.amax(-1)\n    n = m - 1",
+        "m = x.amax(-1).detach()\nn = (m - 1).detach()",
+    ),
+    (
+        "with torch.no_grad():\n    v, i = x.topk(2)",
+        "v, i = x.topk(2)\nv = v.detach()\ni = i.detach()",
+    ),
+    (
+        "with torch.no_grad():\n    h = torch.zeros_like(x).scatter_(1, i, 1)\n    h[0] = x[1]",
+        "h = torch.zeros_like(x).scatter_(1, i, 1).detach()\nh[0] = x[1].detach()",
+    ),
+    (
+        "if t:\n    with torch.no_grad():\n        if u:\n            k = 1",
+        "if t:\n    if u:\n        k = 1",
+    ),
+    ("rows = []\nrows.append(x)", "rows = []\nrows = [*rows, x]"),
+    ("rows = [x]\nrows.extend(y)", "rows = [x]\nrows = [*rows, *y]"),
+    ("y = (e := x.exp()) + e", "e = x.exp()\ny = e + e"),
+    (
+        "if (d := x.shape[0]) > 1:\n    return (y := x)\n",
+        "d = x.shape[0]\nif d > 1:\n    y = x\n    return y",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), STRAIGHT)
+def test_what_says_the_same_is_an_assignment(text: str, wanted: str) -> None:
+    tree = ast.fix_missing_locations(ast.Module(straightened(ast.parse(text).body), []))
+    assert ast.unparse(tree) == ast.unparse(ast.parse(wanted))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Of these the value is a tensor that autograd recorded before.
+        "with torch.no_grad():\n    y = x",
+        "with torch.no_grad():\n    y = x.float()",
+        "with torch.no_grad():\n    y = x if t else z",
+        "with torch.no_grad():\n    y = x.real",
+        # These change one.
+        "with torch.no_grad():\n    h[0] = x",
+        "with torch.no_grad():\n    y = h.mul_(2)",
+        "with torch.no_grad():\n    y = x * h.mul_(2)",
+        "with torch.no_grad():\n    h += 1",
+        # Several tensors under one name.
+        "with torch.no_grad():\n    parts = x.chunk(2)",
+        "with torch.no_grad():\n    if t:\n        y = x",
+        "with torch.enable_grad():\n    y = x + 1",
+        # A list that has two names, or is none.
+        "rows = []\nsame = rows\nrows.append(x)",
+        "rows.append(x)",
+        # What is not always computed, or reads another value of the name.
+        "y = (e := x) if t else z",
+        "y = t and (e := x)",
+        "y = [e := x for x in z]",
+        "y = e + (e := x)",
+        "y = h.exp_() + (e := h)",
+    ],
+)
+def test_what_may_say_something_else_stays(text: str) -> None:
+    body = ast.parse(text).body
+    assert ast.dump(ast.Module(straightened(body), [])) == ast.dump(
+        ast.Module(body, [])
+    )
 
 
 def test_what_is_given_stays_as_it_is() -> None:

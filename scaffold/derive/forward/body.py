@@ -5,7 +5,7 @@ Invariant: same values; a conditional on an absent optional becomes an `if`, eve
 assignment hides an input, an import or the name of a gradient or of another output.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from scaffold.derive.activity import callee, is_random
 from scaffold.derive.aliasing import Trace
@@ -15,6 +15,7 @@ from scaffold.derive.forward.outputs import own_results
 from scaffold.derive.forward.random_draws import with_draws_apart
 from scaffold.derive.forward.verbatim_forward import kept_forward
 from scaffold.derive.names import apart_from, fresh, hidden_builtins, renamed_local
+from scaffold.derive.value_kinds import kinds_of_inputs
 from scaffold.errors import ScaffoldError
 from scaffold.formula import (
     Assign,
@@ -26,6 +27,7 @@ from scaffold.formula import (
     changed_in_place,
     expressions,
     renaming,
+    rewritten,
     same_tensor,
     sharing,
     written,
@@ -42,6 +44,7 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     assert formula.result is not None  # the parser saw to it
     _refuse_in_place(formula, spec)
     statements, result, renamed = _isolated(formula, spec, formula.result)
+    statements = _without_constant_numbers(spec, formula.graph, statements)
     writer = Unfolder(formula.graph, set(_taken(spec, statements)))
     body = writer.block(statements)
     before, results = _results(spec, formula, result, writer)
@@ -56,6 +59,33 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
         if value.kind == "name":
             returned.setdefault(value.label, output.name)
     return Forward(lines, own, formula.comments, renamed, returned)
+
+
+def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> Lines:
+    """`n = x.shape[0].detach()`, which `with torch.no_grad(): n = x.shape[0]` became, as `n = x.shape[0]`."""
+    kinds = kinds_of_inputs(spec)
+
+    def plain(node: Node) -> Node | None:
+        match node:
+            case Node("call", _, (Node("attribute", "detach", (inner,)),)):
+                return inner if kinds.of(inner) == "scalar" else None
+        return None
+
+    def one(item: Statement) -> Lines:
+        if isinstance(item, If):
+            body, orelse = (_flat(map(one, way)) for way in (item.body, item.orelse))
+            return (If(item.test, body, orelse, item.comments),)
+        (done,) = rewritten(graph, (item,), plain)
+        kinds.after((done,))
+        assert isinstance(done, Assign)
+        idle = done.target is done.value is not item.value
+        return () if idle else (done,)
+
+    return _flat(map(one, statements))
+
+
+def _flat(several: Iterable[Lines]) -> Lines:
+    return tuple(line for lines in several for line in lines)
 
 
 def grad_name(spec: OpSpec, output: str) -> str:

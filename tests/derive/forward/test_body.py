@@ -7,6 +7,7 @@ import pytest
 from scaffold.derive import derive
 from scaffold.errors import ScaffoldError
 from scaffold.formula import emit, emit_lines
+from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import spec_of
 
 
@@ -167,3 +168,28 @@ def test_comments_stay() -> None:
 def test_too_few_values_for_the_outputs() -> None:
     with pytest.raises(ScaffoldError):
         body("x * 2, x * 3", outputs="a, b, c")
+
+
+NO_GRAD = """
+batch, width = x.shape
+with torch.no_grad():
+    count = x.shape[0]
+    weight = (x - t).abs()
+    best, index = weight.topk(2)
+    mask = torch.zeros_like(x)
+    mask[:, 0] = 1.0
+if (rows := x.shape[0]) > 1:
+    weight = weight / rows
+parts = [weight * (x - t) ** 2]
+parts.append(mask * x * count)
+return torch.cat(parts, -1).sum() + best.sum() / width + x.gather(1, index).sum()
+"""
+
+
+def test_what_is_computed_without_autograd_is_constant() -> None:
+    inputs = "x[B, D], t[B, D]"
+    calls = [(tensor(3, 4), tensor(3, 4) * 2)]
+    text = check_forward(inputs, NO_GRAD, calls, derive=True)
+    assert "        count = x.shape[0]\n" in text
+    assert "        weight = (x - t).abs().detach()\n" in text
+    assert not derive(spec_of(inputs, forward=NO_GRAD, derive=True)).notes
