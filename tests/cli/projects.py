@@ -8,6 +8,7 @@ from pathlib import Path
 
 from scaffold.workspace.disk import fingerprint
 from scaffold.workspace.records import pack, unpack
+from tests.cli.running import scaffold
 
 CONFIGURATION = '[tool.scaffold]\nsource = "ops"\ntests = "tests"\n'
 SCALE = """[ops.scale]
@@ -84,3 +85,17 @@ def in_version_1(root: Path) -> None:
             assert base is not None
             path.with_name(f"{path.stem}.{role}.base").write_text(base)
         path.write_text(json.dumps(record, indent=2) + "\n")
+
+
+COMMENTED = f"""# all of our ops
+
+# how much
+{SCALE}# and no more
+
+# how far
+{SHIFT}"""
+
+
+def clean(root: Path) -> None:
+    outcome = scaffold(root, "check", "--strict")
+    assert outcome.code == 0, outcome.out

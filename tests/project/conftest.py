@@ -1,0 +1,5 @@
+"""As in tests/cli: runs of commands in this process."""
+
+from tests.cli.conftest import cache, interruptible, proven_at_once, without_syncing
+
+__all__ = ["cache", "interruptible", "proven_at_once", "without_syncing"]
