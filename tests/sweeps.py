@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-Value = TypeVar("Value", bound=Hashable)
+Value = TypeVar("Value")
 
 
 def in_every_run(values: Iterable[Value], chosen: Collection[Value]) -> list[Any]:

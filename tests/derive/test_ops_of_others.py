@@ -19,7 +19,9 @@ from tests.derive.cases import Case
 from tests.derive.checking import check_needs
 from tests.derive.ops_of_others import ONCE, OPS, SURROGATES
 from tests.derive.published import DETACHED, PUBLISHED
+from tests.derive.representative import REPRESENTATIVE
 from tests.derive.test_cases import non_contiguous, without_rows
+from tests.sweeps import in_every_run, pairs_in_every_run
 
 NEW = {case.name: case for case in PUBLISHED}
 BY_NAME = {case.name: case for case in OPS} | NEW
@@ -65,12 +67,9 @@ def variants(several: Iterable[Case]) -> list[tuple[str, bool]]:
     ]
 
 
-# By default run all of the first list with their shapes; of the published ones, and of what has no shapes, every third.
-VARIANTS = [item for item in variants(OPS) if item[1]]
-VARIANTS += [item for item in variants(OPS) if not item[1]][::3]
-VARIANTS += [(name, True) for name in [*NEW][::3]]
-OTHERS = [item for item in variants(BY_NAME.values()) if item not in VARIANTS]
-THOROUGH = {*NEW, *(case.name for at, case in enumerate(OPS) if at % 3)}
+EVERY = variants(BY_NAME.values())
+# Autograd, which all are compared with, is itself trusted: of finite differences a few are enough.
+DIFFERENCED = {name for name, _ in REPRESENTATIVE[:20]}
 
 
 # What a user may ask for beside the policy, and what it is called.
@@ -143,26 +142,20 @@ def samples(case: Case) -> list[tuple[Any, ...]]:
     return case.samples()
 
 
-@pytest.mark.parametrize(("name", "typed"), VARIANTS)
+@pytest.mark.parametrize(("name", "typed"), pairs_in_every_run(EVERY, REPRESENTATIVE))
 def test_gradients_are_those_of_autograd(name: str, typed: bool) -> None:
     check_gradients(name, typed, "recompute")
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("name", "typed"), OTHERS)
-def test_gradients_without_shapes(name: str, typed: bool) -> None:
-    check_gradients(name, typed, "recompute")
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("name", "typed"), variants(PUBLISHED))
+@pytest.mark.parametrize(("name", "typed"), EVERY)
 def test_gradients_of_what_is_saved(name: str, typed: bool) -> None:
     check_gradients(name, typed, "balanced")
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("setting", [*SETTINGS][2:])
-@pytest.mark.parametrize(("name", "typed"), variants(BY_NAME.values()))
+@pytest.mark.parametrize(("name", "typed"), EVERY)
 def test_gradients_under_other_settings(name: str, typed: bool, setting: str) -> None:
     check_gradients(name, typed, setting)
 
@@ -186,11 +179,9 @@ def check_gradients(name: str, typed: bool, setting: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.exhaustive] if name in THOROUGH else [])
-        for name in BY_NAME
-        if name not in SURROGATES | DETACHED
-    ],
+    in_every_run(
+        [name for name in BY_NAME if name not in SURROGATES | DETACHED], DIFFERENCED
+    ),
 )
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     op = made(name, True)
@@ -205,6 +196,12 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
         assert once or gradgradcheck(op.function.apply, tensors, **options)
 
 
+@pytest.mark.exhaustive
 def test_few_fall_back() -> None:
-    falls = [item for item in VARIANTS if FALLS.search(str(derived(*item)[1].notes))]
-    assert 0 < len(falls) <= len(VARIANTS) * 6 // 100, falls
+    falls = [item for item in EVERY if FALLS.search(str(derived(*item)[1].notes))]
+    assert 0 < len(falls) <= len(EVERY) * 6 // 100, falls
+
+
+def test_what_runs_every_time_is_known() -> None:
+    assert {*REPRESENTATIVE} <= {*EVERY}
+    assert len({*REPRESENTATIVE}) == len(REPRESENTATIVE)

@@ -69,12 +69,13 @@ def check_program(seed: int) -> None:
     check(tensors(made, empty, permuted=False), 1)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_random_ops_have_their_gradients(seed: int) -> None:
     check_program(seed)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(60, 3000))
-def test_many_random_ops_have_their_gradients(seed: int) -> None:
-    check_program(seed)
+@pytest.mark.parametrize("first", range(40, 3000, 20))
+def test_many_random_ops_have_their_gradients(first: int) -> None:
+    for seed in range(first, first + 20):
+        check_program(seed)

@@ -1,6 +1,7 @@
 """The README is true: its commands print what it shows, and what it names exists."""
 
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from scaffold.errors import Location
 from scaffold.spec import Attribute, OpSpec, TensorInput, build, load_configuration
 from scaffold.spec.config_keys import KEYS as CONFIGURATION_KEYS
 from scaffold.spec.toml import parse_toml
+from tests.cli.running import scaffold
 from tests.docs.readme import (
     ROOT,
     TEXT,
@@ -124,9 +126,9 @@ def test_every_comment_belongs_to_a_block() -> None:
 
 
 @pytest.fixture(scope="module")
-def help_text(environment: dict[str, str]) -> str:
-    asked = (f"scaffold {command} --help" for command in ("", *commands_of_the_tool()))
-    return "".join(run(command, ROOT, environment).stdout for command in asked)
+def help_text() -> str:
+    asked = ([*command.split(), "--help"] for command in ("", *commands_of_the_tool()))
+    return "".join(scaffold(ROOT, *words).out for words in asked)
 
 
 def commands_of_the_tool() -> Iterator[str]:
@@ -191,17 +193,15 @@ def test_a_type_of_an_attribute_exists(word: str) -> None:
 
 
 @pytest.mark.parametrize("option", [FIRST_CODE.findall(row[0])[0] for row in OPTIONS])
-def test_an_option_of_the_table_works(
-    option: str, environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_an_option_of_the_table_works(option: str, tmp_path: Path) -> None:
     (tmp_path / "file.py").write_text("def make():\n    return []\n")
-    command = "scaffold new-op op --inputs 'x[H], y[G]' --stdout"
+    command = ["new-op", "op", "--inputs", "x[H], y[G]", "--stdout"]
     if option == "--no-shape-checks":  # a skeleton has none
-        command += " --no-verify --forward 'x.mean(0) * y.mean(0)'"
-    before = run(command, tmp_path, environment)
-    after = run(f"{command} {option}", tmp_path, environment)
-    assert (before.returncode, after.returncode) == (0, 0), after.stdout
-    assert before.stdout != after.stdout
+        command += ["--no-verify", "--forward", "x.mean(0) * y.mean(0)"]
+    before = scaffold(tmp_path, *command)
+    after = scaffold(tmp_path, *command, *shlex.split(option))
+    assert (before.code, after.code) == (0, 0), after.err
+    assert before.out + before.err != after.out + after.err
 
 
 def test_the_schema_string_works(environment: dict[str, str], tmp_path: Path) -> None:

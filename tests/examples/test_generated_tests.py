@@ -12,7 +12,13 @@ import pytest
 from tests.examples.examples import EXAMPLES, ROOT, Example
 from tests.executed.checks import findings_of_black, findings_of_mypy, findings_of_ruff
 from tests.executed.suites import Suites
+from tests.sweeps import in_every_run
 
+KINDS = {  # one op for each kind of input, output, gradient and module; they are tested in every run
+    *("linear", "centre", "exp_in_place", "nearest_code", "sign_ste", "sort_last"),
+    *("apply_pointwise", "sum_tensors", "numpy_log1p", "rms_norm_kernels"),
+    *("l2_normalize_once", "mul_constant_lazy", "attention", "linear_derived"),
+}
 COMPLETE = [example for example in EXAMPLES if not example.skeleton]
 SKELETONS = [example for example in EXAMPLES if example.skeleton]
 EMPTY = re.compile(r"=0\b|empty-batch")
@@ -35,7 +41,11 @@ def bare(tests: Sequence[str]) -> set[str]:
     return {name.partition("::")[2].partition("[")[0] for name in tests}
 
 
-@pytest.mark.parametrize("example", COMPLETE, ids=name_of)
+@pytest.mark.parametrize(
+    "example",
+    in_every_run(COMPLETE, [example for example in COMPLETE if example.op in KINDS]),
+    ids=name_of,
+)
 def test_a_complete_example_passes_all_its_tests(
     example: Example, suites: Suites
 ) -> None:

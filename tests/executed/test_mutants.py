@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from scaffold.verify.mistakes import MISTAKES
-from scaffold.verify.mutants import mutants
+from scaffold.verify.mutants import Mutant, mutants
 from tests.examples.examples import EXAMPLES, Example
 from tests.executed.generation import new_op
 from tests.executed.suites import Suites
+from tests.sweeps import one_of_each
 
-PLANTED = {"linear", "linear_in_out"}  # in every run; the others in an exhaustive one
+PLANTED = ("linear", "linear_in_out")  # in every run, one mistake of each kind
 
 
 def differentiable(example: Example) -> bool:
@@ -19,34 +20,59 @@ def differentiable(example: Example) -> bool:
     )
 
 
+BY_NAME = {example.op: example for example in EXAMPLES}
 CASES = [
-    pytest.param(
-        example,
-        mutant.text,
-        id=f"{example.op}: {mutant.name}",
-        marks=() if example.op in PLANTED else pytest.mark.exhaustive,
-    )
-    for example in EXAMPLES
-    if differentiable(example)
+    (example, mutant)
+    for example in map(BY_NAME.get, PLANTED)
+    if example
     for mutant in mutants(example.op_file.read_text())
 ]
+ONE_OF_EACH = one_of_each(CASES, lambda case: case[1].mistake)
 
 
-@pytest.mark.parametrize("op", sorted(PLANTED))
+@pytest.mark.parametrize("op", PLANTED)
 def test_every_mistake_can_be_made_in(op: str) -> None:
-    (example,) = (example for example in EXAMPLES if example.op == op)
+    example = BY_NAME[op]
     kinds = {mutant.mistake for mutant in mutants(example.op_file.read_text())}
     assert kinds == {mistake.__name__ for mistake in MISTAKES}
 
 
-@pytest.mark.parametrize(("example", "text"), CASES)
-def test_a_mistake_is_found(
-    example: Example, text: str, tmp_path: Path, suites: Suites
+@pytest.mark.parametrize(
+    ("example", "mutant"),
+    [
+        pytest.param(example, mutant, id=f"{example.op}: {mutant.name}")
+        for example, mutant in ONE_OF_EACH
+    ],
+)
+def test_a_mistake_of_each_kind_is_found(
+    example: Example, mutant: Mutant, tmp_path: Path, suites: Suites
 ) -> None:
-    example.copy(tmp_path)
-    (tmp_path / example.op_file.name).write_text(text)
-    report = suites.run(tmp_path, "-x", "--tb=no")
-    assert report.counts["failed"] == 1, report.output
+    assert_found(example, mutant, tmp_path, suites)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "example",
+    [example for example in EXAMPLES if differentiable(example)],
+    ids=lambda example: example.op,
+)
+def test_every_mistake_is_found(
+    example: Example, tmp_path: Path, suites: Suites
+) -> None:
+    for number, mutant in enumerate(mutants(example.op_file.read_text())):
+        directory = tmp_path / f"{number}"
+        directory.mkdir()
+        assert_found(example, mutant, directory, suites)
+
+
+def assert_found(
+    example: Example, mutant: Mutant, directory: Path, suites: Suites
+) -> None:
+    """The op's own tests fail on the mutant."""
+    example.copy(directory)
+    (directory / example.op_file.name).write_text(mutant.text)
+    report = suites.run(directory, "-x", "--tb=no")
+    assert report.counts["failed"] == 1, f"{mutant.name}\n{report.output}"
 
 
 def test_a_check_that_asks_for_no_more_than_the_rank_is_found(

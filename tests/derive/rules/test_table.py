@@ -1,6 +1,6 @@
 """Every rule of the table against autograd of the call it is about."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ from scaffold.verify.child.rule_runs import runs as runs_of
 from scaffold.verify.child.rule_runs import samples as samples_of
 from scaffold.verify.child.rule_samples import drawn_values
 from scaffold.verify.child.rule_values import Interpreter, Values, called, defaults
+from tests.sweeps import in_every_run, one_of_each
 
 TABLE = built_in()
 RULES = [TABLE.rule(name) for name in TABLE.names()]
@@ -109,7 +110,16 @@ def again(grad: Tensor, over: list[Tensor], weight: Tensor) -> list[Tensor]:
     ]
 
 
-@pytest.mark.parametrize("rule", WITH_FORMULAS, ids=lambda rule: rule.name)
+def kind(rule: Rule) -> tuple[Hashable, ...]:
+    """What decides how the values of a rule's samples are drawn."""
+    return rule.category, rule.facts.complex, *map(str, rule.domain.values())
+
+
+@pytest.mark.parametrize(
+    "rule",
+    in_every_run(WITH_FORMULAS, one_of_each(WITH_FORMULAS, kind)),
+    ids=lambda rule: rule.name,
+)
 def test_the_domain_is_where_the_call_is_smooth(rule: Rule) -> None:
     """Finite differences and autograd agree: no sample lies on a kink, outside of the domain, or at a tie."""
     for place, run in runs(rule):

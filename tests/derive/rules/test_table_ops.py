@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,6 +15,7 @@ from scaffold.derive.rules.table import Rule, built_in
 from scaffold.verify.child.rule_samples import drawn_values
 from tests.derive.building import load, spec_of, text_of
 from tests.derive.checking import check_needs
+from tests.sweeps import in_every_run, one_of_each
 
 TABLE = built_in()
 RULES = [
@@ -135,23 +136,37 @@ def check(op: Op, rule: Rule) -> None:
             )
 
 
+def kind(rule: Rule) -> tuple[Hashable, ...]:
+    """What of a rule the engine goes by; its formulas are checked without the engine, in test_table.py."""
+    facts = rule.facts
+    own = bool(rule.code), bool(rule.formulas), bool(facts.nondiff)
+    several = len(facts.results) > 1, rule.spelled.kind
+    return rule.category, facts.memory, facts.dtype, facts.kinds, *own, *several
+
+
+REAL = [rule.name for rule in RULES if rule.facts.complex != "only"]
+COMPLEX = [rule for rule in RULES if rule.facts.complex]
+BY_NAME = {rule.name: rule for rule in RULES}
+
+
 @pytest.mark.parametrize(
-    "typed",
-    [
-        pytest.param(True, id="declared"),
-        pytest.param(False, id="undeclared", marks=pytest.mark.exhaustive),
-    ],
+    "name", in_every_run(REAL, one_of_each(REAL, lambda name: kind(BY_NAME[name])))
 )
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.name))
-def test_an_op_of_one_call(rule: Rule, typed: bool) -> None:
-    if rule.facts.complex != "only" and (typed or rule.name not in MATRICES):
-        for op in ops(rule, torch.double, typed):
-            check(op, rule)
+def test_an_op_of_one_call(name: str) -> None:
+    for op in ops(BY_NAME[name], torch.double, True):
+        check(op, BY_NAME[name])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [name for name in REAL if name not in MATRICES])
+def test_an_op_of_one_call_without_shapes(name: str) -> None:
+    for op in ops(BY_NAME[name], torch.double, False):
+        check(op, BY_NAME[name])
 
 
 @pytest.mark.parametrize(
     "rule",
-    [rule for rule in RULES if rule.facts.complex],
+    in_every_run(COMPLEX, one_of_each(COMPLEX, lambda rule: kind(rule)[:3])),
     ids=lambda rule: str(rule.name),
 )
 def test_an_op_of_one_call_on_complex_values(rule: Rule) -> None:
