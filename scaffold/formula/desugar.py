@@ -10,7 +10,13 @@ import copy
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from scaffold.formula.constant_folding import without_empty
-from scaffold.formula.substitution import changes, is_pure, names_in, stored
+from scaffold.formula.substitution import (
+    changes,
+    is_pure,
+    names_in,
+    stored,
+    substituted,
+)
 from scaffold.primitives.calls import (
     facts_of_attribute,
     is_in_place,
@@ -19,6 +25,7 @@ from scaffold.primitives.calls import (
 )
 
 NAME = "result"  # what the branches assign
+DETACHED = "value.detach()"
 UNKNOWN = 'raise ValueError(f"unknown {0}: {{{0}}}")'
 
 
@@ -412,8 +419,10 @@ def _root(item: ast.expr) -> str | None:
 def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
     """`target = value.detach()`; of what is written as a number, that number."""
     if not isinstance(value, ast.Constant):
-        method = ast.copy_location(ast.Attribute(value, "detach", ast.Load()), value)
-        value = ast.copy_location(ast.Call(method, [], []), value)
+        detached = ast.parse(DETACHED, mode="eval").body
+        for node in ast.walk(detached):
+            ast.copy_location(node, value)
+        value = substituted(detached, {"value": value})
     return ast.copy_location(ast.Assign([target], value), item)
 
 

@@ -32,7 +32,7 @@ from scaffold.formula import (
     sharing,
     written,
 )
-from scaffold.primitives.calls import is_tuple
+from scaffold.primitives.calls import is_constant, is_tuple, may_share_memory
 from scaffold.spec import OpSpec
 
 
@@ -67,8 +67,9 @@ def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> 
 
     def plain(node: Node) -> Node | None:
         match node:
-            case Node("call", _, (Node("attribute", "detach", (inner,)),)):
-                return inner if kinds.of(inner) == "scalar" else None
+            case Node("call", _, (Node("attribute", name, (inner,)),)):
+                same = is_constant(name) and may_share_memory(name)
+                return inner if same and kinds.of(inner) == "scalar" else None
         return None
 
     def one(item: Statement) -> Lines:
