@@ -105,6 +105,7 @@ class ShapeCheck(NamedTuple):
     axis: (
         int | None
     )  # a dim that is asked for its size; None where only their number is, or leading dims are
+    too_few: bool = False  # it asks only whether there are too few dims
 
 
 class Block(NamedTuple):

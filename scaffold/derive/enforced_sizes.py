@@ -5,12 +5,21 @@ every call are asked, so what is said holds whenever the forward returns.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.inference import infer
 from scaffold.derive.graph.op import Op, Program
-from scaffold.derive.graph.shapes import NamedSize
+from scaffold.derive.graph.shapes import (
+    Dropped,
+    Input,
+    Kept,
+    NamedSize,
+    Transposed,
+    unknown,
+)
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
@@ -22,10 +31,11 @@ PRODUCT = "contraction"
 
 
 class Enforced(NamedTuple):
-    """Names of sizes that are surely equal, and the inputs that surely have as many dims as is declared."""
+    """Names of sizes that are surely equal, inputs that surely have as many dims as is declared, and those that have at least some."""
 
     pairs: tuple[tuple[str, str], ...] = ()
     ranks: frozenset[str] = frozenset()
+    least: tuple[tuple[str, int], ...] = ()  # input -> how many dims it has at least
 
 
 def enforced(spec: OpSpec) -> Enforced:
@@ -34,16 +44,15 @@ def enforced(spec: OpSpec) -> Enforced:
         return Enforced()
     table = table_of(spec)
     try:
-        applier = Applier(
-            Program(spec.forward.graph, table.facts, declared(spec)), table
-        )
+        program = Program(spec.forward.graph, table.facts, declared(spec))
         forward = write_forward(spec, spec.forward)
-        return _enforced(table, lower(spec, forward, applier, frozenset()))
+        lowered = lower(spec, forward, Applier(program, table), frozenset())
+        return _enforced(program, table, lowered)
     except (UnsupportedError, RecursionError):
         return Enforced()
 
 
-def _enforced(table: Table, lowered: Lowered) -> Enforced:
+def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
     ops = [
         op
         for op in _ops_of(lowered)
@@ -63,7 +72,37 @@ def _enforced(table: Table, lowered: Lowered) -> Enforced:
             )
             if most and (len(taken) == 1 or _only_in_products(table, arg, op, users)):
                 ranks.add(arg.name)
-    return Enforced(tuple(pairs), frozenset(ranks))
+    least = dict[str, int]()
+    for name, count in _least(program, table, lowered):
+        least[name] = max(count, least.get(name, 0))
+    return Enforced(tuple(pairs), frozenset(ranks), tuple(least.items()))
+
+
+def _least(
+    program: Program, table: Table, lowered: Lowered
+) -> Iterator[tuple[str, int]]:
+    """Inputs of which dims are exchanged or summed, so that PyTorch raises where they have fewer."""
+    for op in _ops_of(lowered):
+        first = op.args[0] if op.args else op
+        if first.rule != "input" or op.rule not in table or op not in lowered.places:
+            continue
+        if first.shape.lead is None:  # then its rank is known or tested
+            continue
+        rule = table.rule(op.rule)
+        names = (item.name for item in rule.parameters)
+        open_ = replace(first, shape=unknown(Input(first.name)))
+        args = dict(zip(names, (open_, *op.args[1:]), strict=False))
+        shape = infer(program, rule, args).shape
+        match shape.origin if shape else None:
+            case (
+                Transposed(_, dims)
+                | Dropped(_, dims)
+                | Kept(_, frozenset() | tuple() as dims)
+            ):
+                plain = (dim for dim in dims if isinstance(dim, int))
+                yield first.name, max(
+                    (d + 1 if d >= 0 else -d for d in plain), default=0
+                )
 
 
 def _ops_of(lowered: Lowered) -> Iterator[Op]:

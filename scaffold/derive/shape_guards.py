@@ -5,7 +5,7 @@ Invariant: a call that passes the tests, and that PyTorch takes, has the shapes 
 is not asked again, and where the backward would be the same without the declaration nothing is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -50,19 +50,38 @@ class Place(NamedTuple):
     def size(self) -> str:
         """The expression: `x.shape[-1]`, or `x.shape[:-2]` for leading dims."""
         if self.is_leading:
-            return self.part(1)
+            return Part(self, 1).shape
         return f"{self.item.name}.shape[{self.axis}]"
 
-    def part(self, count: int) -> str:
-        """So many dims from here: `x.shape[:2]`, `x.shape[-2:]`."""
-        first, end, whole = self.at, self.at + count, len(self.dims)
-        if count == whole:
-            return f"{self.item.name}.shape"
-        last = first > 0 and end == whole
+
+class Part(NamedTuple):
+    """Neighbouring dims of one input, so many from the first one."""
+
+    first: Place
+    length: int
+
+    @property
+    def is_whole(self) -> bool:
+        return self.length == len(self.first.dims)
+
+    @property
+    def behind(self) -> int:
+        """How many dims follow, where they are counted from the end since leading dims come before."""
+        dims, end = self.first.dims, self.first.at + self.length
+        return len(dims) - end if leading(dims[:end]) else 0
+
+    @property
+    def shape(self) -> str:
+        """The expression: `x.shape[:2]`, `x.shape[-2:]`."""
+        item, dims = self.first.item, self.first.dims
+        first, end = self.first.at, self.first.at + self.length
+        if self.is_whole:
+            return f"{item.name}.shape"
+        last = first > 0 and end == len(dims)
         start, stop = (
-            at - whole if last or leading(self.dims[:at]) else at for at in (first, end)
+            at - len(dims) if last or leading(dims[:at]) else at for at in (first, end)
         )
-        return f"{self.item.name}.shape[{start or ''}:{stop or ''}]"
+        return f"{item.name}.shape[{start or ''}:{stop or ''}]"
 
 
 class Known(NamedTuple):
@@ -95,7 +114,7 @@ def shape_checks(
     # Here, since an op without declared shapes does without the engine, which takes long to import.
     from scaffold.derive.enforced_sizes import enforced
 
-    pairs, ranks = enforced(_without_names(spec))
+    pairs, ranks, least = enforced(_without_names(spec))
     known = _known(declared, pairs)
     # Nobody knows which shapes a stated formula is for, so all of them are tested.
     asked = any(item.asked for item in known) and not stated
@@ -108,7 +127,11 @@ def shape_checks(
         and not _relies_on_more(found, _open(spec, known, alone), derive)
     ):
         alone = []
-    checks = (_check(item, known, item.item in alone) for item in known)
+    rank_tests = {
+        item.name: f"{item.name}.ndim != {len(item.dims or ())}" for item in alone
+    }
+    rank_tests |= _least_ranks(known, dict(least))
+    checks = (_check(item, known, rank_tests) for item in known)
     return tuple(check for check in checks if check is not None)
 
 
@@ -258,34 +281,66 @@ def _leader(
     """The input that decides the rank of another: itself, or the one that it is compared with."""
     if known.item in alone:
         return known.item
-    known_shape = _like_another(known, others) if known.fully_known else None
-    return next((item for item in alone if f"{item.name}.shape" == known_shape), None)
+    like = _like_another(known, others) if known.fully_known else None
+    return (
+        like.first.item if like and like.is_whole and like.first.item in alone else None
+    )
+
+
+def _least_ranks(known: Sequence[Known], least: Mapping[str, int]) -> dict[str, str]:
+    """Tests of inputs from which more dims are cut off than they may have: of `[D]`, `shape[:-2]` is that of no leading dims."""
+    cut: dict[str, int] = {}
+    for item in known:
+        for part in _compared_leading(item, known):
+            name = part.first.item.name
+            cut[name] = max(part.behind, cut.get(name, 0))
+    return {
+        name: f"{name}.ndim < {count}"
+        for name, count in cut.items()
+        if count > max(1, least.get(name, 0))
+    }
+
+
+def _compared_leading(known: Known, others: Sequence[Known]) -> tuple[Part, ...]:
+    """The parts that are compared to hold the leading dims of an input against those of another."""
+    first = Place(known.item, 0)
+    if not (known.asked and first.is_leading):
+        return ()
+    if known.fully_known:
+        teller, like = known.sizes[0], _like_another(known, others)
+        assert isinstance(teller, Place)
+        return (like or Part(teller, 1),)
+    return _leading_run(known, others) if 0 in known.asked else ()
 
 
 # Tests
 
 
-def _check(known: Known, others: Sequence[Known], with_rank: bool) -> ShapeCheck | None:
+def _check(
+    known: Known, others: Sequence[Known], rank_tests: Mapping[str, str]
+) -> ShapeCheck | None:
     """What is asked of one input."""
     name, dims = known.item.name, known.dims
     absent = ((name,) if known.item.optional else ()) + tuple(sorted(known.of))
     declared = f"{name}[{', '.join(map(str, dims))}]"
     if known.fully_known:
-        known_shape = _like_another(known, others)
+        like = _like_another(known, others)
         sizes = ", ".join(map(_listed, known.sizes))
-        shape = known_shape or f"({sizes}{',' * (len(dims) == 1)})"
-        shown = f"[*{known_shape}]" if known_shape else f"[{sizes}]"
+        shape = like.shape if like else f"({sizes}{',' * (len(dims) == 1)})"
+        shown = f"[*{like.shape}]" if like else f"[{sizes}]"
         test = f"{name}.shape != {shape}"
         axis = None if is_leading(dims[-1]) else -1
         return ShapeCheck(name, absent, (test,), declared, f"{{{shown}}}", axis)
-    tests = [f"{name}.ndim != {len(dims)}"] if with_rank else []
-    tests += [_test(known, run) for run in _runs(known)]
+    tests = [rank_tests[name]] if name in rank_tests else []
+    tests += [_test(*run) for run in _runs(known, others)]
     if not tests:
         return None
     shown = ", ".join(_shown(dim, known.sizes[at]) for at, dim in enumerate(dims))
-    expected = f"[{shown}]" if known.asked else f"{len(dims)}-D"
+    rank = f"at least {len(dims) - 1}-D" if leading(dims) else f"{len(dims)}-D"
+    expected = f"[{shown}]" if known.asked else rank
     axis = Place(known.item, known.asked[0]).axis if known.asked else None
-    return ShapeCheck(name, absent, tuple(tests), declared, expected, axis)
+    too_few = bool(leading(dims)) and not known.asked
+    return ShapeCheck(name, absent, tuple(tests), declared, expected, axis, too_few)
 
 
 def _size(size: Place | int | None) -> str:
@@ -305,10 +360,17 @@ def _shown(dim: Dim, size: Place | int | None) -> str:
     return f"*{{[*{size.size}]}}" if size.is_leading else f"{{{size.size}}}"
 
 
-def _runs(known: Known) -> list[list[int]]:
-    """The dims to ask, those together that stand side by side as they do in another input."""
+def _runs(
+    known: Known, others: Sequence[Known]
+) -> Iterator[tuple[Part, Part | Place | int | None]]:
+    """The dims to ask, those together that stand side by side as they do in another input, with what they must be."""
+    asked = known.asked
+    if asked and Place(known.item, asked[0]).is_leading:
+        part, there = _leading_run(known, others)
+        yield part, there
+        asked = tuple(at for at in asked if at >= part.length)
     runs: list[list[int]] = []
-    for at in known.asked:
+    for at in asked:
         last = known.sizes[runs[-1][-1]] if runs else None
         this = known.sizes[at]
         adjacent = isinstance(last, Place) and last._replace(at=last.at + 1) == this
@@ -316,30 +378,54 @@ def _runs(known: Known) -> list[list[int]]:
             runs[-1].append(at)
         else:
             runs.append([at])
-    return runs
+    for run in runs:
+        part, first = Part(Place(known.item, run[0]), len(run)), known.sizes[run[0]]
+        if len(run) > 1 and isinstance(first, Place):
+            yield part, Part(first, len(run))
+        else:
+            yield part, first
 
 
-def _test(known: Known, run: list[int]) -> str:
+def _leading_run(known: Known, others: Sequence[Known]) -> tuple[Part, Part]:
+    """The leading dims, with as many behind them as some input before has too: `v.shape[:-1]` for T of `k[*batch, T, D]`."""
+    first, teller = Place(known.item, 0), known.sizes[0]
+    assert isinstance(teller, Place)
+    best = Part(teller, 1)
+    for other in others[: others.index(known)]:
+        count = _common(known.dims, other.dims)
+        if count > best.length and not other.item.optional:
+            best = Part(Place(other.item, 0), count)
+    return Part(first, best.length), best
+
+
+def _common(one: Sequence[Dim], two: Sequence[Dim]) -> int:
+    """How many dims at the start are the same."""
+    pairs = zip(one, two, strict=False)
+    return next(
+        (at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(two))
+    )
+
+
+def _test(part: Part, there: Part | Place | int | None) -> str:
     """`y.shape[0] != x.shape[0]`, or `y.shape[:2] != x.shape[:2]`."""
-    place, there = Place(known.item, run[0]), known.sizes[run[0]]
-    if len(run) == 1 or not isinstance(there, Place):
-        return f"{place.size} != {_size(there)}"
-    return f"{place.part(len(run))} != {there.part(len(run))}"
+    if isinstance(there, Part):
+        return f"{part.shape} != {there.shape}"
+    return f"{part.first.size} != {_size(there)}"
 
 
-def _like_another(known: Known, others: Sequence[Known]) -> str | None:
-    """The shape, or part of the shape, of an input before that has the same sizes: `x.shape`, `x.shape[:2]`."""
+def _like_another(known: Known, others: Sequence[Known]) -> Part | None:
+    """All or some dims of an input before, which has the same sizes: `x.shape`, `x.shape[:2]`."""
     count = len(known.dims)
     for other in others[: others.index(known)]:
         dims = other.dims
         if other.item.optional or other.item.dims is None:
             continue
         if dims == known.dims:
-            return f"{other.item.name}.shape"
+            return Part(Place(other.item, 0), count)
         if count < 2 and not leading(known.dims):
             continue
         if ANY_DIMS not in dims[-count:] and dims[-count:] == known.dims:
-            return Place(other.item, len(dims) - count).part(count)
+            return Part(Place(other.item, len(dims) - count), count)
         if dims[:count] == known.dims:
-            return Place(other.item, 0).part(count)
+            return Part(Place(other.item, 0), count)
     return None

@@ -61,7 +61,7 @@ class Refused(NamedTuple):
 
 
 def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
-    """For each check an input of twice the size, or of one dim more; what may be absent from a user's samples has none."""
+    """For each check an input of twice the size, of one dim more, or of too few; what may be absent from a user's samples has none."""
     sampled = {item.name for item in spec.tensors if item.optional and spec.samples}
     checks = derivation.checks
     return tuple(
@@ -77,6 +77,8 @@ def _refused(spec: OpSpec, check: ShapeCheck, before: Sequence[ShapeCheck]) -> R
     # A check of an optional input that comes before may read the shape of this one, and refuse first.
     read = any(f"{check.name}.shape" in test for one in before for test in one.tests)
     name = ".*" if read else check.name
+    if check.too_few:
+        return Refused(position, name, f"{value}.flatten()")
     if check.axis is None or spec.dims(check.name) == ():
         return Refused(position, name, f"{value}[None]")
     return Refused(position, name, f"torch.cat([{value}] * 2, dim={check.axis})")

@@ -23,6 +23,18 @@ QUATERNION = ["q.shape[-1] != 4", "v.shape != (*q.shape[:-1], 3)"]
 NAMED_LEADING: dict[str, tuple[str, str, tuple[tuple[int, ...], ...]]] = {
     "sum": ("x[*b, D], y[*b, D]", "x + x * y", ((4,), (4,))),
     "outer": ("x[*b, D], y[*b, E]", "x[..., None] * y[..., None, :]", ((4,), (5,))),
+    "apart": ("x[*b, D], y[*b, K, D]", "x.unsqueeze(-2) * y", ((4,), (3, 4))),
+    "apart the other way": (
+        "y[*b, K, D], x[*b, D]",
+        "x.unsqueeze(-2) * y",
+        ((3, 4), (4,)),
+    ),
+    "planes": ("w[*b], x[*b, S, D]", "x * w[..., None, None]", ((), (3, 4))),
+    "attention": (
+        "q[*b, S, D], k[*b, T, D], v[*b, T, E]",
+        "torch.softmax(q @ k.mT, -1) @ v",
+        ((3, 4), (5, 4), (5, 2)),
+    ),
     "weighted": ("x[*b, D], w[*b]", "(x * x).sum(-1) * w", ((4,), ())),
     "scores": ("q[*b, S, D], k[*b, T, D]", "q @ k.mT", ((3, 4), (5, 4))),
 }
@@ -72,6 +84,30 @@ def test_it_is_one_statement_that_names_the_input_and_both_shapes() -> None:
             "x[*b, S, D], y[*b, S, E]",
             "x.sum(-1) * y.sum(-1)",
             ["y.shape[:-1] != x.shape[:-1]"],
+        ),
+        (
+            "y[*b, K, D], x[*b, D]",
+            "x.unsqueeze(-2) * y",
+            ["y.ndim < 2", "x.shape != (*y.shape[:-2], y.shape[-1])"],
+        ),
+        (
+            "w[*b], x[*b, S, D]",
+            "x * w[..., None, None]",
+            ["x.ndim < 2 or x.shape[:-2] != w.shape"],
+        ),
+        (
+            "w[*b], x[*b, S, D]",
+            "x.sum((-2, -1)) * w",
+            ["x.shape[:-2] != w.shape"],
+        ),
+        (
+            "q[*b, S, D], k[*b, T, D], v[*b, T, E]",
+            "torch.softmax(q @ k.mT, -1) @ v",
+            [
+                "q.ndim < 2",
+                "k.shape[:-2] != q.shape[:-2]",
+                "v.shape[:-1] != k.shape[:-1]",
+            ],
         ),
         ("q[*b, 4], v[*b, 3]", "q[..., :3] * v", QUATERNION),
         (
@@ -123,12 +159,13 @@ def test_of_a_linear_layer_the_bias_alone_is_asked(bias: str) -> None:
 
 def test_leading_dims_are_shown_in_the_place_of_their_name() -> None:
     assert guards("q[*batch, S, D], k[*batch, T, D]", "q @ k.mT") == [
+        "if q.ndim < 2:",
+        """\
+    raise ValueError(f"q[*batch, S, D] has shape {[*q.shape]}, not at least 2-D")""",
         "if k.shape[:-2] != q.shape[:-2]:",
-        (
-            "    raise ValueError("
-            'f"k[*batch, T, D] has shape {[*k.shape]}, " '
-            'f"not [*{[*q.shape[:-2]]}, T, {q.shape[-1]}]")'
-        ),
+        """\
+    raise ValueError(f"k[*batch, T, D] has shape {[*k.shape]}, " \
+f"not [*{[*q.shape[:-2]]}, T, {q.shape[-1]}]")""",
     ]
 
 
