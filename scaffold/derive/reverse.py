@@ -31,6 +31,7 @@ from scaffold.derive.rules.several_results import (
 from scaffold.derive.rules.table import Rule
 from scaffold.derive.simplify.compositions import Composer
 from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.joined_parts import joined_parts
 from scaffold.derive.simplify.joined_sums import as_one_choice, sure_of_one
 from scaffold.formula import Node
 
@@ -130,10 +131,8 @@ class Reverse:
     def _gathered(self, op: Op) -> Op | None:
         """The sum of all that has reached an op, in the op's shape; None for nothing."""
         by_shape: dict[object, Op] = {}
-        waiting = self.waiting.get(op, ())
-        # Gradients of slices first: `x[:n]` and `x[n:]` become one `cat` only next to each other.
-        slices = [item for item in waiting if item.rule == "unsliced"]
-        for item in [*slices, *(item for item in waiting if item not in slices)]:
+        # Gradients of parts first: a sum of two of them is no part of a dim any more.
+        for item in joined_parts(self.make, self.waiting.get(op, ())):
             key = (item.shape, item.kind)
             known = by_shape.get(key)
             by_shape[key] = item if known is None else self.make("add", known, item)
@@ -278,10 +277,26 @@ class Reverse:
                 return self._of_call(op, env["grad"])
             if rule.category == "loss":
                 gradient = self._whole_loss(gradient, op)
-            elif rule.category != "elementwise":
+            elif rule.category == "elementwise":
+                gradient = self._without_zeros(gradient, op)
+            else:
                 gradient = exactly(self.make, gradient, arg)
             pairs.append((arg, gradient))
         return pairs
+
+    def _without_zeros(self, gradient: Op, op: Op) -> Op:
+        """The number 0 where a branch of a formula has zeros: nothing is computed of them, and nothing is added.
+
+        Not where several ops ask the same: each gradient on the way would be a choice, where zeros are few lines.
+        """
+        alike = (item for item in self.program.ops if item.rule == op.rule)
+        if gradient.rule != "cond" or any(
+            item.args[1:] == op.args[1:] for item in alike if item is not op
+        ):
+            return gradient
+        zero = self.make.const(0)
+        sides = (zero if side.rule == "zeros" else side for side in gradient.args)
+        return self.make.choose(gradient.test, *sides)
 
     def _whole_loss(self, gradient: Op, op: Op) -> Op:
         """The gradient of each element's loss; of a sum it may be known for all elements at once."""

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import backward_of
 
@@ -44,3 +46,147 @@ def test_a_product_with_the_cotangent_is_called_by_its_factor() -> None:
         (tensor(3, 0), tensor(3, 0), tensor(3, 0)),
     )
     assert not locals_of(text) & {"weighted_grad", "slope", "grad_slope", "rest"}
+
+
+# --- Parts that make up a dim
+
+
+def test_numbered_parts_are_one_stack() -> None:
+    text = backward(
+        "q[..., 4]",
+        """
+w, x, y, z = q[..., 0], q[..., 1], q[..., 2], q[..., 3]
+return torch.stack((w * w + x * x, 2 * (x * y - w * z), 2 * (x * z + w * y)), -1)
+""",
+        (tensor(3, 4),),
+        (tensor(4),),
+        (tensor(0, 4),),
+        (tensor(4, 3).t()[:2],),
+    )
+    assert text.endswith(
+        "return torch.stack((grad_w, grad_x, grad_y, grad_z), -1)"
+    ), text
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "wanted"),
+    [
+        ("p[N, 3]", "p[:, 2] * torch.sin(p[:, 0])", "torch.stack("),
+        ("p[N, 5]", "p[:, :2].sum(1) * torch.sin(p[:, 2]) * p[:, 4]", "torch.cat("),
+        ("p[N, 4]", "p[:, 1:3] * torch.sin(p[:, -1:])", "torch.cat("),
+        ("p[N, 4]", "p[:, ::2] * torch.sin(p[:, 1::2])", "2).flatten(start_dim=1)"),
+        ("p[..., 4, D]", "p[..., ::2, :] * torch.sin(p[..., 1::2, :])", "flatten("),
+        ("p[N, 5]", "p[:, ::2].sum() * torch.sin(p[:, 1::2])", "slice_scatter"),
+        ("p[N, 4]", "p[:, :3].sum(1) * torch.sin(p[:, 2])", "+"),
+        ("p[N, 9]", "p[:, 0] * torch.sin(p[:, 5])", "select_scatter"),
+        ("p[N, D]", "p[:, 0] * torch.sin(p[:, 1])", "select_scatter"),
+        ("p[N, D]", "p[:, 0] * torch.sin(p[:, -1])", "+"),
+        ("p[N, D]", "p[:, ::2].sum() * torch.sin(p[:, 1::2].sum(1))", "scatter(pad"),
+        ("p[N, D]", "p[:, :2].sum() * torch.sin(p[:, 2:].sum(1))", "torch.cat("),
+    ],
+)
+def test_parts_of_a_dim(inputs: str, forward: str, wanted: str) -> None:
+    last = inputs[-2]
+    calls: list[tuple[object, ...]] = []
+    if "..." in inputs:
+        calls = [(tensor(2, 4, 3),), (tensor(4, 3),)]
+    else:
+        for size in (2, 4, 5) if last == "D" else (int(last),):
+            calls += [(tensor(3, size),), (tensor(0, size),), (tensor(size, 3).t(),)]
+    text = backward(inputs, f"return {forward}", *calls)
+    assert wanted in text, text
+
+
+def test_a_chain_of_slices_is_one_cat() -> None:
+    text = backward(
+        "x[N, D], mod[N, E]",
+        """
+D = x.shape[-1]
+a, b, c = mod[:, :D], mod[:, D:2 * D], mod[:, 2 * D:]
+return x * torch.sin(a) * torch.cos(b) + c
+""",
+        (tensor(3, 4), tensor(3, 12)),
+        (tensor(0, 4), tensor(0, 12)),
+        (tensor(3, 1), tensor(3, 3)),
+        (tensor(3, 0), tensor(3, 0)),
+    )
+    assert "torch.cat((grad_a, grad_b, " in text
+    assert "scatter" not in text
+
+
+def test_slices_that_may_overlap_stay_apart() -> None:
+    text = backward(
+        "x[N, D], a: int, b: int",
+        "return x[:, :a].sum() * torch.sin(x[:, a:b]).sum(1) * x[:, b:].sum()",
+        (tensor(3, 6), 2, 4),
+        (tensor(3, 6), 4, 2),
+        (tensor(3, 6), -2, 5),
+    )
+    assert "torch.cat" not in text
+
+
+# --- Nothing is computed for its shape alone
+
+
+@pytest.mark.parametrize("inputs", ["w[..., S], rgb[..., S, 3]", "w, rgb"])
+def test_a_product_is_not_built_for_its_shape(inputs: str) -> None:
+    text = backward(
+        inputs,
+        "return (w.unsqueeze(-1) * rgb).sum(-2)",
+        (tensor(2, 5), tensor(2, 5, 3)),
+        (tensor(2, 5), tensor(5, 3)),
+        (tensor(5), tensor(4, 5, 3)),
+        (tensor(4, 1, 5), tensor(1, 2, 5, 3)),
+        (tensor(2, 0), tensor(2, 0, 3)),
+        (tensor(0, 5), tensor(0, 5, 3)),
+        (tensor(5, 2).t(), tensor(3, 5, 2).permute(2, 1, 0)),
+    )
+    if "S" in inputs:
+        assert "(grad_output.unsqueeze(-2) * rgb).sum(-1)" in text
+    assert text.count("unsqueeze") <= 5
+
+
+def test_one_size_that_is_broadcast_is_kept_apart() -> None:
+    backward(
+        "w, rgb",
+        "return (w.unsqueeze(-1) * rgb).sum(-2)",
+        (tensor(2, 5), tensor(2, 1, 3)),
+        (tensor(2, 1), tensor(2, 5, 3)),
+        (tensor(2, 1), tensor(2, 5, 1)),
+    )
+
+
+def test_the_largest_of_two_takes_three_lines() -> None:
+    text = backward(
+        "a, b",
+        "return torch.min(a, b)",
+        (tensor(3, 4), tensor(4)),
+        (tensor(3, 4), tensor(3, 4)),
+        (tensor(3, 1), tensor(1, 4)),
+        (tensor(0, 4), tensor(4)),
+    )
+    assert text == ("""\
+a, b = ctx.saved_tensors
+grad_a = grad_b = None
+selected_grad = torch.where(a == b, grad_output / 2, grad_output)
+if ctx.needs_input_grad[0]:
+    grad_a = torch.where(a > b, 0, selected_grad).sum_to_size(a.shape)
+if ctx.needs_input_grad[1]:
+    grad_b = torch.where(a < b, 0, selected_grad).sum_to_size(b.shape)
+return grad_a, grad_b""")
+
+
+def test_a_branch_in_which_a_part_is_zero_allocates_nothing() -> None:
+    text = backward(
+        "logits[N, C], target[N, C; bool], gamma: float = 2.0",
+        """
+p = torch.sigmoid(logits)
+p_t = torch.where(target, p, 1 - p)
+return -(torch.log(p_t) * (1 - p_t) ** gamma).mean()
+""",
+        (tensor(3, 4), tensor(3, 4) > 0, 2.0),
+        (tensor(3, 4), tensor(3, 4) > 0, 0.0),
+        (tensor(3, 4), tensor(3, 4) > 0, 0.5),
+        (tensor(3, 4), tensor(3, 4) > 0, 1),
+    )
+    assert "zeros" not in text

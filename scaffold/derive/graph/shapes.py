@@ -139,6 +139,13 @@ class Broadcast(Origin):
     parts: tuple[Shape, ...]
 
     @property
+    def rank(self) -> int | None:
+        ranks = [part.rank for part in self.parts]
+        return (
+            None if None in ranks else max(rank for rank in ranks if rank is not None)
+        )
+
+    @property
     def least(self) -> int:
         return max(part.least for part in self.parts)
 
@@ -342,7 +349,7 @@ def broadcast(*shapes: Shape) -> Shape:
     merged = parts[0]
     rest = []
     for part in parts[1:]:
-        both = _merged(merged, part)
+        both = _merged(merged, part) or _refilled(merged, part)
         if both is None:
             rest.append(part)
         else:
@@ -382,6 +389,28 @@ def _merged(one: Shape, two: Shape) -> Shape | None:
             return None
         done[-count] = dim
     return Shape(tuple(done))
+
+
+def _refilled(one: Shape, two: Shape) -> Shape | None:
+    """The base of a shape with dims of size 1, where the other one has these dims in full: of `g.sum(-2, keepdim=True) * x`."""
+    for kept, other in ((one, two), (two, one)):
+        match kept.origin:
+            case Kept(base, tuple(axes)) if fits(other, base):
+                sizes = [(_size_at(base, at), _size_at(other, at)) for at in axes]
+                if all(size is not None and size == own for size, own in sizes):
+                    return base
+    return None
+
+
+def _size_at(shape: Shape, axis: Axis) -> Dim | None:
+    """The size of a dim that is counted from the end, if it is known."""
+    if not isinstance(axis, int) or axis >= 0:
+        return None
+    if isinstance(shape.origin, Broadcast):
+        sizes = {_size_at(part, axis) for part in shape.origin.parts}
+        return next(iter(sizes - {1} or sizes)) if len(sizes - {1}) < 2 else None
+    at = position(shape, axis)
+    return None if at is None or shape.dims is None else shape.dims[at]
 
 
 def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:

@@ -88,6 +88,18 @@ def _declared(dim: int | str, name: str) -> Dim:
     return NamedSize(dim)
 
 
+def _is_count(node: Node) -> bool:
+    """Whether it is a whole number that is written out."""
+    return node.kind == "constant" and node.label.isdigit()
+
+
+def _is_product(node: Node) -> bool:
+    """Whether it is a name, or so many times one."""
+    if node.kind == "binary" and node.label == "*":
+        return any(map(_is_count, node.args)) and all(map(_is_product, node.args))
+    return node.kind == "name" or _is_count(node)
+
+
 def kind_of_type(op: Op) -> Kind | None:
     """The kind of tensors of a type of torch's, by its name or as it is written: `torch.cuda.FloatTensor`."""
     text = op.expression.label if op.rule == "static" else literal(op)
@@ -558,9 +570,9 @@ class Expressions:
         match node:
             case Node("binary", "//", parts):
                 self.program.compute(op, "//", *map(self.value, parts))
-            case Node("binary", "+", (_, Node("constant", text)) as parts):
-                if text.isdigit():
-                    self.program.compute(op, "+", *map(self.value, parts))
+            case Node("binary", "+" | "*" as sign, parts):
+                if any(map(_is_count, parts)) or all(map(_is_product, parts)):
+                    self.program.compute(op, sign, *map(self.value, parts))
         return op
 
     def _dtype(self, node: Node, value: Op) -> Op:

@@ -12,6 +12,7 @@ from scaffold.derive.graph.static_values import UnsupportedError, is_int
 from scaffold.derive.lower.indexing import item_of
 from scaffold.derive.rules.formula_words import size
 from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.joined_parts import joined_parts
 from scaffold.formula import Node
 
 
@@ -27,7 +28,8 @@ def of_few_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op
     found = [piece for piece in pieces if piece]
     if len(found) < len(pieces):
         raise UnsupportedError(f"the parts of {op.rule} are not all taken")
-    return op.args[0], reduce(lambda one, two: make("add", one, two), found)
+    terms = joined_parts(make, found)
+    return op.args[0], reduce(lambda one, two: make("add", one, two), terms)
 
 
 def all_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import choose
-from scaffold.derive.graph.op import OfShape, Op, is_number, tensors
+from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, tensors
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError, fold, static_node
@@ -101,6 +101,15 @@ class Maker:
             kind=op.kind,
             shape=like.shape,
             active=op.active,
+        )
+
+    def summed_to_shape(self, op: Op, shape: Shape, like: Op | None) -> Op:
+        """The sum of a value that something of a shape was broadcast to; an input may have that shape."""
+        if op.shape == shape:
+            return op
+        data = SummedTo(shape, like)
+        return self.program.op(
+            "summed_to", (op,), data, kind=op.kind, shape=shape, active=op.active
         )
 
     def expanded(self, op: Op, shape: Shape) -> Op:

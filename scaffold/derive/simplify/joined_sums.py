@@ -16,26 +16,6 @@ SCATTERS = frozenset({"index_add", "index_put", "scatter_add"})
 
 
 @JOINED.on("add")
-def joined_slices(make: Maker, a: Op, b: Op) -> Op | None:
-    """The gradients of `x[:n]` and `x[n:]` as one `cat`."""
-    if a.rule != "unsliced" or b.rule != "unsliced" or a.shape != b.shape:
-        return None
-    for one, two in ((a, b), (b, a)):
-        dim, start, end, step = one.args[1:]
-        other = two.args[1:]
-        ends = literal(start) is None and literal(other[2]) is None
-        if (
-            ends
-            and dim is other[0]
-            and end is other[1]
-            and literal(step) is literal(other[3]) is None
-        ):
-            parts = make.program.op("list", (one.args[0], two.args[0]))
-            return make.program.shaped(make("cat", parts, dim), a.shape)
-    return None
-
-
-@JOINED.on("add")
 def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
     """What goes to its places in a tensor of zeros, onto what it is added to: `a.index_add(0, index, g)`."""
     moved = a.rule == b.rule == "movedim" and a.args[1:] == b.args[1:]

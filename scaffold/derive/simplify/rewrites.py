@@ -7,7 +7,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, literal
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.shape_rules import dim_of, dims_of
-from scaffold.derive.graph.shapes import Axes, Dim, Shape
+from scaffold.derive.graph.shapes import Axes, Dim, Shape, Squeezed
 from scaffold.derive.graph.static_values import is_length
 from scaffold.derive.rules.formula_words import count
 from scaffold.derive.simplify.algebra import factors, product
@@ -83,6 +83,8 @@ def _transpose_inside_sum(make: Maker, a: Op) -> Op | None:
 @REWRITES.on("squeeze")
 def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
     """`x.sum(-1, keepdim=True).squeeze(-1)` as `x.sum(-1)`."""
+    if make.is_(a, "summed_to"):
+        return _squeezed_sum_to(make, a, dim)
     if a.rule not in ("sum", "mean", "amax", "amin") or make.opaque(a):
         return None
     x, dims, keepdim = a.args
@@ -91,6 +93,21 @@ def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
     if literal(keepdim) is True and (whole or one):
         return make(a.rule, x, dims, make.const(False))
     return None
+
+
+def _squeezed_sum_to(make: Maker, a: Op, dim: Op) -> Op | None:
+    """`g.sum_to_size(w.unsqueeze(-1).shape).squeeze(-1)` as `g.sum(-1).sum_to_size(w.shape)`."""
+    at = dim_of(dim)
+    if not isinstance(at, int):
+        return None
+    whole, shape = a.args[0], shapes.squeezed(a.shape, at)
+    counted = at < 0 or (a.shape.rank is not None and whole.shape.rank == a.shape.rank)
+    if not counted or isinstance(shape.origin, Squeezed):
+        return None
+    inputs = (op for op in make.program.ops if op.rule == "input")
+    like = next((op for op in inputs if op.shape == shape), None)
+    summed = make("sum", whole, dim)
+    return make.summed_to_shape(summed, shape, like)
 
 
 @REWRITES.on("squeeze")

@@ -459,7 +459,9 @@ class Printer:
     def _zeros(self, op: Op) -> Node:
         shape = self.shape(op.asked)
         like = self._named_like(op.args[0])
-        if shape.kind == "attribute" and shape.args[0] is like:
+        plain = shape.kind == "attribute" and shape.args[0] is like
+        source = op.args[0]
+        if plain or (source.shape == op.asked and self.node(source) is like):
             return self.function("torch.zeros_like", like)
         return self.method(like, "new_zeros", shape)
 

@@ -1,0 +1,276 @@
+"""Gradients of parts of one tensor, which make up a dim of it, as one `cat` or `stack`.
+
+In: what has reached a tensor: gradients of `x[..., 0]`, `x[:, :n]`, `x[1::2]`, each among zeros in the shape of the tensor. Out: the same
+sum in fewer terms. Invariant: same value, same shape, whatever the sizes are: parts are put side by side only where they are known to
+leave nothing out and to have nothing in common.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from scaffold.derive.graph import shapes
+from scaffold.derive.graph.op import Op, Operation, Program, literal
+from scaffold.derive.graph.shapes import Dim, Shape
+from scaffold.derive.simplify.constructors import Maker
+
+
+class Part(NamedTuple):
+    """What goes to the indices of a dim from the one to the other; a `line` has no such dim itself."""
+
+    start: int
+    end: int
+    value: Op
+    line: bool
+
+
+Joined = tuple[Op, Sequence[Op]] | None  # the whole, and the terms that it is of
+
+
+def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
+    """The terms of a sum, in which the parts of a dim are one term as far as they make it up."""
+    left = list(terms)
+    several: dict[tuple[Shape, str, object], list[Op]] = {}
+    for op in terms:
+        if (dim := _dim(op)) is not None:
+            at = shapes.position(op.shape, dim)
+            key = (op.shape, op.kind, dim if at is None else at)
+            several.setdefault(key, []).append(op)
+    for parts in several.values():
+        for join in (_numbered, _every_nth, _chained, _disjoint):
+            found = join(make, parts) if len(parts) > 1 else None
+            if found is not None:
+                whole, used = found
+                left = [op for op in left if op not in used]
+                left.insert(0, make.program.shaped(whole, parts[0].shape))
+                break
+    return left
+
+
+def _dim(op: Op) -> int | None:
+    """The dim of which an op fills a part, and leaves the rest zero."""
+    if op.rule == "unsliced":
+        dim = literal(op.args[1])
+    elif _is_line(op):
+        dim = literal(op.args[2])
+    else:
+        return None
+    return dim if type(dim) is int else None
+
+
+def _is_line(op: Op) -> bool:
+    """Whether it is zeros but at one index of a dim."""
+    placed = op.facts.shape == "x" and len(op.args) == 4
+    return placed and op.args[0].rule == "zeros" and type(literal(op.args[3])) is int
+
+
+def _size(op: Op) -> Dim | None:
+    """The size of the dim of which an op fills a part."""
+    dim = _dim(op)
+    at = None if dim is None else shapes.position(op.shape, dim)
+    return None if at is None or op.shape.dims is None else op.shape.dims[at]
+
+
+def _joined(make: Maker, values: Sequence[Op], dim: Op) -> Op:
+    return make("cat", make.program.op("list", values), dim)
+
+
+def _stacked(make: Maker, values: Sequence[Op], dim: Op) -> Op:
+    return make("stack", make.program.op("list", values), dim)
+
+
+def _with_dim(make: Maker, part: Part, dim: int) -> Op:
+    """The value of a part, with the dim of size 1 that a line lacks."""
+    return make("unsqueeze", part.value, make.const(dim)) if part.line else part.value
+
+
+# --- Where all indices are numbers.
+
+
+def _numbered(make: Maker, terms: Sequence[Op]) -> Joined:
+    """`stack((g, h), -1)` for `x[..., 0]` and `x[..., 1]` of two; zeros where at most half of the indices are left out."""
+    size, dim = _size(terms[0]), _dim(terms[0])
+    if not isinstance(size, int) or dim is None:
+        return None
+    parts = [_part(op, size) for op in terms]
+    sure = sorted(
+        (item for item in parts if item is not None), key=lambda item: item[:2]
+    )
+    filled = sum(part.end - part.start for part in sure)
+    overlap = any(one.end > two.start for one, two in pairwise(sure))
+    if len(sure) < len(parts) or overlap or 2 * filled < size:
+        return None
+    lines = all(part.line for part in sure)
+    values = list(_without_gaps(make, sure, size, dim, lines))
+    join = _stacked if lines else _joined
+    return join(make, values, make.const(dim)), terms
+
+
+def _part(op: Op, size: int) -> Part | None:
+    """The indices that an op fills, if they are numbers that follow each other."""
+    if _is_line(op):
+        index = literal(op.args[3])
+        assert isinstance(index, int)
+        at = index + size if index < 0 else index
+        return Part(at, at + 1, op.args[1], True) if 0 <= at < size else None
+    start, end, step = (literal(item) for item in op.args[2:])
+    whole = all(item is None or isinstance(item, int) for item in (start, end))
+    if not (step is None or step == 1) or not whole:
+        return None
+    assert isinstance(start, int | None) and isinstance(end, int | None)
+    found = range(size)[start:end]
+    return Part(found.start, found.stop, op.args[0], False) if found else None
+
+
+def _without_gaps(
+    make: Maker, parts: Sequence[Part], size: int, dim: int, lines: bool
+) -> Iterator[Op]:
+    """The values side by side, with zeros between those that are no neighbours."""
+    at = 0
+    end = Part(size, size, parts[0].value, lines)
+    for part in (*parts, end):
+        if part.start > at:
+            yield from _zeros(make, parts, part.start - at, dim, lines)
+        if part is not end:
+            yield part.value if lines else _with_dim(make, part, dim)
+        at = part.end
+
+
+def _zeros(
+    make: Maker, parts: Sequence[Part], count: int, dim: int, lines: bool
+) -> Iterator[Op]:
+    """Zeros for so many indices."""
+    first = parts[0]
+    if lines:
+        zeros = make.zeros(first.value, first.value.shape)
+        yield from [zeros] * count
+        return
+    whole = _with_dim(make, first, dim)
+    at, dims = shapes.position(whole.shape, dim), whole.shape.dims
+    assert at is not None and dims is not None
+    yield make.zeros(first.value, Shape((*dims[:at], count, *dims[at + 1 :])))
+
+
+# --- Every second, every third one.
+
+
+def _every_nth(make: Maker, terms: Sequence[Op]) -> Joined:
+    """`stack((g, h), -1).flatten(-2)` for `x[..., 0::2]` and `x[..., 1::2]` of an even size."""
+    size, dim = _size(terms[0]), _dim(terms[0])
+    if not isinstance(size, int) or dim is None:
+        return None
+    starts = _starts(terms)
+    if starts is None or size % len(terms) or set(starts) != {*range(len(terms))}:
+        return None
+    values = [starts[at] for at in range(len(terms))]
+    inner = dim if dim < 0 else dim + 1
+    stacked = _stacked(make, values, make.const(inner))
+    last = dim == -1 or terms[0].shape.rank == dim + 1
+    ends = (dim - 1, dim) if dim < 0 else (dim, dim + 1)
+    flat = make("flatten", stacked, *map(make.const, ends[:1] if last else ends))
+    return flat, terms
+
+
+def _starts(terms: Sequence[Op]) -> Mapping[int, Op] | None:
+    """What goes to every n-th index from each start on, if it is of n terms."""
+    found: dict[int, Op] = {}
+    for op in terms:
+        if op.rule != "unsliced":
+            return None
+        value, _, start, end, step = op.args
+        first = literal(start) or 0
+        if literal(end) is not None or literal(step) != len(terms):
+            return None
+        if type(first) is not int or first in found:
+            return None
+        found[first] = value
+    return found
+
+
+# --- Where one ends at the value that the next one begins at.
+
+
+def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
+    """`cat((g, h), 1)` for `x[:, :n]` and `x[:, n:]`, whatever `n` is."""
+    program = make.program
+    plain = [
+        op for op in terms if op.rule == "unsliced" and literal(op.args[4]) is None
+    ]
+    begins = {program.value_of(op.args[2]): op for op in plain}
+    bound: Op | None = make.const(None)
+    chain: list[Op] = []
+    while bound is not None and bound in begins:
+        op = begins.pop(bound)
+        end = program.value_of(op.args[3])
+        if chain and literal(end) is not None and not _follows(program, bound, end):
+            return None
+        chain.append(op)
+        bound = end if literal(end) is not None else None
+    if bound is not None or len(chain) < 2:
+        return None
+    return _joined(make, [op.args[0] for op in chain], chain[0].args[1]), chain
+
+
+def _follows(program: Program, start: Op, end: Op) -> bool:
+    """Whether a bound is surely at or behind another, and none is counted from the end."""
+    one, two = _terms(program, start), _terms(program, end)
+    if one is None or two is None or min(one.values(), default=0) < 0:
+        return False
+    return all(two.get(key, 0) >= one.get(key, 0) for key in {*one, *two})
+
+
+def _terms(program: Program, op: Op) -> dict[Op | None, int] | None:
+    """A Python value as multiples of sizes, and of 1; None where it is something else."""
+    op = program.value_of(op)
+    value = literal(op)
+    if type(value) is int:
+        return {None: value}
+    if op.rule in ("size", "rank", "count"):
+        return {op: 1}
+    match program.operation(op):
+        case Operation("+", (a, b)):
+            one, two = _terms(program, a), _terms(program, b)
+            if one is None or two is None:
+                return None
+            return {key: one.get(key, 0) + two.get(key, 0) for key in {*one, *two}}
+        case Operation("*", (a, b)):
+            for factor, other in ((a, b), (b, a)):
+                count = literal(program.value_of(factor))
+                found = _terms(program, other) if type(count) is int else None
+                if found is not None and type(count) is int:
+                    return {key: count * each for key, each in found.items()}
+        case Operation("//", (a, b)):
+            by, of = literal(program.value_of(b)), _terms(program, a)
+            if type(by) is int and by > 0 and of and min(of.values()) >= 0:
+                return {op: 1}
+    return None
+
+
+# --- What has no index in common.
+
+
+def _disjoint(make: Maker, terms: Sequence[Op]) -> Joined:
+    """One put into the other, rather than both into zeros: `x[..., 0]` and `x[..., 1]` of nobody knows how many."""
+    lines = [op for op in terms if _is_line(op)]
+    starts = None if lines else _starts(terms)
+    if starts is not None and starts.keys() == {*range(len(terms))}:
+        return _put(make, terms)
+    indices = [literal(op.args[3]) for op in lines]
+    if len(lines) < 2 or len({index >= 0 for index in indices}) > 1:  # type: ignore[operator]
+        return None
+    whole = lines[0]
+    for op in lines[1:]:
+        whole = make.program.shaped(make(op.rule, whole, *op.args[1:]), op.shape)
+    return whole, lines
+
+
+def _put(make: Maker, terms: Sequence[Op]) -> Joined:
+    """Slices put into the first one of them, which stands among zeros."""
+    whole = terms[0]
+    for op in terms[1:]:
+        value, dim, start, _, step = op.args
+        none = make.const(None)
+        first = start if literal(start) else none
+        put = make("slice_scatter", whole, value, dim, first, none, step)
+        whole = make.program.shaped(put, op.shape)
+    return whole, terms
