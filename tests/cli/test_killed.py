@@ -11,8 +11,9 @@ import pytest
 
 from tests.cli.projects import SCALE, SHIFT, contents, edit, project
 from tests.cli.running import COMMAND, environment, scaffold
+from tests.sweeps import in_every_run
 
-ROUNDS = 4
+ROUNDS = 3
 TABLES = tuple(
     table.replace("[ops.", f"[ops.{letter}_")
     for letter in "abc"
@@ -79,7 +80,7 @@ def reference(root: Path, *changes: str) -> list[dict[str, bytes]]:
     return states
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", in_every_run(range(10), [0]))
 def test_a_run_that_is_killed_leaves_every_file_whole(
     tmp_path: Path, seed: int
 ) -> None:

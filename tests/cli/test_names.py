@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.running import environment, listing, new_op
 
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 TABLE = """[tool.scaffold]
 source = "src/team/ops"
 tests = "tests"
@@ -43,7 +44,7 @@ def test_files_and_classes_are_called_as_the_project_says(project: Path) -> None
     tests = (project / "tests/rms_norm/rms_norm_test.py").read_text()
     assert "from team.ops.rms_norm_op import" in tests
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
+        [*PYTEST, "-k", "forward", "tests"],
         cwd=project,
         env=environment(),
         capture_output=True,

@@ -28,10 +28,10 @@ def search(
 def holds_for(
     strategy: st.SearchStrategy[Any], few: int, *examples: Any
 ) -> Callable[[Callable[[Any], None]], Callable[[int], None]]:
-    """Make a test of a function that holds for every value: `few` of them, or fifty times as many."""
+    """Make a test of a function that holds for every value: `few` of them, or many more."""
 
     def decorate(hold: Callable[[Any], None]) -> Callable[[int], None]:
-        many = pytest.param(50 * few, marks=pytest.mark.exhaustive)
+        many = pytest.param(150 * few, marks=pytest.mark.exhaustive)
 
         @pytest.mark.parametrize("count", [few, many])
         def test(count: int) -> None:

@@ -37,7 +37,22 @@ def runs(rule: Rule) -> Iterator[tuple[str, Run]]:
     return runs_of(TABLE, rule)
 
 
-@pytest.mark.parametrize("rule", WITH_FORMULAS, ids=lambda rule: rule.name)
+def kind(rule: Rule) -> tuple[Hashable, ...]:
+    """What the interpreter of formulas goes by, and how the values of a rule's samples are drawn."""
+    facts = rule.facts
+    several = len(facts.results) > 1, len(rule.formulas) > 1
+    domain = tuple(map(str, rule.domain.values()))
+    return rule.category, facts.complex, facts.dtype, facts.kinds, *several, *domain
+
+
+of_each_kind = pytest.mark.parametrize(
+    "rule",
+    in_every_run(WITH_FORMULAS, one_of_each(WITH_FORMULAS, kind)),
+    ids=lambda rule: rule.name,
+)
+
+
+@of_each_kind
 def test_the_gradients_have_the_precision_of_the_arguments(rule: Rule) -> None:
     """A `where` of two numbers, or an index, must not make it another."""
     for dtype in dtypes(rule):
@@ -79,7 +94,7 @@ def test_the_gradients_are_those_of_autograd(rule: Rule) -> None:
     assert checked == set(rule.formulas), "no sample asks for the other gradients"
 
 
-@pytest.mark.parametrize("rule", WITH_FORMULAS, ids=lambda rule: rule.name)
+@of_each_kind
 def test_the_formulas_can_be_differentiated_again(rule: Rule) -> None:
     """The gradient of the gradient, for the cotangent and the arguments, is the one that autograd has."""
     if rule.name in NOT_TWICE:
@@ -110,16 +125,7 @@ def again(grad: Tensor, over: list[Tensor], weight: Tensor) -> list[Tensor]:
     ]
 
 
-def kind(rule: Rule) -> tuple[Hashable, ...]:
-    """What decides how the values of a rule's samples are drawn."""
-    return rule.category, rule.facts.complex, *map(str, rule.domain.values())
-
-
-@pytest.mark.parametrize(
-    "rule",
-    in_every_run(WITH_FORMULAS, one_of_each(WITH_FORMULAS, kind)),
-    ids=lambda rule: rule.name,
-)
+@of_each_kind
 def test_the_domain_is_where_the_call_is_smooth(rule: Rule) -> None:
     """Finite differences and autograd agree: no sample lies on a kink, outside of the domain, or at a tie."""
     for place, run in runs(rule):
