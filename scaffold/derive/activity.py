@@ -38,6 +38,11 @@ def carries_gradient(node: Node, active: frozenset[str], flat: bool = False) -> 
     return False
 
 
+def is_undifferentiated(node: Node) -> bool:
+    """Whether it is a call that autograd has no gradient of, and takes for a constant: `torch.special.bessel_j0(x)`."""
+    return may_be(callee(node) or "", "undifferentiated")
+
+
 def _is_constant(node: Node) -> bool:
     """Whether no gradient passes: a comparison, `sign`, `x.shape`; but `x.expand_as(y)` is x.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from scaffold.derive.activity import carries_gradient, is_undifferentiated
 from scaffold.derive.autograd_fallback import autograd_of_forward, of_results
 from scaffold.derive.capabilities import NOT_DERIVED
 from scaffold.derive.derivation import Derived, Forward
@@ -22,6 +23,7 @@ from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
+from scaffold.derive.plan.recomputation import active_locals
 from scaffold.derive.plan.rematerialization import is_dear
 from scaffold.derive.plan.save_policy import BackwardGraph
 from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
@@ -34,7 +36,7 @@ from scaffold.derive.simplify.probabilities import with_probabilities
 from scaffold.derive.simplify.scalar_factors import Scalars
 from scaffold.derive.simplify.simplifications import SIMPLIFICATIONS
 from scaffold.derive.write.derived_gradients import gradient_statements
-from scaffold.formula import Graph, Statement
+from scaffold.formula import Graph, Statement, expressions
 from scaffold.spec import OpSpec
 
 TOO_DEEP = "it is nested too deeply"
@@ -102,7 +104,8 @@ class Differentiated:
             advised = advice(self.results)
         except RecursionError:  # of a forward that nests too deeply to be derived
             advised = ()
-        return Derived(fallback or (), (note, *advised))
+        constants = _undifferentiated_calls(spec, forward)
+        return Derived(fallback or (), (note, *constants, *advised))
 
     def of_results(self, spec: OpSpec, statement: Statement) -> Statement:
         """The statement, in which autograd of the whole forward sees its results alone."""
@@ -157,7 +160,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
 def _statements(spec: OpSpec, walked: Walked, backward: BackwardGraph) -> Derived:
     results = walked.lowered.results
     return gradient_statements(backward, spec.style)._replace(
-        notes=(*_notes(walked.back), *advice(results)),
+        notes=(*_notes(walked.back), *_undifferentiated(results), *advice(results)),
         domains=domains(walked.applier.table, results),
         like=_like(spec, walked.lowered),
     )
@@ -284,6 +287,40 @@ def _notes(found: Reversed) -> tuple[str, ...]:
     )
     return tuple(
         f"{name} has no rule: autograd differentiates that call" for name in names
+    )
+
+
+def _undifferentiated(results: tuple[Op, ...]) -> tuple[str, ...]:
+    """What is said of calls that autograd takes for constants, though a gradient would pass."""
+    found, seen, waiting = list[str](), set[Op](), [*results]
+    while waiting:
+        op = waiting.pop()
+        if op in seen or op.facts.category == "constant":
+            continue
+        seen.add(op)
+        waiting += op.args
+        if op.rule == "call" and is_undifferentiated(op.template.node):
+            found += [_called(op)] * any(arg.active for arg in op.args)
+    return _constants(found)
+
+
+def _undifferentiated_calls(spec: OpSpec, forward: Forward) -> tuple[str, ...]:
+    """The same of a forward that is not understood: autograd differentiates it, which knows no rules of the user's."""
+    active = frozenset(item.name for item in spec.differentiable)
+    active |= active_locals(forward.statements, active)
+    nodes = (node for item in forward.statements for node in expressions(item))
+    return _constants(
+        dotted(item.args[0]) or item.args[0].label
+        for node in (*nodes, *forward.results)
+        for item in node.walk()
+        if is_undifferentiated(item) and carries_gradient(item, active)
+    )
+
+
+def _constants(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(
+        f"autograd has no gradient of {name}, and takes its result for a constant; so does this backward"
+        for name in sorted(set(names))
     )
 
 

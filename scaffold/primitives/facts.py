@@ -36,6 +36,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 FLAGS = (
     *("several", "joins", "random", "random_factor", "uninitialised", "creates"),
     *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
+    "undifferentiated",
 )
 PASSES = {
     "constant": 1,

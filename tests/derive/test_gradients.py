@@ -331,14 +331,37 @@ def test_an_optional_that_is_absent_is_not_touched() -> None:
 @pytest.mark.parametrize(
     ("inputs", "forward", "note"),
     [
-        ("x", "torch.special.bessel_j0(x) * x", "torch.special.bessel_j0 has no rule"),
+        ("x", "torch.nextafter(x, x) * x", "torch.nextafter has no rule"),
         ("x, y", "x * y if x.sum() > 0 else x", "depends on the data"),
-        ("x", "F.gelu(x * torch.rand_like(x))", "random numbers"),
     ],
 )
 def test_what_cannot_be_derived_is_said(inputs: str, forward: str, note: str) -> None:
     derivation = derive(spec_of(inputs, forward=forward, derive=True))
     assert any(note in item for item in derivation.notes)
+
+
+@pytest.mark.parametrize(
+    ("forward", "several"),
+    [
+        ("torch.special.bessel_j0(x) * x", ("bessel_j0",)),
+        (
+            "torch.special.airy_ai(x.exp()) * torch.special.bessel_j1(y) + x",
+            ("airy_ai",),
+        ),
+        ("x[x > torch.special.bessel_y0(x)].sum()", ()),  # a mask has none in any case
+        ("torch.special.airy_ai(x) * x if x.sum() > 0 else x", ("airy_ai",)),
+        ("x * torch.special.bessel_j0(y)", ()),
+    ],
+)
+def test_what_autograd_takes_for_a_constant_is_said(
+    forward: str, several: tuple[str, ...]
+) -> None:
+    spec = spec_of("x[N], y[N; const]", forward=forward, derive=True)
+    notes = [item for item in derive(spec).notes if "for a constant" in item]
+    assert [item.partition("gradient of ")[2].partition(",")[0] for item in notes] == [
+        f"torch.special.{name}" for name in several
+    ]
+    assert "lambda x: torch.special" not in text_of(spec)
 
 
 def test_a_random_mask_is_saved() -> None:

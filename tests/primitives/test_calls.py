@@ -1,5 +1,6 @@
 """What calls do, by the words that they are called: held against PyTorch itself."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -186,7 +187,23 @@ def test_what_is_no_primitive_is_not_said_twice() -> None:
 
 
 def test_what_is_no_primitive_is_of_pytorch() -> None:
-    spaces = (torch, torch.Tensor, torch.nn.functional, torch.linalg)
+    spaces = (torch, torch.Tensor, torch.nn.functional, torch.linalg, torch.special)
     for word in functions():
         assert any(hasattr(space, word) for space in spaces), word
         assert is_in_place(word) == word.endswith("_")
+
+
+def test_autograd_has_no_gradient_of_what_is_said_to_have_none_and_of_that_alone() -> (
+    None
+):
+    found = set()
+    for name in dir(torch.special):
+        x = torch.full((2,), 0.3, requires_grad=True)
+        for more in ((), (2,), (x,), (x, x)):
+            with contextlib.suppress(Exception):  # it takes other arguments
+                result = getattr(torch.special, name)(x, *more)
+                if not result.requires_grad and result.is_floating_point():
+                    found.add(name)
+    assert found == {
+        name for name in functions() if may_be(name, "undifferentiated")
+    }, "some are missing"

@@ -8,7 +8,12 @@ it is, over the tensors in it; one that changes a tensor under other eyes is ref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from scaffold.derive.activity import READ_OUT, carries_gradient, is_random
+from scaffold.derive.activity import (
+    READ_OUT,
+    carries_gradient,
+    is_random,
+    is_undifferentiated,
+)
 from scaffold.derive.graph.application import Applier, Bound, constant
 from scaffold.derive.graph.conditions import choose
 from scaffold.derive.graph.op import (
@@ -430,6 +435,7 @@ class Expressions:
         carrying = frozenset(name for name, op in self.env.items() if op.active)
         kind, active = kind_of_call(node, args), carries_gradient(node, carrying)
         active = active and any(arg.active for arg in args)
+        active = active and not is_undifferentiated(node)
         if self.kinds.of(node) == "group":
             if active:
                 raise UnsupportedError("several results of a call that has no rule")
