@@ -326,7 +326,9 @@ HEAD = (
     "without declared shapes in turns. A sample passes if the forward, the gradients, what `backward` returns and the second",
     "derivatives are those of autograd. *Direct* has a derived formula; in a *fallback* autograd differentiates the call. Samples whose",
     "value or gradient is not finite are left out. Written by `python -m tests.derive.opinfo --write docs/opinfo.md`, over all",
-    "samples. It needs `expecttest`, which PyTorch imports for its own tests.",
+    "samples. It needs `expecttest`, which PyTorch imports for its own tests. An *error* raises: `torch.cat` passes over a tensor of",
+    "shape (0,), whatever the shapes of the others; where no shape is declared, the backward of one such sample reads a dim of it",
+    "that is not there.",
     "",
 )
 
