@@ -16,7 +16,7 @@ from typing import NamedTuple
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, VerificationError
 from scaffold.formula import Formula, emit_lines, meant
-from scaffold.spec import ANY_DIMS, OpSpec
+from scaffold.spec import ANY_DIMS, OpSpec, leading
 from scaffold.spec.imports import runs_code_of
 from scaffold.spec.problems import Locate
 from scaffold.verify import Failure, Verdict
@@ -30,6 +30,10 @@ MEANT = "if it is not meant to be the derivative, say {}"
 LEADING = (
     "the '...' of each input is its own, and they broadcast: sum the gradient, or name "
     "the dims where they are equal, as in '{}'"
+)
+OTHERS = (
+    "'{}' may broadcast against other leading dims: sum the gradient, or give leading "
+    "dims that are equal one name"
 )
 OURS = "a derived gradient is wrong: please report it; {} states one of your own"
 SAID = ("outputs", "samples")  # what the specification says beside the formulas
@@ -106,17 +110,21 @@ def untyped(spec: OpSpec) -> list[str]:
 
 def _named(spec: OpSpec, failure: Failure) -> str | None:
     """Of a formula that is right where all leading dims are equal: how to say that they are."""
-    leading = {
-        f"grad_{item.name}": item.name
+    found = {
+        f"grad_{item.name}": dim
         for item in spec.tensors
-        if ANY_DIMS in (spec.dims(item.name) or ())
+        if (dim := leading(spec.dims(item.name)))
     }
-    broadcast = re.search(r" (leading|first) dim", failure.case)
-    if failure.subject not in leading or not broadcast:
+    broadcast = re.search(r"\b(leading|first) dim", failure.case)
+    dim = found.get(failure.subject)
+    if dim is None or not broadcast:
         return None
+    if dim != ANY_DIMS:
+        return OTHERS.format(dim)
     named = (
-        f"{name}[{', '.join('*batch' if dim == ANY_DIMS else str(dim) for dim in spec.dims(name) or ())}]"
-        for name in leading.values()
+        f"{item.name}[{', '.join(map(str, dims)).replace(ANY_DIMS, '*batch')}]"
+        for item in spec.tensors
+        if leading(dims := spec.dims(item.name) or ()) == ANY_DIMS
     )
     return LEADING.format(", ".join(named))
 

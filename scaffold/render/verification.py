@@ -118,9 +118,10 @@ def _tolerances(spec: OpSpec) -> Iterator[str]:
 
 
 def _further_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
-    """Every named dim with another size, then each of them alone with size 1."""
+    """Leading dims of several names that broadcast; every named dim with another size, then each of them alone with size 1."""
     if spec.samples is not None:
         return
+    yield from _broadcast_names(spec)
     usual = choose_sizes(spec, first=2)
     if not usual:
         return
@@ -132,6 +133,15 @@ def _further_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
     for name in usual:
         if name not in bounds and name not in fixed and allows(spec, usual | {name: 1}):
             yield f"{name}=1", _arguments({name: 1})
+
+
+def _broadcast_names(spec: OpSpec) -> Iterator[tuple[str, str]]:
+    """The leading dims of one name fewer than all others, or 1: the same in all inputs that have it."""
+    names = leading_names(spec)
+    for dim, parameter in names.items() if len(names) > 1 else ():
+        if dim != ANY_DIMS:
+            yield f"without leading dims {dim}", f'"{parameter}": ()'
+            yield f"with leading dims {dim} of size 1", f'"{parameter}": (1,)'
 
 
 def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]:

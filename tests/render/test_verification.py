@@ -92,6 +92,29 @@ def test_each_named_size_has_another_value_and_1() -> None:
     }
 
 
+def test_leading_dims_of_several_names_broadcast_each_in_all_its_inputs() -> None:
+    grads = {"x": "grad_output", "y": "grad_output", "z": "grad_output"}
+    spec = spec_of("x[*a], y[*b], z[*a]", forward="x + y + z", grad=grads)
+    checks = checks_of(spec)
+    assert assigned(checks, "BROADCAST") == {}
+    assert assigned(checks, "FURTHER_CASES") == {
+        "without leading dims *a": {"a": ()},
+        "with leading dims *a of size 1": {"a": (1,)},
+        "without leading dims *b": {"b": ()},
+        "with leading dims *b of size 1": {"b": (1,)},
+    }
+    same = spec_of("x[*a], y[*a]", forward="x + y")
+    assert assigned(checks_of(same), "FURTHER_CASES") == {}
+
+
+def test_leading_dims_without_a_name_broadcast_against_those_with_one() -> None:
+    spec = spec_of("x[*a, D], y[..., D]", forward="x + y")
+    checks = checks_of(spec, frozenset({"x", "y"}))
+    assert assigned(checks, "BROADCAST") == {1: 1}
+    further = assigned(checks, "FURTHER_CASES")
+    assert "without leading dims *a" in str(further)
+
+
 def test_a_condition_on_the_sizes_holds_of_all_of_them() -> None:
     spec = spec_of(
         "x[H, D]", forward="x", grad={"x": "grad_output"}, require=["H % 4 == 0"]
