@@ -6,8 +6,17 @@ function from outside torch is not called twice.
 
 from collections.abc import Iterator
 
+from scaffold.derive.aliasing import Trace
 from scaffold.derive.metadata import LIKE_METHODS, metadata_read
-from scaffold.formula import BUILTINS, Node, keywords
+from scaffold.formula import (
+    BUILTINS,
+    If,
+    Node,
+    Statement,
+    keywords,
+    sharing,
+    written,
+)
 from scaffold.primitives.calls import draws_random, is_constant, may_be
 
 NUMPY = frozenset({"numpy", "from_numpy", "as_tensor"})
@@ -120,3 +129,27 @@ def calls_unknown(node: Node, names: frozenset[str]) -> bool:
             if root.kind == "name" and root.label in names:
                 return True
     return False
+
+
+def active_locals(
+    statements: tuple[Statement, ...], inputs: frozenset[str], flat: bool = False
+) -> frozenset[str]:
+    """The locals that carry a gradient of one of the inputs; `flat`: even one that is 0 all over."""
+    changes = Trace(statements, sharing).changes
+    active = set(inputs)
+    for position, item in enumerate(statements):
+        before = frozenset(active)
+        _activate(item, active, flat)
+        for change in changes:
+            if change.position == position and change.name in active - before:
+                active |= change.holders
+    return frozenset(active - inputs)
+
+
+def _activate(item: Statement, active: set[str], flat: bool) -> None:
+    """Add what a statement makes active; the test of an `if` carries no gradient."""
+    if isinstance(item, If):
+        for inner in (*item.body, *item.orelse):
+            _activate(inner, active, flat)
+    elif carries_gradient(item.value, frozenset(active), flat):
+        active |= written(item)

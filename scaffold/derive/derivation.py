@@ -70,7 +70,7 @@ class Derived(NamedTuple):
     forward: tuple[tuple[Statement, ...], tuple[Node, ...]] | None = (
         None  # statements and results, with names for more of the values in them
     )
-    kept: frozenset[str] | None = None  # the locals to save, where that was planned
+    kept: frozenset[str] | None = None  # the locals to save, where that is decided
     once: bool = False  # the statements cannot be differentiated
     again: tuple[Statement, ...] | None = None  # the forward for what comes again
     like: tuple[tuple[str, str], ...] = ()  # input -> the output that has its shape
@@ -87,7 +87,8 @@ class Maths(NamedTuple):
     derived: frozenset[str]  # whose gradient follows from the forward
     notes: tuple[str, ...]  # of what was derived, and what was not
     domains: tuple[tuple[str, Domain], ...]  # where test values of inputs lie
-    kept: frozenset[str] | None  # the locals to save, where that was planned
+    kept: frozenset[str] | None  # the locals to save, where some are decided
+    planned: bool  # ... and where no others are but by necessity
     once: bool  # the program cannot be differentiated
     versions: tuple[tuple[str, str], ...]  # a name of the forward -> the user's
     again: tuple[Statement, ...] | None  # the forward as it comes again in the backward

@@ -11,7 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from scaffold.derive.activity import carries_gradient, is_undifferentiated
+from scaffold.derive.activity import (
+    active_locals,
+    carries_gradient,
+    is_undifferentiated,
+)
 from scaffold.derive.autograd_fallback import autograd_of_forward, of_results
 from scaffold.derive.capabilities import NOT_DERIVED
 from scaffold.derive.derivation import Derived, Forward
@@ -23,7 +27,6 @@ from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
-from scaffold.derive.plan.recomputation import active_locals
 from scaffold.derive.plan.rematerialization import is_dear
 from scaffold.derive.plan.save_policy import BackwardGraph
 from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim

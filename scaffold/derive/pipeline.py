@@ -195,8 +195,9 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
     notes = derived.notes if source.refused is None else (source.refused,)
     formula = spec.kept or spec.forward
     kept = derived.kept
-    if kept is not None:
-        kept |= frozenset(read.name for read, _ in free_reads(source.stated))
+    if kept is not None and source.stated:  # of which no graph tells what they need
+        read = frozenset(read.name for read, _ in free_reads(source.stated))
+        kept = kept | read if spec.forgoes_second else None
     if forward is not None and derived.forward is not None:
         statements, results = derived.forward
         forward = forward._replace(statements=statements, results=results)
@@ -214,6 +215,7 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
         notes=tuple(f"{formula.location}: {note}" for note in notes if formula),
         domains=derived.domains,
         kept=kept,
+        planned=kept is not None and not source.stated,
         once=derived.once,
         again=derived.again,
         like=derived.like,

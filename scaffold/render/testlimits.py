@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 from scaffold.derive import live_forward
-from scaffold.derive.activity import callee, calls, carries_gradient
+from scaffold.derive.activity import active_locals, callee, calls, carries_gradient
 from scaffold.derive.metadata import reads
-from scaffold.derive.plan.recomputation import active_locals
 from scaffold.derive.value_kinds import kinds_of_inputs
 from scaffold.formula import Formula, Node, expressions
 from scaffold.primitives.calls import may_be, singularities

@@ -7,10 +7,9 @@ would not require grad; in doubt an output has a gradient.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from scaffold.derive.activity import carries_gradient
+from scaffold.derive.activity import active_locals, carries_gradient
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.forward.live_forward import live_forward
-from scaffold.derive.plan.recomputation import active_locals
 from scaffold.formula import Formula, If, Node, Statement, expressions, raises, written
 from scaffold.spec import OpSpec
 

@@ -4,19 +4,24 @@ In: an `OpSpec` and its `Maths`. Out: a `Reuse`, and the forward as it will stan
 random numbers or runs a kernel of the user's is not repeated.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from scaffold.derive.activity import calls_unknown, is_random, leaves_torch
+from scaffold.derive.activity import (
+    active_locals,
+    calls_unknown,
+    is_random,
+    leaves_torch,
+)
 from scaffold.derive.aliasing import Trace
-from scaffold.derive.backward_program import free_reads
+from scaffold.derive.backward_program import free_reads, surely_written
 from scaffold.derive.derivation import Forward, Maths, Saved
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.forward.outputs import kept_apart, saved_apart
 from scaffold.derive.forward.ssa_names import as_they_were
 from scaffold.derive.live_variables import without_checks, without_dead
 from scaffold.derive.metadata import reads
-from scaffold.derive.plan.recomputation import Locals, Plan, active_locals, plan, unsure
+from scaffold.derive.plan.recomputation import Locals, Plan, plan, repeated_for
 from scaffold.derive.value_kinds import Kinds, kinds_of_inputs
 from scaffold.formula import (
     Assign,
@@ -83,25 +88,37 @@ def _plan(
         maths.graph,
         frozenset(inputs | written(*maths.program)),
     )
-    rather = maths.kept
-    if rather is None:
-        rather = (
-            wanted & own
-            if spec.once_differentiable or spec.forgoes_second
-            else frozenset()
-        )
+    chosen = _chooser(spec, maths, wanted & own)
     outputs = frozenset(dict(maths.origins))
     asked = wanted - data - outputs
     if spec.style != "combined":
-        return plan(forward, wanted - outputs, rather), frozenset()
-    least = plan(forward, data - outputs, rather)
+        return chosen(forward, wanted - outputs), frozenset()
+    least = chosen(forward, data - outputs)
     there = written(*least.repeated) | set(least.saved)
     described = frozenset(
         name
         for name in asked - there
-        if forward.kinds.of_name(name) == "tensor" and not unsure(statements, (name,))
+        if forward.kinds.of_name(name) == "tensor" and not _unsure(statements, (name,))
     )
-    return plan(forward, wanted - outputs - described, rather), described
+    return chosen(forward, wanted - outputs - described), described
+
+
+def _chooser(
+    spec: OpSpec, maths: Maths, read: frozenset[str]
+) -> Callable[[Locals, frozenset[str]], Plan]:
+    """What says which statements come again, of those that wanted locals need; `read` are locals that may be saved."""
+    saved = maths.kept
+    if saved is None:
+        at_will = spec.once_differentiable or spec.forgoes_second
+        saved = read if at_will else frozenset()
+    plan_ = repeated_for if maths.planned else plan
+    return lambda forward, wanted: plan_(forward, wanted, saved)
+
+
+def _unsure(statements: Lines, names: Iterable[str]) -> tuple[str, ...]:
+    """The names that only some branches assign."""
+    sure = surely_written(*statements)
+    return tuple(name for name in names if name not in sure)
 
 
 class ReturningForward(NamedTuple):
@@ -122,7 +139,7 @@ def forward_that_saves(
     kept = tuple(item.origin for item in saved if item.source == "intermediate")
     begun = [
         Assign(graph.name(name), _nothing(spec, graph), "", (LEFT_OUT,))
-        for name in unsure(statements, kept)
+        for name in _unsure(statements, kept)
     ]
     live = reuse.described.union(kept, *(value.names() for value in results))
     statements = without_dead(graph, statements, live, effects(spec))

@@ -1,15 +1,15 @@
 """Locals of the forward that the backward reads: which are computed again, which must be saved.
 
 In: the forward's statements and the names wanted. Out: the statements to repeat and the names to save.
-Invariant: what is repeated gives the same value; what is saved is a tensor, and a name's last value. For gradients that
-follow from the forward, `save_policy` has decided what is saved before.
+Invariant: what is repeated gives the same value; what is saved is a tensor, and a name's last value.
+
+`plan` decides it for gradients that formulas or kernels state. For those that follow from the forward `save_policy` has decided
+by the graph what is saved, and `repeated_for` only finds the statements that give the rest.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from scaffold.derive.activity import carries_gradient
-from scaffold.derive.aliasing import Trace
 from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.derive.live_variables import without_dead
 from scaffold.derive.names import fresh
@@ -23,7 +23,6 @@ from scaffold.formula import (
     renaming,
     rewritten,
     same_tensor,
-    sharing,
     written,
 )
 
@@ -69,17 +68,31 @@ def plan(forward: Locals, wanted: frozenset[str], rather: frozenset[str]) -> Pla
     raise AssertionError("every wanted local can be saved")
 
 
+def repeated_for(
+    forward: Locals, wanted: frozenset[str], saved: frozenset[str]
+) -> Plan:
+    """The statements that compute the wanted locals from what is saved; of this, what they read.
+
+    More is saved only where a statement cannot come again.
+    """
+    try:
+        return _walk(forward, wanted, saved, frozenset())
+    except _SavedTooEarlyError:
+        return plan(forward, wanted, saved)
+
+
 def _walk(
     forward: Locals,
     wanted: frozenset[str],
     first: frozenset[str],
     rather: frozenset[str],
 ) -> Plan:
+    """`first` are saved if they are read at all, and `rather` unless that is worth nothing."""
     statements = forward.statements
     locals_ = written(*statements)
     saved, repeated = set(first), list[tuple[int, Statement]]()
     earlier = set[str]()  # results of which another value than the last one is read
-    live = set(wanted - first)
+    live, reads = set(wanted - first), set(wanted)
     for position in reversed(range(len(statements))):
         item = statements[position]
         hit = written(item) & live
@@ -94,12 +107,17 @@ def _walk(
             repeated.append((position, item))
             earlier |= written(item) & forward.results
             there = forward.results - later - own  # an output is at hand
-            live = (live - surely_written(item)) | (read_names(item) & locals_ - there)
+            read = read_names(item) & locals_
+            if read & first & (later | own):  # another value than the one that is saved
+                raise _SavedTooEarlyError
+            live = (live - surely_written(item)) | (read - there - first)
+            reads |= read
             continue
         if hit & later:
             raise _SavedTooEarlyError
         saved |= hit
         live -= hit
+    saved -= first - reads
     _refuse_values(saved, forward)
     order = [name for item in statements for name in sorted(written(item) & saved)]
     again = _with_names_apart(forward, reversed(repeated), earlier)
@@ -130,11 +148,36 @@ def _narrowed(
     """The lines and names of a statement that are needed, where not all of it can come again."""
     spoilt = written(item) & (forward.results | saved)
     if isinstance(item, Assign):
-        return _without_names(forward, item, spoilt - hit)
+        return _without_values(forward.graph, item, hit) or _without_names(
+            forward, item, spoilt - hit
+        )
     if forward.repeatable(item) and not spoilt:
         return item
     (left,) = without_dead(forward.graph, (item,), hit, lambda node: False)
     return left
+
+
+def _without_values(graph: Graph, item: Assign, hit: Collection[str]) -> Assign | None:
+    """`b = y` of `a, b = x, y` where that is all that is needed."""
+    target, value = item.target, item.value
+    one_each = target.kind == value.kind == "tuple" and not item.operator
+    if not one_each or any(part.kind != "name" for part in target.args):
+        return None
+    pairs = [
+        pair
+        for pair in zip(target.args, value.args, strict=True)
+        if pair[0].label in hit
+    ]
+    if len(pairs) == 1:
+        ((name, one),) = pairs
+        return Assign(name, one, "", item.comments)
+    targets, values = zip(*pairs, strict=True)
+    return Assign(
+        graph.node("tuple", target.label, targets),
+        graph.node("tuple", value.label, values),
+        "",
+        item.comments,
+    )
 
 
 def _without_names(forward: Locals, item: Assign, names: frozenset[str]) -> Assign:
@@ -166,33 +209,3 @@ def _refuse_values(saved: Iterable[str], forward: Locals) -> None:
             message = f"the backward needs '{name}', which is no tensor and cannot be computed again"
             hint = f"make it a tensor, or compute {name} in the backward"
             raise ScaffoldError(message, forward.place, hint)
-
-
-def unsure(statements: Lines, names: Iterable[str]) -> tuple[str, ...]:
-    """The names that only some branches assign."""
-    sure = surely_written(*statements)
-    return tuple(name for name in names if name not in sure)
-
-
-def active_locals(
-    statements: Lines, inputs: frozenset[str], flat: bool = False
-) -> frozenset[str]:
-    """The locals that carry a gradient of one of the inputs; `flat`: even one that is 0 all over."""
-    changes = Trace(statements, sharing).changes
-    active = set(inputs)
-    for position, item in enumerate(statements):
-        before = frozenset(active)
-        _activate(item, active, flat)
-        for change in changes:
-            if change.position == position and change.name in active - before:
-                active |= change.holders
-    return frozenset(active - inputs)
-
-
-def _activate(item: Statement, active: set[str], flat: bool) -> None:
-    """Add what a statement makes active; the test of an `if` carries no gradient."""
-    if isinstance(item, If):
-        for inner in (*item.body, *item.orelse):
-            _activate(inner, active, flat)
-    elif carries_gradient(item.value, frozenset(active), flat):
-        active |= written(item)

@@ -1,8 +1,11 @@
 """Expressions that stand several times in a backward.
 
-In: its statements. Out: the same with a name for what costs more than to look at a tensor. Values that the graph
-shares have their names from `value_names` already. Invariant: what gets a name is
-computed where it was computed anyway, of the same values; nothing that draws, changes in place or is not PyTorch's gets one.
+In: its statements. Out: the same with a name for what costs more than to look at a tensor. Invariant: what gets a name is computed
+where it was computed anyway, of the same values; nothing that draws, changes in place or is not PyTorch's gets one.
+
+Values that the graph shares have their names from `schedule` already. What is left stands several times as text alone, in one derived
+backward of five: lines of the forward that come again as the user wrote them, and values that are computed for their shape,
+`(x * y).shape`, which is found when a line is printed. That is why statements are looked at once more.
 """
 
 import builtins

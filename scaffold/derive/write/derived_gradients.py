@@ -48,10 +48,25 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> Derived:
     return Derived(
         attempt.statements,
         forward=names.forward(),
-        kept=frozenset(names.all[op] for op in saved) if backward.saves else None,
+        kept=_kept(backward, names.all, saved, attempt.statements),
         once=once or attempt.over > 0,
         again=names.forward_again(),
     )
+
+
+def _kept(
+    backward: BackwardGraph,
+    names: Mapping[Op, str],
+    saved: Collection[Op],
+    lines: tuple[Statement, ...],
+) -> frozenset[str]:
+    """The locals to save. What was drawn is, for it cannot be drawn again."""
+    ops = backward.applier.program.ops
+    drawn = frozenset(op.name for op in ops if op.rule == "drawn")
+    if backward.spec.once_differentiable and not backward.saves:
+        tensors = {name for op, name in names.items() if op.is_tensor}
+        return drawn.union(tensors & {read.name for read, _ in free_reads(lines)})
+    return drawn.union(names[op] for op in saved)
 
 
 def _first_fit(
