@@ -44,7 +44,7 @@ from scaffold.derive.graph.static_values import (
     size_at,
     static_node,
 )
-from scaffold.derive.lower import indexing
+from scaffold.derive.lower import indexing, parts
 from scaffold.derive.lower.autograd_saved import retained
 from scaffold.derive.lower.mutation import made_anew
 from scaffold.derive.lower.unruled_calls import (
@@ -287,6 +287,18 @@ class Expressions:
     def _applied(self, bound: Bound | None, node: Node) -> Op:
         if bound is None:
             return self._unknown(node)
+        several = {
+            name: op
+            for name, op in bound.args.items()
+            if op.kind == "group" and op.active and op.rule != "input"
+        }
+        if several and "joins" in bound.rule.facts.flags and "dim" in bound.args:
+            (whole, parted), dim = *several.items(), bound.args["dim"]
+            found = parts.joined(self.applier, bound.rule.op, parted, dim)
+            if found is not None:
+                return found
+            listed = self.listed(parted) or parted
+            return self.applier.apply(bound.rule, {**bound.args, whole: listed})
         return self.applier.apply(bound.rule, bound.args)
 
     def _conditional(self, node: Node) -> Op:
@@ -315,15 +327,34 @@ class Expressions:
         inner, index = node.args
         value = self.value(inner)
         if value.kind == "group":
-            at = constant(self.program, index)
-            position = None if at is None else literal(at)
-            if not isinstance(position, int) or position < 0:
-                raise UnsupportedError("an index of a tuple")
-            return self.item(value, position)
+            known = self.listed(value) if index.kind == "slice" else None
+            return (
+                self._of_list(known, index) if known else self._of_group(value, index)
+            )
         if value.rule == "list":
             return self._of_list(value, index)
         parts = index.args if index.kind == "tuple" else (index,)
         return indexing.taken(self.applier, value, [self.part(part) for part in parts])
+
+    def _of_group(self, several: Op, index: Node) -> Op:
+        """One of several results."""
+        at = constant(self.program, index)
+        position = None if at is None else literal(at)
+        if isinstance(position, int):
+            position = parts.position_of(self.applier, several, position)
+        if not isinstance(position, int):
+            raise UnsupportedError("an index of a tuple")
+        return self.item(several, position)
+
+    def listed(self, several: Op) -> Op | None:
+        """The values of a tuple one by one, where it is known how many there are."""
+        if several.rule == "list" or several.kind != "group":
+            return several if several.rule == "list" else None
+        count = parts.count_of(self.applier, several)
+        if count is None:
+            return None
+        self.program.unpack(several)
+        return self.program.op("list", [self.item(several, at) for at in range(count)])
 
     def _of_list(self, several: Op, index: Node) -> Op:
         """One of values that are written out, or some."""
@@ -545,6 +576,7 @@ class Expressions:
                 found.append(self.value(node))
                 continue
             inner = self.value(node.args[0])
+            inner = self.listed(inner) or inner
             found += inner.args if inner.rule == "list" else [self._starred(inner)]
         return found
 
@@ -731,7 +763,7 @@ def broadcast_together(applier: Applier, values: Sequence[Op]) -> Op:
 def _sum(applier: Applier, items: Op) -> Op | None:
     if items.is_tensor:
         return applier.named("sum", items, applier.program.const(0))
-    if items.rule == "unbind":
+    if parts.are_parts(applier, items) and parts.are_single(items):
         return applier.named("sum", *items.args)
     if items.rule != "list" or not items.args:
         return None

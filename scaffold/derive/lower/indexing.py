@@ -209,18 +209,17 @@ def item_of(
 
 def _part_shape(name: str, x: Op, op: Op, position: int) -> Shape | None:
     """The shape of each part, which `unbind` makes the same; `chunk` may leave a smaller one."""
-    if name == "unbind":
-        dim = literal(op.args[1])
-        return shapes.reduced(x.shape, (dim,), False) if isinstance(dim, int) else None
-    if name in ("split", "chunk", "tensor_split"):
-        dim = literal(op.args[2])
-        at = shapes.position(x.shape, dim) if isinstance(dim, int) else None
-        if at is not None and x.shape.dims is not None:
-            size = _part_size(name, x.shape.dims[at], op.args[1], position) or PartSize(
-                op, position
-            )
-            return Shape((*x.shape.dims[:at], size, *x.shape.dims[at + 1 :]))
-    return None
+    dim, several = literal(op.args[-1]), op.args[1:-1]
+    if not isinstance(dim, int):
+        return None
+    if not several:  # each is at one place
+        return shapes.reduced(x.shape, (dim,), False)
+    at = shapes.position(x.shape, dim)
+    if at is None or x.shape.dims is None:
+        return None
+    size = _part_size(name, x.shape.dims[at], several[0], position)
+    dims = (*x.shape.dims[:at], size or PartSize(op, position), *x.shape.dims[at + 1 :])
+    return Shape(dims)
 
 
 def _part_size(name: str, whole: Dim, parts: Op, position: int) -> int | None:
@@ -231,5 +230,6 @@ def _part_size(name: str, whole: Dim, parts: Op, position: int) -> int | None:
     if type(said) is not int or said < 1 or not isinstance(whole, int):
         return None
     if name == "split":
-        return max(0, min(said, whole - position * said))
+        at = position if position >= 0 else -(-whole // said) + position
+        return max(0, min(said, whole - at * said))
     return whole // said if whole % said == 0 else None

@@ -201,12 +201,17 @@ class Lowering:
             self._bind(inner, self.expressions.item(op, position))
 
     def _bind_around(self, target: Node, op: Op, star: int) -> None:
-        """`b, *_, d = x.shape`, where nothing reads what the star takes."""
-        rest = target.args[star].args[0].label
-        if op.rule != "shape" or not rest.startswith("_"):
+        """`b, *_, d = x.shape`, where nothing reads what the star takes, or `a, *others` of parts whose number is known."""
+        known = self.expressions.listed(op)
+        rest = target.args[star].args[0]
+        if known is None and (op.rule != "shape" or not rest.label.startswith("_")):
             raise UnsupportedError("a starred target")
-        self.env.pop(rest, None)
+        self.env.pop(rest.label, None)
         count = len(target.args)
+        if known is not None:
+            end = len(known.args) - (count - 1 - star)
+            op = known
+            self._bind(rest, self.program.op("list", known.args[star:end]))
         for position, inner in enumerate(target.args):
             if position != star:
                 at = position if position < star else position - count

@@ -18,6 +18,8 @@ from scaffold.formula import Node
 
 def all_taken(program: Program, op: Op, arrived: Mapping[int, Op]) -> bool:
     """Whether it is known that a gradient comes from each part, or that the other parts are there."""
+    if any(at < 0 for at in arrived):  # the last one, of nobody knows how many
+        return False
     every = op.rule == "chunk" and literal(op.args[1]) == len(arrived)
     return every or program.is_unpacked(op)
 
@@ -63,7 +65,7 @@ def of_side(arrived: Mapping[int, Op], test: Node, side: int) -> dict[int, Op]:
 
 
 def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
-    """Of one part of what `unbind`, `split` and `chunk` take apart, by its number."""
+    """Of one part of what `unbind`, `split` and `chunk` take apart, by its number; -1 is the last one."""
     x, none = op.args[0], make.const(None)
     if op.rule == "unbind":
         into = make.zeros(g, x.shape)
@@ -73,7 +75,7 @@ def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
     own = size(make, g, dim)
     if at == 0:  # the parts may differ in size, but the first one comes first
         bounds = (none, own, none)
-    elif op.rule == "chunk" and literal(count) == at + 1:
+    elif at == -1 or op.rule == "chunk" and literal(count) == at + 1:
         start = make("sub", size(make, x, dim), own)
         bounds = (start, none, none)
     elif op.rule == "split" and is_int(make.program, count):

@@ -1,0 +1,60 @@
+"""Tuples of parts of a tensor: their last one, some of them, and all of them put together again."""
+
+from typing import Any
+
+import pytest
+
+from scaffold.derive import derive
+from tests.derive.against_autograd import check_forward, tensor
+from tests.derive.building import spec_of
+
+CASES = [
+    ("x[B, D]", "return x.split(2, dim=-1)[-1].exp()", (5, 3)),
+    ("x[B, D]", "return x.chunk(2, -1)[-1].exp() * x.chunk(2, -1)[0].sum()", (3, 5)),
+    ("x", "c = x.split(2, 0)\nreturn c[0].sum() * c[-1] ** 2", (5, 3)),
+    ("x[B, D]", "return x.unbind(-1)[-2].exp()", (3, 4)),
+    ("x[B, 4]", "a, *others = x.unbind(-1)\nreturn a * sum(others)", (3, 4)),
+    (
+        "x[B, 8]",
+        "a, *b, c = x.chunk(4, -1)\nreturn torch.cat((c, *b), -1) * a.sum() + b[-1].sum()",
+        (3, 8),
+    ),
+    (
+        "x[B, D]",
+        "p = x.split([1, 1, 2], -1)\nreturn torch.cat(p[1:], -1).exp() * p[0]",
+        (3, 4),
+    ),
+    ("x[B, 6]", "return torch.cat(x.chunk(3, 1)[::-1], 1).exp()", (2, 6)),
+    ("x[B, 5]", "return torch.cat(x.exp().chunk(4, 1)[1:], 1)", (2, 5)),
+    ("x[B, D, E]", "return torch.stack(x.exp().unbind(1))", (3, 2, 4)),
+    ("x[B, D, E]", "return torch.stack(x.exp().unbind(0), dim=-1)", (3, 2, 4)),
+    ("x[B, D, E]", "return torch.cat(x.exp().unbind(1))", (3, 2, 4)),
+    ("x[B, D, E]", "return torch.cat(torch.unbind(x.exp(), 1), -1)", (3, 2, 4)),
+    ("x", "return torch.cat(x.exp().split(2, 1), 1) ** 2", (3, 5, 4)),
+    ("x[B, D]", "return torch.cat(x.exp().chunk(2, -1), 1) ** 2", (3, 5)),
+]
+
+
+@pytest.mark.parametrize(("inputs", "forward", "shape"), CASES)
+def test_parts_have_the_gradient_of_autograd(
+    inputs: str, forward: str, shape: tuple[int, ...]
+) -> None:
+    turned = tensor(*reversed(shape)).permute(*reversed(range(len(shape))))
+    calls: list[tuple[Any, ...]] = [(tensor(*shape),), (turned,)]
+    check_forward(inputs, forward, calls, derive=True)
+    assert not derive(spec_of(inputs, forward=forward, derive=True)).notes
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward"),
+    [
+        ("x[B, D]", "a, *b = x.chunk(4, -1)\nreturn a * sum(b)"),
+        ("x[B, D]", "return torch.cat(x.chunk(2, -1)[1:], 1)"),
+        ("x[B, D]", "return x.chunk(3, -1)[-2].exp()"),
+        ("x[B, D]", "a, b = x.chunk(2, -1)\nreturn x.chunk(2, -1)[-1] * a + b"),
+    ],
+)
+def test_what_depends_on_how_many_parts_there_are_is_left_to_autograd(
+    inputs: str, forward: str
+) -> None:
+    check_forward(inputs, forward, [(tensor(3, 8),)], derive=True)
