@@ -186,7 +186,7 @@ def _maker(
     """What makes the backward: a value that has a name is read, never taken apart; a product that the forward has computed is read too."""
 
     def opaque(op: Op) -> bool:
-        return op in held and op.rule not in ("input", "static")
+        return op in held and op.rule not in ("input", "static", "python")
 
     apart = {*lowered.results, *lowered.held_in_branches}
     return Maker(

@@ -51,6 +51,7 @@ from scaffold.formula.graph import (
     renaming,
     rewritten,
 )
+from scaffold.formula.graph import Kind as NodeKind
 from scaffold.formula.operators import (
     is_judged,
     is_newer,
@@ -96,6 +97,7 @@ __all__ = [
     "Kept",
     "Meanings",
     "Node",
+    "NodeKind",
     "Number",
     "Scope",
     "Statement",

@@ -115,7 +115,7 @@ class Applier:
     def takes_none(self, op: Op, arg: Op) -> bool:
         """Whether an op takes None for an argument: `F.linear` for its bias."""
         rule = self.table.of_op(op.rule)
-        if arg.rule not in ("input", "static") or rule is None:
+        if arg.rule not in ("input", "static", "python") or rule is None:
             return False
         parameters = rule.parameters
         return any(

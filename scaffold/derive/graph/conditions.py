@@ -7,7 +7,6 @@ is not guessed; `not`, `is` and `!=` are turned around, so that equal tests are 
 from collections.abc import Mapping
 
 from scaffold.derive.graph.op import Kind, Op, Program, Test, is_number, literal
-from scaffold.derive.graph.static_values import static_node
 from scaffold.formula import (
     OPPOSITES,
     PRESENT,
@@ -66,8 +65,7 @@ def choose(program: Program, test: Node, body: Op, orelse: Op) -> Op:
     if told is not None:
         return body if told else orelse
     if body.kind == orelse.kind == "static":
-        nodes = [static_node(program, item) for item in (body, orelse)]
-        return program.static(program.graph.node("conditional", "", (test, *nodes)))
+        return program.python("conditional", "", program.static(test), body, orelse)
     tensor = body if body.is_tensor else orelse
     kind: Kind = "complex" if "complex" in (body.kind, orelse.kind) else tensor.kind
     same = body.shape == orelse.shape or not (body.is_tensor and orelse.is_tensor)

@@ -82,5 +82,6 @@ def _real_number(program: Program, args: Args) -> bool:
 
 def _complex_number(args: Args) -> bool:
     return any(
-        item.rule in ("const", "static") and is_complex(item) for item in args.values()
+        item.rule in ("const", "static", "python") and is_complex(item)
+        for item in args.values()
     )

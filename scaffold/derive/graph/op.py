@@ -26,7 +26,15 @@ from scaffold.derive.graph.shapes import (
     position,
     unknown,
 )
-from scaffold.formula import UNKNOWN, Graph, Node, Number, as_number
+from scaffold.formula import (
+    UNKNOWN,
+    Graph,
+    Node,
+    NodeKind,
+    Number,
+    as_number,
+    literal_value,
+)
 from scaffold.primitives import Facts
 
 # `static` values are Python's, the same throughout a call; a `group` is several tensors.
@@ -47,9 +55,16 @@ class Constant(NamedTuple):
 
 
 class Expression(NamedTuple):
-    """A Python value that an expression has throughout a call."""
+    """A Python value that is read: a name, or what an expression of the forward has throughout a call."""
 
     node: Node
+
+
+class Operator(NamedTuple):
+    """What is computed of Python values, which are the arguments: a node of that kind and label."""
+
+    kind: NodeKind
+    label: str
 
 
 class Test(NamedTuple):
@@ -105,6 +120,7 @@ Payload = (
     Named
     | Constant
     | Expression
+    | Operator
     | Test
     | OfShape
     | SizeOf
@@ -123,6 +139,7 @@ ENGINE_OPS: Mapping[str, tuple[type, ...]] = {
     # Python values
     "const": (Constant,),
     "static": (Expression,),
+    "python": (Operator,),  # what an operator, a choice or a function makes of others
     "list": (NoneType,),  # a tuple or a list that is written out
     "range": (NoneType,),  # `start:end:step` in an index
     "starred": (NoneType,),  # `*sizes`
@@ -218,6 +235,14 @@ class Op:
         """The expression of a `static` value."""
         assert isinstance(self.data, Expression), self.rule
         return self.data.node
+
+    def is_python(self, kind: NodeKind, *labels: str) -> bool:
+        """Whether it is a Python value that is computed so; with any label, if none is given."""
+        return (
+            isinstance(self.data, Operator)
+            and self.data.kind == kind
+            and (not labels or self.data.label in labels)
+        )
 
     @property
     def test(self) -> Node:
@@ -360,8 +385,29 @@ class Program:
         return self.op("const", (), Constant(type(value).__name__, value))
 
     def static(self, node: Node) -> Op:
-        """A Python value that an expression has throughout a call."""
+        """A Python value that an expression has throughout a call: of operators and functions the values that they are of."""
+        behind = self.behind(node)
+        if behind is not None:
+            return behind
+        if node.kind == "constant" and node.label == literal_text(
+            literal_value(node.label)
+        ):
+            return self.const(literal_value(node.label))
+        if node.kind in COMPUTED or _is_function_of_numbers(node):
+            return self.python(node.kind, node.label, *map(self.static, node.args))
         return self.op("static", (), Expression(node))
+
+    def python(self, kind: NodeKind, label: str, *args: Op) -> Op:
+        """A Python value that is computed of others."""
+        return self.op("python", args, Operator(kind, label))
+
+    def called(self, function: str, *args: Op) -> Op:
+        """What a function makes of Python values: `math.sqrt`, `max`."""
+        module, _, name = function.rpartition(".")
+        callee = self.graph.name(module or name)
+        if module:
+            callee = self.graph.node("attribute", name, (callee,))
+        return self.python("call", "", self.static(callee), *args)
 
     def placeholder(self, op: Op) -> Node:
         """A node that stands for an op in an expression: only the printer knows how that is written."""
@@ -407,7 +453,7 @@ class Program:
 
     def local(self, name: Node, value: Op) -> Op:
         """A local that is assigned once, and is that Python value."""
-        if name.label not in value.expression.names():  # nothing is told of `n = n + 1`
+        if name.label not in names_read(value):  # nothing is told of `n = n + 1`
             self._locals[name.label] = value
         return self.static(name)
 
@@ -448,6 +494,39 @@ class Program:
     def may_be_absent(self, op: Op) -> bool:
         """Whether it is an input that may be None."""
         return op.rule == "input" and op.name in self.declared.optional
+
+
+# What a Python value is computed by.
+COMPUTED = frozenset(
+    {"unary", "binary", "compare", "boolean", "conditional", "tuple", "list"}
+)
+FUNCTIONS = frozenset({"abs", "float", "int", "len", "max", "min", "round"})
+
+
+def _is_function_of_numbers(node: Node) -> bool:
+    """Whether a node is a call of a builtin function, or of one of `math`."""
+    if node.kind != "call" or node.keywords:
+        return False
+    match node.args[0]:
+        case Node("name", name):
+            return name in FUNCTIONS
+        case Node("attribute", _, (Node("name", "math"),)):
+            return True
+    return False
+
+
+def literal_text(value: object) -> str:
+    """A literal as one writes it: `1e-6` rather than `1e-06`."""
+    if not isinstance(value, float):
+        return repr(value)
+    digits, mark, exponent = repr(value).partition("e")
+    return f"{digits}e{int(exponent)}" if mark else digits
+
+
+def names_read(op: Op) -> frozenset[str]:
+    """The names that a Python value is computed of."""
+    read = (item.expression.names() for item in op.walk() if item.rule == "static")
+    return frozenset[str]().union(*read)
 
 
 def literal(op: Op) -> object:

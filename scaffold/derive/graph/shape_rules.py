@@ -163,13 +163,8 @@ def _nested(value: Op) -> Shape | None:
     if value.rule == "list":
         inner = {_nested(item) for item in value.args}
         return Shape((len(value.args),)) if inner == {SCALAR} else None
-    plain = value.rule == "const" or value.rule == "static" and _is_number(value)
-    return SCALAR if plain else None
-
-
-def _is_number(value: Op) -> bool:
-    """Whether a Python value is sure to be one number: it is computed."""
-    return value.expression.kind in ("binary", "unary")
+    computed = value.is_python("binary") or value.is_python("unary")
+    return SCALAR if value.rule == "const" or computed else None
 
 
 def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
@@ -178,7 +173,7 @@ def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
     if first.rule == "shape":
         return first.asked
     sizes = first.args if first.rule == "list" else args
-    if all(item.rule in ("const", "size", "static") for item in sizes):
+    if all(item.rule in ("const", "size", "static", "python") for item in sizes):
         return Shape(tuple(map(program.size_of, sizes)))
     return None
 

@@ -5,20 +5,21 @@ fold that would print a long decimal is not made; a size stands as a placeholder
 """
 
 import math
-from collections.abc import Callable
 
 from scaffold.derive.graph.op import (
     Expression,
     OfShape,
     Op,
     Operation,
+    Operator,
     Program,
     SizeOf,
     literal,
+    literal_text,
     number,
 )
 from scaffold.derive.graph.shapes import Dim, Shape, UnnamedSize, position
-from scaffold.formula import Node, Number, computed
+from scaffold.formula import Node, Number, as_number, computed, literal_value
 
 # --- Python values as expressions.
 
@@ -33,17 +34,22 @@ class UnsupportedError(Exception):
 def static_node(program: Program, op: Op) -> Node:
     """The expression of a static value."""
     graph = program.graph
-    if op.rule == "static":
-        return op.expression
+    match op.data:
+        case Expression(node):
+            return node
+        case Operator(kind, label):
+            return graph.node(kind, label, _nodes(program, op))
     if op.rule == "const":
         return number_node(program, op.value)
     if op.rule == "list":
-        return graph.node(
-            "tuple", "", tuple(static_node(program, arg) for arg in op.args)
-        )
+        return graph.node("tuple", "", _nodes(program, op))
     if op.rule == "starred":
-        return graph.node("starred", "", (static_node(program, op.args[0]),))
+        return graph.node("starred", "", _nodes(program, op))
     return program.placeholder(op)
+
+
+def _nodes(program: Program, op: Op) -> tuple[Node, ...]:
+    return tuple(static_node(program, arg) for arg in op.args)
 
 
 def number_node(program: Program, value: object) -> Node:
@@ -55,16 +61,8 @@ def number_node(program: Program, value: object) -> Node:
         )
         return graph.node("unary", "-", (word,)) if value < 0 else word
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-        return graph.node("unary", "-", (graph.constant(_short_literal(-value)),))
-    return graph.constant(_short_literal(value))
-
-
-def _short_literal(value: object) -> str:
-    """A literal as one writes it: `1e-6` rather than `1e-06`."""
-    if not isinstance(value, float):
-        return repr(value)
-    digits, mark, exponent = repr(value).partition("e")
-    return f"{digits}e{int(exponent)}" if mark else digits
+        return graph.node("unary", "-", (graph.constant(literal_text(-value)),))
+    return graph.constant(literal_text(value))
 
 
 def dotted(node: Node) -> str | None:
@@ -96,36 +94,23 @@ OF_MATH = frozenset(
     {"exp", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh"}
     | {"cosh", "tanh", "erf", "expm1", "asin", "acos", "atan", "floor", "ceil"}
 )
-Write = Callable[[Op], Node]
 
 
-def fold(program: Program, rule: str, args: tuple[Op, ...], write: Write) -> Op | None:
+def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
     """The static value of a primitive of static values; None where Python has no such function."""
     if rule in ("conj", "real") and len(args) == 1:
-        value = number(args[0])
-        if isinstance(value, complex):
-            plain = value.conjugate() if rule == "conj" else value.real
-            return program.const(plain)
-        if is_complex(args[0]):
-            return _part(program, args[0], rule, write)
-        return args[0]
-    values = [number(arg) for arg in args]
-    if rule == "sigmoid" and values == [0]:
+        return _part(program, args[0], rule)
+    if rule == "sigmoid" and number(args[0]) == 0:
         return program.const(0.5)
     if rule == "neg":
-        return _negated(program, args[0], write)
+        return _negated(program, args[0])
     if rule in OPERATORS and len(args) == 2:
-        return _binary(program, rule, args, values, write)
-    graph = program.graph
-    nodes = tuple(write(arg) for arg in args)
+        return _binary(program, rule, *args)
     if rule in COMPARISONS:
-        return program.static(graph.node("compare", COMPARISONS[rule], nodes))
+        return program.python("compare", COMPARISONS[rule], *args)
     if rule in OF_MATH and len(args) == 1:
-        function = graph.node("attribute", rule, (graph.name("math"),))
-        return program.static(graph.node("call", "", (function, *nodes)))
-    if rule == "abs":
-        return program.static(graph.node("call", "", (graph.name("abs"), *nodes)))
-    return None
+        return program.called(f"math.{rule}", *args)
+    return program.called("abs", *args) if rule == "abs" else None
 
 
 def may_be_none(program: Program, op: Op) -> bool:
@@ -136,13 +121,15 @@ def may_be_none(program: Program, op: Op) -> bool:
             if value is None:
                 return name not in program.declared.never_none
             return may_be_none(program, value)
-        case Expression(Node("conditional")):
-            return True
-    return False
+    return op.is_python("conditional")
 
 
 def is_complex(op: Op) -> bool:
     """Whether a static value is written with an imaginary number."""
+    return any(map(_is_imaginary, op.walk()))
+
+
+def _is_imaginary(op: Op) -> bool:
     if isinstance(number(op), complex):
         return True
     return op.rule == "static" and any(
@@ -151,13 +138,17 @@ def is_complex(op: Op) -> bool:
     )
 
 
-def _part(program: Program, value: Op, rule: str, write: Write) -> Op:
-    """The conjugate or the real part of a complex number."""
-    graph = program.graph
+def _part(program: Program, value: Op, rule: str) -> Op:
+    """The conjugate or the real part of a number."""
+    known = number(value)
+    if isinstance(known, complex):
+        return program.const(known.conjugate() if rule == "conj" else known.real)
+    if not is_complex(value):
+        return value
     if rule == "real":
-        return program.static(graph.node("attribute", "real", (write(value),)))
-    method = graph.node("attribute", "conjugate", (write(value),))
-    return program.static(graph.node("call", "", (method,)))
+        return program.python("attribute", "real", value)
+    method = program.python("attribute", "conjugate", value)
+    return program.python("call", "", method)
 
 
 def part_of(program: Program, op: Op) -> Dim | None:
@@ -172,58 +163,77 @@ def part_of(program: Program, op: Op) -> Dim | None:
 
 def is_int(program: Program, op: Op) -> bool:
     """Whether a static value is sure to be one int, and no tuple."""
-    if op.rule in ("size", "rank", "count") or isinstance(number(op), int):
+    if op.rule in ("size", "rank", "count", "ratio") or isinstance(number(op), int):
         return True
-    return op.rule == "static" and _is_int(program, op.expression)
+    match op.data:
+        case Expression(node):
+            return _is_int(program, node)
+        case Operator("unary", "-"):
+            return is_int(program, op.args[0])
+        case Operator("binary", "+" | "-" | "*" | "//" | "%"):
+            return all(_is_whole(program, part) for part in op.args)
+        case Operator("conditional"):
+            return all(_is_whole(program, part) for part in op.args[1:])
+        case Operator("call"):
+            callee = (
+                dotted(op.args[0].expression) if op.args[0].rule == "static" else None
+            )
+            return callee in ("int", "len", "math.ceil", "math.floor") or (
+                callee == "round" and len(op.args) == 2
+            )
+    return False
 
 
 def _is_int(program: Program, node: Node) -> bool:
+    """Whether what is read is one."""
     match node:
         case Node("name", name):
             value = program.assigned(name)
             if value is None:
                 return name in program.declared.ints
             return is_int(program, value)
-        case Node("value"):
-            return True
         case Node("attribute", "ndim") | Node(
             "subscript", _, (Node("attribute", "shape"), _)
         ):
             return True
         case Node("call", _, (Node("attribute", "dim" | "numel"), *_)):
             return True
-        case Node("call", _, (Node("name", "int" | "len"), *_)):
-            return True
-        case Node("call", _, (Node("name", "round"), _)):
-            return True
-        case Node(
-            "call", _, (Node("attribute", "ceil" | "floor", (Node("name", "math"),)), _)
-        ):
-            return True
-        case Node("conditional", _, (_, *parts)):
-            return all(_is_whole(program, part) for part in parts)
-        case Node("unary", "-", (inner,)):
-            return _is_int(program, inner)
-        case Node("binary", "+" | "-" | "*" | "//" | "%", (one, two)):
-            return all(_is_whole(program, part) for part in (one, two))
     return False
 
 
-def _is_whole(program: Program, node: Node) -> bool:
+def _is_whole(program: Program, op: Op) -> bool:
     """Whether a part of an int is one; a number beside one is taken for one."""
-    return node.kind == "constant" or _is_int(program, node)
+    return is_literal(op) or is_int(program, op)
+
+
+def is_literal(op: Op) -> bool:
+    """Whether a Python value is written out; a negative number is a minus and one."""
+    if op.rule == "static":
+        return op.expression.kind == "constant"
+    value = number(op)
+    return op.rule == "const" and not (isinstance(value, int | float) and value < 0)
 
 
 def is_sequence(program: Program, op: Op) -> bool:
     """Whether a static value is sure to be a tuple or a list."""
-    return op.rule == "list" or (
-        op.rule == "static" and _is_sequence(program, op.expression)
-    )
+    if op.rule == "list":
+        return True
+    match op.data:
+        case Expression(node):
+            return _is_sequence(program, node)
+        case Operator("tuple" | "list" | "comprehension"):
+            return True
+        case Operator("binary", "+" | "*"):
+            return any(is_sequence(program, part) for part in op.args)
+        case Operator("conditional"):
+            return all(is_sequence(program, part) for part in op.args[1:])
+    return False
 
 
 def _is_sequence(program: Program, node: Node) -> bool:
+    """Whether what is read is one."""
     match node:
-        case Node("tuple" | "list" | "comprehension"):
+        case Node("comprehension"):
             return True
         case Node("name", name):
             value = program.assigned(name)
@@ -233,33 +243,22 @@ def _is_sequence(program: Program, node: Node) -> bool:
         case Node("call", _, (Node("name", "tuple" | "list"), *_)):
             return True
         case Node("subscript", _, (whole, Node("slice"))):
-            return _is_sequence(program, whole)
-        case Node("binary", "+" | "*", parts):
-            return any(_is_sequence(program, part) for part in parts)
-        case Node("conditional", _, (_, *parts)):
-            return all(_is_sequence(program, part) for part in parts)
+            return is_sequence(program, program.static(whole))
     return False
 
 
-def _negated(program: Program, value: Op, write: Write) -> Op:
+def _negated(program: Program, value: Op) -> Op:
     plain = number(value)
     if plain is not None:
         return program.const(-plain)
-    node = write(value)
-    if node.kind == "unary" and node.label == "-":
-        return program.static(node.args[0])
-    return program.static(program.graph.node("unary", "-", (node,)))
+    if value.is_python("unary", "-"):
+        return value.args[0]
+    return program.python("unary", "-", value)
 
 
-def _binary(
-    program: Program,
-    rule: str,
-    args: tuple[Op, ...],
-    values: list[Number | None],
-    write: Write,
-) -> Op:
+def _binary(program: Program, rule: str, one: Op, two: Op) -> Op:
     label = OPERATORS[rule]
-    left, right = values
+    left, right = number(one), number(two)
     if left is not None and right is not None:
         result = computed(label, left, right, short=True)
         if result is not None:
@@ -267,111 +266,92 @@ def _binary(
     neutral = {"add": (0, 0), "mul": (1, 1), "sub": (None, 0), "div": (None, 1)}
     before, after = neutral.get(rule, (None, None))
     if left is not None and left == before:
-        return args[1]
+        return two
     if right is not None and right == after:
-        return args[0]
-    if rule == "add" and args[0] is args[1] and left is None:
-        return _binary(program, "mul", (program.const(2), args[0]), [2, None], write)
+        return one
+    if rule == "add" and one is two and left is None:
+        return _binary(program, "mul", program.const(2), one)
     if rule == "mul":
-        product = _product(program, args, values, write)
+        product = _product(program, one, two)
         if product is not None:
             return product
     if label == "**" and right == 1:
-        return args[0]
-    nodes = tuple(write(arg) for arg in args)
-    return program.static(program.graph.node("binary", label, nodes))
+        return one
+    return program.python("binary", label, one, two)
 
 
-def _product(
-    program: Program,
-    args: tuple[Op, ...],
-    values: list[Number | None],
-    write: Write,
-) -> Op | None:
+def _product(program: Program, left: Op, right: Op) -> Op | None:
     """Numbers first and as one, signs before them; a root times itself is what it is the root of."""
-    left, right = args
-    if values[1] is not None and values[0] is None:
-        return _binary(program, "mul", (right, left), [values[1], None], write)
-    signed = _signs_out(program, args, values, write)
+    factor = number(left)
+    if number(right) is not None and factor is None:
+        return _binary(program, "mul", right, left)
+    signed = _signs_out(program, left, right)
     if signed is not None:
         return signed
-    one, two = write(left), write(right)
-    match one, two:
-        case Node("call", _, (Node("attribute", "sqrt"), Node("constant", text))), _:
-            if one is two:
-                plain = program.const(int(text)) if text.isdigit() else None
-                return plain or program.static(one.args[1])
-        case (
-            Node("call", _, (Node("attribute", "sqrt"), first)),
-            Node("call", _, (Node("attribute", "sqrt"), second)),
-        ):
-            inner = (program.static(item) for item in (second, first))
-            root = write(fold(program, "mul", tuple(inner), write) or left)
-            function = program.graph.node(
-                "attribute", "sqrt", (program.graph.name("math"),)
-            )
-            return program.static(program.graph.node("call", "", (function, root)))
-        case _, Node("binary", "*" | "/" as label, (Node("constant", text), rest)):
-            return _scaled(program, values[0], label, text, rest)
+    first, second = _under_root(left), _under_root(right)
+    if first is not None and second is not None:
+        if left is right:
+            return first
+        root = fold(program, "mul", (second, first)) or left
+        return program.called("math.sqrt", root)
+    if right.is_python("binary", "*", "/") and is_literal(right.args[0]):
+        return _scaled(program, factor, right)
     return None
 
 
-def _signs_out(
-    program: Program,
-    args: tuple[Op, ...],
-    values: list[Number | None],
-    write: Write,
-) -> Op | None:
+def _under_root(op: Op) -> Op | None:
+    """What a square root is of."""
+    if not op.is_python("call") or len(op.args) != 2 or op.args[0].rule != "static":
+        return None
+    callee = op.args[0].expression
+    return op.args[1] if (callee.kind, callee.label) == ("attribute", "sqrt") else None
+
+
+def _signs_out(program: Program, left: Op, right: Op) -> Op | None:
     """`-a * b` as `-(a * b)`, `-2 * -a` as `2 * a`."""
     parts, minus = list[Op](), False
-    for arg, value in zip(args, values, strict=True):
-        node = write(arg)
-        if value is None and node.kind == "unary" and node.label == "-":
-            parts.append(program.static(node.args[0]))
+    for arg in (left, right):
+        value = number(arg)
+        if arg.is_python("unary", "-"):
+            parts.append(arg.args[0])
             minus = not minus
-        elif value is not None and not isinstance(value, complex) and value < 0:
+        elif isinstance(value, int | float) and value < 0:
             parts.append(program.const(-value))
             minus = not minus
         else:
             parts.append(arg)
-    if all(part is arg for part, arg in zip(parts, args, strict=True)):
+    first, second = parts
+    if first is left and second is right:
         return None
-    if minus and number(parts[0]) is not None:  # `-2 * a` is as plain as can be
-        if parts[1] is args[1]:
+    factor = number(first)
+    if minus and factor is not None:  # `-2 * a` is as plain as can be
+        if second is right:
             return None
-        plain = program.const(_negative(parts[0]))
-        return _binary(program, "mul", (plain, parts[1]), [number(plain), None], write)
-    inner = _binary(
-        program, "mul", (parts[0], parts[1]), [number(part) for part in parts], write
-    )
-    return _negated(program, inner, write) if minus else inner
+        return _binary(program, "mul", program.const(-factor), second)
+    inner = _binary(program, "mul", first, second)
+    return _negated(program, inner) if minus else inner
 
 
-def _negative(op: Op) -> Number:
-    value = number(op)
-    assert value is not None
-    return -value
-
-
-def _scaled(
-    program: Program, factor: Number | None, label: str, text: str, rest: Node
-) -> Op | None:
+def _scaled(program: Program, factor: Number | None, product: Op) -> Op | None:
     """A number times `2 * a` or `2 / a`."""
-    if factor is None:
+    assert isinstance(product.data, Operator)
+    literal_factor, rest = product.args
+    own = _literal_number(literal_factor)
+    if factor is None or own is None:
         return None
-    whole = computed("*", factor, _number(text), short=True)
+    whole = computed("*", factor, own, short=True)
     if whole is None:
         return None
-    if whole == 1 and label == "*":
-        return program.static(rest)
-    graph = program.graph
-    scaled = number_node(program, whole)
-    return program.static(graph.node("binary", label, (scaled, rest)))
+    if whole == 1 and product.data.label == "*":
+        return rest
+    return program.python("binary", product.data.label, program.const(whole), rest)
 
 
-def _number(text: str) -> Number:
-    """The number that a literal is."""
-    return float(text) if not text.isdigit() else int(text)
+def _literal_number(op: Op) -> Number | None:
+    """The number that is written out, also where the forward spells it otherwise: `1e-06`."""
+    if op.rule == "static":
+        return as_number(literal_value(op.expression.label))
+    return number(op)
 
 
 # --- Sizes by their names.
@@ -396,8 +376,4 @@ def size_at(program: Program, shape: Shape, dim: int) -> Op:
 
 def is_length(op: Op) -> bool:
     """Whether a Python value is a size, or is computed of one, so that it may be 0."""
-    if op.rule in ("size", "count", "ratio"):
-        return True
-    return op.rule == "static" and any(
-        node.kind == "value" for node in op.expression.walk()
-    )
+    return any(item.rule in ("size", "count", "ratio") for item in op.walk())

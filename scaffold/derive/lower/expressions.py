@@ -250,8 +250,8 @@ class Expressions:
         return op
 
     def _static_node(self, op: Op) -> Node:
-        if op.rule == "static":
-            return op.expression
+        if op.rule in ("static", "python"):
+            return static_node(self.program, op)
         raise UnsupportedError("a part of a shape")
 
     def _random(self, node: Node) -> Op:
@@ -490,7 +490,7 @@ class Expressions:
         """The tensor that an argument is, or that it takes the dtype of; None for a Python value."""
         if not self.is_static(node):
             op = self.value(node)
-            return None if op.rule == "static" else op
+            return None if op.rule in ("static", "python") else op
         dtype = node.kind == "attribute" and node.label == "dtype"
         read = self.value(node) if dtype else None
         return read if read and read.rule == "dtype" else None

@@ -185,7 +185,7 @@ class Lowering:
 
     def _bind(self, target: Node, op: Op) -> None:
         if target.kind == "name":
-            if op.rule == "static" and self.writes.get(target.label) == 1:
+            if op.rule in ("static", "python") and self.writes.get(target.label) == 1:
                 op = self.program.local(target, op)
             self.env[target.label] = op
             return

@@ -16,7 +16,17 @@ BYTES = {"bool": 1, "int": 8, "real": 4, "complex": 8}
 KEEP = 0.375  # what a byte costs: a `float32` that waits is worth one and a half passes
 LEAF = 0.8  # inputs and outputs are there anyway, as often as not
 AT_HAND = frozenset(
-    {"input", "cotangent", "const", "static", "shape", "size", "rank", "count"}
+    {
+        "input",
+        "cotangent",
+        "const",
+        "static",
+        "python",
+        "shape",
+        "size",
+        "rank",
+        "count",
+    }
     | {"dtype", "list", "item", "range", "same"}
 )
 

@@ -67,8 +67,7 @@ def length(program: Program, size: Op, x: Op, dim: Op) -> Op:
     if not may_be_scalar(x.shape, dim):
         return size
     ndim = program.op("rank", (), OfShape(x.shape))
-    parts = (static_node(program, op) for op in (ndim, size, program.const(1)))
-    return program.static(program.graph.node("conditional", "", tuple(parts)))
+    return program.python("conditional", "", ndim, size, program.const(1))
 
 
 def may_be_scalar(shape: Shape, dim: Op) -> bool:
@@ -400,9 +399,7 @@ def negated(make: Maker, numbers: Op) -> Op:
         return make("neg", numbers)
     if not is_sequence(make.program, numbers):
         raise UnsupportedError("one number or several")
-    graph, several = make.program.graph, static_node(make.program, numbers)
-    each = graph.node("comprehension", "-size for size in", (several,))
-    return make.program.static(each)
+    return make.program.python("comprehension", "-size for size in", numbers)
 
 
 @word

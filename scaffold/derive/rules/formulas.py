@@ -77,10 +77,7 @@ class Evaluator:
             plain = literal(value)
             if plain is not UNKNOWN:
                 return self.make.const(not plain)
-            inner = static_node(self.program, value)
-            return self.program.static(
-                self.program.graph.node("unary", "not", (inner,))
-            )
+            return self.program.python("unary", "not", value)
         return self._found(node.label, value)
 
     def _binary(self, node: Node) -> Op:
@@ -98,10 +95,7 @@ class Evaluator:
         settled = self._settled(node.label, left, right)
         if settled is not None:
             return self.make.const(settled)
-        nodes = (static_node(self.program, left), static_node(self.program, right))
-        return self.program.static(
-            self.program.graph.node("compare", node.label, nodes)
-        )
+        return self.program.python("compare", node.label, left, right)
 
     def _presence(self, label: str, tensor: Op) -> Op:
         """Whether an argument is there, which only the call decides of an optional input."""
@@ -133,12 +127,9 @@ class Evaluator:
                 return self.make.const(decisive)
         if not rest:
             return self.make.const(not decisive)
-        nodes = tuple(static_node(self.program, value) for value in rest)
-        if len(nodes) == 1:
+        if len(rest) == 1:
             return rest[0]
-        return self.program.static(
-            self.program.graph.node("boolean", node.label, nodes)
-        )
+        return self.program.python("boolean", node.label, *rest)
 
     def _conditional(self, node: Node) -> Op:
         test, body, orelse = node.args
@@ -177,11 +168,7 @@ class Evaluator:
         if callee.label in WORDS:
             return WORDS[callee.label](self.make, *values)
         if callee.label in ("min", "max"):
-            nodes = tuple(static_node(self.program, value) for value in values)
-            graph = self.program.graph
-            return self.program.static(
-                graph.node("call", "", (graph.name(callee.label), *nodes))
-            )
+            return self.program.called(callee.label, *values)
         if callee.label not in self.table:
             raise UnsupportedError(f"{callee.label} in a formula")
         rule = self.table.rule(callee.label)
@@ -201,11 +188,8 @@ class Evaluator:
 
     def _of_math(self, node: Node) -> Op:
         callee, *args = node.args
-        nodes = tuple(static_node(self.program, self.value(arg)) for arg in args)
-        function = self._copied(callee)
-        return self.program.static(
-            self.program.graph.node("call", "", (function, *nodes))
-        )
+        function = self.program.static(self._copied(callee))
+        return self.program.python("call", "", function, *map(self.value, args))
 
     def _found(self, label: str, *values: Op) -> Op:
         if all(value.kind == "static" for value in values) and label in (

@@ -5,12 +5,12 @@ same shape; what a forward local holds is not taken apart, and no 0/0 appears or
 """
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import Expression, Op, is_number, number
+from scaffold.derive.graph.op import Op, is_number, number
 from scaffold.derive.graph.precision import of_default_dtype
+from scaffold.derive.graph.static_values import is_literal
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.products import Product
 from scaffold.derive.simplify.registry import Registry
-from scaffold.formula import Node
 
 ALGEBRA = Registry()
 
@@ -78,10 +78,9 @@ def cancelled(make: Maker, a: Op, b: Op) -> Op | None:
 def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
     """`2 * x / (2 * n)` as `x / n`, `1 / m * x / n` as `x / (m * n)`."""
     if make.is_(a, "mul"):
-        match a.args[0].data:
-            case Expression(Node("binary", "/", (Node("constant", "1"), below))):
-                divisor = make("mul", make.program.static(below), b)
-                return make("div", a.args[1], divisor)
+        factor = a.args[0]
+        if factor.is_python("binary", "/") and is_number(factor.args[0], 1):
+            return make("div", a.args[1], make("mul", factor.args[1], b))
     of_b = make.products.of(b)
     divisors = [op for op in of_b.statics if number(op) is None]
     if not make.is_(a, "mul") or not divisors or of_b.number == 1:
@@ -144,9 +143,9 @@ def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
 
 def _is_fraction(op: Op) -> bool:
     """Whether a Python value is divided by another that is no number."""
-    return op.rule == "static" and any(
-        part.kind == "binary" and part.label == "/" and part.args[1].kind != "constant"
-        for part in op.expression.walk()
+    return not op.is_tensor and any(
+        part.is_python("binary", "/") and not is_literal(part.args[1])
+        for part in op.walk()
     )
 
 

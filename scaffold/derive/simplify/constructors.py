@@ -12,7 +12,7 @@ from scaffold.derive.graph.conditions import choose
 from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, tensors
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.shapes import Shape
-from scaffold.derive.graph.static_values import UnsupportedError, fold, static_node
+from scaffold.derive.graph.static_values import UnsupportedError, fold
 from scaffold.derive.simplify.identities import Identities
 from scaffold.derive.simplify.patterns import Matcher
 from scaffold.derive.simplify.products import Product, Products
@@ -44,9 +44,7 @@ class Maker:
     def __call__(self, name: str, *args: Op) -> Op:
         """The primitive of a name, applied; as an identity has it, or the first simplification that finds a simpler op."""
         if args and not any(tensors(args)) and name != "where":
-            folded = fold(
-                self.program, name, args, lambda op: static_node(self.program, op)
-            )
+            folded = fold(self.program, name, args)
             if folded is None:
                 raise UnsupportedError(f"{name} of Python values")
             return folded

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-from scaffold.derive.graph.op import Op, literal
+from scaffold.derive.graph.op import Constant, Expression, Op, Operator, literal
 from scaffold.derive.graph.op import number as number_of
 from scaffold.derive.simplify.products import Product, taken_apart
 from scaffold.errors import Location
@@ -358,9 +358,7 @@ def _is_vague(item: object) -> bool:
 
 def is_minus(op: Op) -> bool:
     """Whether a Python value is written with a minus, but is no number."""
-    if op.rule != "static":
-        return False
-    return op.expression.kind == "unary" and op.expression.label == "-"
+    return op.is_python("unary", "-")
 
 
 def is_negative(value: Number | None) -> bool:
@@ -388,9 +386,21 @@ def number_in(op: Op) -> Number | None:
     """The number that a Python value is; of a list of one that one."""
     if op.rule == "list" and len(op.args) == 1:
         return number_in(op.args[0])
-    if op.rule == "static":
-        return _of_expression(op.expression)
+    if op.rule in ("static", "python"):
+        return _of_expression(_as_text(op))
     return number_of(op)
+
+
+def _as_text(op: Op) -> Node:
+    """A Python value as an expression whose value alone is asked for."""
+    match op.data:
+        case Expression(node):
+            return node
+        case Operator(kind, label):
+            return Node(kind, label, tuple(map(_as_text, op.args)))
+        case Constant(_, value):
+            return Node("constant", repr(value))
+    return Node("value")
 
 
 @cache

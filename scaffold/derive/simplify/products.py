@@ -9,9 +9,9 @@ multiplies single numbers first, and by patterns.
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
-from scaffold.derive.graph.application import constant
-from scaffold.derive.graph.op import Expression, Op, Program, is_number, number
-from scaffold.formula import Node, Number, computed
+from scaffold.derive.graph.op import Op, Program, is_number, number
+from scaffold.derive.graph.static_values import is_literal
+from scaffold.formula import Number, computed
 
 T = TypeVar("T")  # what its factors are: ops, or patterns
 POWERS = (2, 3, 4)  # `x ** 2` is two factors
@@ -118,7 +118,7 @@ class Products:
 
     def of(self, op: Op) -> Product[Op]:
         """The factors of an op."""
-        return taken_apart(op, self.whole, self.program)
+        return taken_apart(op, self.whole)
 
     def op(self, product: Product[Op]) -> Op:
         """The op of a product: the number first, what divides last."""
@@ -155,12 +155,11 @@ class Products:
 def taken_apart(
     op: Op,
     whole: Callable[[Op], bool] = lambda op: False,
-    program: Program | None = None,
     *,
     every: bool = False,
 ) -> Product[Op]:
-    """The factors of an op; with `every` also those of `x / (y / z)` and `x.square()`, which the backward keeps as they are."""
-    found = _Factors(whole, program, every)
+    """The factors of an op; with `every` also those of `x / (y / z)` and `x.square()`, which the backward keeps as they are, and Python values whole."""
+    found = _Factors(whole, every)
     found.take(op, False)
     (tensors, below), (statics, static_below) = found.tensor, found.static
     return Product(
@@ -172,18 +171,11 @@ def _counted(ops: tuple[Op, ...]) -> list[tuple[Op, int]]:
     return [(op, ops.count(op)) for op in dict.fromkeys(ops)]
 
 
-def _is_number(parts: tuple[Node, ...]) -> bool:
-    """Whether a product is of numbers, which an author has left as they are."""
-    return all(part.kind == "constant" for part in parts)
-
-
 class _Factors:
     """The factors found so far, above and below the line."""
 
-    def __init__(
-        self, whole: Callable[[Op], bool], program: Program | None, every: bool
-    ) -> None:
-        self.whole, self.program, self.every = whole, program, every
+    def __init__(self, whole: Callable[[Op], bool], every: bool) -> None:
+        self.whole, self.every = whole, every
         self.number: Number = 1
         self.static: tuple[list[Op], list[Op]] = ([], [])
         self.tensor: tuple[list[Op], list[Op]] = ([], [])
@@ -219,19 +211,9 @@ class _Factors:
         return op.rule == "pow_exponent" or self.every and op.rule == "pow"
 
     def _take_static(self, op: Op, below: bool) -> None:
-        if self.program is None:
+        product = op.is_python("binary", "*") and not (below or self.every)
+        if product and not all(map(is_literal, op.args)):  # an author has left `2 * 3`
+            for part in op.args:
+                self.take(part, below)
+        else:
             self.static[below].append(op)
-            return
-        behind = self.program.behind(op.expression) if op.rule == "static" else None
-        if behind is not None:
-            self.static[below].append(behind)
-            return
-        match op.data:
-            case Expression(Node("binary", "*", parts)) if not below and not _is_number(
-                parts
-            ):
-                for part in parts:
-                    known = constant(self.program, part)
-                    self.take(known or self.program.static(part), below)
-            case _:
-                self.static[below].append(op)

@@ -12,6 +12,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import (
     Op,
+    Operator,
     Program,
     SizeOf,
     SummedTo,
@@ -249,6 +250,12 @@ class Printer:
 
     def _static(self, op: Op) -> Node:
         return self.placed(op.expression)
+
+    def _python(self, op: Op) -> Node:
+        assert isinstance(op.data, Operator)
+        return self.graph.node(
+            op.data.kind, op.data.label, tuple(map(self.node, op.args))
+        )
 
     def placed(self, node: Node) -> Node:
         """An expression with sizes where it has placeholders."""
@@ -673,6 +680,7 @@ WRITERS: dict[str, Callable[[Printer, Op], Node]] = {
     "input": Printer._input,
     "const": Printer._const,
     "static": Printer._static,
+    "python": Printer._python,
     "list": Printer._list,
     "shape": Printer._shape,
     "size": Printer._size,
