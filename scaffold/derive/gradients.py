@@ -163,7 +163,11 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
 def _statements(spec: OpSpec, walked: Walked, backward: BackwardGraph) -> Derived:
     results = walked.lowered.results
     return gradient_statements(backward, spec.style)._replace(
-        notes=(*_notes(walked.back), *_undifferentiated(results), *advice(results)),
+        notes=(
+            *_notes(walked.applier, walked.back),
+            *_undifferentiated(results),
+            *advice(results),
+        ),
         domains=domains(walked.applier.table, results),
         like=_like(spec, walked.lowered),
     )
@@ -281,7 +285,7 @@ def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
     return tuple(same_shape.items())
 
 
-def _notes(found: Reversed) -> tuple[str, ...]:
+def _notes(applier: Applier, found: Reversed) -> tuple[str, ...]:
     names = sorted(
         {
             _called(op) if op.rule == "call" else op.rule.rstrip("_")
@@ -289,8 +293,15 @@ def _notes(found: Reversed) -> tuple[str, ...]:
         }
     )
     return tuple(
-        f"{name} has no rule: autograd differentiates that call" for name in names
+        f"{_why(applier, name)}: autograd differentiates that call" for name in names
     )
+
+
+def _why(applier: Applier, name: str) -> str:
+    """Why no rule is for a call: there is none, or what its `when` asks is not known."""
+    last = name.rpartition(".")[2]  # of a method
+    found = applier.undecided(name) or applier.undecided(last)
+    return f"{name} has no rule" if found is None else found.said_of(name)
 
 
 def _undifferentiated(results: tuple[Op, ...]) -> tuple[str, ...]:

@@ -364,6 +364,33 @@ def test_what_autograd_takes_for_a_constant_is_said(
     assert "lambda x: torch.special" not in text_of(spec)
 
 
+@pytest.mark.parametrize(
+    ("inputs", "forward", "called", "condition"),
+    [
+        ("x[N, D], p: float", "F.normalize(x, p)", "F.normalize", "p == 2"),
+        ("x[N, D], p: float", "x.norm(p, 1)", "norm", 'p != "nuc"'),
+        ("x[N, C, L], k: int", "F.avg_pool1d(x, k)", "F.avg_pool1d", "kernel_size > 0"),
+    ],
+)
+def test_the_condition_that_only_the_call_decides_is_said(
+    inputs: str, forward: str, called: str, condition: str
+) -> None:
+    notes = derive(spec_of(inputs, forward=forward, derive=True)).notes
+    (note,) = (item.replace("'", '"') for item in notes)
+    assert f"{called} has the rule " in note
+    assert f" only where {condition}, which is not known before the call" in note
+
+
+@pytest.mark.parametrize(
+    "forward",
+    ["torch.norm(x, math.inf, 1)", "x.norm(1 + 1, 1)", "torch.special.logit(x, eps)"],
+)
+def test_a_condition_that_is_decided_without_a_literal(forward: str) -> None:
+    spec = spec_of("x[N, D], eps: float", forward=forward, derive=True)
+    assert not derive(spec).notes
+    assert "vjp" not in text_of(spec)
+
+
 def test_a_random_mask_is_saved() -> None:
     forward = "mask = torch.rand_like(x) > p\nreturn x * mask / (1 - p)"
     derivation = derive(spec_of("x, p: float = 0.5", forward=forward, derive=True))

@@ -7,13 +7,13 @@ no tensor gets none; a call that fits no rule is not guessed at.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from scaffold.derive.graph.conditions import holds
+from scaffold.derive.graph.conditions import holds, undecided
 from scaffold.derive.graph.inference import infer
 from scaffold.derive.graph.op import Op, Program, literal, tensors
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.spelling import Spelling, bind
 from scaffold.derive.rules.table import Found, Rule, Table
-from scaffold.formula import Node, literal_value
+from scaffold.formula import Node, emit, literal_value
 
 WITHOUT_GRADIENT = "constant"
 FOR_FORMULAS = "backward"  # a forward with it has no rule
@@ -26,11 +26,27 @@ class Bound(NamedTuple):
     args: dict[str, Op]
 
 
+class Undecided(NamedTuple):
+    """A rule that may be for a call, and the condition of its `when` that only the call itself decides."""
+
+    rule: str
+    condition: str
+
+    def said_of(self, called: str) -> str:
+        """What a note says of a call of that function or method."""
+        return f"{called} has the rule {self.rule} only where {self.condition}, which is not known before the call"
+
+
 class Applier:
     """Makes ops of one program out of the rules of a table."""
 
     def __init__(self, program: Program, table: Table) -> None:
         self.program, self.table = program, table
+        self._undecided: dict[str, Undecided] = {}
+
+    def undecided(self, called: str) -> Undecided | None:
+        """Why no rule was found for a call of that function or method, where one may be for it."""
+        return self._undecided.get(called)
 
     def found(
         self,
@@ -40,10 +56,18 @@ class Applier:
         keywords: Mapping[str, Op] | None = None,
     ) -> Bound | None:
         """The rule that a spelling with these arguments means."""
+        maybe = list[Undecided]()
         for item in self.table.find(kind, name):
             bound = self._bind(item, positional, keywords or {})
-            if bound is not None:
+            if bound is None:
+                continue
+            meant = self._is_meant(item.rule, bound)
+            if meant:
                 return Bound(item.rule, bound)
+            if meant is None:
+                maybe.append(self._open(item.rule, bound))
+        if maybe:
+            self._undecided[name] = maybe[0]
         return None
 
     def _bind(
@@ -65,10 +89,15 @@ class Applier:
             rule.code or name in rule.tensors or not any(tensors((value,)))
             for name, value in whole.items()
         )
-        return whole if fits and whole and self._is_meant(rule, whole) else None
+        return whole if fits and whole else None
 
-    def _is_meant(self, rule: Rule, whole: Mapping[str, Op]) -> bool:
-        """Whether the rule is for such arguments; `dim` is no bool: that is `unbiased`, in another overload."""
+    def _open(self, rule: Rule, whole: Mapping[str, Op]) -> Undecided:
+        test = self.table.condition(rule)
+        assert test is not None
+        return Undecided(rule.name, emit(undecided(self.program, test, whole)))
+
+    def _is_meant(self, rule: Rule, whole: Mapping[str, Op]) -> bool | None:
+        """Whether the rule is for such arguments, None where only the call tells; `dim` is no bool: that is `unbiased`, in another overload."""
         if rule.category == FOR_FORMULAS:
             return False
         if "dim" in whole and isinstance(literal(whole["dim"]), bool):
@@ -79,7 +108,7 @@ class Applier:
         if rule.facts.complex == "only" and "complex" not in kinds:
             return False
         test = self.table.condition(rule)
-        return test is None or holds(test, whole)
+        return True if test is None else holds(self.program, test, whole)
 
     def _collected(self, values: Sequence[Op]) -> Op:
         if len(values) == 1 and (

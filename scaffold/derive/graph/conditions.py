@@ -6,7 +6,8 @@ is not guessed; `not`, `is` and `!=` are turned around, so that equal tests are 
 
 from collections.abc import Mapping
 
-from scaffold.derive.graph.op import Kind, Op, Program, Test, is_number, literal
+from scaffold.derive.graph.op import Kind, Op, Program, Test, is_number
+from scaffold.derive.graph.static_values import known_value, may_be_none
 from scaffold.formula import (
     OPPOSITES,
     PRESENT,
@@ -25,20 +26,30 @@ from scaffold.formula import (
 # before the call is no ground to use the rule.
 
 
-def holds(test: Node, args: Mapping[str, Op]) -> bool:
-    """Whether the test holds for certain."""
-    return evaluated(test, lambda node: _known(node, args)) is True
+def holds(program: Program, test: Node, args: Mapping[str, Op]) -> bool | None:
+    """Whether the test holds; None where that is not known before the call."""
+    return truth(evaluated(test, lambda node: _known(program, node, args)))
 
 
-def _known(node: Node, args: Mapping[str, Op]) -> object:
+def undecided(program: Program, test: Node, args: Mapping[str, Op]) -> Node:
+    """The part of a test that is not known to hold which keeps it from being known: of `a and b` one of the two."""
+    if test.kind == "boolean" and test.label == "and":
+        open_ = (part for part in test.args if holds(program, part, args) is None)
+        return undecided(program, next(open_, test.args[0]), args)
+    return test
+
+
+def _known(program: Program, node: Node, args: Mapping[str, Op]) -> object:
     """What is known of an argument before the call: its value, its rank, or that it is there."""
     match node:
         case Node("name", name):
-            return PRESENT if args[name].is_tensor else literal(args[name])
+            value = known_value(args[name])
+            absent = args[name].kind == "static" and may_be_none(program, args[name])
+            return PRESENT if value is UNKNOWN and not absent else value
         case Node("call", _, (Node("name", "rank"), Node("name", name))):
             rank = args[name].shape.rank
             return UNKNOWN if rank is None else rank
-    return of_math(node, lambda inner: _known(inner, args))
+    return of_math(node, lambda inner: _known(program, inner, args))
 
 
 # --- One of two values, by a test that is fixed for a call.

@@ -389,10 +389,9 @@ class Program:
         behind = self.behind(node)
         if behind is not None:
             return behind
-        if node.kind == "constant" and node.label == literal_text(
-            literal_value(node.label)
-        ):
-            return self.const(literal_value(node.label))
+        value = _written_out(node)
+        if value is not UNKNOWN:
+            return self.const(value)
         if node.kind in COMPUTED or _is_function_of_numbers(node):
             return self.python(node.kind, node.label, *map(self.static, node.args))
         return self.op("static", (), Expression(node))
@@ -513,6 +512,18 @@ def _is_function_of_numbers(node: Node) -> bool:
         case Node("attribute", _, (Node("name", "math"),)):
             return True
     return False
+
+
+def _written_out(node: Node) -> object:
+    """The value of a literal; `UNKNOWN` of one that is spelled otherwise than the printer would, as `1e-06`, which stays so."""
+    match node:
+        case Node("constant", text):
+            value = literal_value(text)
+            return value if literal_text(value) == text else UNKNOWN
+        case Node("unary", "-", (Node("constant") as inner,)):
+            number = as_number(_written_out(inner))
+            return UNKNOWN if number is None else -number
+    return UNKNOWN
 
 
 def literal_text(value: object) -> str:

@@ -194,11 +194,15 @@ class Matrix(Origin):
         return 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Own(Origin):
     """The shape of one op, of which nothing is known."""
 
     serial: int
+
+    def __repr__(self) -> str:
+        # Shapes that broadcast stand in the order of this text: that of the ops, whose numbers have any count of digits.
+        return f"Own({self.serial:08})"
 
 
 @dataclass(frozen=True, slots=True)

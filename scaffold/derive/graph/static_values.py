@@ -7,6 +7,7 @@ fold that would print a long decimal is not made; a size stands as a placeholder
 import math
 
 from scaffold.derive.graph.op import (
+    Constant,
     Expression,
     OfShape,
     Op,
@@ -19,7 +20,15 @@ from scaffold.derive.graph.op import (
     number,
 )
 from scaffold.derive.graph.shapes import Dim, Shape, UnnamedSize, position
-from scaffold.formula import Node, Number, as_number, computed, literal_value
+from scaffold.formula import (
+    UNKNOWN,
+    Node,
+    Number,
+    as_number,
+    computed,
+    evaluated,
+    literal_value,
+)
 
 # --- Python values as expressions.
 
@@ -122,6 +131,24 @@ def may_be_none(program: Program, op: Op) -> bool:
                 return name not in program.declared.never_none
             return may_be_none(program, value)
     return op.is_python("conditional")
+
+
+def known_value(op: Op) -> object:
+    """The value of what literals alone say, `UNKNOWN` for anything else: of `math.inf`, of `2 * 3`."""
+    found = literal(op)
+    return evaluated(_as_text(op)) if found is UNKNOWN else found
+
+
+def _as_text(op: Op) -> Node:
+    """A Python value as an expression whose value alone is asked for."""
+    match op.data:
+        case Expression(node):
+            return node
+        case Operator(kind, label):
+            return Node(kind, label, tuple(map(_as_text, op.args)))
+        case Constant(_, value):
+            return Node("constant", repr(value))
+    return Node("name", "_")  # a size
 
 
 def is_complex(op: Op) -> bool:

@@ -449,8 +449,11 @@ class Expressions:
 
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""
-        if node.args[0].label in self.ruled:
-            raise UnsupportedError(f"no rule is for this call of {node.args[0].label}")
+        called = node.args[0].label if node.args else ""
+        if called in self.ruled:
+            found = self.applier.undecided(called)
+            reason = f"no rule is for this call of {called}"
+            raise UnsupportedError(found.said_of(called) if found else reason)
         refuse_changes(node)
         template, args = template_of(
             self.program.graph, node, self._argument, self.fixed

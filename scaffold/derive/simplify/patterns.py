@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-from scaffold.derive.graph.op import Constant, Expression, Op, Operator, literal
+from scaffold.derive.graph.op import Op, literal
 from scaffold.derive.graph.op import number as number_of
+from scaffold.derive.graph.static_values import known_value
 from scaffold.derive.simplify.products import Product, taken_apart
 from scaffold.errors import Location
 from scaffold.formula import (
     Graph,
-    Node,
     Number,
     Scope,
     Text,
@@ -387,38 +387,26 @@ def number_in(op: Op) -> Number | None:
     if op.rule == "list" and len(op.args) == 1:
         return number_in(op.args[0])
     if op.rule in ("static", "python"):
-        return _of_expression(_as_text(op))
+        return _as_float(known_value(op))
     return number_of(op)
-
-
-def _as_text(op: Op) -> Node:
-    """A Python value as an expression whose value alone is asked for."""
-    match op.data:
-        case Expression(node):
-            return node
-        case Operator(kind, label):
-            return Node(kind, label, tuple(map(_as_text, op.args)))
-        case Constant(_, value):
-            return Node("constant", repr(value))
-    return Node("value")
 
 
 @cache
 def _number(text: str) -> Number:
     """The number that a part of a pattern is."""
     found = parse(Text(text, Location("a pattern")), Scope(frozenset()), Graph())
-    value = None if found.result is None else _of_expression(found.result)
+    value = None if found.result is None else _as_float(evaluated(found.result))
     if value is None:
         raise ValueError(f"no number: {text}")
     return value
 
 
-def _of_expression(node: Node) -> Number | None:
-    """The number that an expression without names is, as a float: patterns compare numbers, and not their types."""
-    value = as_number(evaluated(node))
-    if value is None or isinstance(value, complex):
+def _as_float(value: object) -> Number | None:
+    """The number that a value is, as a float: patterns compare numbers, and not their types."""
+    found = as_number(value)
+    if found is None or isinstance(found, complex):
         return None
-    return computed("+", value, 0.0)
+    return computed("+", found, 0.0)
 
 
 # What a name of an identity demands of its value.

@@ -1,15 +1,36 @@
 """What is known of Python values: what a local is assigned, and what the signature says of attributes."""
 
-from scaffold.derive.graph.op import Declared, Op, Program
-from scaffold.derive.graph.static_values import is_int, is_sequence, may_be_none
+import math
+
+import pytest
+
+from scaffold.derive.graph.op import Declared, Op, Program, SizeOf, names_read
+from scaffold.derive.graph.shapes import NamedSize
+from scaffold.derive.graph.static_values import (
+    fold,
+    is_int,
+    is_length,
+    is_sequence,
+    known_value,
+    may_be_none,
+    static_node,
+)
 from scaffold.derive.rules.table import built_in
-from scaffold.formula import Graph, Node
+from scaffold.errors import Location
+from scaffold.formula import UNKNOWN, Graph, Node, Scope, Text, emit, parse
 
 
 def program(**said: str) -> Program:
     """A program whose signature says so."""
     names = {key: frozenset(value.split()) for key, value in said.items()}
     return Program(Graph(), built_in().facts, Declared(**names))
+
+
+def parsed(of: Program, text: str) -> Node:
+    """The node of an expression over `a` and `b`."""
+    found = parse(Text(text, Location("a test")), Scope(frozenset("ab")), of.graph)
+    assert found.result is not None
+    return found.result
 
 
 def name(of: Program, label: str) -> Node:
@@ -49,3 +70,49 @@ def test_what_a_local_is_computed_of() -> None:
     found = one.operation(local)
     assert found is not None and found.args == (size, two)
     assert one.operation(size) is None
+
+
+def test_what_a_value_is_computed_of_is_met_by_a_walk() -> None:
+    one = program()
+    size = one.op("size", (), SizeOf(NamedSize("N")))
+    value = fold(one, "mul", (size, plus_one(one, "k")))
+    assert value is not None
+    assert size in value.walk() and names_read(value) == {"k"}
+    assert is_length(value) and not is_length(plus_one(one, "k"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "args", "written"),
+    [
+        ("mul", ("-a", "-b"), "a * b"),
+        ("mul", ("a", "-2"), "-2 * a"),
+        ("mul", ("3", "2 / a"), "6 / a"),
+        ("mul", ("math.sqrt(a)", "math.sqrt(a)"), "a"),
+        ("mul", ("math.sqrt(a)", "math.sqrt(b)"), "math.sqrt(b * a)"),
+        ("add", ("a", "a"), "2 * a"),
+        ("div", ("1", "3"), "1 / 3"),
+        ("neg", ("-a",), "a"),
+        ("log", ("a + 1",), "math.log(a + 1)"),
+    ],
+)
+def test_arithmetic_is_written_as_an_author_would(
+    rule: str, args: tuple[str, ...], written: str
+) -> None:
+    one = program()
+    made = fold(one, rule, tuple(one.static(parsed(one, text)) for text in args))
+    assert made is not None
+    assert emit(static_node(one, made)) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("math.inf", math.inf), ("2 * 3", 6), ("a + 1", UNKNOWN), ("1e-06", 1e-6)],
+)
+def test_what_literals_alone_say(text: str, value: object) -> None:
+    one = program()
+    assert known_value(one.static(parsed(one, text))) == value
+
+
+def test_a_literal_stays_as_it_is_spelled() -> None:
+    one = program()
+    assert emit(static_node(one, one.static(parsed(one, "a * 1e-06")))) == "a * 1e-06"

@@ -113,7 +113,7 @@ def check(op: Op, rule: Rule) -> None:
     spec = spec_of(op.inputs, derive=True, **options)
     derivation = derive(spec)
     assert not derivation.missing, derivation.notes
-    ruled = not any("has no rule" in note for note in derivation.notes)
+    ruled = not any("autograd differentiates" in note for note in derivation.notes)
     assert ruled or rule.name in LEFT_TO_AUTOGRAD, derivation.notes
     module = load(text_of(spec, derivation))
     plain = getattr(load(text_of(spec_of(op.inputs, **options))), spec.function_name)
