@@ -128,7 +128,7 @@ Sizes = Mapping[str, int]
 
 
 def read_sizes(text: str) -> Sizes:
-    """`N=32, D=512, ...=8` as numbers by name."""
+    """`N=32, D=512, ...=8, *batch=8` as numbers by name, those of leading dims as their product."""
     sizes: dict[str, int] = {}
     for part in text.split(","):
         name, equals, number = (piece.strip() for piece in part.partition("="))
@@ -138,7 +138,7 @@ def read_sizes(text: str) -> Sizes:
             hint = "write: --sizes 'N=32, D=512, ...=8'"
             message = f"'{part.strip()}' is not name=number"
             raise ScaffoldError(message, Location("--sizes"), hint)
-        sizes[name] = int(number)
+        sizes[name.removeprefix("*")] = int(number)
     return sizes
 
 

@@ -190,8 +190,8 @@ def shown(shape: Shape) -> str:
 
 
 def _sizes(shape: Shape) -> list[str]:
-    """The sizes that are known not to be 1."""
-    return [_dim(dim) for dim in shape.dims or () if dim != 1]
+    """The sizes that are known not to be 1; leading dims with a name count as one."""
+    return [_dim(dim).removeprefix("*") for dim in shape.dims or () if dim != 1]
 
 
 def _dim(dim: Dim) -> str:

@@ -88,6 +88,18 @@ def test_bytes_are_counted_for_sizes(tmp_path: Path) -> None:
     assert lines[start + 1].endswith("= ? (no size for D)")
 
 
+@pytest.mark.parametrize("name", ["batch", "*batch"])
+def test_leading_dims_with_a_name_count_as_one_size(tmp_path: Path, name: str) -> None:
+    maths = ("--inputs", "x[*batch, S], y[*batch, T]", "--forward")
+    forward = "x.exp().sum(-1) * y.sin().sum(-1)"
+    sizes = ("--explain", "--sizes", f"S=2, T=5, {name}=3")
+    lines = derive(tmp_path, *maths, forward, *sizes).out.splitlines()
+    assert "*  %1      = exp(x)              [*batch, S]" in lines
+    start = lines.index("# bytes in single precision")
+    assert "4 * (batch*S + batch*T) " in lines[start + 1]
+    assert lines[start + 1].endswith(" = 84")
+
+
 def test_for_programs(tmp_path: Path) -> None:
     outcome = derive(tmp_path, *SWISH, "--format", "json", "--explain")
     found = json.loads(outcome.out)
