@@ -411,8 +411,7 @@ def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict
         tuple(more),
     )
     texts = verification(generated.spec, generated.derivation, generated.derived)
-    request = request_of(generated, texts)
-    request = request._replace(checks=first, original=original)
+    request = request_of(generated, texts.op, first)._replace(original=original)
     return proving.prove(generated.spec.name, request)
 
 

@@ -141,7 +141,7 @@ def _settle(generated: "Generated", settings: "Values") -> "Settled":
 
     looking = settings.get("dry-run") or settings.get("diff")
     policy = settings.get("on-conflict", "ask")
-    if _joins(generated, settings):
+    if generated.specified.joins:
         from scaffold.project.adding import add_op
 
         run = _run_of(generated, settings)
@@ -159,12 +159,6 @@ def _run_of(generated: "Generated", settings: "Values") -> "Run | None":
     if not known or not settings.get("verify", True):
         return None
     return Run(settings.get("python"), settings.get("limit", LIMIT))
-
-
-def _joins(generated: "Generated", settings: "Values") -> bool:
-    """Whether the op becomes part of the project: it goes where the configuration says."""
-    elsewhere = "out-dir" in settings or "test-dir" in settings
-    return generated.specified.configuration.project and not elsewhere
 
 
 def _problems(settings: "Values") -> list[ScaffoldError]:

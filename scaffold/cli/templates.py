@@ -23,7 +23,6 @@ from scaffold.cli.options import (
     completing,
 )
 from scaffold.cli.output import TERMINAL, as_problem, show_object, tell
-from scaffold.derive import derive
 from scaffold.errors import (
     ConflictError,
     Location,
@@ -33,14 +32,13 @@ from scaffold.errors import (
 )
 from scaffold.files import read_bytes
 from scaffold.project.configuration import configuration_here
-from scaffold.project.places import configured_directories, find_templates
-from scaffold.project.rendering import start_rendering
+from scaffold.project.places import Places, configured_directories, find_templates
+from scaffold.project.rendering import Setting, make, start_rendering
 from scaffold.project.writing import Known, look, undisturbed, write_once
 from scaffold.render.blocks import Outline, outline, parent_of, unshown
-from scaffold.render.files import drafts
 from scaffold.render.house import House
 from scaffold.render.layout import Directories
-from scaffold.render.specimens import specimens
+from scaffold.render.specimens import SOURCE, specimens
 from scaffold.render.templates import (
     BUILT_IN_NAME,
     WRITTEN,
@@ -49,6 +47,8 @@ from scaffold.render.templates import (
     built_in,
     read_templates,
 )
+from scaffold.spec import Configuration
+from scaffold.spec.problems import KeyPath
 
 if TYPE_CHECKING:
     from scaffold.project.writing import Settled
@@ -322,7 +322,13 @@ def _of_rendering(templates: Templates) -> list[ScaffoldError]:
     )
     for number, spec in enumerate(specimens()):
         try:
-            drafts(spec, derive(spec), Directories(), houses[number % 2])
+            places = Places(Path(), Directories(), houses[number % 2])
+            make(spec, Setting(Configuration(), places, formatted=False), _nowhere)
         except ScaffoldError as error:
             found += error.problems
     return found
+
+
+def _nowhere(path: KeyPath, *, key: bool = False) -> Location:
+    """The place of what a specimen says: nobody else wrote it."""
+    return Location(SOURCE)

@@ -6,24 +6,24 @@ without being asked.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
-from scaffold.files import read_bytes, read_text
+from scaffold.files import read_bytes
 from scaffold.project.console import Console, from_here
 from scaffold.project.manifest_edits import replaced
-from scaffold.project.project import WILD, Project, open_project
+from scaffold.project.project import Project, new_manifest, open_project
 from scaffold.project.proofs import Run
-from scaffold.project.rendering import Generated
+from scaffold.project.rendering import Generated, rendering_of
 from scaffold.project.specification import FORMULAS, Specified, from_manifest
 from scaffold.project.survey import survey
 from scaffold.project.update import carry_out
 from scaffold.project.writing import Settled, undisturbed
-from scaffold.spec.manifest import list_ops, proof_digest, text_digest
+from scaffold.spec.manifest import list_ops, proof_digest
 from scaffold.spec.toml import op_table, toml_text
 from scaffold.workspace import Policy, recover
 from scaffold.workspace.records import Proof
@@ -56,16 +56,20 @@ def _add_op(
     if policy != "overwrite":
         _refuse_to_replace(project.root, unwritten)
     project = listing(project, path, changed)._replace(unwritten=unwritten)
-    ops = survey(project, [specified.spec.name])
+    (op,) = survey(project, [specified.spec.name])
+    run = run and replace(run, done=_proven(generated, project))
+    known = None if run is None else run.known(op)
+    rendering = rendering_of(generated, project, known)
     outcome = carry_out(
         project,
-        ops,
+        (op,),
         policy,
         write=write,
         prune=True,
-        run=run and replace(run, done=_proven(generated, project)),
+        run=run,
         console=console,
         manifests={**manifests, **unwritten},
+        rendered={} if rendering is None else {op.listed.name: rendering},
     )
     return outcome.settled._replace(undone=undone)
 
@@ -75,13 +79,7 @@ def _proven(generated: Generated, project: Project) -> dict[str, Proof]:
     if generated.proof is None:
         return {}
     name = generated.spec.name
-    digests = {}
-    for path in generated.specified.reads:
-        below = Path(os.path.relpath(path, project.root)).as_posix()
-        unwritten = project.unwritten.get(below)
-        text = read_text(path) if unwritten is None else unwritten
-        digests[below] = text_digest(text)
-    reads = tuple(sorted(digests.items()))
+    reads = generated.specified.reads.digests(project.root)
     entry = project.listed[name].entry
     spec = proof_digest(entry, project.configuration, reads)
     return {name: generated.proof._replace(spec=spec)}
@@ -104,32 +102,18 @@ def _refuse_to_replace(root: Path, files: Mapping[str, str]) -> None:
 
 
 def _manifest(project: Project, op: str) -> str:
-    """The file that the op stands in, or goes into: the first that the configuration names, or one of its own."""
+    """The file that the op stands in, or goes into."""
     if op in project.listed:
         return project.listed[op].manifest
-    patterns = project.configuration.manifest
-    plain = [path for path in patterns if not WILD & set(path)]
-    if plain:
-        return Path(plain[0]).as_posix()
-    own = _own_manifest(patterns, op)
-    if own is None:
+    new = new_manifest(project.configuration, op)
+    if new is None:
+        patterns = project.configuration.manifest
         raise ScaffoldError(
             f"which manifest the op goes into is not said: {', '.join(patterns)}",
             hint="write its table by hand and say 'scaffold sync', or name a file "
             f"in [tool.scaffold]: manifest = {toml_text(['ops.toml', *patterns])}",
         )
-    return own
-
-
-def _own_manifest(patterns: Sequence[str], op: str) -> str | None:
-    """The file named for the op, where one pattern alone says how it would be called: `ops/*.toml`."""
-    if len(patterns) != 1:
-        return None
-    path = PurePath(patterns[0])
-    open_ = path.name.count("*") == 1 and not {"?", "["} & set(path.name)
-    if not open_ or WILD & set(str(path.parent)):
-        return None
-    return path.with_name(path.name.replace("*", op)).as_posix()
+    return new
 
 
 def _for_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:

@@ -121,6 +121,25 @@ def _exporting(places: Places, configuration: Configuration) -> dict[str, bytes 
     return {path: present(places.root, path)} if configuration.exports else {}
 
 
+def new_manifest(configuration: Configuration, op: str) -> str | None:
+    """The file that a new op goes into: the first that the configuration names, or one of its own; None if it does not tell."""
+    plain = [path for path in configuration.manifest if not WILD & set(path)]
+    if plain:
+        return Path(plain[0]).as_posix()
+    return _own_manifest(configuration.manifest, op)
+
+
+def _own_manifest(patterns: Sequence[str], op: str) -> str | None:
+    """The file named for the op, where one pattern alone says how it would be called: `ops/*.toml`."""
+    if len(patterns) != 1:
+        return None
+    path = PurePath(patterns[0])
+    open_ = path.name.count("*") == 1 and not {"?", "["} & set(path.name)
+    if not open_ or WILD & set(str(path.parent)):
+        return None
+    return path.with_name(path.name.replace("*", op)).as_posix()
+
+
 def no_project() -> ScaffoldError:
     """Said where a command needs the records of a project."""
     return ScaffoldError(

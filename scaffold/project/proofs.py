@@ -25,9 +25,8 @@ from scaffold.project.prover import (
     Proving,
     find_interpreter,
 )
-from scaffold.project.rendering import Generated
+from scaffold.project.rendering import Generated, provable_of
 from scaffold.project.survey import Op, survey
-from scaffold.render.verification import Verification, verification
 from scaffold.spec.imports import runs_code_of
 from scaffold.verify import Request, Verdict, import_path
 from scaffold.workspace import apply, plan, recover
@@ -244,17 +243,16 @@ def _noting(generated: Generated, *notes: str) -> Generated:
 
 def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
     """What the run found, and the digest of the code that ran."""
-    spec = generated.spec
-    texts = verification(spec, generated.derivation, generated.derived)
-    ran = function_digest(texts.op, (spec.name, spec.function_name))
-    return proving.prove(spec.name, request_of(generated, texts)), ran
+    asked = provable_of(generated.spec, generated.derivation, Proof("", ""))
+    request = request_of(generated, asked.op, asked.checks)
+    return proving.prove(generated.spec.name, request), asked.proof.function
 
 
-def request_of(generated: Generated, texts: Verification) -> Request:
+def request_of(generated: Generated, op: str, checks: str) -> Request:
     """What is asked of an op, with what it imports."""
     modules = tuple((item.module, item.text) for item in generated.companions)
     path = import_path(Path.cwd(), generated.root / generated.source)
-    return Request(texts.op, texts.checks, path, modules)
+    return Request(op, checks, path, modules)
 
 
 def _subject(generated: Generated) -> Subject:

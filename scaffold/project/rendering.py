@@ -5,22 +5,21 @@ run to prove it; nothing is written.
 Invariant: the texts do not depend on how many processes there are; a problem of one op hides none of another's.
 """
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.derive import Derivation, derive
 from scaffold.errors import ScaffoldError, raise_all
-from scaffold.files import read_text
 from scaffold.formula import Assign, Formula, Node, expressions
 from scaffold.project.console import Console
 from scaffold.project.places import Places, headed, refuse_sources
-from scaffold.project.project import NOTHING, Project
 from scaffold.project.specification import (
     Companion,
     Merged,
+    Reader,
     Specified,
     Values,
     specification,
@@ -29,40 +28,119 @@ from scaffold.project.specification import (
 )
 from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
-from scaffold.render.files import render
-from scaffold.render.house import House
+from scaffold.render.files import drafts
+from scaffold.render.imports import one_style
 from scaffold.spec import Configuration, OpSpec
 from scaffold.spec.imports import newer_of, runs_code_of
 from scaffold.spec.manifest import Listed, proof_digest, text_digest
+from scaffold.spec.problems import Locate
 from scaffold.spec.requirements import check_reason
-from scaffold.verify.pool import over, processes_for
 from scaffold.workspace import store
 from scaffold.workspace.reconcile import Wanted
 from scaffold.workspace.records import Proof, function_digest
 
+if TYPE_CHECKING:
+    from scaffold.project.project import Project
+
+ROLES = ("op", "test")
+Known = Mapping[str, tuple[Proof, ...]]  # of each op
+
+
+class Made(NamedTuple):
+    """What the specification of an op leads to."""
+
+    derivation: Derivation
+    files: tuple[Wanted, ...]
+    notes: tuple[str, ...]
+
+
+class Setting(NamedTuple):
+    """What is the same for every op of a run."""
+
+    configuration: Configuration
+    places: Places
+    formatted: bool = True
+    proving: bool = False
+    unwritten: Mapping[str, str] = MappingProxyType({})  # by absolute path
+
+
+def make(
+    spec: OpSpec, setting: Setting, locate: Locate, manifest: str | None = None
+) -> Made:
+    """The derivation of an op and its files, which name the manifest that it goes into; the same for every command."""
+    start_rendering()
+    derivation = derive(spec)
+    configuration, places = setting.configuration, setting.places
+    once = derivation.once_differentiable
+    check_reason(configuration.require, spec, once, locate)
+    house = places.house
+    if manifest is not None:
+        house = headed(house, configuration, manifest)
+    texts = drafts(spec, derivation, places.directories, house)
+    shown = dict.fromkeys(texts, "")
+    if setting.formatted:
+        shown = places.formatter(texts, places.directories.line_length)
+    files = tuple(
+        Wanted(role, path, text_digest(one_style(draft)), shown[path])
+        for role, (path, draft) in zip(ROLES, texts.items(), strict=False)
+    )
+    return Made(derivation, files, notes_of(spec, derivation))
+
+
+def start_rendering() -> None:
+    """Let templates be compiled once and for all."""
+    keep_compiled(CompiledTemplates(store))
+
+
+# --- One op, from options or from a table that is not written yet.
+
 
 class Generated(NamedTuple):
-    """The texts of an op by their path below `root`, and what to say of them."""
+    """The texts of an op, and what to say of them."""
 
-    files: dict[str, str]
-    root: Path
-    notes: tuple[str, ...]
-    missing: tuple[str, ...]  # what is left for the user to write
-    spec: OpSpec
-    derivation: Derivation
-    derived: frozenset[str]  # inputs whose gradients follow from the forward
-    source: str  # the op's directory below `root`
     specified: Specified
-    house: House
+    derivation: Derivation
+    written: tuple[Wanted, ...]
+    notes: tuple[str, ...]
+    manifest: str | None = None  # that it goes into; None: into none, or not known yet
     proof: Proof | None = None  # of the code, where it was run; of what, is said later
-    companions: "tuple[Companion, ...]" = ()
+    companions: tuple[Companion, ...] = ()
+
+    @property
+    def spec(self) -> OpSpec:
+        return self.specified.spec
+
+    @property
+    def root(self) -> Path:
+        return self.specified.places.root
+
+    @property
+    def source(self) -> str:
+        """The op's directory below the root."""
+        return self.specified.places.directories.source
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The texts by their path below the root."""
+        return {item.path: item.text for item in self.written}
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is left for the user to write."""
+        return missing_of(self.spec, self.derivation)
+
+    @property
+    def derived(self) -> frozenset[str]:
+        """The inputs whose gradients follow from the forward."""
+        return self.derivation.derived
 
 
 def generate(
     name: str, values: Values, settings: Values, found: list[ScaffoldError]
 ) -> Generated:
     """The files of an op; `found` are problems that the caller knows of."""
-    return _generated(specified(name, values, settings, found))
+    asked = specified(name, values, settings, found)
+    return _generated(asked, printed=bool(settings.get("stdout")))
 
 
 def generate_table(
@@ -76,32 +154,20 @@ def generate_table(
     return _generated(specified)._replace(companions=beside)
 
 
-def start_rendering() -> None:
-    """Let templates be compiled once and for all."""
-    keep_compiled(CompiledTemplates(store))
-
-
-def _generated(specified: Specified) -> Generated:
+def _generated(specified: Specified, printed: bool = False) -> Generated:
     spec, where = specified.spec, specified.places
-    start_rendering()
-    derivation = derive(spec)
-    wanted, once = specified.configuration.require, derivation.once_differentiable
-    check_reason(wanted, spec, once, specified.locate)
-    files = render(spec, derivation, where.directories, where.house, where.formatter)
-    refuse_sources(where.root, files, specified.reads)
-    missing = missing_of(spec, derivation)
-    return Generated(
-        files=files,
-        root=where.root,
-        notes=(*notes_of(spec, derivation), *_without_gain(specified, derivation)),
-        missing=missing,
-        spec=spec,
-        derivation=derivation,
-        derived=derivation.derived,
-        source=where.directories.source,
-        specified=specified,
-        house=where.house,
-    )
+    manifest = None
+    if specified.joins and not printed:
+        from scaffold.project.project import new_manifest
+
+        manifest = new_manifest(specified.configuration, spec.name)
+    setting = Setting(specified.configuration, where)
+    made = make(spec, setting, specified.locate, manifest)
+    paths = [item.path for item in made.files]
+    refuse_sources(where.root, paths, specified.reads.paths)
+    gain = _without_gain(specified, made.derivation)
+    notes = (*made.notes, *gain)
+    return Generated(specified, made.derivation, made.files, notes, manifest)
 
 
 def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:
@@ -186,8 +252,7 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     return tuple(notes)
 
 
-ROLES = ("op", "test")
-Known = Mapping[str, tuple[Proof, ...]]  # of each op
+# --- Many ops, each from its table, spread over processes; and what is to be run to prove them.
 
 
 class Provable(NamedTuple):
@@ -212,18 +277,8 @@ class Rendering(NamedTuple):
     provable: Provable | None = None  # where there is none
 
 
-class Setting(NamedTuple):
-    """What is the same for every op of a run."""
-
-    configuration: Configuration
-    places: Places
-    formatted: bool
-    proving: bool
-    unwritten: Mapping[str, str] = NOTHING  # by path below the root
-
-
 def render_ops(
-    project: Project,
+    project: "Project",
     ops: Sequence[Listed],
     console: Console,
     *,
@@ -236,9 +291,14 @@ def render_ops(
     """
     if not ops:
         return {}
+    from scaffold.verify.pool import over, processes_for  # one op needs none
+
     proving = known is not None
     stated = (project.configuration, project.places, formatted, proving)
-    setting = Setting(*stated, project.unwritten)
+    unwritten = {
+        str(project.root / path): text for path, text in project.unwritten.items()
+    }
+    setting = Setting(*stated, unwritten)
     work = partial(_rendered, setting)
     results: dict[str, Rendering] = {}
     items = [(listed, (known or {}).get(listed.name, ())) for listed in ops]
@@ -255,45 +315,68 @@ def render_ops(
 def _rendered(setting: Setting, item: tuple[Listed, tuple[Proof, ...]]) -> Rendering:
     """One op; runs in any process."""
     listed, known = item
-    digests: dict[str, str] = {}
-    opened: list[str] = []
-
-    def read(path: str) -> str:
-        below = Path(os.path.relpath(path, setting.places.root)).as_posix()
-        unwritten = setting.unwritten.get(below)
-        text = read_text(path) if unwritten is None else unwritten
-        opened.append(path)
-        digests[below] = text_digest(text)
-        return text
-
+    read = Reader(setting.unwritten)
+    places, configuration = setting.places, setting.configuration
     try:
-        stated = (setting.configuration, setting.places)
-        spec = specification(listed, *stated, read)
-        derivation, files, notes = _files(setting, listed, spec)
-        paths = [item.path for item in files]
-        refuse_sources(setting.places.root, paths, opened)
+        spec = specification(listed, configuration, places, read)
+        made = make(spec, setting, listed.entry.locate, listed.manifest)
+        refuse_sources(places.root, [item.path for item in made.files], read.paths)
     except ScaffoldError as error:
         return Rendering(listed.name, problems=error.problems)
-    reads = tuple(sorted(digests.items()))
-    found = Rendering(listed.name, files, reads, notes)
+    reads = read.digests(places.root)
+    found = Rendering(listed.name, made.files, reads, made.notes)
     if not setting.proving:
         return found
-    maths = proof_digest(listed.entry, setting.configuration, reads)
-    names = (spec.name, spec.function_name)
-    code = function_digest(files[0].text, names)
+    maths = proof_digest(listed.entry, configuration, reads)
+    return _with_proof(found, spec, made.derivation, maths, known)
+
+
+def rendering_of(
+    generated: Generated, project: "Project", known: tuple[Proof, ...] | None
+) -> Rendering | None:
+    """What was generated of an op, as the project renders it from its table; None where that may be something else.
+
+    With the proofs that are `known` comes what proves it, as from `render_ops`.
+    """
+    specified, listed = generated.specified, project.listed[generated.spec.name]
+    asked = (generated.manifest, specified.configuration)
+    if asked != (listed.manifest, project.configuration):
+        return None
+    if not _alike(specified.places, project.places):
+        return None
+    reads = specified.reads.digests(project.root)
+    found = Rendering(listed.name, generated.written, reads, generated.notes)
+    if known is None:
+        return found
+    maths = proof_digest(listed.entry, project.configuration, reads)
+    return _with_proof(found, generated.spec, generated.derivation, maths, known)
+
+
+def _alike(one: Places, other: Places) -> bool:
+    """Whether files go to the same directories and look the same; which formatter it is follows from the configuration."""
+    return one._replace(formatter=other.formatter) == other
+
+
+def _with_proof(
+    found: Rendering,
+    spec: OpSpec,
+    derivation: Derivation,
+    maths: str,
+    known: tuple[Proof, ...],
+) -> Rendering:
+    """The rendering with the proof of it that is known, or with what proves it."""
+    code = function_digest(found.files[0].text, (spec.name, spec.function_name))
     held = (proof for proof in known if (proof.spec, proof.function) == (maths, code))
     proof = next(held, None)
     if proof is not None:
         return found._replace(code=code, proof=proof)
-    provable = _provable(setting, spec, derivation, Proof(maths, code))
+    provable = provable_of(spec, derivation, Proof(maths, code))
     return found._replace(code=code, provable=provable)
 
 
-def _provable(
-    setting: Setting, spec: OpSpec, derivation: "Derivation", proof: Proof
-) -> Provable:
+def provable_of(spec: OpSpec, derivation: Derivation, proof: Proof) -> Provable:
     """What is to be run; nothing where parts of the op are left to write."""
-    from scaffold.render.verification import verification
+    from scaffold.render.verification import verification  # most runs prove nothing
 
     missing = missing_of(spec, derivation)
     if missing:
@@ -302,27 +385,3 @@ def _provable(
     ran = function_digest(texts.op, (spec.name, spec.function_name))
     whose = runs_code_of(spec)
     return Provable(proof._replace(function=ran), texts.op, texts.checks, whose)
-
-
-def _files(
-    setting: Setting, listed: Listed, spec: OpSpec
-) -> tuple["Derivation", tuple[Wanted, ...], tuple[str, ...]]:
-    from scaffold.derive import derive
-    from scaffold.render.files import drafts
-    from scaffold.render.imports import one_style
-
-    start_rendering()
-    derivation = derive(spec)
-    wanted, once = setting.configuration.require, derivation.once_differentiable
-    check_reason(wanted, spec, once, listed.entry.locate)
-    places = setting.places
-    house = headed(places.house, setting.configuration, listed.manifest)
-    texts = drafts(spec, derivation, places.directories, house)
-    shown = dict.fromkeys(texts, "")
-    if setting.formatted:
-        shown = places.formatter(texts, places.directories.line_length)
-    files = tuple(
-        Wanted(role, path, text_digest(one_style(draft)), shown[path])
-        for role, (path, draft) in zip(ROLES, texts.items(), strict=False)
-    )
-    return derivation, files, notes_of(spec, derivation)

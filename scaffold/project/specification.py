@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
@@ -17,9 +18,8 @@ from scaffold.files import read_text
 from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import from_here
 from scaffold.project.places import Places, find_places
-from scaffold.project.project import open_project
 from scaffold.spec import Configuration, OpSpec, build
-from scaffold.spec.manifest import Listed
+from scaffold.spec.manifest import Listed, text_digest
 from scaffold.spec.names import op_names
 from scaffold.spec.problems import KeyPath, Locate, Problems
 from scaffold.spec.toml import Entry, read_ops
@@ -206,6 +206,33 @@ def _from(directory: Path, value: Any) -> Any:
 Values = dict[str, Any]  # options or settings of a run, by key
 
 
+class Reader:
+    """Reads the files that formulas name, and remembers them."""
+
+    def __init__(self, unwritten: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._unwritten = unwritten  # texts by absolute path: the run writes them too
+        self._digests: dict[str, str] = {}
+
+    def __call__(self, path: str) -> str:
+        text = self._unwritten.get(os.path.abspath(path))
+        text = read_text(path) if text is None else text
+        self._digests[path] = text_digest(text)
+        return text
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that were read, as they were named."""
+        return tuple(self._digests)
+
+    def digests(self, root: Path) -> tuple[tuple[str, str], ...]:
+        """The files by their path below a root, and what stands in them."""
+        found = {
+            Path(os.path.relpath(path, root)).as_posix(): digest
+            for path, digest in self._digests.items()
+        }
+        return tuple(sorted(found.items()))
+
+
 class Specified(NamedTuple):
     """An op as options, files and configuration say it, and where it goes."""
 
@@ -215,7 +242,8 @@ class Specified(NamedTuple):
     configuration: Configuration
     typed: str  # its name: RMSNorm says how classes call it
     locate: Locate
-    reads: tuple[str, ...]  # files that its formulas name
+    reads: Reader  # of the files that its formulas name
+    joins: bool  # it becomes part of the project
 
 
 class Companion(NamedTuple):
@@ -239,19 +267,19 @@ def specified(
     where = problems.attempt(lambda: find_places(known, settings))
     packaged = where is not None and where.directories.package is not None
     said = problems.attempt(lambda: _said(name, given, settings, known, packaged))
-    reads: list[str] = []
-
-    def read(path: str) -> str:
-        reads.append(path)
-        return read_text(path)
-
+    read = Reader()
     spec = said and problems.attempt(
         lambda: build(said.name, said.raw, said.locate, known, read, packaged=packaged)
     )
     problems.raise_found()
     assert said and spec and where  # or else there was a problem
     stated = (said.raw, known, said.name, said.locate)
-    return Specified(spec, where, *stated, tuple(reads))
+    return Specified(spec, where, *stated, read, _joins(known, settings))
+
+
+def _joins(configuration: Configuration, settings: Values) -> bool:
+    """Whether the op becomes part of the project: it goes where the configuration says."""
+    return configuration.project and not {"out-dir", "test-dir"} & settings.keys()
 
 
 def specified_table(
@@ -265,17 +293,12 @@ def specified_table(
     where = find_places(known, settings)
     beside = companions(where)
     unwritten = {str(where.root / item.path): item.text for item in beside}
-    reads: list[str] = []
-
-    def read(path: str) -> str:
-        reads.append(path)
-        text = unwritten.get(os.path.abspath(path))
-        return read_text(path) if text is None else text
-
+    read = Reader(unwritten)
     packaged = where.directories.package is not None
     spec = build(name, said.raw, said.locate, known, read, packaged=packaged)
     stated = (said.raw, known, name, said.locate)
-    return Specified(spec, where, *stated, tuple(reads)), beside
+    specified_ = Specified(spec, where, *stated, read, _joins(known, settings))
+    return specified_, beside
 
 
 class _Said(NamedTuple):
@@ -307,6 +330,8 @@ def _listed(name: str, known: Configuration, packaged: bool) -> Listed | None:
         op = op_names(name, Location("NAME"), packaged, known.names)[0]
     except ScaffoldError:  # whoever builds the op says so
         return None
+    from scaffold.project.project import open_project  # where there is a project
+
     return open_project(may_lack=True).listed.get(op)
 
 

@@ -7,7 +7,7 @@ Invariant: files, records and bases are one plan; a look and a write of the same
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.errors import (
     ConflictError,
@@ -26,6 +26,9 @@ from scaffold.workspace.merge import merge
 from scaffold.workspace.reconcile import Prospect, reconcile, record_files
 from scaffold.workspace.records import Record, record_path
 
+if TYPE_CHECKING:
+    from scaffold.project.rendering import Rendering
+
 WEIGHT = ("identical", "skip", "create", "remove", "update", "conflict", "left")
 
 TOLD = {
@@ -39,6 +42,7 @@ TOLD = {
     "identical": "identical",
 }
 NOTHING: Mapping[str, str] = {}
+MADE: Mapping[str, "Rendering"] = {}
 
 
 class Outcome(NamedTuple):
@@ -134,8 +138,9 @@ def weigh(
     ops: tuple[Op, ...],
     run: Run | None = None,
     console: Console = SILENT,
+    rendered: Mapping[str, "Rendering"] = MADE,
 ) -> tuple[Work, ...]:
-    """Render what is not settled, and see what that calls for; to prove every op is to render those without a proof."""
+    """Render what is not settled nor `rendered` already, and see what that calls for; to prove every op is to render those without a proof."""
     open_ = [op for op in ops if not op.settled or _is_wanted(project, op, run)]
     open_ += [op for op in ops if op not in open_ and op.record and op.record.former]
     if not open_:
@@ -143,7 +148,8 @@ def weigh(
     from scaffold.project.rendering import render_ops
 
     known = None if run is None else {op.listed.name: run.known(op) for op in open_}
-    rendered = render_ops(project, [op.listed for op in open_], console, known=known)
+    left = [op.listed for op in open_ if op.listed.name not in rendered]
+    rendered = {**rendered, **render_ops(project, left, console, known=known)}
     works = []
     for op in open_:
         result = rendered[op.listed.name]
@@ -170,13 +176,14 @@ def carry_out(
     console: Console,
     leave: bool = False,
     manifests: Mapping[str, str] = NOTHING,
+    rendered: Mapping[str, "Rendering"] = MADE,
 ) -> Outcome:
     """Bring the files of the ops up to date; `prune` removes those that an op has no more.
 
     What changes a Function is proven first, unless there is no `run` of proofs. With `leave` an op that was edited and is out of
     date stays as it is, all of its files. `manifests` are written too, in the same step.
     """
-    works = weigh(project, ops, run, console)
+    works = weigh(project, ops, run, console, rendered)
     left = _left(project.root, works, ops) if leave else {}
     if left:
         works = tuple(work for work in works if work.op.listed.name not in left)

@@ -4,11 +4,9 @@ In: a function of a module, its items, how many processes. Out: the results, in 
 Invariant: with one process nothing is started; an interrupt ends all of them.
 """
 
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -31,6 +29,9 @@ def over(
     if processes <= 1:
         yield from map(function, items)
         return
+    import multiprocessing  # most runs need no second process
+    from concurrent.futures import ProcessPoolExecutor
+
     method = "fork" if sys.platform == "linux" else "spawn"
     context = multiprocessing.get_context(method)
     pool = ProcessPoolExecutor(processes, mp_context=context)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.project.adding import _own_manifest
+from scaffold.project.project import _own_manifest
 from tests.cli.projects import SCALE, contents
 from tests.cli.running import QUICK, scaffold
 

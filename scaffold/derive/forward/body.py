@@ -12,7 +12,6 @@ from scaffold.derive.aliasing import Trace
 from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.optional_branches import Lines, Unfolder
 from scaffold.derive.forward.outputs import own_results
-from scaffold.derive.forward.random_draws import with_draws_apart
 from scaffold.derive.forward.verbatim_forward import kept_forward
 from scaffold.derive.names import apart_from, fresh, hidden_builtins, renamed_local
 from scaffold.derive.value_kinds import kinds_of_inputs
@@ -50,6 +49,9 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     before, results = _results(spec, formula, result, writer)
     lines = (*body, *before)
     if _is_derived(spec) and any(map(is_random, (*_read_by(lines), *results))):
+        # Few forwards draw anything, and a skeleton needs none of what that imports.
+        from scaffold.derive.forward.random_draws import with_draws_apart
+
         lines, results = with_draws_apart(
             spec, formula.graph, lines, results, set(_taken(spec, lines))
         )
