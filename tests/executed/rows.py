@@ -108,6 +108,17 @@ ROWS = (
         written=("--inputs", "x[..., S], mask[S; bool]"),
     ),
     Row(
+        "leading_dims_with_a_name",
+        formulas("q @ k.mT", q="grad_output @ k", k="grad_output.mT @ q"),
+        "(q: Tensor, k: Tensor) -> Tensor",
+        lambda q, k: q @ k.mT,
+        lambda: (rand(2, 3, 4), rand(2, 5, 4)),
+        written=(
+            *("--inputs", "q[*batch, S, D], k[*batch, T, D]"),
+            *("--outputs", "scores[*batch, S, T]"),
+        ),
+    ),
+    Row(
         "defaults",
         formulas(
             "torch.sqrt(x * x + eps) ** power",

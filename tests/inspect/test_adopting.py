@@ -63,6 +63,15 @@ def test_an_example_leads_back_to_its_file(name: str, tmp_path: Path) -> None:
     assert made.out == f"identical  {name}.py\n"
 
 
+def test_the_name_of_leading_dims_stands_in_the_docstring(tmp_path: Path) -> None:
+    inputs = "q[*batch, S, D], k[*batch, T, D], mask[*batch, S, T; bool]"
+    outputs, forward = "scores[*batch, S, T]", "(q @ k.mT).masked_fill(mask, 0.0)"
+    given = ("--inputs", inputs, "--outputs", outputs, "--forward", forward)
+    assert scaffold(tmp_path, "new-op", "scores_of", *given, "--no-verify").code == 0
+    adopted = scaffold(tmp_path, "adopt", "scores_of.py", "--stdout", "--no-verify")
+    assert f"inputs = '{inputs}'\noutputs = '{outputs}'\n" in adopted.out
+
+
 def test_what_is_saved_and_kept_becomes_names(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(HEAD + SCALE)
     outcome = scaffold(tmp_path, "adopt", "ops.py::ScaleFunction", "--stdout")
