@@ -20,7 +20,7 @@ from scaffold.derive.graph.shapes import Dropped, Kept
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.coded_gradients import CODED
 from scaffold.derive.rules.formula_words import sum_to
-from scaffold.derive.rules.formulas import Evaluator
+from scaffold.derive.rules.formulas import FormulaEvaluator
 from scaffold.derive.rules.several_results import (
     all_parts,
     all_taken,
@@ -270,7 +270,7 @@ class Reverse:
                 raise UnsupportedError(f"the gradient of a list in {op.rule}")
             formula = self._formula(op, rule, name, composed)
             try:
-                gradient = Evaluator(self.make, env, home).value(formula)
+                gradient = FormulaEvaluator(self.make, env, home).value(formula)
             except UnsupportedError:
                 if "grad" not in env:
                     raise

@@ -5,7 +5,7 @@ from; a Python value is written over names that still mean the same when the bac
 it is, over the tensors in it; one that changes a tensor under other eyes is refused, and so is what is not understood.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from scaffold.derive.activity import (
@@ -15,7 +15,6 @@ from scaffold.derive.activity import (
     is_undifferentiated,
 )
 from scaffold.derive.graph.application import Applier, Bound, constant
-from scaffold.derive.graph.conditions import choose
 from scaffold.derive.graph.op import (
     Declared,
     Kind,
@@ -40,12 +39,12 @@ from scaffold.derive.graph.shapes import (
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
     dotted,
-    is_sequence,
     size_at,
     static_node,
 )
 from scaffold.derive.lower import indexing, parts
 from scaffold.derive.lower.autograd_saved import retained
+from scaffold.derive.lower.evaluator import Evaluator
 from scaffold.derive.lower.mutation import made_anew
 from scaffold.derive.lower.unruled_calls import (
     creates,
@@ -165,7 +164,7 @@ def attributes_of(spec: OpSpec, program: Program) -> dict[str, Op]:
     return {name: program.static(program.graph.name(name)) for name in names}
 
 
-# --- The evaluator.
+# --- The walk over expressions of the forward.
 
 
 # What computes in a dtype that it is given, as if its argument had that one.
@@ -174,10 +173,11 @@ CASTING = frozenset(
     | {"nansum", "norm", "vector_norm"}
 )
 
+DRAWN_INSIDE = "it draws random numbers inside an expression; give what it draws a line of its own, mask = ..."
 READ_LATER = "it changes in place what the gradient of that value reads"
 
 
-class Expressions:
+class Expressions(Evaluator):
     """Turns expressions into ops, with the op that each name has at that point, which `env` says.
 
     `note` hears of every expression that is computed in every call, and its op.
@@ -191,12 +191,11 @@ class Expressions:
         writes: Mapping[str, int],
         note: Callable[[Node, Op], None],
     ) -> None:
-        self.spec, self.applier = spec, applier
-        self.program: Program = applier.program
+        super().__init__(applier, env)
+        self.spec = spec
         self.kinds = kinds_of_inputs(spec)
         self.ruled = ruled_imports(spec)
         self.imported = {item.binding for item in spec.imports} - self.ruled
-        self.env = env
         self.writes = writes  # how often each name is assigned
         self._own: frozenset[Node] = frozenset()  # calls that change a name's tensor
         self._note, self._choices = note, 0
@@ -217,28 +216,18 @@ class Expressions:
 
     def value(self, node: Node) -> Op:
         """The op of an expression."""
-        op = self._value(node)
+        op = super().value(node)
         if not self._choices:
             self._note(node, op)
         return op
 
-    def _value(self, node: Node) -> Op:
-        known = constant(self.program, node)
-        if known is not None:
-            return known
+    def python(self, node: Node) -> Op | None:
+        """The Python value that an expression is as a whole."""
         if node.kind == "call" and is_random(node):
-            return self._random(node)
-        if node.kind in ("tuple", "list"):
-            return self.program.op("list", self.several(node.args))
-        if node.kind == "name" and node.label in self.env:
-            return self.env[node.label]
+            raise UnsupportedError(DRAWN_INSIDE)
         if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
             return self._of_torch(node)
-        if self.is_static(node):
-            return self._static(node)
-        if node.kind not in BY_KIND:
-            raise UnsupportedError(f"a {node.kind} in the forward")
-        return BY_KIND[node.kind](self, node)
+        return self._static(node) if self.is_static(node) else None
 
     # Names, operators, attributes, indices
 
@@ -254,35 +243,21 @@ class Expressions:
             return static_node(self.program, op)
         raise UnsupportedError("a part of a shape")
 
-    def _random(self, node: Node) -> Op:
-        raise UnsupportedError(
-            "it draws random numbers inside an expression; give what it draws a line of its own, mask = ..."
-        )
-
-    def _name(self, node: Node) -> Op:
+    def other(self, node: Node) -> Op:
+        """A dtype by the name of a type of Python's."""
+        if node.kind != "name":
+            raise UnsupportedError(f"a {node.kind} in the forward")
         if node.label not in ("bool", "int", "float"):
             raise UnsupportedError(f"'{node.label}'")
         return self._of_torch(node)
 
-    def _unary(self, node: Node) -> Op:
-        (inner,) = node.args
-        value = self.value(inner)
-        if node.label == "+":
-            return value
-        return self._operator(node, node.label, value)
-
-    def _binary(self, node: Node) -> Op:
-        left, right = map(self.value, node.args)
-        return self._operator(node, node.label, left, right)
-
-    def _compare(self, node: Node) -> Op:
+    def operator(self, node: Node, *values: Op) -> Op:
+        """What the operator or the comparison of a node makes of values."""
         if "," in node.label:
             raise UnsupportedError("a chain of comparisons of tensors")
-        left, right = map(self.value, node.args)
-        return self._operator(node, node.label, left, right)
-
-    def _operator(self, node: Node, label: str, *values: Op) -> Op:
-        return self._applied(self.applier.found("operator", label, values), node)
+        if node.label == "+" and len(values) == 1:
+            return values[0]
+        return self._applied(self.applier.found("operator", node.label, values), node)
 
     def _applied(self, bound: Bound | None, node: Node) -> Op:
         if bound is None:
@@ -301,12 +276,8 @@ class Expressions:
             return self.applier.apply(bound.rule, {**bound.args, whole: listed})
         return self.applier.apply(bound.rule, bound.args)
 
-    def _conditional(self, node: Node) -> Op:
-        test, body, orelse = node.args
-        with self.choice():
-            return self.chosen(self.test(test), self.value(body), self.value(orelse))
-
-    def _attribute(self, node: Node) -> Op:
+    def attribute(self, node: Node) -> Op:
+        """The op of an attribute of a tensor."""
         (inner,) = node.args
         value = self.value(inner)
         if node.label in ("values", "indices") and value.kind == "group":
@@ -323,78 +294,10 @@ class Expressions:
             raise UnsupportedError(f".{name}")
         return self.item(value, rule.results.index(name))
 
-    def _subscript(self, node: Node) -> Op:
-        inner, index = node.args
-        value = self.value(inner)
-        if value.kind == "group":
-            known = self.listed(value) if index.kind == "slice" else None
-            return (
-                self._of_list(known, index) if known else self._of_group(value, index)
-            )
-        if value.rule == "list":
-            return self._of_list(value, index)
-        parts = index.args if index.kind == "tuple" else (index,)
-        return indexing.taken(self.applier, value, [self.part(part) for part in parts])
-
-    def _of_group(self, several: Op, index: Node) -> Op:
-        """One of several results."""
-        at = constant(self.program, index)
-        position = None if at is None else literal(at)
-        if isinstance(position, int):
-            position = parts.position_of(self.applier, several, position)
-        if not isinstance(position, int):
-            raise UnsupportedError("an index of a tuple")
-        return self.item(several, position)
-
-    def listed(self, several: Op) -> Op | None:
-        """The values of a tuple one by one, where it is known how many there are."""
-        if several.rule == "list" or several.kind != "group":
-            return several if several.rule == "list" else None
-        count = parts.count_of(self.applier, several)
-        if count is None:
-            return None
-        self.program.unpack(several)
-        return self.program.op("list", [self.item(several, at) for at in range(count)])
-
-    def _of_list(self, several: Op, index: Node) -> Op:
-        """One of values that are written out, or some."""
-        at = self.part(index)
-        if at.rule == "range":
-            lower, upper, step = (self._bound(item) for item in at.args)
-            return self.program.op("list", several.args[lower:upper:step])
-        position = self._bound(at)
-        count = len(several.args)
-        if position is None or not -count <= position < count:
-            raise UnsupportedError("an index of a tuple")
-        return several.args[position]
-
-    def _bound(self, op: Op) -> int | None:
-        """Where a part of a tuple begins, or ends."""
-        value = literal(op)
-        if value is None or isinstance(value, int):
-            return value
-        raise UnsupportedError("an index of a tuple")
-
-    def part(self, node: Node) -> Op:
-        """A part of an index."""
-        if node.kind == "slice":
-            none = self.program.const(None)
-            return self.program.op(
-                "range",
-                [
-                    none if part.kind == "absent" else self.value(part)
-                    for part in node.args
-                ],
-            )
-        part = self.value(node)
-        several = node.kind == "name" and is_sequence(self.program, part)
-        if part.kind == "group" or several and part.rule != "list":
-            raise UnsupportedError("an index that is a tuple")
-        return part
-
     # Calls
 
-    def _call(self, node: Node) -> Op:
+    def call(self, node: Node) -> Op:
+        """The op of a call, of one without a rule as well."""
         changed = next(written_to(node), None)
         plain = None
         if changed is None and "inplace" not in node.keywords:
@@ -537,27 +440,6 @@ class Expressions:
             "item", (op,), Position(position), kind=kind, shape=shape, active=active
         )
 
-    def chosen(self, test: Node, body: Op, orelse: Op) -> Op:
-        """One of two values; of two tuples one by one."""
-        if any(
-            item.rule == "list" and any(tensors((item,))) for item in (body, orelse)
-        ):
-            return self._of_lists(test, body, orelse)
-        return choose(self.program, test, body, orelse)
-
-    def _of_lists(self, test: Node, body: Op, orelse: Op) -> Op:
-        """One of two tuples; None stands for one that a branch leaves out."""
-        count = max(len(body.args), len(orelse.args))
-        several = [
-            [item] * count if literal(item) is None else item.args
-            for item in (body, orelse)
-            if item.rule == "list" or literal(item) is None
-        ]
-        if [len(items) for items in several] != [count, count]:
-            raise UnsupportedError("a choice between tuples of different lengths")
-        pairs = zip(*several, strict=True)
-        return self.program.op("list", [self.chosen(test, *pair) for pair in pairs])
-
     # Python values: sizes, attributes, tests, and arithmetic on them
 
     def test(self, node: Node) -> Node:
@@ -570,23 +452,6 @@ class Expressions:
         """Whether an expression has one value throughout a call, whatever the data."""
         scalar = self.kinds.of(node) == "scalar"
         return scalar and not any(item.label in READ_OUT for item in node.walk())
-
-    def several(self, nodes: Iterable[Node]) -> list[Op]:
-        """The values of arguments, those of `*sizes` one by one."""
-        found: list[Op] = []
-        for node in nodes:
-            if node.kind != "starred":
-                found.append(self.value(node))
-                continue
-            inner = self.value(node.args[0])
-            inner = self.listed(inner) or inner
-            found += inner.args if inner.rule == "list" else [self._starred(inner)]
-        return found
-
-    def _starred(self, inner: Op) -> Op:
-        if inner.kind != "static":
-            raise UnsupportedError("a star before tensors")
-        return self.program.op("starred", (inner,))
 
     def _static(self, node: Node) -> Op:
         match node:
@@ -709,19 +574,6 @@ class Expressions:
         graph = self.program.graph
         node = graph.node("attribute", label, (graph.name(source.name),))
         return self.program.static(node)
-
-
-# How an expression of each kind becomes an op, where it is no Python value.
-BY_KIND: Mapping[str, Callable[[Expressions, Node], Op]] = {
-    "name": Expressions._name,
-    "attribute": Expressions._attribute,
-    "unary": Expressions._unary,
-    "binary": Expressions._binary,
-    "compare": Expressions._compare,
-    "conditional": Expressions._conditional,
-    "subscript": Expressions._subscript,
-    "call": Expressions._call,
-}
 
 
 def _refuse_in_place(label: str, values: list[Op]) -> None:

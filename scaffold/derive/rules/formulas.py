@@ -6,7 +6,6 @@ smart constructors; a test of arguments that are written out is settled here.
 
 from collections.abc import Mapping
 
-from scaffold.derive.graph.application import constant
 from scaffold.derive.graph.op import Op, literal
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
@@ -14,7 +13,7 @@ from scaffold.derive.graph.static_values import (
     may_be_none,
     static_node,
 )
-from scaffold.derive.lower import indexing
+from scaffold.derive.lower.evaluator import Evaluator
 from scaffold.derive.rules.formula_words import WORDS
 from scaffold.derive.rules.several_results import item_at
 from scaffold.derive.rules.table import Rule, Table
@@ -24,42 +23,16 @@ from scaffold.formula import UNKNOWN, Node, compared, keywords
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul"}
 
 
-class Evaluator:
+class FormulaEvaluator(Evaluator):
     """Evaluates the formulas of one rule application."""
 
     def __init__(self, make: Maker, env: Mapping[str, Op], table: Table) -> None:
-        self.make, self.env, self.program = make, env, make.program
+        super().__init__(make.applier, env)
+        self.make = make
         self.table = table  # in which the rule stands
 
-    def value(self, node: Node) -> Op:
-        """The op of a formula."""
-        if node.kind == "name" and node.label in self.env:
-            return self.env[node.label]
-        known = constant(self.program, node)
-        if known is not None:
-            return known
-        match node.kind:
-            case "tuple" | "list":
-                return self.program.op("list", map(self.value, node.args))
-            case "unary":
-                return self._unary(node)
-            case "binary":
-                return self._binary(node)
-            case "compare":
-                return self._compare(node)
-            case "boolean":
-                return self._boolean(node)
-            case "conditional":
-                return self._conditional(node)
-            case "call":
-                return self._call(node)
-            case "subscript":
-                return self._subscript(node)
-            case "attribute":
-                return self._attribute(node)
-        raise UnsupportedError(f"{node.kind} in a formula")
-
-    def _attribute(self, node: Node) -> Op:
+    def attribute(self, node: Node) -> Op:
+        """A constant of `math`."""
         if dotted(node) is None or not str(dotted(node)).startswith("math."):
             raise UnsupportedError(f".{node.label} in a formula")
         return self.program.static(self._copied(node))
@@ -69,33 +42,30 @@ class Evaluator:
         args = tuple(map(self._copied, node.args))
         return self.program.graph.node(node.kind, node.label, args, node.keywords)
 
-    def _unary(self, node: Node) -> Op:
-        value = self.value(node.args[0])
-        if node.label == "-":
-            return self.make("neg", value)
+    def operator(self, node: Node, *values: Op) -> Op:
+        """What an operator makes of tensors, or of Python values, where arithmetic is folded and a comparison settled."""
+        if node.kind == "compare":
+            return self._compare(node.label, *values)
         if node.label == "not":
-            plain = literal(value)
+            plain = literal(values[0])
             if plain is not UNKNOWN:
                 return self.make.const(not plain)
-            return self.program.python("unary", "not", value)
-        return self._found(node.label, value)
-
-    def _binary(self, node: Node) -> Op:
-        left, right = map(self.value, node.args)
+            return self.program.python("unary", "not", *values)
+        if node.label == "-" and len(values) == 1:
+            return self.make("neg", *values)
         if node.label in ARITHMETIC:
-            return self.make(ARITHMETIC[node.label], left, right)
-        return self._found(node.label, left, right)
+            return self.make(ARITHMETIC[node.label], *values)
+        return self._found(node.label, *values)
 
-    def _compare(self, node: Node) -> Op:
-        left, right = map(self.value, node.args)
-        if node.label in ("is", "is not") and literal(right) is None and left.is_tensor:
-            return self._presence(node.label, left)
+    def _compare(self, label: str, left: Op, right: Op) -> Op:
+        if label in ("is", "is not") and literal(right) is None and left.is_tensor:
+            return self._presence(label, left)
         if left.is_tensor or right.is_tensor:
-            return self._found(node.label, left, right)
-        settled = self._settled(node.label, left, right)
+            return self._found(label, left, right)
+        settled = self._settled(label, left, right)
         if settled is not None:
             return self.make.const(settled)
-        return self.program.python("compare", node.label, left, right)
+        return self.program.python("compare", label, left, right)
 
     def _presence(self, label: str, tensor: Op) -> Op:
         """Whether an argument is there, which only the call decides of an optional input."""
@@ -115,7 +85,10 @@ class Evaluator:
             return label == "is not"  # an attribute with a value
         return compared(label, one, two)
 
-    def _boolean(self, node: Node) -> Op:
+    def other(self, node: Node) -> Op:
+        """All or any of several tests."""
+        if node.kind != "boolean":
+            raise UnsupportedError(f"{node.kind} in a formula")
         values = [self.value(arg) for arg in node.args]
         decisive = node.label == "or"
         rest = []
@@ -131,34 +104,18 @@ class Evaluator:
             return rest[0]
         return self.program.python("boolean", node.label, *rest)
 
-    def _conditional(self, node: Node) -> Op:
-        test, body, orelse = node.args
-        settled = self.value(test)
-        plain = literal(settled)
-        if plain is not UNKNOWN:
-            return self.value(body if plain else orelse)
-        condition = static_node(self.program, settled)
-        return self.make.choose(condition, self.value(body), self.value(orelse))
+    def test(self, node: Node) -> Node | bool:
+        """A test that is fixed for a call; whether it holds, where that is known."""
+        told = self.value(node)
+        plain = literal(told)
+        return static_node(self.program, told) if plain is UNKNOWN else bool(plain)
 
-    def _subscript(self, node: Node) -> Op:
-        value, index = node.args
-        parts = index.args if index.kind == "tuple" else (index,)
-        whole, several = self.value(value), [self._part(part) for part in parts]
-        if whole.kind == "group":  # one of several results
-            return item_at(self.make, whole, int(str(literal(several[0]))))
-        return indexing.taken(self.make.applier, whole, several)
+    def item(self, op: Op, position: int) -> Op:
+        """One of several results, whether the forward takes it or not."""
+        return item_at(self.make, op, position)
 
-    def _part(self, node: Node) -> Op:
-        if node.kind == "slice":
-            none = self.make.const(None)
-            parts = [
-                none if part.kind == "absent" else self.value(part)
-                for part in node.args
-            ]
-            return self.program.op("range", parts)
-        return self.value(node)
-
-    def _call(self, node: Node) -> Op:
+    def call(self, node: Node) -> Op:
+        """A primitive by its name, a word of formulas, or a function of Python values."""
         callee, *args = node.args
         count = len(args) - len(node.keywords)
         values = [self.value(arg) for arg in args[:count]]

@@ -48,7 +48,7 @@ def words_of_the_engine() -> set[str]:
     """The names of functions and methods, of words in formulas, and of ops that are no primitives."""
     members = {
         name.strip("_")
-        for owner in (algebra, make.Maker, printer.Printer, formulas.Evaluator)
+        for owner in (algebra, make.Maker, printer.Printer, formulas.FormulaEvaluator)
         for name, _ in inspect.getmembers(owner)
     } | WORDS.keys()
     for path in Path(make.__file__).parent.glob("*.py"):
