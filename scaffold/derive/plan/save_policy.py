@@ -15,7 +15,9 @@ from scaffold.derive.lower.statements import Lowered
 from scaffold.derive.plan.costs import Costs, is_free, is_view
 from scaffold.derive.plan.min_cut import to_save
 from scaffold.derive.plan.rematerialization import taken_apart
+from scaffold.derive.rules.table import Rule
 from scaffold.formula import Assign, Statement
+from scaffold.primitives.calls import may_be
 from scaffold.spec import OpSpec
 
 
@@ -56,8 +58,14 @@ def save_plan(backward: BackwardGraph) -> SavePlan:
     table = backward.applier.table
     below = {op for root in backward.roots.values() for op in root.walk()}
     rules = (table.of_op(op.rule) for op in below)
-    once = any(rule is not None and rule.once for rule in rules)
+    once = any(rule is not None and _ends_at(rule) for rule in rules)
     return SavePlan(saved, _own(backward, saved), once)
+
+
+def _ends_at(rule: Rule) -> bool:
+    """Whether autograd does not differentiate a call in the backward: nor a function that only a rule of the user's has a gradient of."""
+    word = rule.spelled.name.rpartition(".")[2]
+    return rule.once or bool(rule.formulas) and may_be(word, "undifferentiated")
 
 
 def _saved(backward: BackwardGraph) -> tuple[Op, ...]:

@@ -20,6 +20,7 @@ from scaffold.derive.write import printer
 from scaffold.spec import RuleFile
 from tests.derive.building import importable, load, spec_of, text_of
 from tests.derive.checking import check_op
+from tests.executed.proving import write_op
 
 TABLE = """\
 [{name}]
@@ -159,3 +160,34 @@ samples = ["x[3, 4]"]
     )
     spec = replace(spec, rules=(RuleFile("rules.toml", table),))
     assert written in text_of(spec)
+
+
+BESSEL = """\
+[bessel_j0]
+call = "torch.special.bessel_j0(x)"
+category = "elementwise"
+complex = false
+grad.x = "-grad * bessel_j1(x)"
+samples = ["x[3, 4]"]
+
+[bessel_j1]
+call = "torch.special.bessel_j1(x)"
+category = "elementwise"
+complex = false
+grad.x = "grad * (bessel_j0(x) - result / x)"
+samples = ["x[3, 4]"]
+"""
+
+
+def test_a_rule_for_what_autograd_takes_for_a_constant_is_proven_by_differences(
+    tmp_path: Path,
+) -> None:
+    """Autograd neither tells what the gradient is, nor differentiates it."""
+    rules = (RuleFile("rules.toml", BESSEL),)
+    forward = "torch.special.bessel_j0(x) * x"
+    spec = replace(spec_of("x[N]", forward=forward, derive=True), rules=rules)
+    found = write_op(tmp_path, lambda require: spec)
+    assert not found["failure"] and not found["notes"]
+    assert not derive(spec).notes
+    assert "bessel_j1" in text_of(spec) and "once_differentiable" in text_of(spec)
+    assert "def reference" not in (tmp_path / "test_some_op.py").read_text()
