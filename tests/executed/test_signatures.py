@@ -14,14 +14,21 @@ from tests.executed.checks import findings_of_black, findings_of_mypy, findings_
 from tests.executed.generation import load, new_op, run_new_op
 from tests.executed.rows import COMBINED, FILES, OTHERS, ROWS, Row
 from tests.executed.suites import Suites
+from tests.sweeps import in_every_run
 
-BY_NAME = {row.name: row for row in (*ROWS, *OTHERS)}
+EVERY = (*ROWS, *OTHERS)
+BY_NAME = {row.name: row for row in EVERY}
+PROVED = {  # in every run; a proof starts a process that imports PyTorch
+    *("tensors_with_one_output", "variadic_tensors", "several_outputs", "in_place"),
+    *("random_numbers", "a_surrogate", "imported_kernels", "optional_tensors"),
+}
 
 
 def generate(directory: Path, row: Row, signature: tuple[str, ...], *more: str) -> None:
+    """Without a proof: the op is compared with autograd here, and its tests are run."""
     for name, text in FILES.items():
         (directory / name).write_text(text)
-    new_op(directory, row.name, *signature, *row.options, *more)
+    new_op(directory, row.name, *signature, *row.options, "--no-verify", *more)
 
 
 def fresh(values: tuple[Any, ...]) -> list[Any]:
@@ -69,15 +76,24 @@ def check(directory: Path, row: Row, suites: Suites) -> None:
     assert report.counts["passed"] >= 3
 
 
-@pytest.mark.parametrize("row", (*ROWS, *OTHERS), ids=str)
+@pytest.mark.parametrize("row", EVERY, ids=str)
 def test_an_op_by_its_inputs(row: Row, tmp_path: Path, suites: Suites) -> None:
     generate(tmp_path, row, row.written)
     check(tmp_path, row, suites)
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in (*ROWS, *OTHERS) if row.schema], ids=str
-)
+@pytest.mark.parametrize("name", in_every_run(BY_NAME, PROVED))
+def test_its_proof_holds_and_changes_nothing(name: str, tmp_path: Path) -> None:
+    row, texts = BY_NAME[name], []
+    for proof in ("--no-verify", "--verify"):
+        directory = tmp_path / proof
+        directory.mkdir()
+        generate(directory, row, row.written, proof)
+        texts.append({path.name: path.read_text() for path in directory.iterdir()})
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("row", [row for row in EVERY if row.schema], ids=str)
 def test_an_op_by_its_schema_is_the_same(row: Row, tmp_path: Path) -> None:
     """Byte for byte, so what holds of the one holds of the other."""
     texts = []
@@ -89,7 +105,7 @@ def test_an_op_by_its_schema_is_the_same(row: Row, tmp_path: Path) -> None:
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("name", COMBINED)
+@pytest.mark.parametrize("name", in_every_run(COMBINED, [*COMBINED][::2]))
 def test_an_op_in_the_combined_style(name: str, tmp_path: Path, suites: Suites) -> None:
     row = BY_NAME[name]
     generate(tmp_path, row, row.written, "--style", "combined")
@@ -98,7 +114,7 @@ def test_an_op_in_the_combined_style(name: str, tmp_path: Path, suites: Suites) 
 
 
 def test_tools_have_nothing_to_say(tmp_path: Path, mypy_cache: Path) -> None:
-    for row in (*ROWS, *OTHERS):
+    for row in EVERY:
         generate(tmp_path, row, row.written)
         combined = replace(row, name=f"{row.name}_combined")
         generate(tmp_path, combined, row.written, "--style", "combined")
