@@ -307,9 +307,8 @@ def _compared_leading(known: Known, others: Sequence[Known]) -> tuple[Part, ...]
     if not (known.asked and first.is_leading):
         return ()
     if known.fully_known:
-        teller, like = known.sizes[0], _like_another(known, others)
-        assert isinstance(teller, Place)
-        return (like or Part(teller, 1),)
+        part = _like_another(known, others) or _starred(known.sizes)
+        return (part,) if part else ()
     return _leading_run(known, others) if 0 in known.asked else ()
 
 
@@ -325,7 +324,7 @@ def _check(
     declared = f"{name}[{', '.join(map(str, dims))}]"
     if known.fully_known:
         like = _like_another(known, others)
-        sizes = ", ".join(map(_listed, known.sizes))
+        sizes = ", ".join(_listed(known.sizes))
         shape = like.shape if like else f"({sizes}{',' * (len(dims) == 1)})"
         shown = f"[*{like.shape}]" if like else f"[{sizes}]"
         test = f"{name}.shape != {shape}"
@@ -347,10 +346,22 @@ def _size(size: Place | int | None) -> str:
     return size.size if isinstance(size, Place) else str(size)
 
 
-def _listed(size: Place | int | None) -> str:
-    """A size, or leading dims, as one of several in a tuple."""
-    starred = isinstance(size, Place) and size.is_leading
-    return f"*{_size(size)}" if starred else _size(size)
+def _listed(sizes: Sequence[Place | int | None]) -> Iterator[str]:
+    """Sizes as they stand in a tuple: `*q.shape[:-1]`, `k.shape[-2]`."""
+    part = _starred(sizes)
+    if part is not None:
+        yield f"*{part.shape}"
+    yield from map(_size, sizes[part.length if part else 0 :])
+
+
+def _starred(sizes: Sequence[Place | int | None]) -> Part | None:
+    """Leading dims, with the dims that follow them in the same input."""
+    first, length = sizes[0], 1
+    if not (isinstance(first, Place) and first.is_leading):
+        return None
+    while sizes[length:] and sizes[length] == first._replace(at=first.at + length):
+        length += 1
+    return Part(first, length)
 
 
 def _shown(dim: Dim, size: Place | int | None) -> str:

@@ -109,6 +109,20 @@ def test_it_is_one_statement_that_names_the_input_and_both_shapes() -> None:
                 "v.shape[:-1] != k.shape[:-1]",
             ],
         ),
+        (
+            "q[*b, S, D], k[*b, T, D], m[*b, S, T; bool]",
+            "(q @ k.mT).masked_fill(m, 0.0)",
+            [
+                "q.ndim < 2",
+                "k.shape[:-2] != q.shape[:-2]",
+                "m.shape != (*q.shape[:-1], k.shape[-2])",
+            ],
+        ),
+        (
+            "x[*b, S, D], y[*b, S, 2]",
+            "x * y[..., :1]",
+            ["y.shape != (*x.shape[:-1], 2)"],
+        ),
         ("q[*b, 4], v[*b, 3]", "q[..., :3] * v", QUATERNION),
         (
             "x[*b, D], y[*b, D]?",
