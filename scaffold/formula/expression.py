@@ -12,6 +12,7 @@ from typing import Protocol
 from scaffold.formula.graph import Graph, Node
 from scaffold.formula.python_values import BINARY, COMPARE, UNARY
 from scaffold.formula.text import BUILTINS, WELL_KNOWN
+from scaffold.primitives.calls import optional_tensors
 
 # Optional names that are known to be there, or known to be None.
 Guarded = frozenset[str]
@@ -294,34 +295,6 @@ def _kind(item: ast.expr) -> str:
     }.get(type(item).__name__, type(item).__name__)
 
 
-# As PyTorch's documentation has them; a question mark follows a tensor that may be None.
-SIGNATURES = """
-batch_norm(input, running_mean?, running_var?, weight?, bias?)
-bilinear(input1, input2, weight, bias?)
-binary_cross_entropy(input, target, weight?)
-binary_cross_entropy_with_logits(input, target, weight?, size_average, reduce, reduction, pos_weight?)
-bincount(input, weights?)
-clamp(input, min?, max?)
-clip(input, min?, max?)
-conv1d(input, weight, bias?)
-conv2d(input, weight, bias?)
-conv3d(input, weight, bias?)
-conv_transpose1d(input, weight, bias?)
-conv_transpose2d(input, weight, bias?)
-conv_transpose3d(input, weight, bias?)
-cross_entropy(input, target, weight?)
-diff(input, n, dim, prepend?, append?)
-group_norm(input, num_groups, weight?, bias?)
-instance_norm(input, running_mean?, running_var?, weight?, bias?)
-layer_norm(input, normalized_shape, weight?, bias?)
-linear(input, weight, bias?)
-multilabel_soft_margin_loss(input, target, weight?)
-nll_loss(input, target, weight?)
-rms_norm(input, normalized_shape, weight?)
-scaled_dot_product_attention(query, key, value, attn_mask?)
-stft(input, n_fft, hop_length, win_length, window?)
-trapezoid(y, x?)
-"""
 # torch.batch_norm(input, weight, bias, running_mean, ...): not in the order of F.batch_norm.
 OTHER_ORDER = {"torch.batch_norm", "torch.instance_norm"}
 
@@ -347,18 +320,12 @@ def _root(callee: ast.expr) -> str | None:
 
 
 def _welcome(call: ast.Call, function: str, *, method: bool) -> set[int]:
-    start = SIGNATURES.find(f"\n{function}(")
-    if start < 0:
-        return set()
-    line = SIGNATURES[start:].split("(", 1)[1].split(")", 1)[0]
-    parameters = line.split(", ")[1 if method else 0 :]
-    found = {
-        position
-        for position, parameter in enumerate(parameters[: len(call.args)])
-        if parameter.endswith("?")
-    }
+    optional = optional_tensors(function)
+    plain = range(method, method + len(call.args))  # a method's tensor is the first
+    found = {at - method for at, _ in optional if at in plain}
+    names = {name for _, name in optional}
     return found | {
         position
         for position, keyword in enumerate(call.keywords, len(call.args))
-        if f"{keyword.arg}?" in parameters
+        if keyword.arg in names
     }

@@ -136,6 +136,12 @@ def singularities(word: str) -> frozenset[str]:
 
 
 @cache
+def optional_tensors(word: str) -> frozenset[tuple[int, str]]:
+    """The tensors of a call that may be None, each with its position and its name: the bias of `linear`."""
+    return frozenset(item for facts in facts_of_call(word) for item in facts.optional)
+
+
+@cache
 def takes_index(word: str) -> bool:
     """Whether one of the arguments of a call is positions: `gather`, `index_add_`."""
     return any(facts.indices for facts in _in_place_or_not(word))

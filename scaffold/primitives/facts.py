@@ -72,7 +72,7 @@ DTYPES = ("promoted", "uniform", "own")
 DTYPE = {"contraction": "uniform", "loss": "own"}
 INHERITED = (
     *("kind", "shape", "passes", "memory", "dtype", "in_place", "singular"),
-    *("inline", "sign", "words", "grad_words", "argument", *FLAGS),
+    *("inline", "optional", "sign", "words", "grad_words", "argument", *FLAGS),
 )
 Section = Mapping[str, Any]
 
@@ -101,6 +101,7 @@ class Facts(NamedTuple):
     grad_words: tuple[str, ...] = ()  # the same where a cotangent is in it
     argument: str = ""  # what a value is called that it is computed of
     inline: Inline = ""  # whether it is written out where it is read, again and again
+    optional: tuple[tuple[int, str], ...] = ()  # tensors that may be None, by position
     sign: Sign = ""  # of a result that is real, whatever the arguments
 
     @property
@@ -147,6 +148,7 @@ def facts_of(section: Section) -> Facts:
         tuple(section.get("grad_words", ())),
         section.get("argument", ""),
         section.get("inline", ""),
+        _optional(section),
         section.get("sign", ""),
     )
 
@@ -193,6 +195,16 @@ def _in_place(section: Section, memory: str) -> str | None:
         if key and key[0] == "method":
             return f"{key[1]}_"
     return None
+
+
+def _optional(section: Section) -> tuple[tuple[int, str], ...]:
+    """The tensors that may be None, each with its position among the parameters: those that are by default."""
+    call, found = section.get("call", ""), section.get("optional", ())
+    if "=None" in call and not found:
+        tensors = {*section.get("grad", ()), *section.get("nondiff", ())}
+        found = tensors.intersection(re.findall(r"(\w+)=None", call))
+    names = parameters(call) if found else ()
+    return tuple((at, name) for at, name in enumerate(names) if name in found)
 
 
 def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong]:

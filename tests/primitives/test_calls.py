@@ -27,6 +27,7 @@ from scaffold.primitives.calls import (
     may_be_argument,
     may_be_several_tensors,
     may_share_memory,
+    optional_tensors,
 )
 from scaffold.primitives.facts import facts_of
 from scaffold.verify.child.rule_runs import samples
@@ -183,7 +184,7 @@ def test_what_is_no_primitive_is_not_said_twice() -> None:
     for word, facts in functions().items():
         primitives = facts_of_call(word)[:-1]
         assert facts not in primitives, f"'{word}' has a section: drop it here"
-        assert not primitives or word == "reshape_as", word
+        assert not primitives or facts.optional or word == "reshape_as", word
 
 
 def test_what_is_no_primitive_is_of_pytorch() -> None:
@@ -207,3 +208,25 @@ def test_autograd_has_no_gradient_of_what_is_said_to_have_none_and_of_that_alone
     assert found == {
         name for name in functions() if may_be(name, "undifferentiated")
     }, "some are missing"
+
+
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [
+        ("linear", "bias"),  # as its section says
+        ("layer_norm", "weight bias"),  # what has a gradient and is None by default
+        ("clamp", "min max"),
+        ("conv_transpose2d", "bias"),  # of what has no rule
+        ("diff", "prepend append"),  # what its rule does not name
+        ("exp", ""),
+        ("logsumexp", ""),
+    ],
+)
+def test_tensors_that_may_be_none(word: str, names: str) -> None:
+    assert {name for _, name in optional_tensors(word)} == {*names.split()}
+
+
+def test_positions_of_tensors_that_may_be_none() -> None:
+    assert optional_tensors("batch_norm") == {
+        *((1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias"))
+    }

@@ -42,6 +42,7 @@ TYPES = {
     "words": STRINGS,
     "grad_words": STRINGS,
     "argument": STRING,
+    "optional": STRINGS,
     "when": STRING,
     "grad": "a table: grad.x = '...'",
     "fused": "a table: fused.x = '...'",
@@ -207,6 +208,9 @@ def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
         for name in entry.raw.get(key, {}):
             if name not in names:
                 yield _unknown_parameter(entry, name, names, key, name)
+    for name in entry.raw.get("optional", ()):
+        if name not in names:
+            yield _unknown_parameter(entry, name, names, "optional")
     for name in entry.raw.get("nondiff", ()):
         if name not in names:
             yield _unknown_parameter(entry, name, names, "nondiff")

@@ -111,6 +111,7 @@ def test_a_call_that_does_not_fit_is_not_bound() -> None:
         ("grad.x", 'grad.x = "gain(grad)"', "'gain' is no primitive"),
         ("grad.x", 'grad.x = "grad"\nnondiff = ["x"]', "has a gradient and is in"),
         ("grad.x", 'grad.x = "grad"\nnondiff = ["y"]', "'y' is no parameter"),
+        ("grad.x", 'grad.x = "grad"\noptional = ["y"]', "'y' is no parameter"),
         ("grad.x", 'grad.x = "grad"\noperands = ["x"]', "'x' are no operands"),
         ("grad.x", 'grad.x = "grad"\noperands = ["y[N]"]', "'y' is no parameter"),
         ("grad.x", 'grad.x = "grad"\nwhen = "gian > 0"', "unknown name 'gian'"),
