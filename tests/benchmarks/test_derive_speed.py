@@ -3,10 +3,12 @@
 import pytest
 
 from benchmarks.derive_speed import digests, reported
+from tests.sweeps import in_every_run
 
 
-def test_other_hash_seeds_give_the_same_bytes() -> None:
-    one, two = digests(2)
+@pytest.mark.parametrize("every", in_every_run([1, 4], [4]))
+def test_other_hash_seeds_give_the_same_bytes(every: int) -> None:
+    one, two = digests(2, every)
     assert one == two
 
 

@@ -14,6 +14,7 @@ def test_a_target_is_met_by_the_median(seconds: float, met: bool) -> None:
     assert ("missed" in one.report()) is not met
 
 
+@pytest.mark.exhaustive
 def test_every_target_is_measured() -> None:
     """One run is too few to say whether they are met."""
     program = ROOT / "benchmarks" / "startup.py"

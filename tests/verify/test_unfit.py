@@ -7,7 +7,7 @@ import pytest
 
 from tests.derive.building import spec_of
 from tests.executed.proving import write_op
-from tests.executed.suites import Suites, running_suites
+from tests.executed.suites import Suites
 
 UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
     "seeds": (
@@ -42,12 +42,6 @@ UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
         "test_gradients_match_reference[without-weight]",
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def suites(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with running_suites(tmp_path_factory.mktemp("reports")) as server:
-        yield server
 
 
 @pytest.mark.parametrize("name", UNFIT)
