@@ -9,7 +9,8 @@
   stays as the user wrote it, since it is no straight line.
 - there: names or values that are at hand, so that nothing has to be computed for them; taken: identifiers that are not free.
 - own lines: a value of the forward that the backward computes by lines of its own rather than by repeating the forward's.
-- lead, leading dims: the `...` of an input, any number of dims; static: a Python value, the same throughout a call.
+- lead, leading dims: the `...` of an input, any number of dims, or those of a name (`*batch`), the same in all inputs that have it;
+  static: a Python value, the same throughout a call.
 - balanced: the save policy in which `OpSpec.forgoes_second` holds: values may be saved, and a second derivative is given up.
 """
 

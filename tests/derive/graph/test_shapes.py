@@ -26,6 +26,8 @@ def size(word: str) -> Dim:
     """One size."""
     if word.startswith("..."):
         return LeadingDims(word.removeprefix("..."))
+    if word.startswith("*"):
+        return LeadingDims(word.removeprefix("*"), named=True)
     return int(word) if word.isdigit() else NamedSize(word)
 
 
@@ -38,6 +40,7 @@ def size(word: str) -> Dim:
         (("...x D", "D"), "...x D"),
         (("...x 1", "D"), "...x D"),
         (("...x D", "...x 1"), "...x D"),
+        (("*b S 1", "*b 1 T"), "*b S T"),
         (("", "...x D"), "...x D"),
         (("?x", ""), "?x"),
         (("?x", "?x"), "?x"),
@@ -49,7 +52,15 @@ def test_a_broadcast_that_is_known(parts: tuple[str, ...], whole: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "parts", [("N C", "M C"), ("...x D", "...y D"), ("?x", "?y"), ("...x D", "N S D")]
+    "parts",
+    [
+        ("N C", "M C"),
+        ("...x D", "...y D"),
+        ("*b D", "...b D"),
+        ("*a D", "*b D"),
+        ("?x", "?y"),
+        ("...x D", "N S D"),
+    ],
 )
 def test_a_broadcast_that_is_not_known(parts: tuple[str, ...]) -> None:
     found = shapes.broadcast(*map(of, parts))
@@ -68,6 +79,8 @@ def test_a_broadcast_that_is_not_known(parts: tuple[str, ...]) -> None:
         ("1 D", "...x D", False),  # the leading dims may be none
         ("D", "...x D", True),
         ("...x D", "D", False),
+        ("*b 1", "*b D", True),
+        ("*a D", "*b D", False),
         ("", "?x", True),
         ("?x", "?y", False),
     ],
