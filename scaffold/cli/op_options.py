@@ -1,16 +1,19 @@
 """The options of `new-op` as data, and a Typer command made of them.
 
-In: rows of a table. Out: a signature that Typer reads. Invariant: an option of the specification is one key of its TOML
-form, so what the command line accepts is what a file accepts.
+In: the keys of the specification, rows for what is about a run. Out: a signature that Typer reads.
+Invariant: an option of the specification is made of the key of its TOML form, so what the command line accepts is what a file
+accepts.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from scaffold.cli.options import FORMATS, completing
+from scaffold.spec.keys import KEYS, Key
+from scaffold.spec.kinds import EITHER, NAMES, SWITCH, TABLE, TEXTS
 from scaffold.workspace import POLICIES
 
 if TYPE_CHECKING:
@@ -34,96 +37,31 @@ class Option(NamedTuple):
 
 
 FORMAT = Option("--format", "text or json.", metavar="FORMAT", choices=FORMATS)
-SPECIFICATION = (
-    Option(
-        "--inputs", "Inputs in call order: 'x[..., D], weight[D]?, eps: float = 1e-6'."
-    ),
-    Option(
-        "--outputs", "Outputs: 'values, indices[N; int]' (default: one, named output)."
-    ),
-    Option(
-        "--schema", "A PyTorch schema instead: 'scale(Tensor x, float a) -> Tensor'."
-    ),
-    Option("--class-name", "What classes call the op (default: from NAME)."),
-    Option("--doc", "First line of the docstring."),
-    Option(
-        "--forward", "Expression, statements with a return, or '@file.py[:function]'."
-    ),
-    Option(
-        "--grad", "Formula of one gradient: 'weight=grad_output.t() @ input'.", list
-    ),
-    Option(
-        "--backward", "Statements that assign grad_<input>, or '@file.py[:function]'."
-    ),
-    Option(
-        "--surrogate/--no-surrogate",
-        "The gradient is not the forward's derivative.",
-        bool,
-    ),
-    Option("--surrogate-forward", "The function whose derivative the gradient is."),
-    Option(
-        "--import", "A function of yours to use: 'my_kernels:forward_kernel'.", list
-    ),
-    Option(
-        "--optional", "Inputs that may be None, as 'name?' says.", list, metavar="NAMES"
-    ),
-    Option(
-        "--nondiff",
-        "Inputs without a gradient, as '; const' says.",
-        list,
-        metavar="NAMES",
-    ),
-    Option(
-        "--dirty", "Inputs that the forward changes in place.", list, metavar="NAMES"
-    ),
-    Option("--require", "A condition on the sizes: 'H % G == 0'.", list),
-    Option("--samples", "Test inputs of your own: '@file.py:make'."),
-    Option(
-        "--derive/--no-derive",
-        "Leave gradients that no formula states a skeleton.",
-        bool,
-    ),
-    Option(
-        "--once-differentiable/--no-once-differentiable",
-        "Forbid a second derivative.",
-        bool,
-    ),
-    Option("--reason", "Why the op can be differentiated only once."),
-    Option(
-        "--transforms/--no-transforms", "A vmap rule and tests of torch.func.", bool
-    ),
-    Option(
-        "--materialize-grads/--no-materialize-grads", "Zeros for unused outputs.", bool
-    ),
-    Option(
-        "--style",
-        "setup-context or combined.",
-        metavar="STYLE",
-        choices=("setup-context", "combined"),
-    ),
-    Option(
-        "--save-policy",
-        "recompute or balanced.",
-        metavar="POLICY",
-        choices=("recompute", "balanced"),
-    ),
-    Option(
-        "--shape-checks/--no-shape-checks",
-        "Raise where a declared shape is broken that the backward relies on.",
-        bool,
-    ),
-    Option("--tolerance", "For gradcheck: 'eps=1e-6, atol=1e-4, nondet_tol=0'."),
-    Option("--module/--no-module", "Write an nn.Module.", bool),
-    Option(
-        "--params", "Inputs that the module owns as parameters.", list, metavar="NAMES"
-    ),
-    Option(
-        "--buffers", "Inputs that the module owns as buffers.", list, metavar="NAMES"
-    ),
-    Option("--update", "New value of a buffer in training: 'running_mean=...'.", list),
-    Option("--init", "Start of a parameter: 'weight=kaiming_uniform(a=5**0.5)'.", list),
-    Option("--test/--no-test", "Write the test file.", bool),
-)
+# What Typer takes for a kind of value; any other is a text. A list is an option that is given several times.
+TAKEN = ((SWITCH, bool), (EITHER, bool), (TEXTS, list), (NAMES, list), (TABLE, list))
+
+
+def _option(name: str, key: Key) -> Option:
+    """The option of a key: a switch, a text, or one that is given several times."""
+    kind = key.kind
+    taken = next((taken for known, taken in TAKEN if known is kind), str)
+    flags = f"--{name}/--no-{name}" if taken is bool else f"--{name}"
+    words = key.option or key.help
+    if kind.choices:
+        words = f"{words.removesuffix('.')}: {' or '.join(kind.choices)}."
+    return Option(flags, words, taken, name, kind.metavar, kind.choices)
+
+
+def _specification() -> Iterator[Option]:
+    """An option for each key of the specification; what a surrogate is the derivative of has one of its own."""
+    for name, key in KEYS.items():
+        yield _option(name, key)
+        if name == "surrogate":
+            words = "The function whose derivative the gradient is."
+            yield Option("--surrogate-forward", words)
+
+
+SPECIFICATION = tuple(_specification())
 PYTHON = Option(
     "--python",
     "The interpreter that has PyTorch (default: one that has it, from here up).",

@@ -19,14 +19,17 @@ from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import from_here
 from scaffold.project.places import Places, find_places
 from scaffold.spec import Configuration, OpSpec, build
+from scaffold.spec.keys import KEYS
+from scaffold.spec.kinds import NAMES, TABLE
 from scaffold.spec.manifest import Listed, text_digest
 from scaffold.spec.names import op_names
 from scaffold.spec.problems import KeyPath, Locate, Problems
 from scaffold.spec.toml import Entry, read_ops
 
-TABLES = {"grad", "init", "update"}  # given as NAME=TEXT, several times
-FORMULAS = {"forward", "grad", "backward", "surrogate", "samples", "update"}
-NAME_LISTS = {"optional", "nondiff", "dirty", "params", "buffers"}
+# Of the keys: tables are given as NAME=TEXT, several times; lists of names with commas between them; formulas may name a file.
+TABLES = frozenset(key for key, row in KEYS.items() if row.kind is TABLE)
+NAME_LISTS = frozenset(key for key, row in KEYS.items() if row.kind is NAMES)
+FORMULAS = frozenset(key for key, row in KEYS.items() if row.formula)
 SWITCHES = {"true": True, "false": False}
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, get_args
 from scaffold.errors import did_you_mean
 from scaffold.spec.kinds import (
     EITHER,
+    NAMES,
     NUMBERS,
     SWITCH,
     TABLE,
@@ -25,11 +26,13 @@ from scaffold.spec.problems import KeyPath, Problems
 
 
 class Key(NamedTuple):
-    """A key of an op's table: the kind of its value, what it says, whether a proof of the op depends on it."""
+    """A key of an op's table, and the option of that name."""
 
     kind: Kind
     help: str
     proven: bool = True  # or it is about names, documentation, the Module or the tests
+    formula: bool = False  # its text may name a file instead: '@file.py:function'
+    option: str = ""  # what help says of the option, where that is written otherwise
 
 
 _NOT_NEGATIVE = {"type": "number", "minimum": 0}
@@ -69,29 +72,42 @@ KEYS: dict[str, Key] = {
         TEXT, "What the op computes; the first lines of the docstring.", proven=False
     ),
     "forward": Key(
-        TEXT, "An expression, statements with a return, or '@file.py[:function]'."
+        TEXT,
+        "An expression, statements with a return, or '@file.py[:function]'.",
+        formula=True,
     ),
-    "grad": Key(TABLE, "A formula for each input: weight = 'grad_output.t() @ input'."),
+    "grad": Key(
+        TABLE,
+        "A formula for each input: weight = 'grad_output.t() @ input'.",
+        formula=True,
+        option="A formula for one input: 'weight=grad_output.t() @ input'.",
+    ),
     "backward": Key(
-        TEXT, "Statements that assign grad_<input>, or '@file.py[:function]'."
+        TEXT,
+        "Statements that assign grad_<input>, or '@file.py[:function]'.",
+        formula=True,
     ),
     "surrogate": Key(
         EITHER,
         "The gradient is not the forward's derivative; a string is the function whose derivative it is.",
+        formula=True,
+        option="The gradient is not the forward's derivative.",
     ),
     "import": Key(TEXTS, "Functions of yours to use: 'my_kernels:forward_kernel'."),
-    "optional": Key(TEXTS, "Inputs that may be None, as 'name?' says."),
-    "nondiff": Key(TEXTS, "Inputs without a gradient, as '; const' says."),
-    "dirty": Key(TEXTS, "Inputs that the forward changes in place."),
+    "optional": Key(NAMES, "Inputs that may be None, as 'name?' says."),
+    "nondiff": Key(NAMES, "Inputs without a gradient, as '; const' says."),
+    "dirty": Key(NAMES, "Inputs that the forward changes in place."),
     "require": Key(TEXTS, "Conditions on the sizes: 'H % G == 0'."),
-    "samples": Key(TEXT, "Test inputs of your own: '@file.py:make'."),
+    "samples": Key(TEXT, "Test inputs of your own: '@file.py:make'.", formula=True),
     "derive": Key(SWITCH, "Derive the gradients that no formula states (true)."),
     "once-differentiable": Key(
-        SWITCH, "Forbid a second derivative (where the backward demands it)."
+        SWITCH,
+        "Forbid a second derivative (where the backward demands it).",
     ),
     "reason": Key(TEXT, "Why the op can be differentiated only once.", proven=False),
     "transforms": Key(
-        SWITCH, "A vmap rule and tests of torch.func (true, unless it leaves torch)."
+        SWITCH,
+        "A vmap rule and tests of torch.func (true, unless it leaves torch).",
     ),
     "materialize-grads": Key(
         SWITCH, "Zeros for the gradients of unused outputs (true)."
@@ -102,15 +118,26 @@ KEYS: dict[str, Key] = {
         SWITCH,
         "Raise where a declared shape that the backward relies on is broken (true).",
     ),
-    "tolerance": Key(TOLERANCE, "For gradcheck."),
+    "tolerance": Key(
+        TOLERANCE,
+        "For gradcheck.",
+        option="For gradcheck: 'eps=1e-6, atol=1e-4, nondet_tol=0'.",
+    ),
     "module": Key(SWITCH, "Write an nn.Module (true).", proven=False),
-    "params": Key(TEXTS, "Inputs that the module owns as parameters.", proven=False),
-    "buffers": Key(TEXTS, "Inputs that the module owns as buffers.", proven=False),
-    "update": Key(TABLE, "New values of buffers in training.", proven=False),
+    "params": Key(NAMES, "Inputs that the module owns as parameters.", proven=False),
+    "buffers": Key(NAMES, "Inputs that the module owns as buffers.", proven=False),
+    "update": Key(
+        TABLE,
+        "New values of buffers in training.",
+        proven=False,
+        formula=True,
+        option="New value of a buffer in training: 'running_mean=...'.",
+    ),
     "init": Key(
         TABLE,
         "Start of parameters: weight = 'kaiming_uniform(a=5**0.5)'.",
         proven=False,
+        option="Start of a parameter: 'weight=kaiming_uniform(a=5**0.5)'.",
     ),
     "test": Key(SWITCH, "Write the test file (true).", proven=False),
 }

@@ -23,6 +23,7 @@ class Kind(NamedTuple):
     accepts: Callable[[Any], bool]
     schema: Schema
     choices: tuple[str, ...] = ()
+    metavar: str = "TEXT"  # what help of an option calls the value
 
 
 def _is_text(value: Any) -> bool:
@@ -79,6 +80,7 @@ EITHER = Kind(
 )
 NUMBER = Kind("a number", _is_number, {"type": "integer"})
 TEXTS = Kind("a list of strings", _is_texts, _STRINGS)
+NAMES = TEXTS._replace(metavar="NAMES")  # of inputs
 TEXT_OR_TEXTS = Kind(
     "a string or a list of strings",
     _is_text_or_texts,
@@ -100,7 +102,8 @@ NUMBERS = Kind("a table of numbers", _is_numbers, {"type": "object"})
 
 def choice(what: str, choices: tuple[str, ...]) -> Kind:
     """One of some words."""
-    return Kind(what, _is_text, {"enum": list(choices)}, choices)
+    metavar = what.split()[-1].upper()
+    return Kind(what, _is_text, {"enum": list(choices)}, choices, metavar)
 
 
 def choices(what: str, words: tuple[str, ...]) -> Kind:
