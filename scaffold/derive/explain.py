@@ -143,7 +143,7 @@ class _Explainer:
             return f"{emit(op.template.node)} of {args}"
         if op.rule == "cond":
             body, orelse = map(self._argument, op.args)
-            return f"{body} if {emit(op.test)} else {orelse}"
+            return f"{body} if {emit(static_node(self.program, op.test))} else {orelse}"
         rule = self._rule(op)
         return f"{rule.name if rule else op.rule}({args})"
 

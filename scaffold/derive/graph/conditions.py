@@ -1,13 +1,22 @@
 """Tests that are fixed for a call: whether one holds, the choice by one, what one says of another, its opposite.
 
-In: tests as nodes, and values as ops. Out: an op of one of two values, or what is sure. Invariant: what is not known before the call
-is not guessed; `not`, `is` and `!=` are turned around, so that equal tests are the same node.
+In: tests and values as ops; a rule's `when` as a node. Out: an op of one of two values, or what is sure. Invariant: what is not known
+before the call is not guessed; `not`, `is` and `!=` are turned around, so that equal tests are the same op.
 """
 
 from collections.abc import Mapping
 
-from scaffold.derive.graph.op import Kind, Op, Program, Test, is_number
-from scaffold.derive.graph.static_values import known_value, may_be_none
+from scaffold.derive.graph.op import (
+    Expression,
+    Kind,
+    Op,
+    Operator,
+    Program,
+    Test,
+    is_number,
+    literal,
+)
+from scaffold.derive.graph.static_values import is_literal, known_value, may_be_none
 from scaffold.formula import (
     OPPOSITES,
     PRESENT,
@@ -15,7 +24,6 @@ from scaffold.formula import (
     Graph,
     Node,
     evaluated,
-    literal_value,
     of_math,
     truth,
 )
@@ -55,28 +63,23 @@ def _known(program: Program, node: Node, args: Mapping[str, Op]) -> object:
 # --- One of two values, by a test that is fixed for a call.
 
 
-def choose(program: Program, test: Node, body: Op, orelse: Op) -> Op:
+def choose(program: Program, test: Op, body: Op, orelse: Op) -> Op:
     """One of two values by a test that is fixed for a call; `not` and `is` are turned around."""
     if body is orelse:
         return body
-    match test:
-        case Node("unary", "not", (inner,)):
-            return choose(program, inner, orelse, body)
-        case Node("compare", "is" | "!=" as label, args):
-            turned = {"is": "is not", "!=": "=="}[label]
-            return choose(
-                program, program.graph.node("compare", turned, args), orelse, body
-            )
-        case Node(
-            "compare", "==", (Node("binary", "/", (x, by)), Node("constant", "0"))
-        ):
-            if by.kind == "constant":  # which is not 0, or there is no test
-                test = program.graph.node("compare", "==", (x, test.args[1]))
-    told = truth(evaluated(test))
+    turned = positive(program, test)
+    if turned is not None:
+        return choose(program, turned, orelse, body)
+    if test.is_python("compare", "==") and is_number(test.args[1], 0):
+        x = test.args[0]
+        if x.is_python("binary", "/") and is_literal(x.args[1]):
+            # It is not divided by 0, or there is no test.
+            test = program.python("compare", "==", x.args[0], test.args[1])
+    told = truth(known_value(test))
     if told is not None:
         return body if told else orelse
     if body.kind == orelse.kind == "static":
-        return program.python("conditional", "", program.static(test), body, orelse)
+        return program.python("conditional", "", test, body, orelse)
     tensor = body if body.is_tensor else orelse
     kind: Kind = "complex" if "complex" in (body.kind, orelse.kind) else tensor.kind
     same = body.shape == orelse.shape or not (body.is_tensor and orelse.is_tensor)
@@ -90,6 +93,16 @@ def choose(program: Program, test: Node, body: Op, orelse: Op) -> Op:
     )
 
 
+def positive(program: Program, test: Op) -> Op | None:
+    """The test that one with `not`, `is` or `!=` is the opposite of."""
+    if test.is_python("unary", "not"):
+        return test.args[0]
+    for label, other in (("is", "is not"), ("!=", "==")):
+        if test.is_python("compare", label):
+            return program.python("compare", other, *test.args)
+    return None
+
+
 def may_be_zero(op: Op) -> bool:
     """Whether it is the number 0, under some test or always."""
     if op.rule in ("cond", "neg"):
@@ -99,7 +112,7 @@ def may_be_zero(op: Op) -> bool:
     return is_number(op, 0)
 
 
-def under(op: Op, test: Node, holds: bool) -> Op:
+def under(op: Op, test: Op, holds: bool) -> Op:
     """What a value is where a test holds, or does not: of a choice that this settles, the one branch."""
     while op.rule == "cond":
         told = told_by(op.test, test, holds)
@@ -111,68 +124,74 @@ def under(op: Op, test: Node, holds: bool) -> Op:
 
 # --- What a test says of another one.
 #
-# In: tests as nodes, and how one has come out. Out: how the other one comes out. Invariant: what is not sure is not said.
+# In: tests, and how one has come out. Out: how the other one comes out. Invariant: what is not sure is not said.
 
 
-def told_by(asked: Node, known: Node, held: bool) -> bool | None:
+def told_by(asked: Op, known: Op, held: bool) -> bool | None:
     """Whether a test holds where another one did, or did not: `mode == "sum"` not where `mode == "mean"` did."""
     if asked is known:
         return held
-    match known:
-        case Node("unary", "not", (inner,)):
-            return told_by(asked, inner, not held)
-        case Node("compare", "is" | "!=" as label, args):
-            turned = {"is": "is not", "!=": "=="}[label]
-            if (asked.kind, asked.label, asked.args) == ("compare", turned, args):
+    match known.data:
+        case Operator("unary", "not"):
+            return told_by(asked, known.args[0], not held)
+        case Operator("compare", "is" | "!=" as label):
+            opposite = asked.is_python("compare", OPPOSITES[label])
+            if opposite and asked.args == known.args:
                 return not held
-            return _other_constant(asked, args) if label == "!=" and not held else None
-        case Node("boolean", label, parts) if label == ("and" if held else "or"):
-            found = (told_by(asked, part, held) for part in parts)
+            differs = label == "!=" and not held
+            return _other_constant(asked, known.args) if differs else None
+        case Operator("boolean", label) if label == ("and" if held else "or"):
+            found = (told_by(asked, part, held) for part in known.args)
             return next((told for told in found if told is not None), None)
-        case Node("compare", "==", args) if held:
-            return _other_constant(asked, args)
+        case Operator("compare", "=="):
+            return _other_constant(asked, known.args) if held else None
     return None
 
 
-def _other_constant(asked: Node, known: tuple[Node, ...]) -> bool | None:
+def _other_constant(asked: Op, known: tuple[Op, ...]) -> bool | None:
     """Given `x == "mean"`: False if `x == "sum"` is asked, since the constants differ; None for anything else."""
-    match asked:
-        case Node("compare", "==", (name, Node("constant", text))) if (
-            name is known[0] and known[1].kind == "constant"
-        ):
-            one, other = literal_value(text), literal_value(known[1].label)
-            return None if one == other else False
-    return None
+    if not asked.is_python("compare", "==") or asked.args[0] is not known[0]:
+        return None
+    values = [known_value(args[1]) for args in (asked.args, known)]
+    return None if UNKNOWN in values or values[0] == values[1] else False
 
 
-def decides(known: Node, branch: int, test: Node, at: int) -> bool:
+def decides(known: Op, branch: int, test: Op, at: int) -> bool:
     """Whether the branch of a test tells that of another one; 0 is the branch where it holds."""
     return known is not test and told_by(test, known, branch == 0) is (at == 0)
 
 
-def is_presence(test: Node, name: str) -> bool:
+def is_presence(test: Op, name: str) -> bool:
     """Whether a test is that the input of that name is not None."""
-    match test:
-        case Node("compare", "is not", (Node("name", label), Node("constant", "None"))):
+    return test.is_python("compare", "is not") and _compares_with_none(test, name)
+
+
+def _compares_with_none(test: Op, name: str) -> bool:
+    one, two = test.args
+    return is_name(one, name) and literal(two) is None
+
+
+def is_name(op: Op, name: str) -> bool:
+    """Whether a Python value is what that name is."""
+    match op.data:
+        case Expression(Node("name", label)):
             return label == name
     return False
 
 
-def implies(test: Node, branch: int, name: str) -> bool:
+def implies(test: Op, branch: int, name: str) -> bool:
     """Whether the value of that name is not None where a test took a branch: 0 if it held, 1 if not."""
-    match test:
-        case Node("name", label):
-            return branch == 0 and label == name
-        case Node("unary", "not", (inner,)):
-            return implies(inner, 1 - branch, name)
-        case Node("boolean", label, parts) if label == ("or" if branch else "and"):
-            return any(implies(part, branch, name) for part in parts)
-        case Node("compare", "is not" | "is" as label, (one, two)):
+    match test.data:
+        case Operator("unary", "not"):
+            return implies(test.args[0], 1 - branch, name)
+        case Operator("boolean", label) if label == ("or" if branch else "and"):
+            return any(implies(part, branch, name) for part in test.args)
+        case Operator("compare", "is not" | "is" as label):
             held = label == ("is" if branch else "is not")
-            return held and one.label == name and two.label == "None"
-        case Node("compare", "<" | "<=" | ">" | ">=", parts):
-            return any(part.label == name for part in parts)  # None has no order
-    return False
+            return held and _compares_with_none(test, name)
+        case Operator("compare", "<" | "<=" | ">" | ">="):
+            return any(is_name(part, name) for part in test.args)  # None has no order
+    return branch == 0 and is_name(test, name)
 
 
 # --- The opposite of a test, as one would write it: `p != 2` for `not p == 2`.

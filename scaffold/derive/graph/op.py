@@ -68,9 +68,9 @@ class Operator(NamedTuple):
 
 
 class Test(NamedTuple):
-    """A test that is fixed for a call: the first argument is the value where it holds."""
+    """A test that is fixed for a call, a Python value: the first argument is the value where it holds."""
 
-    node: Node
+    value: "Op"
 
 
 class OfShape(NamedTuple):
@@ -245,10 +245,10 @@ class Op:
         )
 
     @property
-    def test(self) -> Node:
+    def test(self) -> "Op":
         """The test of a `cond`."""
         assert isinstance(self.data, Test), self.rule
-        return self.data.node
+        return self.data.value
 
     @property
     def position(self) -> int:
@@ -395,6 +395,10 @@ class Program:
         if node.kind in COMPUTED or _is_function_of_numbers(node):
             return self.python(node.kind, node.label, *map(self.static, node.args))
         return self.op("static", (), Expression(node))
+
+    def read(self, name: str) -> Op:
+        """The Python value that a name is, or whether its tensor is there."""
+        return self.static(self.graph.name(name))
 
     def python(self, kind: NodeKind, label: str, *args: Op) -> Op:
         """A Python value that is computed of others."""

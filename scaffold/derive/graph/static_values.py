@@ -1,7 +1,8 @@
 """Python values of the graph: how they are written, what arithmetic makes of them, what is known of them without a call.
 
 In: static ops. Out: nodes, static ops, or what is sure. Invariant: the same value; numbers are folded as an author would, so a
-fold that would print a long decimal is not made; a size stands as a placeholder until the printer knows where it can be read.
+fold that would print a long decimal is not made. Only where an expression is needed as text, for a call without a rule, a size stands
+in it as a placeholder, until the printer knows where it can be read.
 """
 
 import math

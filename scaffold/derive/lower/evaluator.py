@@ -37,7 +37,7 @@ class Evaluator(ABC):
         """The op of an attribute."""
 
     @abstractmethod
-    def test(self, node: Node) -> Node | bool:
+    def test(self, node: Node) -> Op | bool:
         """A test that is fixed for a call; whether it holds, where that is known."""
 
     @abstractmethod
@@ -109,7 +109,7 @@ class Evaluator(ABC):
         with self.choice():
             return self.chosen(told, self.value(body), self.value(orelse))
 
-    def chosen(self, test: Node, body: Op, orelse: Op) -> Op:
+    def chosen(self, test: Op, body: Op, orelse: Op) -> Op:
         """One of two values; of two tuples one by one."""
         if any(
             item.rule == "list" and any(tensors((item,))) for item in (body, orelse)
@@ -117,7 +117,7 @@ class Evaluator(ABC):
             return self._of_lists(test, body, orelse)
         return choose(self.program, test, body, orelse)
 
-    def _of_lists(self, test: Node, body: Op, orelse: Op) -> Op:
+    def _of_lists(self, test: Op, body: Op, orelse: Op) -> Op:
         """One of two tuples; None stands for one that a branch leaves out."""
         count = max(len(body.args), len(orelse.args))
         several = [

@@ -442,11 +442,11 @@ class Expressions(Evaluator):
 
     # Python values: sizes, attributes, tests, and arithmetic on them
 
-    def test(self, node: Node) -> Node:
+    def test(self, node: Node) -> Op:
         """A condition, if it is fixed for a call."""
         if not self.is_static(node):
             raise UnsupportedError("a condition depends on the data of a tensor")
-        return self.fixed(node)
+        return self.program.static(self.fixed(node))
 
     def is_static(self, node: Node) -> bool:
         """Whether an expression has one value throughout a call, whatever the data."""

@@ -263,7 +263,7 @@ class Lowering:
                 )
 
     def _ended(
-        self, branch: Lines, before: dict[str, Op], test: Node, holds: bool
+        self, branch: Lines, before: dict[str, Op], test: Op, holds: bool
     ) -> dict[str, Op]:
         """What a branch changes of what the names are."""
         begun = {name: under(op, test, holds) for name, op in before.items()}

@@ -10,7 +10,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Kind, OfShape, Op, literal
 from scaffold.derive.graph.shape_rules import as_many_dims, dim_of, letters_of
 from scaffold.derive.graph.shapes import SCALAR, Shape, is_lead
-from scaffold.derive.graph.static_values import may_be_none, static_node
+from scaffold.derive.graph.static_values import may_be_none
 from scaffold.derive.lower import indexing
 from scaffold.derive.rules.formula_words import as_matrix, fit_to, size, unless_vector
 from scaffold.derive.simplify.constructors import Maker
@@ -79,9 +79,8 @@ def _scale(make: Maker, query: Op, scale: Op) -> Op:
         return usual
     if not may_be_none(make.program, scale):
         return scale
-    graph = make.program.graph
-    pair = (static_node(make.program, scale), graph.constant("None"))
-    return make.choose(graph.node("compare", "is not", pair), scale, usual)
+    given = make.program.python("compare", "is not", scale, make.const(None))
+    return make.choose(given, scale, usual)
 
 
 def _masked(make: Maker, scores: Op, mask: Op, hidden: list[Op]) -> Op:
@@ -95,9 +94,9 @@ def _masked(make: Maker, scores: Op, mask: Op, hidden: list[Op]) -> Op:
 def _where_given(make: Maker, mask: Op, masked: Op, plain: Op) -> Op:
     if not make.program.may_be_absent(mask) or masked is plain:
         return masked
-    graph = make.program.graph
-    pair = (graph.name(mask.name), graph.constant("None"))
-    return make.choose(graph.node("compare", "is not", pair), masked, plain)
+    there = make.program.read(mask.name)
+    given = make.program.python("compare", "is not", there, make.const(None))
+    return make.choose(given, masked, plain)
 
 
 # --- The gradient of `torch.einsum`: another einsum, of the cotangent and the other operands.

@@ -19,7 +19,6 @@ from scaffold.derive.graph.static_values import (
     is_int,
     is_sequence,
     size_at,
-    static_node,
 )
 from scaffold.derive.lower.indexing import sliced
 from scaffold.derive.simplify.constructors import Maker
@@ -114,8 +113,8 @@ def restore(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
     if literal(keepdim) is True:
         return g
     if literal(keepdim) is not False:
-        test, no = static_node(make.program, keepdim), make.const(False)
-        return make.choose(test, g, restore(make, g, x, dim, no))
+        no = make.const(False)
+        return make.choose(keepdim, g, restore(make, g, x, dim, no))
     if not dims or x.shape == SCALAR:
         return g  # a scalar broadcasts as it is
     if not isinstance(dims[0], int):
@@ -322,7 +321,7 @@ def moved(make: Maker, x: Op, dim: Op, by: Op) -> Op:
     found = _stepped(make, x, at, literal(by) == 1)
     if not may_be_scalar(x.shape, dim):
         return found
-    rank = static_node(make.program, make.program.op("rank", (), OfShape(x.shape)))
+    rank = make.program.op("rank", (), OfShape(x.shape))
     return make.program.shaped(make.choose(rank, found, ones), x.shape)
 
 

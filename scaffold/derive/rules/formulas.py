@@ -11,7 +11,6 @@ from scaffold.derive.graph.static_values import (
     UnsupportedError,
     dotted,
     may_be_none,
-    static_node,
 )
 from scaffold.derive.lower.evaluator import Evaluator
 from scaffold.derive.rules.formula_words import WORDS
@@ -72,9 +71,8 @@ class FormulaEvaluator(Evaluator):
         if any(map(self.program.may_be_absent, tensor.walk())):
             if tensor.rule != "input":
                 raise UnsupportedError("a value that may be absent")
-            graph = self.program.graph
-            pair = (graph.name(tensor.name), graph.constant("None"))
-            return self.program.static(graph.node("compare", label, pair))
+            there = self.program.read(tensor.name)
+            return self.program.python("compare", label, there, self.make.const(None))
         return self.make.const(label == "is not")
 
     def _settled(self, label: str, left: Op, right: Op) -> bool | None:
@@ -104,11 +102,11 @@ class FormulaEvaluator(Evaluator):
             return rest[0]
         return self.program.python("boolean", node.label, *rest)
 
-    def test(self, node: Node) -> Node | bool:
+    def test(self, node: Node) -> Op | bool:
         """A test that is fixed for a call; whether it holds, where that is known."""
         told = self.value(node)
         plain = literal(told)
-        return static_node(self.program, told) if plain is UNKNOWN else bool(plain)
+        return told if plain is UNKNOWN else bool(plain)
 
     def item(self, op: Op, position: int) -> Op:
         """One of several results, whether the forward takes it or not."""

@@ -13,7 +13,6 @@ from scaffold.derive.lower.indexing import item_of
 from scaffold.derive.rules.formula_words import size
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.joined_parts import joined_parts
-from scaffold.formula import Node
 
 
 def all_taken(program: Program, op: Op, arrived: Mapping[int, Op]) -> bool:
@@ -55,7 +54,7 @@ def item_at(make: Maker, op: Op, position: int) -> Op:
     )
 
 
-def of_side(arrived: Mapping[int, Op], test: Node, side: int) -> dict[int, Op]:
+def of_side(arrived: Mapping[int, Op], test: Op, side: int) -> dict[int, Op]:
     """What arrives of several results on one side of a test, but what is 0 there."""
     chosen = {
         at: g.args[side] if g.rule == "cond" and g.test is test else g

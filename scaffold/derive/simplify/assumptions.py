@@ -10,9 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from scaffold.derive.graph.conditions import is_presence, told_by
-from scaffold.derive.graph.op import Op, Test
+from scaffold.derive.graph.op import Op, Program, Test
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.formula import Graph, Node
 
 Users = Mapping[Op, set[Op]]
 TURNED = {
@@ -20,12 +19,12 @@ TURNED = {
     "sub": "add",
 }  # to add a negated term is to subtract it, and the reverse
 # The branch that a test takes, 0 or 1; or the test that is left of it.
-Decide = Callable[[Node], int | Node]
+Decide = Callable[[Op], int | Op]
 
 
 def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, Op]:
     """What each value below becomes where the input of that name is not None; what is `kept` stays as it is."""
-    decide = partial(_with_input, make.program.graph, name)
+    decide = partial(_with_input, make.program, name)
     return _assumed(make, root, decide, kept)
 
 
@@ -123,7 +122,7 @@ def rebuilt(make: Maker, op: Op, of: Callable[[Op], Op]) -> Op:
     )
 
 
-def _chosen(make: Maker, op: Op, test: Node, body: Op, orelse: Op) -> Op:
+def _chosen(make: Maker, op: Op, test: Op, body: Op, orelse: Op) -> Op:
     """A choice in the place of another."""
     if body is orelse:
         return body
@@ -142,21 +141,21 @@ def _chosen(make: Maker, op: Op, test: Node, body: Op, orelse: Op) -> Op:
     )
 
 
-def _with_input(graph: Graph, name: str, test: Node) -> int | Node:
+def _with_input(program: Program, name: str, test: Op) -> int | Op:
     """A test, where the input of that name is not None."""
     if is_presence(test, name):
         return 0
-    if test.kind != "boolean":
+    if not test.is_python("boolean"):
         return test
     left = tuple(part for part in test.args if not is_presence(part, name))
     if len(left) == len(test.args):
         return test
-    if test.label == "or" or not left:
+    if test.is_python("boolean", "or") or not left:
         return 0
-    return left[0] if len(left) == 1 else graph.node("boolean", "and", left)
+    return left[0] if len(left) == 1 else program.python("boolean", "and", *left)
 
 
-def _with_test(known: Node, held: bool, test: Node) -> int | Node:
+def _with_test(known: Op, held: bool, test: Op) -> int | Op:
     """A test inside the branch of another: 0 if it holds there, 1 if it does not."""
     told = told_by(test, known, held)
     return test if told is None else int(not told)

@@ -17,7 +17,6 @@ from scaffold.derive.simplify.identities import Identities
 from scaffold.derive.simplify.patterns import Matcher
 from scaffold.derive.simplify.products import Product, Products
 from scaffold.derive.simplify.registry import Simplifications
-from scaffold.formula import Node
 
 
 class Maker:
@@ -84,7 +83,7 @@ class Maker:
         """A Python literal."""
         return self.program.const(value)
 
-    def choose(self, test: Node, body: Op, orelse: Op) -> Op:
+    def choose(self, test: Op, body: Op, orelse: Op) -> Op:
         """One of two values, by a test that is fixed for a call."""
         return choose(self.program, test, body, orelse)
 

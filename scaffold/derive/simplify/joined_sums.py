@@ -9,7 +9,6 @@ from scaffold.derive.graph.conditions import choose, may_be_zero
 from scaffold.derive.graph.op import Op, is_number, literal
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.registry import Registry
-from scaffold.formula import Node
 
 JOINED = Registry()
 SCATTERS = frozenset({"index_add", "index_put", "scatter_add"})
@@ -83,7 +82,7 @@ def _comes_to_zero(make: Maker, op: Op) -> bool:
 
 
 def _branch_sum(
-    make: Maker, terms: Iterable[tuple[Op, bool]], test: Node, at: int
+    make: Maker, terms: Iterable[tuple[Op, bool]], test: Op, at: int
 ) -> Op | None:
     total: Op | None = None
     for op, minus in terms:

@@ -7,16 +7,15 @@ that is absent, whatever else the tests say.
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from scaffold.derive.graph.conditions import decides, implies
-from scaffold.derive.graph.op import Op
+from scaffold.derive.graph.op import Op, names_read
 from scaffold.derive.graph.shapes import Product, Shape
-from scaffold.formula import Node
 
 # Ops that ask for a shape that another value has.
 SHAPED = frozenset(
     {"zeros", "expanded", "reshaped", "summed_to", "fitted_to", "same", "unsliced"}
 )
 # A test, and the branch that it takes: 0 if it holds, 1 if not.
-Outcome = tuple[Node, int]
+Outcome = tuple[Op, int]
 # A name that is not None (a serial for what has none, which nothing tells), or a test that assigns what is read.
 Need = str | Outcome
 
@@ -97,7 +96,7 @@ def meets(outcome: Outcome, need: Need) -> bool:
     return outcome == need or decides(*outcome, *need)
 
 
-def guard_of(need: Need, tests: Collection[Node]) -> Outcome | None:
+def guard_of(need: Need, tests: Collection[Op]) -> Outcome | None:
     """The outcome of one of the tests that meets the need and asks for no more."""
     if not isinstance(need, str):
         return need if need[0] in tests else None
@@ -112,7 +111,7 @@ def guard_of(need: Need, tests: Collection[Node]) -> Outcome | None:
 def guarded_by(guard: Outcome, need: Need, tests: Collection[Outcome]) -> list[Outcome]:
     """Tests and one more, before the first that reads what it is about."""
     found = list(tests)
-    readers = (at for at, (test, _) in enumerate(found) if need in test.names())
+    readers = (at for at, (test, _) in enumerate(found) if need in names_read(test))
     found.insert(next(readers, len(found)), guard)
     return found
 
@@ -125,16 +124,16 @@ def _assigning(op: Op) -> frozenset[Need]:
     test = op.test
     for at, arg in enumerate(op.args):
         if arg.rule == "const" and arg.value is None:
-            implied = [name for name in test.names() if implies(test, 1 - at, name)]
+            implied = [name for name in names_read(test) if implies(test, 1 - at, name)]
             needed |= {
                 implied[0] if implied and _asks_presence(test) else (test, 1 - at)
             }
     return needed.union(*map(_assigning, op.args))
 
 
-def _asks_presence(test: Node) -> bool:
+def _asks_presence(test: Op) -> bool:
     """Whether a test is only whether a name is None."""
-    return test.kind == "compare" and test.label in ("is", "is not")
+    return test.is_python("compare", "is", "is not")
 
 
 def _named(op: Op) -> str:

@@ -257,6 +257,10 @@ class Printer:
             op.data.kind, op.data.label, tuple(map(self.node, op.args))
         )
 
+    def test(self, choice: Op) -> Node:
+        """The expression of the test of a choice."""
+        return self.expression(choice.test)
+
     def placed(self, node: Node) -> Node:
         """An expression with sizes where it has placeholders."""
         return self.graph.rewrite(node, self._placeholder)
@@ -499,7 +503,7 @@ class Printer:
 
     def _cond(self, op: Op) -> Node:
         body, orelse = (self.branch(op, arg) for arg in op.args)
-        return self.graph.node("conditional", "", (self.placed(op.test), body, orelse))
+        return self.graph.node("conditional", "", (self.test(op), body, orelse))
 
     def branch(self, choice: Op, value: Op) -> Node:
         """The value of a branch; a tensor where the other branch has one: `grad_output.new_zeros(x.shape)`."""

@@ -11,6 +11,7 @@ from scaffold.derive.graph.conditions import decides
 from scaffold.derive.graph.op import Op
 from scaffold.derive.plan.costs import is_at_hand, is_never_named
 from scaffold.derive.write.preconditions import (
+    Need,
     Outcome,
     Safety,
     guard_of,
@@ -124,6 +125,14 @@ def _common(places: set[Region]) -> Region:
     return first
 
 
+def _need_order(need: Need) -> tuple[int, str, int]:
+    """Names by the alphabet, then tests in the order of the graph."""
+    if isinstance(need, str):
+        return (0, need, 0)
+    test, at = need
+    return (test.serial + 1, "", at)
+
+
 def _guarded(
     places: set[Region], below: dict[int, Op], safe: Safety, op: Op
 ) -> Region | None:
@@ -139,7 +148,7 @@ def _guarded(
     conds = sorted((op for op in below.values() if op.rule == "cond"), key=_serial)
     tested = {op.test: op.serial for op in reversed(conds)}
     tests_there = list(reversed(tested))
-    for need in sorted(safe.needs(op) - safe.there(common), key=str):
+    for need in sorted(safe.needs(op) - safe.there(common), key=_need_order):
         if not any(meets(pair, need) for pair in (*known, *shared)):
             guard = guard_of(need, tests_there)
             if guard is None:

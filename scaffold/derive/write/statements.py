@@ -272,7 +272,7 @@ class _Writer:
         return self.printer.at(Scope(gradient, tests))
 
     def _test(self, printer: Printer, step: int) -> Node:
-        return printer.placed(self.program.ops[step - SHARED].test)
+        return printer.test(self.program.ops[step - SHARED])
 
     def _assigned(self, name: str, op: Op, region: Region) -> list[Statement]:
         target = self.graph.name(name)
@@ -283,7 +283,7 @@ class _Writer:
         printer = self._at(region)
         if op.rule == "cond" and self._takes_statements(op, region, printer):
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
-            return [If(printer.placed(op.test), body, orelse)]
+            return [If(printer.test(op), body, orelse)]
         value = printer.expression(op)
         self._measure(name, value, op, printer)
         comment = self._comment(op, Scope(printer.scope.gradient))

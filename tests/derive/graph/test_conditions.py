@@ -10,15 +10,23 @@ from scaffold.derive.graph.conditions import (
     negated,
     told_by,
 )
+from scaffold.derive.graph.op import Op, Program
+from scaffold.derive.rules.table import built_in
 from scaffold.formula import Graph, Node
 
 GRAPH = Graph()
+PROGRAM = Program(GRAPH, built_in().facts)
 LABELS = {ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not"}
 
 
 def condition(text: str) -> Node:
     """A test as a node."""
     return node(ast.parse(text, mode="eval").body)
+
+
+def value(text: str) -> Op:
+    """A test as an op."""
+    return PROGRAM.static(condition(text))
 
 
 def node(item: ast.expr) -> Node:
@@ -59,7 +67,7 @@ def node(item: ast.expr) -> Node:
 def test_what_a_test_says(
     asked: str, known: str, held: bool, told: bool | None
 ) -> None:
-    assert told_by(condition(asked), condition(known), held) is told
+    assert told_by(value(asked), value(known), held) is told
 
 
 @pytest.mark.parametrize(
@@ -75,7 +83,7 @@ def test_what_a_test_says(
     ],
 )
 def test_that_a_value_is_there(test: str, branch: int, there: bool) -> None:
-    assert implies(condition(test), branch, "b") is there
+    assert implies(value(test), branch, "b") is there
 
 
 @pytest.mark.parametrize("test", ["p == 2", "b is None", "s"])
