@@ -31,7 +31,7 @@ SPECS = {
     ),
 }
 
-CHEAPER = {  # tests/verify/test_seeds.py holds them to be the same
+CHEAPER = {  # tests/verify/child/test_seeds.py holds them to be the same
     "torch.manual_seed(": "seed_generator(",
     "torch.autograd.grad(": "seeded_grad(",
 }

@@ -1,0 +1,57 @@
+"""Slices of the tests: each test is in one of them, the same on every machine."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import part_of
+from tests.sweeps import in_every_run, one_of_each
+
+ROOT = Path(__file__).parents[1]
+TESTS = """
+import pytest
+
+@pytest.mark.parametrize("number", range(40))
+def test_a(number):
+    pass
+"""
+
+
+def test_a_test_belongs_to_the_same_part_everywhere() -> None:
+    assert part_of("tests/derive/test_semantics.py::test_a[1]", 200) == 81
+    found = {part_of(f"test_a[{number}]", 4) for number in range(40)}
+    assert found == {0, 1, 2, 3}
+
+
+def run(directory: Path, *options: str) -> str:
+    (directory / "test_many.py").write_text(TESTS)
+    (directory / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_slice_is_that_part(tmp_path: Path) -> None:
+    wanted = sum(part_of(f"test_many.py::test_a[{n}]", 4) == 1 for n in range(40))
+    said = run(tmp_path, "--slice", "1/4")
+    assert f"{wanted} passed, {40 - wanted} deselected" in said, said
+
+
+@pytest.mark.parametrize("slice", ["4/4", "1", "-1/4", "a/b"])
+def test_what_is_no_slice(slice: str, tmp_path: Path) -> None:
+    assert "is no K/N with K from 0 to N-1" in run(tmp_path, f"--slice={slice}")
+
+
+def test_of_a_sweep_the_rest_is_exhaustive() -> None:
+    assert one_of_each(["a", "bb", "c"], len) == ["a", "bb"]
+    kept, left, other = in_every_run(["a", "bb", "c"], ["a"])
+    assert kept == "a"
+    assert [mark.name for mark in left.marks] == ["exhaustive"]
+    assert other.values == ("c",)
