@@ -13,6 +13,7 @@ from scaffold.derive.graph.shapes import SCALAR, Shape, is_lead
 from scaffold.derive.graph.static_values import may_be_none
 from scaffold.derive.lower import indexing
 from scaffold.derive.rules.formula_words import as_matrix, fit_to, size, unless_vector
+from scaffold.derive.rules.several_results import item_at
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.formula import UNKNOWN
 
@@ -451,18 +452,24 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Of `torch.cat((x, y), dim)`: the slices of `g` that lie where `x` and `y` do."""
     parts, dim = op.args
     at = literal(dim)
-    if parts.rule != "list" or not isinstance(at, int):
+    if parts.rule != "list":
         return None
     none = make.const(None)
     start, pairs = none, []
     for position, part in enumerate(parts.args):
         last = position == len(parts.args) - 1
         taken = size(make, part, dim)
-        end = none if last else taken if start is none else make("add", start, taken)
-        if part.active:
-            bounds = (start, end, none)
+        end = taken if start is none else make("add", start, taken)
+        if not part.active:
+            pass
+        elif isinstance(at, int):
+            bounds = (start, none if last else end, none)
             piece = indexing.sliced(make.applier, g, at, bounds, part.shape)
             pairs.append((part, piece))
+        else:  # only the call tells
+            first = make.const(0) if start is none else start
+            piece = make("narrow", g, dim, first, taken)
+            pairs.append((part, make.program.shaped(piece, part.shape)))
         start = end
     return pairs
 
@@ -472,17 +479,20 @@ def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Of `torch.stack((x, y), dim)`: `g.select(dim, 0)` and `g.select(dim, 1)`."""
     parts, dim = op.args
     at = literal(dim)
-    if parts.rule != "list" or not isinstance(at, int):
+    if parts.rule != "list":
         return None
     return [
-        (part, _selected(make, g, at, position, part))
+        (part, _selected(make, g, at if isinstance(at, int) else dim, position, part))
         for position, part in enumerate(parts.args)
         if part.active
     ]
 
 
-def _selected(make: Maker, g: Op, at: int, position: int, part: Op) -> Op:
-    """One part of a stack's gradient; the same for all where that was spread over them."""
+def _selected(make: Maker, g: Op, at: int | Op, position: int, part: Op) -> Op:
+    """One part of a stack's gradient; the same for all where that was spread over them. The dim may be one that only the call tells."""
+    if not isinstance(at, int):
+        taken = item_at(make, make("unbind", g, at), position)
+        return make.program.shaped(taken, part.shape)
     if g.rule == "expanded":
         inner = g.args[0]
         if inner.shape == SCALAR:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from scaffold.derive import derive
 from tests.derive.against_autograd import check_forward, tensor
+from tests.derive.building import spec_of
 
 Shapes = tuple[tuple[int, ...], ...]
 CASES: tuple[tuple[str, str, tuple[Shapes, ...]], ...] = (
@@ -70,3 +72,16 @@ def test_of_declared_sizes_nothing_is_broadcast() -> None:
     calls = [(tensor(3, 4), tensor(4, 2))]
     text = check_forward("x[N, D], y[D, K]", forward, calls)
     assert "broadcast_shapes" not in text and "sum_to_size" not in text
+
+
+@pytest.mark.parametrize("inputs", ["x[N, D], y[N, D], dim: int", "x, y, dim: int"])
+@pytest.mark.parametrize("join", ["cat", "stack"])
+def test_of_a_join_along_a_dim_that_the_call_tells(inputs: str, join: str) -> None:
+    forward = f"return torch.{join}((x, y.exp(), x * y), dim) ** 2"
+    calls = [
+        (tensor(*shape), tensor(*shape), dim)
+        for shape in ((3, 4), (0, 4))
+        for dim in (0, 1, -1)
+    ]
+    check_forward(inputs, forward, calls, derive=True)
+    assert not derive(spec_of(inputs, forward=forward, derive=True)).notes
