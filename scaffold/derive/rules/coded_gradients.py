@@ -217,11 +217,12 @@ def _of_diagonal(
     make: Maker, operand: Op, letters: str, others: list[str], factors: list[Op]
 ) -> Op | None:
     """Of an operand that is read along the diagonal of its last two dims."""
-    rank = len(letters)
-    if operand.shape.dims is None or operand.shape.rank != rank:
+    dims = operand.shape.dims
+    if dims is not None and operand.shape.rank != len(letters):
         return None
     line = make.applier.named("diagonal", operand, *map(make.const, (0, -2, -1)))
-    line = make.program.shaped(line, Shape(operand.shape.dims[:-1]))
+    if dims is not None:
+        line = make.program.shaped(line, Shape(dims[:-1]))
     found = _of_operand(make, line, letters[:-1], others, factors)
     if found is None:
         return None
@@ -526,16 +527,22 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     counted = index.rule in COUNTED or literal(dim) is None
     if literal(dim) is None and x.shape.rank == index.shape.rank == 1:
         at, dim = 0, make.const(0)
-    if at is None or x.shape.dims is None or index.shape.dims is None:
-        return None
-    rest = [(*dims[:at], *dims[at + 1 :]) for dims in (x.shape.dims, index.shape.dims)]
-    if rest[0] != rest[1]:
+    same = x.shape == index.shape and literal(dim) is not None
+    if not same and not _differ_along(x.shape, index.shape, at):
         return None  # one may have been broadcast
     if not counted:  # an index from the end, which no scatter takes
         index = make.applier.named("remainder", index, size(make, x, dim))
     if x.shape.rank == 1:
         return [(x, make("index_add", make.zeros(g, x.shape), dim, index, g))]
     return [(x, make("scatter_add", make.zeros(g, x.shape), dim, index, g))]
+
+
+def _differ_along(x: Shape, index: Shape, at: int | None) -> bool:
+    """Whether two shapes are the same but for one dim."""
+    if at is None or x.dims is None or index.dims is None:
+        return False
+    one, two = ((*dims[:at], *dims[at + 1 :]) for dims in (x.dims, index.dims))
+    return one == two
 
 
 @coded("solve")

@@ -22,7 +22,7 @@ from scaffold.derive.graph.static_values import (
 )
 from scaffold.derive.lower.indexing import sliced
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.formula import UNKNOWN
+from scaffold.formula import UNKNOWN, Node
 
 # --- Code for tensors whose rank nobody declared.
 #
@@ -346,9 +346,44 @@ def _stepped(make: Maker, x: Op, at: int, forward: bool) -> Op:
 
 @word
 def trailing(make: Maker, sizes: Op) -> Op:
-    if sizes.rule != "list" or any(item.rule == "starred" for item in sizes.args):
+    count = _length_of(sizes)
+    if count is not None:
+        return make.const(tuple(range(-count, 0)))
+    if sizes.rule != "static" or not is_sequence(make.program, sizes):
         raise UnsupportedError("sizes that are not written out")
-    return make.const(tuple(range(-len(sizes.args), 0)))
+    graph = make.program.graph  # `tuple(range(-len(sizes), 0))`
+    length = graph.node("call", "", (graph.name("len"), sizes.expression))
+    ends = (graph.node("unary", "-", (length,)), graph.constant("0"))
+    dims = graph.node("call", "", (graph.name("range"), *ends))
+    return make.program.static(graph.node("call", "", (graph.name("tuple"), dims)))
+
+
+def _length_of(sizes: Op) -> int | None:
+    """How many sizes there are, where that is known before the call: two of `x.shape[-2:]`."""
+    if sizes.rule == "list":
+        starred = any(item.rule == "starred" for item in sizes.args)
+        return None if starred else len(sizes.args)
+    if sizes.rule == "shape":
+        return sizes.asked.rank
+    match sizes.expression if sizes.rule == "static" else None:
+        case Node(
+            "subscript",
+            _,
+            (
+                Node("attribute", "shape"),
+                Node(
+                    "slice",
+                    _,
+                    (
+                        Node("unary", "-", (Node("constant", count),)),
+                        Node("absent"),
+                        Node("absent"),
+                    ),
+                ),
+            ),
+        ):
+            return int(count) if count.isdigit() else None
+    return None
 
 
 @word

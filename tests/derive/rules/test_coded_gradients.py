@@ -42,6 +42,10 @@ CASES: tuple[tuple[str, str, tuple[Shapes, ...]], ...] = (
         "torch.einsum('i...,...->i', x, y)",
         (((3, 2, 4), (4,)), ((3, 1, 4), (2, 4))),
     ),
+    ("x", "torch.einsum('ii->i', x).exp()", (((3, 3),), ((0, 0),), ((1, 1),))),
+    ("x", "torch.einsum('bii->b', x).exp()", (((2, 3, 3),), ((0, 3, 3),))),
+    ("x, y", "torch.einsum('ii,ij->j', x, y)", (((3, 3), (1, 2)), ((3, 3), (3, 2)))),
+    ("x", "torch.take_along_dim(x, x.argsort(-1), dim=-1).exp()", (((3, 4),), ((4,),))),
     (
         "x, y",
         "torch.linalg.vecdot(x, y)",
@@ -83,5 +87,23 @@ def test_of_a_join_along_a_dim_that_the_call_tells(inputs: str, join: str) -> No
         for shape in ((3, 4), (0, 4))
         for dim in (0, 1, -1)
     ]
+    check_forward(inputs, forward, calls, derive=True)
+    assert not derive(spec_of(inputs, forward=forward, derive=True)).notes
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward"),
+    [
+        ("x, w", "return F.layer_norm(x, x.shape[-1:], w)"),
+        ("x, w", "return F.layer_norm(x, x.shape[-2:]) * w"),
+        ("x[B, T, D], w[D]", "return F.layer_norm(x, w.shape, w)"),
+        ("x, w, sizes: tuple[int, ...] = (4,)", "return F.layer_norm(x, sizes) * w"),
+        ("x, w, sizes: tuple[int, ...] = (4,)", "return F.rms_norm(x, sizes, w, 1e-5)"),
+    ],
+)
+def test_of_a_norm_over_sizes_that_are_read(inputs: str, forward: str) -> None:
+    turned = tensor(4, 3, 2).permute(2, 1, 0)
+    given = [(4,)] if "sizes" in inputs else []
+    calls = [(x, tensor(4), *given) for x in (tensor(2, 3, 4), turned)]
     check_forward(inputs, forward, calls, derive=True)
     assert not derive(spec_of(inputs, forward=forward, derive=True)).notes
