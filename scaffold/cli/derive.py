@@ -14,21 +14,15 @@ import typer
 from scaffold.cli.op_options import DERIVE, NAME, make_command, split_settings
 from scaffold.cli.options import FORMATS, check_choice
 from scaffold.cli.output import TERMINAL, show_notes, show_object
-from scaffold.derive import Derivation
-from scaffold.derive import derive as derivation_of
-from scaffold.derive.explain import Explanation, Tensors, explain, total
 from scaffold.errors import Location, ScaffoldError
-from scaffold.project.proofs import prove
-from scaffold.project.prover import proving
-from scaffold.project.rendering import generate, notes_of
-from scaffold.project.specification import specified
-from scaffold.render.opfile import function_text
-from scaffold.spec import OpSpec
 
 if TYPE_CHECKING:
+    from scaffold.derive import Derivation
+    from scaffold.derive.explain import Explanation, Tensors
     from scaffold.project.places import Places
     from scaffold.project.prover import Proving
     from scaffold.project.specification import Values
+    from scaffold.spec import OpSpec
 
 
 HELP = """Print the Function of an op, its backward derived.
@@ -60,6 +54,9 @@ def _printed(
     name: str, values: "Values", settings: "Values"
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What is said of the op, and the notes."""
+    from scaffold.project.prover import proving
+    from scaffold.render.opfile import function_text
+
     with proving(settings, TERMINAL) as process:
         problems = _problems(settings)
         if settings.get("verify") and not problems:
@@ -93,12 +90,18 @@ def _made(
     process: "Proving",
 ) -> _Made:
     """The op, proven if that is wished."""
+    from scaffold.derive import derive
+    from scaffold.project.rendering import generate, notes_of
+    from scaffold.project.specification import specified
+
     if settings.get("verify"):
+        from scaffold.project.proofs import prove
+
         proven = prove(generate(name, values, settings, problems), process)
         places = proven.specified.places
         return _Made(proven.spec, places, proven.derivation, proven.notes)
     spec, places, *_ = specified(name, values, settings, problems)
-    derivation = derivation_of(spec)
+    derivation = derive(spec)
     return _Made(spec, places, derivation, notes_of(spec, derivation))
 
 
@@ -142,8 +145,10 @@ def read_sizes(text: str) -> Sizes:
     return sizes
 
 
-def explained(spec: OpSpec, derivation: Derivation, sizes: Sizes) -> str:
+def explained(spec: "OpSpec", derivation: "Derivation", sizes: Sizes) -> str:
     """The sections of the explanation."""
+    from scaffold.derive.explain import explain
+
     found = explain(spec, derivation) if spec.forward is not None else None
     if found is None:
         return "# the forward is not understood piece by piece\n"
@@ -159,7 +164,7 @@ def explained(spec: OpSpec, derivation: Derivation, sizes: Sizes) -> str:
     return "\n".join(shown)
 
 
-def _graph(found: Explanation) -> list[str]:
+def _graph(found: "Explanation") -> list[str]:
     rows = [
         ("*" if step.active else " ", step.name, f"= {step.code}", step.shape)
         for step in found.steps
@@ -167,7 +172,7 @@ def _graph(found: Explanation) -> list[str]:
     return _columns(rows)
 
 
-def _rules(found: Explanation) -> list[str]:
+def _rules(found: "Explanation") -> list[str]:
     return _columns(
         [
             (used.rule, f"grad.{used.argument}", f"= {used.formula}")
@@ -176,7 +181,7 @@ def _rules(found: Explanation) -> list[str]:
     )
 
 
-def _kept(derivation: Derivation, found: Explanation) -> list[str]:
+def _kept(derivation: "Derivation", found: "Explanation") -> list[str]:
     sizes = {item.name: tensor.size for item, tensor in found.saved}
     rows: list[tuple[str, str, str, str]] = [
         (
@@ -194,7 +199,9 @@ def _kept(derivation: Derivation, found: Explanation) -> list[str]:
     return _columns(rows) or ["nothing"]
 
 
-def _bytes(found: Explanation, sizes: Sizes) -> list[str]:
+def _bytes(found: "Explanation", sizes: Sizes) -> list[str]:
+    from scaffold.derive.explain import total
+
     ours = [tensor for _, tensor in found.saved]
     rows = [("here", total(ours)), ("plain autograd", total(found.eager))]
     if sizes:
@@ -203,7 +210,7 @@ def _bytes(found: Explanation, sizes: Sizes) -> list[str]:
     return _columns(rows)
 
 
-def _counted(tensors: Iterable[Tensors], sizes: Sizes) -> str:
+def _counted(tensors: "Iterable[Tensors]", sizes: Sizes) -> str:
     """The number of bytes, if all sizes are known."""
     bytes_ = 0
     for tensor in tensors:

@@ -35,7 +35,7 @@ from scaffold.spec.names import is_identifier
 from scaffold.spec.problems import KeyPath, Locate
 from scaffold.spec.schema import schema_text
 from scaffold.spec.surroundings import Surroundings, table_of
-from scaffold.spec.toml import Places, parse_toml, toml_text
+from scaffold.spec.toml import Places, parse_toml, statements, toml_text
 from scaffold.workspace import POLICIES
 from scaffold.workspace.records import DIRECTORY as STATE
 
@@ -280,11 +280,6 @@ def _usual_ci(directory: Path) -> str:
     return "github" if (directory / ".github").is_dir() else "none"
 
 
-_HEADER = re.compile(
-    r"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*scaffold[ \t]*\].*\n?", re.MULTILINE
-)
-
-
 def check_above(directory: Path, *, own: bool) -> tuple[str, ...]:
     """A note where a project above holds the directory too; an error unless it has a pyproject.toml of its `own`."""
     found = None
@@ -318,7 +313,7 @@ def with_keys(text: str, given: Mapping[str, str], path: str) -> str:
     if not new:
         return text
     lines = "".join(f"{key} = {toml_text(value)}\n" for key, value in new.items())
-    changed = _HEADER.sub(lambda header: _ended(header[0]) + lines, text, count=1)
+    changed = _below_header(text, lines)
     if not _says(changed, table | new):
         message = f"'{next(iter(new))}' cannot be added: the table has no header [tool.scaffold]"
         raise ScaffoldError(message, places(()), f"write: {lines.splitlines()[0]}")
@@ -338,8 +333,13 @@ def _same(one: str, other: Any) -> bool:
     )
 
 
-def _ended(line: str) -> str:
-    return line if line.endswith("\n") else f"{line}\n"
+def _below_header(text: str, lines: str) -> str:
+    """The text with lines right below the header [tool.scaffold]; the same text where it has none."""
+    for item in statements(text):
+        if item.value is None and item.path == ("tool", "scaffold"):
+            above, newline, below = text[item.end :].partition("\n")
+            return text[: item.end] + above + (newline or "\n") + lines + below
+    return text
 
 
 def _says(text: str, table: Mapping[str, Any]) -> bool:

@@ -26,7 +26,6 @@ from scaffold.project.specification import (
     specified,
     specified_table,
 )
-from scaffold.render.compiled import CompiledTemplates
 from scaffold.render.environment import keep_compiled
 from scaffold.render.files import drafts
 from scaffold.render.imports import one_style
@@ -89,6 +88,8 @@ def make(
 
 def start_rendering() -> None:
     """Let templates be compiled once and for all."""
+    from scaffold.render.compiled import CompiledTemplates  # which imports jinja2
+
     keep_compiled(CompiledTemplates(store))
 
 

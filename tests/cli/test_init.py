@@ -151,6 +151,10 @@ def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
             "\ufeff[project]\n[ tool . scaffold ]  # ours\n# why\n[tool.scaffold.lint]\n",
             '\ufeff[project]\n[ tool . scaffold ]  # ours\nsource = "ops"\n# why\n[tool.scaffold.lint]\n',
         ),
+        (
+            '[project]\nname = """\n[tool.scaffold]\n"""\n[tool.\'scaffold\']\n',
+            '[project]\nname = """\n[tool.scaffold]\n"""\n[tool.\'scaffold\']\nsource = "ops"\n',
+        ),
     ],
 )
 def test_what_the_table_lacks_is_added_to_it(
