@@ -28,7 +28,7 @@ class LeadingDims:
     named: bool = False
 
     def __repr__(self) -> str:
-        return repr(f"...{self.of}")
+        return repr(f"...{'*' * self.named}{self.of}")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
