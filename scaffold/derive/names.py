@@ -21,7 +21,7 @@ from scaffold.formula import (
 )
 
 # Builtins that generated code calls itself: no local of a formula may hide them.
-CALLED = frozenset({"any", "all", "enumerate", "len", "tuple", "zip"})
+CALLED = frozenset({"any", "all", "enumerate", "len", "max", "tuple", "zip"})
 
 
 def fresh(stem: str, taken: Collection[str]) -> str:

@@ -3,9 +3,10 @@
 import re
 
 import pytest
+import torch
 
 from tests.derive.against_autograd import check_forward, tensor
-from tests.derive.building import backward_of
+from tests.derive.building import backward_of, load, op_text
 
 
 def backward(inputs: str, forward: str, *calls: tuple[object, ...]) -> str:
@@ -190,3 +191,29 @@ return -(torch.log(p_t) * (1 - p_t) ** gamma).mean()
         (tensor(3, 4), tensor(3, 4) > 0, 1),
     )
     assert "zeros" not in text
+
+
+@pytest.mark.parametrize(
+    "index",
+    [":-1", "-1:", ":-2", "-2:", "1:-1", "-3:-1", "-3:2", "2:-2", "::2", ":-1:2"],
+)
+@pytest.mark.parametrize("inputs", ["x[N, D]", "x"])
+def test_a_slice_from_the_end_needs_nothing_private(inputs: str, index: str) -> None:
+    calls = [(tensor(2, size),) for size in (0, 1, 2, 3, 5)]
+    text = backward(inputs, f"return torch.sin(x[:, {index}])", *calls)
+    assert "aten" not in text
+    forward = f"return torch.sin(x[..., {index}])"
+    backward("x[..., D]", forward, *calls, (tensor(3),), (tensor(0),))
+
+
+def test_a_slice_from_the_end_can_be_vmapped() -> None:
+    module = load(op_text("x[..., D]", forward="return torch.sin(x[..., 1:-1])"))
+
+    def gradient(x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = torch.func.grad(lambda x: module.some_op(x).sum())(x)
+        return found
+
+    x = tensor(3, 5)
+    expected = torch.zeros_like(x)
+    expected[:, 1:-1] = torch.cos(x[:, 1:-1])
+    assert torch.allclose(torch.func.vmap(gradient)(x), expected)

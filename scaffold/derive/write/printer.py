@@ -622,25 +622,43 @@ def index_of(dims: list[object]) -> list[str] | None:
 def unsliced(printer: Printer, op: Op) -> Node:
     """`torch.slice_scatter(g.new_zeros(x.shape), g, dim=1, end=2)`."""
     g, dim, start, end, step = op.args
-    if g.kind == "complex" or any(_is_from_the_end(item) for item in (start, end)):
+    if g.kind == "complex":
         return _slice_backward(printer, op)
     zeros = printer.method(printer.node(g), "new_zeros", printer.shape(op.shape))
     args, keywords = [zeros, printer.node(g)], []
     for name, item in (("dim", dim), ("start", start), ("end", end), ("step", step)):
         if literal(item) is not None and not (name == "dim" and is_number(item, 0)):
             keywords.append(name)
-            args.append(printer.node(item))
+            bound = name in ("start", "end") and _is_from_the_end(item)
+            args.append(_counted(printer, op, item) if bound else printer.node(item))
     return printer.function("torch.slice_scatter", *args, keywords=tuple(keywords))
 
 
-def _slice_backward(printer: Printer, op: Op) -> Node:
-    """The same where `torch.slice_scatter` cannot be vmapped, or differentiated: as autograd does it."""
-    g, dim, *bounds = op.args
-    graph, sizes, at = printer.graph, printer.shape(op.shape), literal(dim)
-    size = graph.node("subscript", "", (sizes, printer.node(dim)))
+def _counted(printer: Printer, op: Op, bound: Op) -> Node:
+    """A bound from the end, counted from the start, as `vmap` wants it: `x.shape[1] - 1`."""
+    graph, behind = printer.graph, literal(bound)
+    assert isinstance(behind, int)
+    count = graph.constant(str(-behind))
+    size = graph.node("binary", "-", (_size_along(printer, op), count))
+    if behind == -1:  # of no elements, -1 is no index either
+        return size
+    return graph.node("call", "", (graph.name("max"), size, graph.constant("0")))
+
+
+def _size_along(printer: Printer, op: Op) -> Node:
+    """The size of the dim that was sliced."""
+    dim = op.args[1]
+    sizes, at = printer.shape(op.shape), literal(dim)
     if sizes.kind == "tuple" and isinstance(at, int):
-        size = sizes.args[at]
-    usual = (graph.constant("0"), size, graph.constant("1"))
+        return sizes.args[at]
+    return printer.graph.node("subscript", "", (sizes, printer.node(dim)))
+
+
+def _slice_backward(printer: Printer, op: Op) -> Node:
+    """The same where `torch.slice_scatter` cannot be differentiated: as autograd does it."""
+    g, dim, *bounds = op.args
+    graph, sizes = printer.graph, printer.shape(op.shape)
+    usual = (graph.constant("0"), _size_along(printer, op), graph.constant("1"))
     given = [
         default if literal(item) is None else printer.node(item)
         for item, default in zip(bounds, usual, strict=True)
