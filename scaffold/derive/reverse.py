@@ -139,6 +139,8 @@ class Reverse:
         total: Op | None = None
         for item in by_shape.values():
             part = sum_to(self.make, item, op)
+            if len(by_shape) == 1 and self._may_be_summed_later(op, item, part):
+                part = item
             if item in self.via:
                 self.via.setdefault(part, self.via[item])
             total = part if total is None else self.make("add", total, part)
@@ -146,6 +148,20 @@ class Reverse:
             return None
         one = as_one_choice(self.make, total)
         return sure_of_one(self.make, one)
+
+    def _may_be_summed_later(self, op: Op, g: Op, summed: Op) -> bool:
+        """Whether a cotangent may stay larger than its value: its arguments have shapes to be summed to, and it has none.
+
+        `g.sum_to_size((a * b).shape) * b` is `g * b` to the shape of `a`, for what works element by element; of a value with a name
+        the sum makes the products smaller.
+        """
+        if summed.rule != "summed_to" or summed is g or g.kind != op.kind:
+            return False
+        if self.make.opaque(op) or op.rule in CODED or op.data is not None:
+            return False
+        composed = self.composed(op)
+        rule = composed.rule if composed else self.make.applier.table.of_op(op.rule)
+        return rule is not None and rule.category == "elementwise"
 
     def _pass_on(self, op: Op) -> None:
         if op.kind == "group":
