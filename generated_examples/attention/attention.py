@@ -21,11 +21,7 @@ class AttentionFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         query, key, value, scale = inputs
-        ctx.save_for_backward(
-            query,
-            key,
-            value if ctx.needs_input_grad[0] or ctx.needs_input_grad[1] else None,
-        )
+        ctx.save_for_backward(query, key, value)
         ctx.scale = scale
         ctx.value_shape = value.shape
 

@@ -32,16 +32,15 @@ class FocalLossFunction(Function):
         margin = torch.where(target, logits, -logits)
         sigmoid = torch.sigmoid(-margin)
         weight = sigmoid**ctx.gamma
-        scaled_grad = grad_output * F.logsigmoid(margin)
+        scaled_grad = grad_output / margin.numel()
         if ctx.gamma == 0:
-            grad_sigmoid = grad_output.new_zeros(margin.shape)
+            grad_margin = -scaled_grad * weight * sigmoid
         else:
+            logsigmoid = F.logsigmoid(margin)
             power = sigmoid ** (ctx.gamma - 1)
-            grad_sigmoid = -ctx.gamma * scaled_grad * power / margin.numel()
-        grad_times_weight = grad_output / margin.numel() * weight
-        weighted_grad = sigmoid * (grad_times_weight + grad_sigmoid * (1 - sigmoid))
-        grad_margin = -weighted_grad
-        selected_grad = torch.where(target, grad_margin, weighted_grad)
+            product = ctx.gamma * logsigmoid * power * (1 - sigmoid)
+            grad_margin = scaled_grad * sigmoid * (product - weight)
+        selected_grad = torch.where(target, grad_margin, -grad_margin)
         return selected_grad.sum_to_size(logits.shape), None, None
 
 

@@ -34,10 +34,7 @@ class LayerNormFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, weight, bias, eps = inputs
-        ctx.save_for_backward(
-            x if ctx.needs_input_grad[0] or ctx.needs_input_grad[1] else None,
-            weight if ctx.needs_input_grad[0] else None,
-        )
+        ctx.save_for_backward(x, weight if ctx.needs_input_grad[0] else None)
         ctx.eps = eps
         ctx.weight_shape = weight.shape if weight is not None else None
         ctx.bias_shape = bias.shape if bias is not None else None

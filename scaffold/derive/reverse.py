@@ -86,6 +86,7 @@ class Reverse:
         self.of: dict[Op, Op] = {}
         self.via: dict[Op, tuple[Op, Op]] = {}
         self.calls: list[Op] = []
+        self.of_inputs = {op.shape for op in self.program.ops if op.rule == "input"}
 
     def run(self, seeds: Mapping[Op, list[Op]], inputs: Mapping[str, Op]) -> Reversed:
         """Walk back from the results' cotangents."""
@@ -150,7 +151,7 @@ class Reverse:
         return sure_of_one(self.make, one)
 
     def _may_be_summed_later(self, op: Op, g: Op, summed: Op) -> bool:
-        """Whether a cotangent may stay larger than its value: its arguments have shapes to be summed to, and it has none.
+        """Whether a cotangent may stay larger than its value: its arguments have shapes at hand to be summed to, and it has none.
 
         `g.sum_to_size((a * b).shape) * b` is `g * b` to the shape of `a`, for what works element by element; of a value with a name
         the sum makes the products smaller.
@@ -158,6 +159,8 @@ class Reverse:
         if summed.rule != "summed_to" or summed is g or g.kind != op.kind:
             return False
         if self.make.opaque(op) or op.rule in CODED or op.data is not None:
+            return False
+        if op.shape in self.of_inputs:
             return False
         composed = self.composed(op)
         rule = composed.rule if composed else self.make.applier.table.of_op(op.rule)

@@ -11,7 +11,7 @@ from scaffold.render.backward import (
     any_needed,
     backward_lines,
     backward_parameters,
-    serves_all,
+    serves_most,
 )
 from scaffold.render.kept import kept_lines
 from scaffold.render.shape_checks import check_lines
@@ -264,10 +264,10 @@ def _marked(spec: OpSpec, output: Output) -> bool:
 
 
 def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
-    """The tensor, only where a gradient that needs it is wanted."""
+    """The tensor, only where a gradient that needs it is wanted; most of the time one is where most of them need it."""
     value = outputs[item.origin] if item.source == "output" else item.origin
     several = item.source != "intermediate" and item.origin in variadic_names(spec)
-    if serves_all(spec, item.serves):
+    if serves_most(spec, item.serves):
         return f"*{value}" if several else value
     test = any_needed(spec, item.serves)
     return (

@@ -217,3 +217,63 @@ def test_a_slice_from_the_end_can_be_vmapped() -> None:
     expected = torch.zeros_like(x)
     expected[:, 1:-1] = torch.cos(x[:, 1:-1])
     assert torch.allclose(torch.func.vmap(gradient)(x), expected)
+
+
+def test_a_cotangent_is_summed_where_a_shape_is_at_hand() -> None:
+    text = backward(
+        "x[B, H, S, D], cos[S, E], sin[S, E]",
+        """
+half = x.shape[-1] // 2
+x1, x2 = x[..., :half], x[..., half:]
+return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1)
+""",
+        (tensor(2, 3, 4, 6), tensor(4, 3), tensor(4, 3) + 1),
+        (tensor(2, 3, 4, 6), tensor(4, 1), tensor(4, 1) + 1),
+        (tensor(2, 3, 4, 2), tensor(4, 5), tensor(4, 5) + 1),
+        (tensor(2, 3, 4, 3), tensor(4, 2), tensor(4, 2) + 1),
+        (tensor(0, 3, 4, 6), tensor(4, 3), tensor(4, 3) + 1),
+    )
+    assert text.count("sum_to_size") == 4
+    assert "grad_x = torch.cat((grad_x1, grad_x2), -1)" in text
+
+
+def test_a_haar_transform_sums_each_quarter_once() -> None:
+    text = backward(
+        "x[..., H, W]",
+        """
+a, b = x[..., 0::2, 0::2], x[..., 0::2, 1::2]
+c, d = x[..., 1::2, 0::2], x[..., 1::2, 1::2]
+return torch.stack((a + b + c + d, a - b + c - d, a + b - c - d, a - b - c + d), -3)
+""",
+        (tensor(2, 4, 6),),
+        (tensor(2, 2),),
+        (tensor(3, 2),),
+        (tensor(3, 3),),
+        (tensor(0, 4),),
+    )
+    assert text.count("sum_to_size") == 4
+    assert "broadcast_shapes" not in text
+
+
+def test_broadcast_values_between_keep_their_gradients() -> None:
+    for inputs in ("a, b, c, d", "a[N, D], b[N, 1], c[M, 1, D], d[D]"):
+        backward(
+            inputs,
+            "return torch.tanh((a * b).sin() + c * (a + d)) / (b + 3)",
+            (tensor(3, 4), tensor(3, 1), tensor(2, 1, 4), tensor(4)),
+            (tensor(3, 0), tensor(3, 1), tensor(2, 1, 0), tensor(0)),
+        )
+    backward(
+        "a, b, c, d",
+        "return torch.where(a * b > 0, a * b, c * b) + d",
+        (tensor(4), tensor(3, 1), tensor(1), tensor(2, 3, 4)),
+        (tensor(1), tensor(1), tensor(1), tensor(2, 3, 4)),
+    )
+
+
+def test_a_tensor_that_most_gradients_need_is_saved_plainly() -> None:
+    text = op_text(
+        "x[N, D], weight[D], bias[D]",
+        forward="return F.layer_norm(x, (x.shape[-1],)) * weight + bias",
+    )
+    assert "ctx.save_for_backward(x, " in text
