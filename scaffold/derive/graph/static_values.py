@@ -123,6 +123,11 @@ def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
     return program.called("abs", *args) if rule == "abs" else None
 
 
+def difference(program: Program, one: Op, two: Op) -> Op:
+    """One Python value less another."""
+    return _binary(program, "sub", one, two)
+
+
 def may_be_none(program: Program, op: Op) -> bool:
     """Whether a Python value is one that may be None."""
     match op.data:

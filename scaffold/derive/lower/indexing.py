@@ -12,7 +12,7 @@ from scaffold.derive.graph.inference import kind_of
 from scaffold.derive.graph.op import Kind, Op, Program, SizeOf, literal
 from scaffold.derive.graph.shape_rules import PartSize, shape_said, slice_size
 from scaffold.derive.graph.shapes import Dim, Shape
-from scaffold.derive.graph.static_values import fold, part_of
+from scaffold.derive.graph.static_values import difference, part_of
 
 
 def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
@@ -107,9 +107,7 @@ def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
         program.tell_size(dims[at], end)
     elif literal(end) is None and part_of(program, start) == whole:
         size = program.op("size", (), SizeOf(whole))
-        rest = fold(program, "sub", (size, start))
-        assert rest is not None
-        program.tell_size(dims[at], rest)
+        program.tell_size(dims[at], difference(program, size, start))
 
 
 def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
