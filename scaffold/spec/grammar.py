@@ -237,6 +237,11 @@ class _EntryParser(Cursor):
         traits = self.traits() if self.take(";") else ()
         if not self.take("]"):
             hint = "separate dimensions with commas; a relation goes to --require 'M == 2 * N'"
+            if (
+                self.tokens[self.position - 1].text == "..."
+                and self.next.kind == "name"
+            ):
+                hint = f"leading dims that have a name: '*{self.next.text}'"
             raise self.unexpected("',' or ']'", hint)
         return dims, traits
 

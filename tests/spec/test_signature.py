@@ -209,6 +209,7 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         ("x[*a, ...]", f"7: a shape cannot hold both '*a' and '...'\n{ONE_OF}"),
         ("x[..., *a]", f"8: a shape cannot hold both '...' and '*a'\n{ONE_OF}"),
         ("x[N, *batch, D]", "6: '*batch' must stand first\nhint: write: [*batch, N, D]"),
+        ("x[...batch, D]", "6: expected ',' or ']', found 'batch'\nhint: leading dims that have a name: '*batch'"),
         ("x[*, D]", "4: expected the name of the leading dims, found ','\nhint: write: 'q[*batch, S, D]'"),
         ("x[*2]", "4: expected the name of the leading dims, found '2'\nhint: write: 'q[*batch, S, D]'"),
         ("x[*n, D], y[n]", "13: 'n' and '*n' are called alike\nhint: give one of them another name"),
