@@ -27,23 +27,42 @@ from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
-from scaffold.derive.plan.rematerialization import is_dear
-from scaffold.derive.plan.save_policy import BackwardGraph
+from scaffold.derive.plan.save_policy import BackwardGraph, is_dear
 from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
 from scaffold.derive.rules.tables import table_of
 from scaffold.derive.simplify.advice import advice
+from scaffold.derive.simplify.algebra import ALGEBRA
 from scaffold.derive.simplify.assumptions import present, settled_tests, users_of
-from scaffold.derive.simplify.constructors import Maker
-from scaffold.derive.simplify.forward_products import forward_products
+from scaffold.derive.simplify.constructors import Maker, in_order
+from scaffold.derive.simplify.forward_products import REUNITED, forward_products
+from scaffold.derive.simplify.hoisting import HOISTED
+from scaffold.derive.simplify.joined_sums import JOINED
 from scaffold.derive.simplify.probabilities import with_probabilities
+from scaffold.derive.simplify.rewrites import ONE_HOTS, REWRITES
 from scaffold.derive.simplify.scalar_factors import Scalars
-from scaffold.derive.simplify.simplifications import SIMPLIFICATIONS
 from scaffold.derive.write.derived_gradients import gradient_statements
 from scaffold.formula import Graph, Statement, expressions
 from scaffold.spec import OpSpec
 
 TOO_DEEP = "it is nested too deeply"
 BY_AUTOGRAD = "autograd differentiates the forward as a whole"
+
+# In the order in which they are asked, after the identities of the table: these bring signs and constants to the front, so that one
+# spelling of a product is met here. The first that finds a simpler op makes it, and what it makes is simplified in turn.
+SIMPLIFICATIONS = in_order(
+    (
+        # `g * onehot / y` before it is taken for a product of the forward: nothing is divided by what `y` is elsewhere.
+        ONE_HOTS,
+        # Sums of products with a common factor, before these products change.
+        ALGEBRA,
+        REWRITES,
+        # Only what is left as a product is looked up among those of the forward.
+        REUNITED,
+        JOINED,
+        # Last what makes an op larger: a product inside a mask or below a sum is not met any more.
+        HOISTED,
+    )
+)
 
 
 class Question(NamedTuple):

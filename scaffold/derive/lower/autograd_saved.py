@@ -7,8 +7,7 @@ nothing is kept.
 from collections.abc import Iterator
 
 from scaffold.derive.graph.op import Op, tensors
-from scaffold.derive.rules.table import Rule, Table
-from scaffold.derive.rules.vocabulary import BUILDERS
+from scaffold.derive.rules.table import BUILDERS, Rule, Table
 from scaffold.formula import Node
 
 MIXES = frozenset(

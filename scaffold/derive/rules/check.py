@@ -15,8 +15,7 @@ from scaffold.derive.rules.samples import (
     read_sample,
 )
 from scaffold.derive.rules.spelling import Spelling, spelling
-from scaffold.derive.rules.table import Table, operands, read_rule
-from scaffold.derive.rules.vocabulary import BUILDERS
+from scaffold.derive.rules.table import BUILDERS, Table, operands, read_rule
 from scaffold.derive.simplify.identities import wrong_identity
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula import BUILTINS, Node, Scope, Text, judged, judged_value, parse

@@ -8,9 +8,8 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op, is_number, number
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.static_values import is_literal
-from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import Product
-from scaffold.derive.simplify.registry import Registry
 
 ALGEBRA = Registry()
 

@@ -2,9 +2,19 @@
 
 In: a rule's name and ops. Out: the simplest op of that value. Invariant: the value and the shape are those of the plain
 application; a value that a forward local holds is read there rather than taken apart.
+
+The other modules of this package register what they know of each primitive: functions that give an op of the same value and shape,
+or None where they have nothing to say. They are asked in the order in which they stand in their module.
+
+    @REWRITES.on("conj")
+    def conj_of_a_real_value(make: Maker, a: Op) -> Op | None: ...
+
+    @HOISTED.on_each("mul", "div")
+    def out_of_a_mask(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None: ...
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
@@ -16,7 +26,50 @@ from scaffold.derive.graph.static_values import UnsupportedError, fold
 from scaffold.derive.simplify.identities import Identities
 from scaffold.derive.simplify.patterns import Matcher
 from scaffold.derive.simplify.products import Product, Products
-from scaffold.derive.simplify.registry import Simplifications
+
+Simplification = Callable[..., Op | None]  # of a maker and the arguments
+Simplifications = Mapping[str, tuple[Simplification, ...]]
+Function = Callable[..., Any]
+
+
+class Registry:
+    """The simplifications of one module."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, list[Simplification]] = {}
+
+    def on(self, *names: str) -> Callable[[Function], Function]:
+        """A decorator: the function takes the maker and the arguments of a primitive of that name."""
+
+        def register(function: Function) -> Function:
+            for name in names:
+                self.of.setdefault(name, []).append(function)
+            return function
+
+        return register
+
+    def on_each(self, *names: str) -> Callable[[Function], Function]:
+        """A decorator: the function takes the maker, the name of the primitive, and a tuple of its arguments."""
+
+        def register(function: Function) -> Function:
+            for name in names:
+                self.of.setdefault(name, []).append(_of_name(function, name))
+            return function
+
+        return register
+
+
+def _of_name(function: Function, name: str) -> Simplification:
+    return lambda make, *args: function(make, name, args)
+
+
+def in_order(registries: Iterable[Registry]) -> Simplifications:
+    """The simplifications of several modules, those of the first one first."""
+    found: dict[str, list[Simplification]] = {}
+    for registry in registries:
+        for name, functions in registry.of.items():
+            found.setdefault(name, []).extend(functions)
+    return {name: tuple(functions) for name, functions in found.items()}
 
 
 class Maker:

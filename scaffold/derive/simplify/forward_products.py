@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op
-from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import Product
-from scaffold.derive.simplify.registry import Registry
 from scaffold.derive.simplify.rewrites import along
 
 REDUCTIONS = frozenset({"sum", "mean"})

@@ -8,8 +8,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
 from scaffold.derive.graph.op import Op, SummedTo, is_number, tensors
 from scaffold.derive.graph.precision import of_default_dtype
-from scaffold.derive.simplify.constructors import Maker
-from scaffold.derive.simplify.registry import Registry
+from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.rewrites import ARITHMETIC, LINEAR, has_poles
 
 HOISTED = Registry()

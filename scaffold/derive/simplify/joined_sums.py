@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from scaffold.derive.graph.conditions import choose, may_be_zero
 from scaffold.derive.graph.op import Op, is_number, literal
-from scaffold.derive.simplify.constructors import Maker
-from scaffold.derive.simplify.registry import Registry
+from scaffold.derive.simplify.constructors import Maker, Registry
 
 JOINED = Registry()
 SCATTERS = frozenset({"index_add", "index_put", "scatter_add"})

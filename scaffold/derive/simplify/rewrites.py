@@ -11,8 +11,7 @@ from scaffold.derive.graph.shapes import Axes, Dim, Shape, Squeezed
 from scaffold.derive.graph.static_values import is_length
 from scaffold.derive.rules.formula_words import count
 from scaffold.derive.simplify.algebra import factors, product
-from scaffold.derive.simplify.constructors import Maker
-from scaffold.derive.simplify.registry import Registry
+from scaffold.derive.simplify.constructors import Maker, Registry
 
 # --- What is known of values without computing them: true in exact arithmetic wherever the values are finite. What is not
 # known is not true.

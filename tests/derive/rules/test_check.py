@@ -4,8 +4,7 @@ import pytest
 
 from scaffold.derive.rules.check import checked_table
 from scaffold.derive.rules.spelling import Spelling, bind, spelling
-from scaffold.derive.rules.table import built_in
-from scaffold.derive.rules.vocabulary import BUILDERS
+from scaffold.derive.rules.table import BUILDERS, built_in
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Graph
 from scaffold.primitives import built_in_text
