@@ -136,6 +136,14 @@ def singularities(word: str) -> frozenset[str]:
 
 
 @cache
+def computes_in_given_dtype(word: str) -> bool:
+    """Whether a call with a `dtype` computes as if its tensor had that one: sums, running sums, softmax."""
+    known = facts_of_call(word)
+    categories = {facts.category for facts in known}
+    return bool(known) and categories <= {"reduction", "same_shape"}
+
+
+@cache
 def optional_tensors(word: str) -> frozenset[tuple[int, str]]:
     """The tensors of a call that may be None, each with its position and its name: the bias of `linear`."""
     return frozenset(item for facts in facts_of_call(word) for item in facts.optional)

@@ -12,6 +12,7 @@ from scaffold.derive.rules.spelling import Spelling, spelling
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.primitives.calls import (
     changes_in_place,
+    computes_in_given_dtype,
     draws_random,
     facts_of_attribute,
     facts_of_call,
@@ -230,3 +231,26 @@ def test_positions_of_tensors_that_may_be_none() -> None:
     assert optional_tensors("batch_norm") == {
         *((1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias"))
     }
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(torch.sum, torch.mean, torch.prod, torch.nansum, torch.nanmean),
+        *(torch.cumsum, torch.cumprod, torch.softmax, torch.log_softmax),
+        *(torch.nn.functional.softmin, torch.norm),
+        *(torch.linalg.vector_norm, torch.linalg.matrix_norm),
+    ],
+    ids=lambda function: function.__name__,
+)
+def test_what_computes_in_a_given_dtype(function: Callable[..., Tensor]) -> None:
+    word = function.__name__.removeprefix("linalg_")
+    assert computes_in_given_dtype(word)
+    x = torch.rand(3, 4)
+    args: tuple[Any, ...] = (1,) if word.startswith(("cum", "soft", "log_")) else ()
+    result = function(x, *args, dtype=torch.float64)
+    torch.testing.assert_close(result, function(x.double(), *args))
+
+
+def test_what_makes_or_casts_computes_in_no_given_dtype() -> None:
+    assert not any(map(computes_in_given_dtype, ("to", "zeros_like", "full", "exp")))

@@ -57,6 +57,7 @@ from scaffold.derive.lower.unruled_calls import (
 from scaffold.derive.rules.tables import ruled_imports
 from scaffold.derive.value_kinds import COMPLEX, INTEGERS, REALS, kinds_of_inputs
 from scaffold.formula import WELL_KNOWN, Node, keywords, sharing, written_to
+from scaffold.primitives.calls import computes_in_given_dtype
 from scaffold.spec import ANY_DIMS, OpSpec, TensorInput, is_leading
 
 # --- Dtypes, as far as derivatives differ by them.
@@ -166,12 +167,6 @@ def attributes_of(spec: OpSpec, program: Program) -> dict[str, Op]:
 
 # --- The walk over expressions of the forward.
 
-
-# What computes in a dtype that it is given, as if its argument had that one.
-CASTING = frozenset(
-    {"sum", "mean", "prod", "cumsum", "cumprod", "softmax", "log_softmax", "softmin"}
-    | {"nansum", "norm", "vector_norm"}
-)
 
 DRAWN_INSIDE = "it draws random numbers inside an expression; give what it draws a line of its own, mask = ..."
 READ_LATER = "it changes in place what the gradient of that value reads"
@@ -403,7 +398,8 @@ class Expressions(Evaluator):
 
     def _cast_first(self, name: str, values: list[Op], named: dict[str, Op]) -> None:
         """`x.sum(dtype=d)` is `x.to(d).sum()`."""
-        if name.rpartition(".")[2] not in CASTING or "dtype" not in named:
+        word = name.rpartition(".")[2]
+        if "dtype" not in named or not computes_in_given_dtype(word):
             return
         dtype = named.pop("dtype")
         if literal(dtype) is None or not (values or "input" in named):
