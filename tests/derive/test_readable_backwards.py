@@ -234,6 +234,7 @@ return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1)
         (tensor(0, 3, 4, 6), tensor(4, 3), tensor(4, 3) + 1),
     )
     assert text.count("sum_to_size") == 4
+    assert "broadcast_shapes" not in text
     assert "grad_x = torch.cat((grad_x1, grad_x2), -1)" in text
 
 
@@ -277,3 +278,15 @@ def test_a_tensor_that_most_gradients_need_is_saved_plainly() -> None:
         forward="return F.layer_norm(x, (x.shape[-1],)) * weight + bias",
     )
     assert "ctx.save_for_backward(x, " in text
+
+
+def test_parts_of_one_shape_are_equal_shares() -> None:
+    text = backward(
+        "a, b",
+        "return torch.cat((a * b, a + b, torch.atan2(a, b)), dim=-1)",
+        (tensor(3, 4), tensor(4)),
+        (tensor(3, 1), tensor(2, 1, 4) + 1),
+        (tensor(3, 0), tensor(3, 1)),
+        (tensor(4), tensor(1)),
+    )
+    assert "grad_output[..., : grad_output.shape[-1] // 3]" in text

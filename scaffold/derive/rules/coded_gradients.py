@@ -457,9 +457,10 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
         return None
     none = make.const(None)
     start, pairs = none, []
+    each = _equal_share(make, parts, g, dim)
     for position, part in enumerate(parts.args):
         last = position == len(parts.args) - 1
-        taken = size(make, part, dim)
+        taken = each or size(make, part, dim)
         end = taken if start is none else make("add", start, taken)
         if not part.active:
             pass
@@ -473,6 +474,18 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
             pairs.append((part, make.program.shaped(piece, part.shape)))
         start = end
     return pairs
+
+
+def _equal_share(make: Maker, parts: Op, g: Op, dim: Op) -> Op | None:
+    """The size of each part, where they have one shape that no tensor tells: a half, a third of the whole."""
+    program, first = make.program, parts.args[0].shape
+    told = {op.shape for op in program.ops if op.rule == "input" or make.opaque(op)}
+    if first.dims is not None or first in told:
+        return None
+    if any(part.shape != first for part in parts.args):
+        return None
+    count = make.const(len(parts.args))
+    return program.python("binary", "//", size(make, g, dim), count)
 
 
 @coded("stack")
