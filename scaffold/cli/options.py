@@ -1,7 +1,7 @@
-"""Words: options that take one of some, ops of the manifest, and what a shell offers for them.
+"""The options that several commands share, and the words that an option takes, where it takes one of some.
 
 In: the option, what was given and the words. Out: a problem at the option; what a shell completes.
-Invariant: every such option refuses another word in the same way.
+Invariant: every such option refuses another word in the same way; an option of one name means the same for every command.
 """
 
 from collections.abc import Callable, Iterable
