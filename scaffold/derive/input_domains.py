@@ -92,11 +92,12 @@ def _positive(op: Op) -> list[tuple[Op, Domain]]:
         return [(op.args[1], "unit")]
     if op.rule == "mul" and op.args[0] is op.args[1]:
         return []
-    if "positive" in op.facts.flags and op.facts.category == "elementwise":
+    keeps = "positive" in op.facts.flags
+    if keeps and op.facts.category == "elementwise":
         numbers = [number(arg) for arg in op.args]
         if any(isinstance(item, int | float) and item < 0 for item in numbers):
             return []
         return [(arg, "positive") for arg in op.args if arg.is_tensor]
-    if "positive" in op.facts.flags or _moves(op):
+    if keeps or _moves(op):
         return [(arg, "positive") for arg in tensors(op.args[:1])]
     return []
