@@ -290,3 +290,39 @@ def test_parts_of_one_shape_are_equal_shares() -> None:
         (tensor(4), tensor(1)),
     )
     assert "grad_output[..., : grad_output.shape[-1] // 3]" in text
+
+
+def test_a_linear_with_an_optional_bias_is_computed_once() -> None:
+    text = backward(
+        "x[N, D], w[E, D], b[E]?",
+        "y = F.linear(x, w, b)\nreturn y * torch.sigmoid(y)",
+        (tensor(3, 4), tensor(2, 4), tensor(2)),
+        (tensor(3, 4), tensor(2, 4), None),
+        (tensor(0, 4), tensor(2, 4), tensor(2)),
+    )
+    assert text.count("F.linear") == 1
+
+
+def test_a_power_that_is_a_number_leaves_no_tests() -> None:
+    text = backward(
+        "x[N, D]",
+        "return torch.norm(x, p=0.5, dim=-1)",
+        (tensor(3, 4),),
+        (tensor(2, 1),),
+    )
+    assert "math" not in text
+    assert " if " not in text
+
+
+def test_what_is_sorted_is_sorted_once() -> None:
+    text = backward(
+        "x[N, D]",
+        """
+x_sorted = torch.sort(x, descending=True, dim=-1)[0]
+tau = (x_sorted.cumsum(-1) - 1) / torch.arange(1, x.size(-1) + 1, device=x.device, dtype=x.dtype)
+return torch.clamp(x - tau.amax(-1, keepdim=True), min=0)
+""",
+        (tensor(3, 4),),
+        (tensor(2, 1),),
+    )
+    assert text.count("sort(") == 1
