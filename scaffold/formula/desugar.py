@@ -18,6 +18,8 @@ from scaffold.formula.substitution import (
     substituted,
 )
 from scaffold.primitives.calls import (
+    changes_in_place,
+    draws_random,
     facts_of_attribute,
     is_in_place,
     may_be_argument,
@@ -26,6 +28,7 @@ from scaffold.primitives.calls import (
 
 NAME = "result"  # what the branches assign
 DETACHED = "value.detach()"
+SETS = ("copy_", "fill_", "zero_")  # what a part is after these, they are given
 UNKNOWN = 'raise ValueError(f"unknown {0}: {{{0}}}")'
 
 
@@ -261,13 +264,46 @@ def _with_assignments(body: Sequence[ast.stmt], names: Sequence[str]) -> list[as
 def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """The statements with assignments in the place of what says the same, where that is known.
 
-    `with torch.no_grad(): m = x.amax(-1)` is `m = x.amax(-1).detach()`, `rows.append(x)` is `rows = [*rows, x]`, and
-    `y = (e := x.exp()) + 1` is `e = x.exp()` and `y = e + 1`.
+    `with torch.no_grad(): m = x.amax(-1)` is `m = x.amax(-1).detach()`, `rows.append(x)` is `rows = [*rows, x]`,
+    `h[0].mul_(2)` is `h[0] = h[0].mul(2)`, and `y = (e := x.exp()) + 1` is `e = x.exp()` and `y = e + 1`.
     """
     nodes = [node for item in body for node in ast.walk(item)]
     if any(isinstance(node, ast.NamedExpr) for node in nodes):
         body = _with_named(body)
     return _straightened(body, _lists(nodes))
+
+
+def _changed_part(item: ast.Expr, part: ast.Subscript, method: str) -> ast.stmt | None:
+    """The assignment of what a method in place makes of a part that is a view: of a slice or a row, not of what a tensor picks."""
+    call, parts = item.value, part.slice
+    places = parts.elts if isinstance(parts, ast.Tuple) else [parts]
+    plain = isinstance(part.value, ast.Name) and all(map(_is_place, places))
+    if not plain or not changes_in_place(method) or not isinstance(call, ast.Call):
+        return None
+    target = ast.copy_location(ast.Subscript(part.value, parts, ast.Store()), part)
+    if method in SETS:
+        # A number that is nowhere in the text ends on another line: what is on one line is read from there.
+        zero = ast.copy_location(ast.Constant(0), item)
+        zero.end_lineno = item.lineno + 1
+        value: ast.expr = call.args[0] if call.args else zero
+        known = len(call.args) < 2 and not call.keywords
+    else:
+        callee = ast.Attribute(part, method.removesuffix("_"), ast.Load())
+        value, known = ast.Call(callee, call.args, call.keywords), not draws_random(
+            method
+        )
+    made = ast.copy_location(ast.Assign([target], value), item)
+    return ast.fix_missing_locations(made) if known else None
+
+
+def _is_place(item: ast.expr) -> bool:
+    """Whether a part of an index is a number, a slice or an ellipsis, whatever the names in it are."""
+    match item:
+        case ast.UnaryOp(ast.USub(), ast.Constant()) | ast.Slice():
+            return True
+        case ast.Constant(value):
+            return value is ... or type(value) is int
+    return False
 
 
 def _with_named(body: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -346,6 +382,8 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
             case ast.If(test, inner, other):
                 ways = (_straightened(way, lists) for way in (inner, other))
                 found.append(ast.copy_location(ast.If(test, *ways), item))
+            case ast.Expr(ast.Call(ast.Attribute(ast.Subscript() as part, method))):
+                found.append(_changed_part(item, part, method) or item)
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), [value], [])):
                 grown = name in lists and method in ("append", "extend")
                 found.append(_grown(item, name, method, value) if grown else item)
@@ -367,6 +405,8 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
                 lines, known = [_constant(item, target, value)], _is_new(value, made)
             case ast.Assign([ast.Subscript(ast.Name(name)) as target], value):
                 lines, known = [_constant(item, target, value)], name in made
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method))):
+                lines, known = [item], name in made and is_in_place(method)
             case ast.If(test):
                 pairs = [_constants(way, made) for way in (item.body, item.orelse)]
                 ways = [way for way in pairs if way is not None]

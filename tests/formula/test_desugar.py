@@ -48,11 +48,20 @@ STRAIGHT = [
         "h = torch.zeros_like(x).scatter_(1, i, 1).detach()\nh[0] = x[1].detach()",
     ),
     (
+        "with torch.no_grad():\n    h = torch.zeros(2)\n    h.scatter_(0, i, 1)",
+        "h = torch.zeros(2).detach()\nh.scatter_(0, i, 1)",
+    ),
+    (
         "if t:\n    with torch.no_grad():\n        if u:\n            k = 1",
         "if t:\n    if u:\n        k = 1",
     ),
     ("rows = []\nrows.append(x)", "rows = []\nrows = [*rows, x]"),
     ("rows = [x]\nrows.extend(y)", "rows = [x]\nrows = [*rows, *y]"),
+    ("h[..., 0].zero_()", "h[..., 0] = 0"),
+    ("h[:, 1].fill_(c)", "h[:, 1] = c"),
+    ("h[-1].copy_(y)", "h[-1] = y"),
+    ("h[:, 1:].mul_(y)", "h[:, 1:] = h[:, 1:].mul(y)"),
+    ("h[0].clamp_(min=0)", "h[0] = h[0].clamp(min=0)"),
     ("y = (e := x.exp()) + e", "e = x.exp()\ny = e + e"),
     (
         "if (d := x.shape[0]) > 1:\n    return (y := x)\n",
@@ -77,6 +86,7 @@ def test_what_says_the_same_is_an_assignment(text: str, wanted: str) -> None:
         "with torch.no_grad():\n    y = x.real",
         # These change one.
         "with torch.no_grad():\n    h[0] = x",
+        "with torch.no_grad():\n    h.mul_(x)",
         "with torch.no_grad():\n    y = h.mul_(2)",
         "with torch.no_grad():\n    y = x * h.mul_(2)",
         "with torch.no_grad():\n    h += 1",
@@ -84,6 +94,12 @@ def test_what_says_the_same_is_an_assignment(text: str, wanted: str) -> None:
         "with torch.no_grad():\n    parts = x.chunk(2)",
         "with torch.no_grad():\n    if t:\n        y = x",
         "with torch.enable_grad():\n    y = x + 1",
+        # A part that is a copy, or that nobody says of what.
+        "h[i].mul_(2)",
+        "h[x > 0].zero_()",
+        "h[0][1].zero_()",
+        "h[0].bernoulli_(0.5)",
+        "h[0].requires_grad_()",
         # A list that has two names, or is none.
         "rows = []\nsame = rows\nrows.append(x)",
         "rows.append(x)",

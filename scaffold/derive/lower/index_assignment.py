@@ -54,14 +54,39 @@ def _unpicked(applier: Applier, new: Op, mask: Op) -> Op | None:
     return applier.named(new.rule, *(arg for arg in args if arg is not None))
 
 
+def _is_new_dim(part: Op) -> bool:
+    return part.rule == "const" and part.value is None
+
+
+def _within(
+    applier: Applier, value: Op, given: Sequence[tuple[int, Op]], new: Op
+) -> Op:
+    """What `value` is in the first of some dims, after the assignment to all of them."""
+    (dim, part), *others = given
+    if part.rule == "range":
+        inner = indexing.sliced(applier, value, dim, part.args)
+        return _put_at(applier, inner, others, new)
+    inner = indexing.selected(applier, value, dim, part)
+    left = [(at - 1 if 0 <= dim < at else at, item) for at, item in others]
+    return _put_at(applier, inner, left, new)
+
+
 def _sliced(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
-    """In a slice, or in a row, along one dim."""
-    dims = _dims(parts)
+    """In slices, or in rows."""
+    given = [item for item in _dims(parts) if not indexing.is_whole(item[1])]
+    return _put_at(applier, value, given, new)
+
+
+def _put_at(
+    applier: Applier, value: Op, given: Sequence[tuple[int, Op]], new: Op
+) -> Op:
+    """In a slice or a row of each dim that is given, from the left."""
     program, none = applier.program, applier.program.const(None)
-    given = [(dim, part) for dim, part in dims if not indexing.is_whole(part)]
-    if len(given) != 1 or given[0][1].rule == "const" and given[0][1].value is None:
+    if not given or any(_is_new_dim(part) for _, part in given):
         raise UnsupportedError(CHANGES)
-    ((dim, part),) = given
+    (dim, part), *others = given
+    if others:  # `h[:, 0, 1:] = y` changes a part of `h[:, 0]`, and that is put back
+        new = _within(applier, value, given, new)
     if part.rule != "range":
         row = indexing.selected(applier, value, dim, part)
         at = program.const(dim)

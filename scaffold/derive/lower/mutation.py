@@ -82,10 +82,12 @@ def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> se
     names = {change.name for change in Trace(statements, sharing).changes}
     found = set[Node]()
     for item in assignments(statements):
-        values.append(item.value)
+        values += (item.value, item.target) if item.operator else (item.value,)
         if names & bound(item.target) or names & sharing(item.value):
             found.update(same_memory(item.value))
     for node in (inner for value in values for inner in value.walk()):
+        if node.kind != "name" and names & sharing(node):
+            found.add(node)  # `h[1:]` in `h[1:] = h[1:] * y` is a view of what changes
         for changed in written_to(node):
             found.update(same_memory(changed))
     return found

@@ -137,11 +137,12 @@ class Lowering:
         """The names that only one branch assigns."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
-            branch = op.args[0] if op.rule == "cond" else op
-            only = op.rule == "cond" and op.args[1].rule == "const"
-            made = branch.is_tensor and branch.rule != "input"
-            if only and made and self.writes.get(name) == 1:
-                found[branch] = name
+            sides = op.args if op.rule == "cond" else (op, op)
+            for branch, other in (sides, sides[::-1]):
+                only = op.rule == "cond" and other.rule == "const"
+                made = branch.is_tensor and branch.rule != "input"
+                if only and made and self.writes.get(name) == 1:
+                    found[branch] = name
         return found
 
     def block(self, statements: tuple[Statement, ...]) -> None:
