@@ -10,7 +10,8 @@
 - there: names or values that are at hand, so that nothing has to be computed for them; taken: identifiers that are not free.
 - own lines: a value of the forward that the backward computes by lines of its own rather than by repeating the forward's.
 - lead, leading dims: the `...` of an input, any number of dims, or those of a name (`*batch`), the same in all inputs that have it;
-  static: a Python value, the same throughout a call.
+  static: a Python value, the same throughout
+  a call; a `static` op reads it, a `python` op computes it of others.
 - balanced: the save policy in which `OpSpec.forgoes_second` holds: values may be saved, and a second derivative is given up.
 """
 
