@@ -16,6 +16,7 @@ from tests.derive.published.geometry import GEOMETRY
 from tests.derive.published.losses import CLASSES
 from tests.derive.published.mixers import MIXERS
 from tests.derive.published.quantisation import QUANTISATION
+from tests.derive.published.recent import RECENT
 from tests.derive.published.recurrences import RECURRENCES
 from tests.derive.published.regression import REGRESSION
 from tests.derive.published.rendering import RENDERING
@@ -32,6 +33,7 @@ PUBLISHED: tuple[Case, ...] = (
     *(*GEOMETRY, *RENDERING, *GATHERS, *QUANTISATION),
     *(*GATES, *LATER_NORMS, *DENSITIES, *MIXERS, *ROTATIONS, *CAMERAS),
     *SCIENCES,
+    *RECENT,
     *(*CHECKED, *SCANS, *SCATTERS, *ROUNDING, *SPIKES, *SIGNALS),
 )
 
@@ -44,5 +46,5 @@ DETACHED = frozenset(
     | {"alif_step", "binary_connect_xnor", "fake_quant_affine", "gumbel_vq"}
     | {"learned_lookup_quant", "lif_step_soft_reset", "log2_quant", "lsq_plus"}
     | {"pact_dorefa_act", "rvq_stage", "scale_grad_detach", "smooth_quant_linear"}
-    | {"ttq_ternary"}
+    | {"gae_loss", "quantile_huber", "ttq_ternary", "vq_ema_free"}
 )
