@@ -19,8 +19,8 @@ from scaffold.errors import Location, ScaffoldError
 if TYPE_CHECKING:
     from scaffold.derive import Derivation
     from scaffold.derive.explain import Explanation, Tensors
+    from scaffold.project.interpreter import Proving
     from scaffold.project.places import Places
-    from scaffold.project.prover import Proving
     from scaffold.project.specification import Values
     from scaffold.spec import OpSpec
 
@@ -54,7 +54,7 @@ def _printed(
     name: str, values: "Values", settings: "Values"
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What is said of the op, and the notes."""
-    from scaffold.project.prover import proving
+    from scaffold.project.interpreter import proving
     from scaffold.render.opfile import function_text
 
     with proving(settings, TERMINAL) as process:

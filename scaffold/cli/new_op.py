@@ -8,8 +8,8 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.workspace import POLICIES
 
 if TYPE_CHECKING:
+    from scaffold.project.interpreter import Proving
     from scaffold.project.proofs import Run
-    from scaffold.project.prover import Proving
     from scaffold.project.rendering import Generated
     from scaffold.project.specification import Values
     from scaffold.project.writing import Settled
@@ -48,7 +48,7 @@ def _proven(
     Where it cannot be written it need not be proven: then why is told.
     """
     from scaffold.cli.output import TERMINAL
-    from scaffold.project.prover import proving
+    from scaffold.project.interpreter import proving
 
     with proving(settings, TERMINAL) as process:
         problems = _problems(settings)
@@ -152,8 +152,8 @@ def _settle(generated: "Generated", settings: "Values") -> "Settled":
 
 def _run_of(generated: "Generated", settings: "Values") -> "Run | None":
     """How the project proves what is not the code that was proven; an op that was not, and could have been, stays so."""
+    from scaffold.project.interpreter import LIMIT
     from scaffold.project.proofs import Run
-    from scaffold.project.prover import LIMIT
 
     known = generated.proof is not None or generated.missing
     if not known or not settings.get("verify", True):

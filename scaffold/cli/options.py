@@ -127,8 +127,8 @@ def proofs_wanted(
     python: str | None, limit: int | None, verify: bool | None, every: bool = False
 ) -> "Run | None":
     """How proofs are run; None where there are to be none."""
+    from scaffold.project.interpreter import LIMIT, check_limit
     from scaffold.project.proofs import Run
-    from scaffold.project.prover import LIMIT, check_limit
 
     limit = LIMIT if limit is None else limit
     problems = check_limit(limit)

@@ -76,7 +76,7 @@ def show_rule(name: NAME, format: FORMAT = "text") -> None:
 def check(file: FILE = None, python: PYTHON = None, format: FORMAT = "text") -> None:
     """Check a table: its form, and each formula against PyTorch's autograd on each sample."""
     from scaffold.cli.output import show_notes
-    from scaffold.project.prover import need_interpreter
+    from scaffold.project.interpreter import need_interpreter
     from scaffold.verify.rules import check_rules
 
     check_format(format)

@@ -36,7 +36,7 @@ from scaffold.project.places import Places, configured_directories, find_templat
 from scaffold.project.rendering import Setting, make, start_rendering
 from scaffold.project.writing import Known, look, undisturbed, write_once
 from scaffold.render.blocks import Outline, outline, parent_of, unshown
-from scaffold.render.house import House
+from scaffold.render.file_style import House
 from scaffold.render.layout import Directories
 from scaffold.render.specimens import SOURCE, specimens
 from scaffold.render.templates import (

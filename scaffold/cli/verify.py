@@ -19,9 +19,9 @@ from scaffold.cli.output import TERMINAL, is_terminal, show_notes, show_object
 from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
 from scaffold.project.console import from_here
 from scaffold.project.file_status import Checked, check_project
+from scaffold.project.interpreter import OPTION, Interpreter, need_interpreter
 from scaffold.project.project import Project, open_project
 from scaffold.project.proofs import begin, record_passed
-from scaffold.project.prover import OPTION, Interpreter, need_interpreter
 from scaffold.verify.mutants import Mutant
 from scaffold.verify.reports import Report
 from scaffold.verify.score import Outcome, planted, score

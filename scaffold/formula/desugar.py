@@ -9,7 +9,7 @@ import ast
 import copy
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from scaffold.formula.constant_folding import without_empty
+from scaffold.formula.settled_branches import without_empty
 from scaffold.formula.substitution import (
     changes,
     is_pure,

@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeGuard
 
-from scaffold.inspect.borrowed import imports_of, module_names
+from scaffold.inspect.backward_reads import Read, handed, is_steady
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
 from scaffold.inspect.formulas import (
@@ -25,7 +25,7 @@ from scaffold.inspect.formulas import (
     text_of,
 )
 from scaffold.inspect.gradients import gradients_by_input
-from scaffold.inspect.handed import Read, handed, is_steady
+from scaffold.inspect.imports_needed import imports_of, module_names
 from scaffold.inspect.model import Method
 
 

@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from scaffold.inspect.backward_reads import Read, handed
 from scaffold.inspect.facts import Facts, is_none
 from scaffold.inspect.formulas import (
     Replaced,
@@ -18,7 +19,6 @@ from scaffold.inspect.formulas import (
     text_of,
     words_of,
 )
-from scaffold.inspect.handed import Read, handed
 from scaffold.inspect.model import Method
 
 

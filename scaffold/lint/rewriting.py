@@ -9,8 +9,8 @@ from typing import Any
 
 import libcst as cst
 
+from scaffold.lint.edit_places import Positioned, place_of
 from scaffold.lint.model import Place
-from scaffold.lint.placing import Positioned, place_of
 
 
 def _parse(text: str, original: cst.BaseExpression) -> cst.BaseExpression:

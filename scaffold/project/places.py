@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.project.configuration import working_directory
 from scaffold.project.console import from_here
+from scaffold.render.file_style import PLAIN, House, header_line, licence_lines
 from scaffold.render.formatting import Formatter, format_files
-from scaffold.render.house import PLAIN, House, header_line, licence_lines
 from scaffold.render.layout import Directories
 from scaffold.render.templates import Templates, read_templates
 from scaffold.spec import Configuration

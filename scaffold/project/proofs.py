@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scaffold import __version__
 from scaffold.errors import Location, ScaffoldError, VerificationError, raise_all
 from scaffold.project.console import Console
-from scaffold.project.project import Project, open_project
-from scaffold.project.proof_errors import Subject, as_options, error_of
-from scaffold.project.prover import (
+from scaffold.project.interpreter import (
     ANOTHER,
     LIMIT,
     NONE_FOUND,
@@ -25,6 +23,8 @@ from scaffold.project.prover import (
     Proving,
     find_interpreter,
 )
+from scaffold.project.project import Project, open_project
+from scaffold.project.proof_errors import Subject, as_options, error_of
 from scaffold.project.rendering import Generated, provable_of
 from scaffold.project.survey import Op, survey
 from scaffold.spec.imports import runs_code_of

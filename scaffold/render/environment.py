@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.render.house import PLAIN, House
+from scaffold.render.file_style import PLAIN, House
 from scaffold.render.imports import names_read
 from scaffold.render.templates import BUILT_IN, Templates, built_in_environment
 

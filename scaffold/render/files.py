@@ -6,8 +6,8 @@ Invariant: the same bytes for the same input, templates and version.
 from scaffold.derive import Derivation
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.render.domains import with_domains
+from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import Formatter, format_files
-from scaffold.render.house import PLAIN, House
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_draft
 from scaffold.render.reference import reference_lines

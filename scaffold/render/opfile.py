@@ -9,9 +9,9 @@ from typing import NamedTuple
 from scaffold.derive import Derivation, fresh, without_gradient
 from scaffold.render.docstring import INDENT, quoted, wrapper_docstring
 from scaffold.render.environment import render_block, with_imports
+from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import format_source
 from scaffold.render.function import FunctionView, forward_type, function_view
-from scaffold.render.house import PLAIN, House
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
 from scaffold.render.module import ModuleView, module_view

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Formula, Node, emit, evaluated, expressions, truth
-from scaffold.render.divisors import divisions, with_several
-from scaffold.render.reaches import reaches
+from scaffold.render.divided_sizes import divisions, with_several
+from scaffold.render.indexed_sizes import reaches
 from scaffold.render.testlimits import full_rank
 from scaffold.render.testvalues import attribute_value
 from scaffold.spec import Dim, OpSpec, is_size_name

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.render.environment import with_imports
+from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import format_source
 from scaffold.render.gradchecks import first_options, second_options
-from scaffold.render.house import PLAIN, House
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
 from scaffold.render.shape_checks import Refused, refused

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from scaffold.project.prover import Proving
+from scaffold.project.interpreter import Proving
 from tests.cli.running import Outcome, listing, new_op, scaffold
 
 SWISH = ("--inputs", "x", "--forward", "x * torch.sigmoid(x)")

@@ -13,9 +13,8 @@ from unittest.mock import patch
 import pytest
 
 from scaffold.cli.output import TERMINAL
-from scaffold.project import prover
 from scaffold.project import rendering as generating
-from scaffold.project.prover import Proving
+from scaffold.project.interpreter import Proving
 from scaffold.verify import Failure, Verdict
 from tests.cli.projects import contents, project
 from tests.cli.running import Outcome, environment, listing, new_op, run, scaffold
@@ -86,7 +85,7 @@ def test_what_is_derived_is_verified_unasked(tmp_path: Path) -> None:
         assert outcome.code == 1
         assert "grad_y: sign; nothing was written" in outcome.err
         assert new_op(tmp_path, *DERIVED, "--no-verify").code == 0
-    with patch.object(prover, "find_interpreter", return_value=None):
+    with patch.object(interpreter, "find_interpreter", return_value=None):
         unverified = new_op(tmp_path, *DERIVED)
     assert unverified.code == 0
     assert unverified.err == (

@@ -8,7 +8,7 @@ import pytest
 from black.mode import TargetVersion
 
 from scaffold.project import rendering
-from scaffold.project.prover import Proving
+from scaffold.project.interpreter import Proving
 from scaffold.render.files import drafts
 from scaffold.verify import Verdict
 from tests.cli.running import QUICK, Outcome, listing, new_op, scaffold

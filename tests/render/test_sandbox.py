@@ -9,8 +9,8 @@ from scaffold.derive import derive
 from scaffold.errors import Location, ScaffoldError
 from scaffold.render import templates
 from scaffold.render.compiled import CompiledTemplates
+from scaffold.render.file_style import House, header_line, licence_lines
 from scaffold.render.files import drafts, render
-from scaffold.render.house import House, header_line, licence_lines
 from scaffold.render.layout import Directories
 from scaffold.render.opfile import function_text
 from scaffold.render.templates import (

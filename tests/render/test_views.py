@@ -10,7 +10,7 @@ import pytest
 from scaffold.derive import derive
 from scaffold.render.blocks import outline
 from scaffold.render.domains import with_domains
-from scaffold.render.house import House
+from scaffold.render.file_style import House
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_view
 from scaffold.render.reference import reference_lines

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts, is_none
-from scaffold.lint.asking import never_differentiable
 from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import never_differentiable
 
 
 def find(facts: Facts) -> Iterator[Found]:

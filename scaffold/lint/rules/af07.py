@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import ContextCall, Facts
-from scaffold.lint.asking import once
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import once
 from scaffold.primitives.calls import is_constant
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.names import method_call
-from scaffold.lint.asking import once
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import once
 
 CUTS = {"detach", "item", "numpy", "tolist", "detach_"}
 

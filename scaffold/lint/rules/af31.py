@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
-from scaffold.lint.asking import is_kernel, once
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import is_kernel, once
 
 
 def find(facts: Facts) -> Iterator[Found]:

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts, is_none
-from scaffold.lint.asking import asked_alone
 from scaffold.lint.model import Edit, Found, Level, Rule, span
+from scaffold.lint.questions import asked_alone
 
 
 def find(facts: Facts) -> Iterator[Found]:

@@ -44,7 +44,7 @@ from scaffold.verify.child.refusals import (
     refusal,
 )
 from scaffold.verify.child.surrogate import notes_on
-from scaffold.verify.child.unfit import unfit
+from scaffold.verify.child.unsuited_tests import unfit
 
 SAMPLES, OUTPUTS = "samples", "outputs"  # what is said of them is wrong, not the op
 NUMERIC = {"atol": 1e-4, "rtol": 1e-3}  # as gradcheck compares

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scaffold.verify.child.fast_torch import seed_generator
 from scaffold.verify.child.numeric import numeric_gradients
-from scaffold.verify.child.seeds import seed_generator
 
 
 def returned_gradients(

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from scaffold.formula.constant_folding import folded, negated, truth_of
+from scaffold.formula.settled_branches import folded, negated, truth_of
 
 
 def expression(text: str) -> ast.expr:

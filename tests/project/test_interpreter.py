@@ -9,7 +9,7 @@ import pytest
 
 from scaffold import verify
 from scaffold.errors import ScaffoldError
-from scaffold.project.prover import Interpreter, find_interpreter
+from scaffold.project.interpreter import Interpreter, find_interpreter
 from tests.cli.environments import that_answers, with_torch_alone
 from tests.cli.running import environment, run
 

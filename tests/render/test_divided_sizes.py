@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scaffold.formula import emit
-from scaffold.render.divisors import divisions
+from scaffold.render.divided_sizes import divisions
 from scaffold.render.sizes import allows, choose_sizes
 from scaffold.spec import OpSpec
 from tests.derive.building import spec_of

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from scaffold.verify.child.cases import Case, make_inputs, subsets, value_names
+from scaffold.verify.child.fast_torch import seed_generator
 from scaffold.verify.child.gradients import as_tuple, expected_gradients
 from scaffold.verify.child.refusals import raised, refusal
-from scaffold.verify.child.seeds import seed_generator
 
 LARGE = 1e5  # of an output: finite differences then err by more than gradcheck allows
 SEEDS = (1, 2)  # beside 0: those of the generated test of vmap

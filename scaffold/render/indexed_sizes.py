@@ -7,7 +7,7 @@ a whole number in an index of an input is read.
 from collections.abc import Iterator
 
 from scaffold.formula import Formula, Node, expressions
-from scaffold.render.divisors import number_of
+from scaffold.render.divided_sizes import number_of
 from scaffold.spec import Dim, OpSpec, is_leading, leading
 
 LARGE = 16  # a slice of more is content with less

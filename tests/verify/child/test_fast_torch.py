@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaffold.verify.child.seeds import seed_generator, seeded_grad
+from scaffold.verify.child.fast_torch import seed_generator, seeded_grad
 
 Grad = Callable[..., tuple[Tensor, ...]]
 GRADS: tuple[Grad, Grad] = (torch.autograd.grad, seeded_grad)
