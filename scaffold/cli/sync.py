@@ -1,4 +1,4 @@
-"""`scaffold sync` and `scaffold upgrade`: the files of all ops of a manifest, brought up to date."""
+"""`scaffold sync`: what is missing or out of date is written; files that were edited are left as they are."""
 
 from typing import Annotated
 

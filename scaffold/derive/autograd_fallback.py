@@ -1,7 +1,7 @@
 """Gradients by autograd inside the backward: of a call without a rule, or of the whole forward as a last resort.
 
 In: a call, or an op whose forward the rules do not cover. Out: ops or statements that pull the cotangent back through it, or None.
-Invariant: none where the forward would draw other random numbers or change a tensor.
+The reason for it, in a note, is the `UnsupportedError` that stopped the derivation; `gradients` writes the note. Invariant: none where the forward would draw other random numbers or change a tensor.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -113,7 +113,7 @@ def _refused(call: Node, classes: bool) -> Iterator[Node]:
 # --- The last resort: autograd of the whole forward.
 
 
-COMMENT = "autograd differentiates the forward as a whole"
+BY_AUTOGRAD = "autograd differentiates the forward as a whole"
 
 
 def autograd_of_forward(
@@ -156,7 +156,7 @@ def _pulled(
     listed = ", ".join("*" * (name in several) + name for name in wanted)
     takes_all = wanted == tuple(item.name for item in spec.inputs)
     function = run if takes_all else graph.node("lambda", listed, (body,))
-    yield pullback_of(graph, pullback, function, map(passed, wanted), COMMENT)
+    yield pullback_of(graph, pullback, function, map(passed, wanted), BY_AUTOGRAD)
     names = {name: fresh(f"pulled_{name}", taken) for name in wanted}
     gradients = graph.node("tuple", "", tuple(map(passed, names, names.values())))
     yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
@@ -202,7 +202,7 @@ def _pulled_if_there(
     run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
     body = graph.node("call", "", (run, *arguments))
     function = graph.node("lambda", some.label, (body,))
-    yield pullback_of(graph, pullback, function, (tensors,), COMMENT)
+    yield pullback_of(graph, pullback, function, (tensors,), BY_AUTOGRAD)
     gradients = graph.node("call", "", (pullback, _ends(spec, graph)))
     yield Assign(graph.node("tuple", "", (pulled,)), gradients)
     for name, key in keys.items():

@@ -1,6 +1,6 @@
-"""What the backward of an op is: a `Derivation`, ready to be written out.
+"""`Derivation`: forward and backward of an op as they will stand; `derive` fills it in, `render` writes it out.
 
-In: filled by `derive`. Out: `render` reads it, and nothing else of the maths.
+In: what the passes found. Out: all that `render` knows of the maths.
 Invariant: names in it are those of the generated code; a gradient in `missing` is not written yet.
 """
 

@@ -16,7 +16,11 @@ from scaffold.derive.activity import (
     carries_gradient,
     is_undifferentiated,
 )
-from scaffold.derive.autograd_fallback import autograd_of_forward, of_results
+from scaffold.derive.autograd_fallback import (
+    BY_AUTOGRAD,
+    autograd_of_forward,
+    of_results,
+)
 from scaffold.derive.capabilities import NOT_DERIVED
 from scaffold.derive.derivation import Derived, Forward
 from scaffold.derive.forward.body import grad_name
@@ -45,7 +49,6 @@ from scaffold.formula import Graph, Statement, expressions
 from scaffold.spec import OpSpec
 
 TOO_DEEP = "it is nested too deeply"
-BY_AUTOGRAD = "autograd differentiates the forward as a whole"
 
 # In the order in which they are asked, after the identities of the table: these bring signs and constants to the front, so that one
 # spelling of a product is met here. The first that finds a simpler op makes it, and what it makes is simplified in turn.

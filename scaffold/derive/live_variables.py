@@ -1,4 +1,4 @@
-"""Statements without those that nothing needs, and without those that only check.
+"""Dead code elimination: statements without those that nothing needs, and without those that only check.
 
 In: the statements of a body and the names that are read after it. Out: the same without dead lines, or without `assert`, `raise` and
 the tests before them. Invariant: what has an effect beyond its names (a change in place, a random number, a call of the user's code)

@@ -1,4 +1,4 @@
-"""Statements of several meanings -> plain ones: one target for each, one return at the end.
+"""Chained and tuple assignments and early returns -> plain statements: one target for each, one return at the end.
 
 In: the statements of a formula. Out: the same without those that do nothing, each assigning one target, which is a part of a tensor
 or has none in it; and with `result = ...` in each branch that returns. Invariant: the statements that are given stay as they

@@ -1,4 +1,4 @@
-"""What a formula runs: its statements, whatever they were written in.
+"""The statements of a formula that is an expression, a text of several lines, or a function of a file.
 
 In: a `Text` and the `Scope` of its names. Out: a `Program`. Invariant: every position in it lies in the text that the
 program names, so that a complaint about a function that is called stands at that function's line.

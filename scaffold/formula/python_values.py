@@ -1,4 +1,4 @@
-"""What Python makes of values that are known: its operators, and expressions over literals and names with a value.
+"""Constant folding: what Python's operators, and expressions over literals and names with a value, come to.
 
 In: an expression, and what is known of its names; or an operator and its operands. Out: the value, or `UNKNOWN`. Invariant: no value is
 guessed. It is the one folder of constants: of tests that choose a branch, of a rule's `when`, of sizes, of numbers in a gradient.

@@ -1,7 +1,7 @@
-"""Choices that are settled by constants -> what is chosen.
+"""Branches whose test is settled by literals -> the one that runs.
 
 In: statements in which constants stand for parameters. Out: statements without the branches that never run.
-Invariant: no constant is made; a test that is not settled by literals alone stays as it is.
+Invariant: no constant is made (numbers are folded in `python_values`); a test that is not settled by literals alone stays as it is.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""A forward with loops -> the same text, known to mean something.
+"""A forward with loops is checked, and kept as text: autograd differentiates it.
 
 In: `Text` and the `Scope` of its names. Out: a `Formula` that holds the text as it is, every expression in it, and a sketch of what
 it does to its names. Invariant: whatever acts on anything but tensors and lists of the forward's own is an error at its

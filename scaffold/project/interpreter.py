@@ -1,4 +1,4 @@
-"""The process that proves an op, and which interpreter runs it: the tool's own often has no PyTorch.
+"""Which interpreter runs a proof, since the tool's own often has no PyTorch, and the process of the proof.
 
 In: `--python`, `--limit`, `[tool.scaffold] python`, the environment and the working directory. Out: an `Interpreter`, or None; verdicts.
 Invariant: torch is looked for, not imported; an interpreter that the user names is used or refused, never passed over in silence.

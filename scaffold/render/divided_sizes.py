@@ -1,4 +1,4 @@
-"""Sizes that the forward takes apart: `H // ws`, `x.unflatten(-1, (groups, -1))`, `F.pixel_shuffle(x, 2)`.
+"""For the sizes of tests: those that the forward divides, `H // ws`, `x.unflatten(-1, (groups, -1))`, `F.pixel_shuffle(x, 2)`.
 
 In: an `OpSpec`. Out: conditions on its dims, as those of `require`. Invariant: they choose the sizes of tests, and nothing else; where
 none is read off the forward there is none.

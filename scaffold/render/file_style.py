@@ -1,4 +1,4 @@
-"""How a team wants its files to look, beside where they go.
+"""How a team wants its files to look: licence, header, imports.
 
 In: nothing. Out: a `House`. Invariant: the default says nothing, so what is rendered without one is what we think best.
 """

@@ -1,4 +1,4 @@
-"""Sizes that the forward's indices reach into: `x[:, 3]`, `x[..., :2]`, `x.select(1, 4)`, `x.narrow(-1, 0, 3)`.
+"""For the sizes of tests: how far the forward's indices reach, `x[:, 3]`, `x[..., :2]`, `x.select(1, 4)`, `x.narrow(-1, 0, 3)`.
 
 In: an `OpSpec`. Out: conditions on its dims, as those of `require`. Invariant: they choose the sizes of tests, and nothing else; only
 a whole number in an index of an input is read.

@@ -13,6 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from scaffold.cli.output import TERMINAL
+from scaffold.project import interpreter
 from scaffold.project import rendering as generating
 from scaffold.project.interpreter import Proving
 from scaffold.verify import Failure, Verdict

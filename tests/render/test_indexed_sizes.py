@@ -1,11 +1,11 @@
 """Test sizes are as large as the indices of the forward count on."""
 
 import pytest
-from tests.render.test_divisors import op
 
 from scaffold.formula import emit
 from scaffold.render.indexed_sizes import reaches
 from scaffold.render.sizes import choose_sizes
+from tests.render.test_divided_sizes import op
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The graph that is differentiated: its ops, what each carries, and the program that makes them.
+"""`Op`, an application of a primitive in the graph, what it carries, and the `Program` that makes ops.
 
 In: a rule's name, its arguments, and for an op of the engine's own its payload. Out: an `Op`, whose shape and kind the caller has
 worked out. Invariant: two equal applications in one `Program` are the same object, and an op comes after its arguments.

@@ -1,6 +1,6 @@
 """What plain autograd keeps of a forward, as the rules tell: the tensors that the gradient of each primitive reads.
 
-In: ops of a lowered forward. Out: ops. Invariant: a view keeps what it is a view of; of what a formula reads only the shape,
+In: ops of a lowered forward. Out: ops. It is what a later change in place would spoil: autograd refuses that, and so does a derived op. Invariant: a view keeps what it is a view of; of what a formula reads only the shape,
 nothing is kept.
 """
 

@@ -1,4 +1,6 @@
-"""What is saved of the forward, what the backward computes again, and in which lines.
+"""The save plan: what is saved of the forward, what the backward computes again, and in which lines.
+
+`min_cut` chooses what is saved under balanced, by the prices in `costs`.
 
 In: the gradients as a graph. Out: a `SavePlan`. Invariant: whatever is saved, the gradients are the same.
 """

@@ -1,4 +1,4 @@
-"""Which argument of a call is which parameter of a primitive.
+"""The arguments of a call, bound to the parameters of a primitive.
 
 In: the `call` and `also` of a rule, as text. Out: `Spelling`s, and the arguments of a call by parameter.
 Invariant: a call that does not fit a spelling is not guessed at: it has no binding.

@@ -1,4 +1,4 @@
-"""Probabilities at once where the backward reads their logarithms for nothing else.
+"""`exp(log_softmax(x))` -> `softmax(x)`, where the backward reads the logarithms for nothing else.
 
 In: the gradients, and the names of values. Out: the gradients with `softmax(x)` for `exp(log_probs)`. Invariant: the same
 value; a `log_probs` that is at hand, or that another value of the backward needs, is read.

@@ -1,4 +1,4 @@
-"""Products: a number, Python values, and the tensors above and below the line.
+"""The normal form of products: a number, Python values, the tensors of the numerator and those of the denominator.
 
 In: an op, and which ops stay whole. Out: a `Product`, or the op that a product is. Invariant: the same factors, and so the same value
 in exact arithmetic; nothing is cancelled (`(c * x) / c -> x` is an identity: a line in the table's section of `div`). It is the one

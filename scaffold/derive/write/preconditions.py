@@ -1,4 +1,4 @@
-"""What must be there before a value can be computed.
+"""Which optional inputs must be given before a value can be computed.
 
 In: ops, and which values may be absent. Out: the needs of each. Invariant: where all its needs are met, a value reads nothing
 that is absent, whatever else the tests say.

@@ -1,4 +1,4 @@
-"""Two functions of torch that cost a proof more than all of its cases, without what is costly.
+"""`torch.manual_seed` and a seeded `torch.autograd.grad`, without what makes them cost more than all cases of a proof.
 
 In: what those of torch take. Out: what they give, bit for bit and in the same memory layout.
 Invariant: nothing is imported, and no stack trace formatted.

@@ -1,4 +1,4 @@
-"""Which generated tests cannot pass though the op is what it should be: their inputs are not what its forward is for.
+"""Generated tests that fail of a right op, since their inputs do not suit its forward.
 
 In: the module of checks of an op that has passed them. Out: notes. Invariant: nothing is said of a test that passes.
 """
