@@ -9,7 +9,7 @@ A formula takes this way; a module imports only from those above it:
     text                   the text with its place, and the scope of its names
     graph                  what is read: nodes, statements, a formula
     python_values          what operators make of values that are known
-    constant_folding, substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
+    settled_branches, substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
     user_functions         the function that '@file.py:function' means
     inline                 calls of the file's functions -> their statements
     program                the statements that run

@@ -103,7 +103,8 @@ def test_reads_of_an_outer_name(source: str, expected: str, assigned: bool) -> N
 @pytest.mark.parametrize(
     ("source", "names"),
     [
-        ("max = x", set()),
+        ("min = x", set()),
+        ("max = x", {"max"}),  # which a backward may call
         ("max = max(x, y)", {"max"}),
         ("len = x", {"len"}),
         ("any = x", {"any"}),

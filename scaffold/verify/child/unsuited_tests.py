@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from scaffold.verify.child.cases import Case, make_inputs, subsets, value_names
-from scaffold.verify.child.fast_torch import seed_generator
+from scaffold.verify.child.fast_torch import seed_generator, seeded_grad
 from scaffold.verify.child.gradients import as_tuple, expected_gradients
 from scaffold.verify.child.refusals import raised, refusal
 
@@ -102,9 +102,10 @@ def _gradients(
         return ()
     seed_generator(1)
     weights = [torch.randn_like(one) for one in ends]
-    return torch.autograd.grad(
+    found: tuple[Tensor, ...] = seeded_grad(
         ends, needed, weights, create_graph=twice, materialize_grads=True
     )
+    return found
 
 
 def _largest(checks: Any, inputs: Sequence[Any]) -> float:
