@@ -56,6 +56,7 @@ class ProofView(NamedTuple):
     )
     input_shapes: str  # name -> declared dims, None where there are none
     broadcast: str  # position of an input -> how many of its dims are not leading ones
+    attributes: str  # position of an attribute -> further values of it
     newer: str  # functions that the shipped table does not have
     tolerance: str
     bare: bool  # backward returns one gradient rather than a tuple

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive import Derivation
+from scaffold.render.attribute_values import further_values
 from scaffold.render.domains import with_domains
 from scaffold.render.environment import with_imports
 from scaffold.render.layout import Layout
@@ -86,6 +87,7 @@ def _proof_view(
         outputs=str(_outputs(spec)),
         input_shapes=str({starred(item): item.dims for item in spec.tensors}),
         broadcast=str(_leading(spec, derived)),
+        attributes=str(further_values(spec)),
         newer=str(newer_of(spec)),
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
         bare=bool(spec.differentiable) and contract_view(spec, derivation).bare,

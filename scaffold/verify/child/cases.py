@@ -25,6 +25,7 @@ class Case(NamedTuple):
     )
     position: int = -1  # of the input that has fewer elements
     change: Change | None = None
+    attribute: tuple[int, Any] | None = None  # the position of one, another value
 
 
 def _without(value: Tensor, leading: int) -> Tensor:
@@ -52,10 +53,14 @@ CHANGES: tuple[tuple[str, int, Change], ...] = (  # words, least leading dims
 
 
 def list_cases(checks: Any) -> Iterator[Case]:
-    """Those of the generated test, further sizes, empty tensors, tensors that broadcast."""
+    """Those of the generated test, tensors that broadcast, other values of attributes, further sizes, empty tensors."""
     for name, arguments in checks.CASES.items():
         yield Case(name, arguments)
     yield from _broadcast(checks)
+    for position, values in checks.ATTRIBUTES.items():
+        for value in values:
+            name = f"{checks.NAMES[position]}={value!r}"
+            yield Case(name, {}, further=True, attribute=(position, value))
     further = checks.FURTHER_CASES | getattr(checks, "EMPTY_CASES", {})
     for name, arguments in further.items():
         yield Case(name, arguments, further=True, guessed=checks.LOOSE)
@@ -105,6 +110,9 @@ def make_inputs(
     if needs is not None:
         chosen["needs"] = needs
     inputs = list(checks.make(**case.arguments, **chosen))
+    if case.attribute is not None:
+        at, other = case.attribute
+        inputs[at] = other
     if case.change is not None:
         value = inputs[case.position]
         declared = checks.BROADCAST[case.position]

@@ -407,3 +407,27 @@ def test_an_op_in_place_gets_copies() -> None:
     assert verdict(**raw).failure is None
     raw["grad"] = {"x": "2 * grad_output * output"}
     assert failure(**raw) == "grad_x: factor 2"
+
+
+@pytest.mark.parametrize(
+    ("attribute", "forward", "case"),
+    [
+        ("flip: bool = False", "-x if flip else x", "flip=True"),
+        ("n: int = 1", "-x if n == 2 else x", "n=2"),
+        ("alpha: float = 1.0", "x if alpha >= 0 else 2 * x", "alpha=-1.0"),
+        ("scale: float | None = 2.0", "2 * x if scale is None else x", "scale=None"),
+    ],
+)
+def test_a_branch_that_the_default_does_not_take_is_tried(
+    attribute: str, forward: str, case: str
+) -> None:
+    raw: dict[str, Any] = {"inputs": f"x[N], {attribute}", "forward": forward}
+    wrong = verdict(grad={"x": "grad_output"}, **raw).failure
+    assert wrong is not None
+    assert (wrong.subject, wrong.case.split(",")[0]) == ("grad_x", case)
+    assert verdict(derive=True, **raw).failure is None
+
+
+def test_a_value_that_the_forward_refuses_says_nothing() -> None:
+    forward = "if n == 2:\n    raise ValueError('two')\nreturn n * x"
+    assert verdict(inputs="x, n: int = 3", forward=forward, derive=True).failure is None
