@@ -226,3 +226,15 @@ class Formula:
     locate: Callable[[Callable[[ast.AST], bool]], Location | None] = field(
         default=lambda wanted: None, compare=False, repr=False
     )  # where the first syntax that is wanted stands
+
+    def expressions(self) -> Iterator[Node]:
+        """Every expression that it reads: of its statements, and its result."""
+        for item in self.statements:
+            yield from expressions(item)
+        if self.result is not None:
+            yield self.result
+
+    def nodes(self) -> Iterator[Node]:
+        """Every node of every expression that it reads."""
+        for expression in self.expressions():
+            yield from expression.walk()

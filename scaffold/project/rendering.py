@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.derive import Derivation, derive
 from scaffold.errors import ScaffoldError, raise_all
-from scaffold.formula import Assign, Formula, Node, expressions
+from scaffold.formula import Assign, Formula, Node
 from scaffold.project.console import Console
 from scaffold.project.places import Places, headed, refuse_sources
 from scaffold.project.specification import (
@@ -201,19 +201,14 @@ def _unread(spec: OpSpec) -> list[str]:
 
 
 def _names(formula: Formula) -> frozenset[str]:
-    return frozenset[str]().union(*(node.names() for node in _nodes(formula)))
-
-
-def _nodes(formula: Formula) -> list[Node]:
-    nodes = [node for item in formula.statements for node in expressions(item)]
-    return nodes + ([formula.result] if formula.result else [])
+    return frozenset(name for node in formula.expressions() for name in node.names())
 
 
 def _flat(spec: OpSpec, derivation: Derivation) -> list[str]:
     """The inputs whose derived gradient is zeros; not where `detach` says that this is meant."""
     if spec.forward is None:
         return []
-    parts = (part for node in _nodes(spec.forward) for part in node.walk())
+    parts = spec.forward.nodes()
     if any("detach" in part.label for part in parts):
         return []
     assigned = [

@@ -141,8 +141,7 @@ def weigh(
     rendered: Mapping[str, "Rendering"] = MADE,
 ) -> tuple[Work, ...]:
     """Render what is not settled nor `rendered` already, and see what that calls for; to prove every op is to render those without a proof."""
-    open_ = [op for op in ops if not op.settled or _is_wanted(project, op, run)]
-    open_ += [op for op in ops if op not in open_ and op.record and op.record.former]
+    open_ = [op for op in ops if _is_open(project, op, run)]
     if not open_:
         return ()
     from scaffold.project.rendering import render_ops
@@ -159,8 +158,10 @@ def weigh(
     return tuple(works)
 
 
-def _is_wanted(project: Project, op: Op, run: Run | None) -> bool:
-    """Whether an op that is settled is to be proven all the same."""
+def _is_open(project: Project, op: Op, run: Run | None) -> bool:
+    """Whether an op is to be rendered: it is not settled, its record is of an earlier version, or it is to be proven."""
+    if not op.settled or op.record is not None and op.record.former:
+        return True
     every = run is not None and run.every
     return every and op.proven(project.root).status == "unproven"
 

@@ -4,10 +4,12 @@ In: an `OpSpec`. Out: positions of attributes, with values. Invariant: a value t
 `require` or the bound of an index reads is not tried.
 """
 
-import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from math import isfinite
+from typing import TypeGuard
 
-from scaffold.formula import Formula, Node, expressions
+from scaffold.formula import Node
+from scaffold.formula.python_values import evaluated
 from scaffold.render.testvalues import attribute_value
 from scaffold.spec import Attribute, OpSpec
 
@@ -19,7 +21,12 @@ def further_values(spec: OpSpec) -> dict[int, tuple[Value, ...]]:
     if spec.samples is not None or any(item.variadic for item in spec.tensors):
         return {}
     bound = {item.bound for item in spec.tensors}
-    read = {node.label for node in _nodes(spec.require) if node.kind == "name"}
+    read = {
+        name
+        for item in spec.require
+        for node in item.expressions()
+        for name in node.names()
+    }
     found = {}
     for item in spec.attributes:
         if item.name not in bound | read:
@@ -49,12 +56,16 @@ def _around(number: float) -> tuple[float, ...]:
 
 def _compared(spec: OpSpec, name: str) -> Iterator[float]:
     """The numbers that the attribute is compared with; 0 where it is a test itself."""
-    for node in _nodes([spec.forward] if spec.forward else []):
+    if spec.forward is None:
+        return
+    if any(_is_name(item, name) for item in spec.forward.expressions()):
+        yield 0  # `if n:`
+    for node in spec.forward.nodes():
         if not any(_is_name(arg, name) for arg in node.args):
             continue
         if node.kind == "compare":
-            numbers = map(_number, node.args)
-            yield from (number for number in numbers if number is not None)
+            values = map(evaluated, node.args)
+            yield from (value for value in values if _is_number(value))
         elif node.kind in ("conditional", "boolean") or node.label == "not":
             yield 0
 
@@ -63,24 +74,10 @@ def _is_name(node: Node, name: str) -> bool:
     return node.kind == "name" and node.label == name
 
 
-def _nodes(formulas: Iterable[Formula]) -> Iterator[Node]:
-    for formula in formulas:
-        tops = [node for item in formula.statements for node in expressions(item)]
-        tops += [formula.result] if formula.result else []
-        for top in tops:
-            yield from top.walk()
-
-
-def _number(node: Node) -> float | None:
-    """The number that is written there."""
-    if node.kind == "unary" and node.label == "-":
-        value = _number(node.args[0])
-        return None if value is None else -value
-    if node.kind != "constant":
-        return None
-    try:
-        value = ast.literal_eval(node.label)
-    except (ValueError, SyntaxError):
-        return None
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if plain else None
+def _is_number(value: object) -> TypeGuard[float]:
+    """Whether it is a real number, from which others lie on either side."""
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and isfinite(value)
+    )

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from scaffold.derive import Derivation, without_gradient
 from scaffold.derive.activity import calls
-from scaffold.formula import expressions
 from scaffold.spec import Dim, Domain, OpSpec, TensorInput
 
 SQUARE: tuple[Dim, ...] = (3, 3)
@@ -43,9 +42,8 @@ def _takes_indices_of_its_rank(spec: OpSpec) -> bool:
     """Whether the forward calls what wants an index with the dims of the tensor."""
     if spec.forward is None:
         return False
-    nodes = [node for item in spec.forward.statements for node in expressions(item)]
-    nodes += [spec.forward.result] if spec.forward.result else []
-    return any(name in OF_ITS_RANK for node in nodes for name in calls(node))
+    read = spec.forward.expressions()
+    return any(name in OF_ITS_RANK for node in read for name in calls(node))
 
 
 def _domain(item: TensorInput, found: dict[str, Domain]) -> Domain:

@@ -6,7 +6,7 @@ a whole number in an index of an input is read.
 
 from collections.abc import Iterator
 
-from scaffold.formula import Formula, Node, expressions
+from scaffold.formula import Formula, Node
 from scaffold.render.divided_sizes import number_of
 from scaffold.spec import Dim, OpSpec, is_leading, leading
 
@@ -31,9 +31,7 @@ def reaches(spec: OpSpec) -> tuple[Formula, ...]:
 def _reached(spec: OpSpec, forward: Formula) -> Iterator[tuple[str, int]]:
     """Named dims, and how many elements of them an index counts on."""
     dims = {item.name: spec.dims(item.name) or () for item in spec.tensors}
-    nodes = [node for item in forward.statements for node in expressions(item)]
-    nodes += [forward.result] if forward.result else []
-    for node in (inner for top in nodes for inner in top.walk()):
+    for node in forward.nodes():
         match node:
             case Node("subscript", _, (Node("name", name), index)):
                 pairs = _indexed(dims.get(name, ()), index)

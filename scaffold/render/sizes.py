@@ -8,7 +8,7 @@ are as large as its indices count on.
 from collections.abc import Iterable, Iterator, Mapping
 
 from scaffold.errors import ScaffoldError
-from scaffold.formula import Formula, Node, emit, evaluated, expressions, truth
+from scaffold.formula import Formula, Node, emit, evaluated, truth
 from scaffold.render.divided_sizes import divisions, with_several
 from scaffold.render.indexed_sizes import reaches
 from scaffold.render.testlimits import full_rank
@@ -74,9 +74,7 @@ def _counts(spec: OpSpec, fixed: Mapping[str, int]) -> Iterator[int]:
     """How many elements the forward takes of a dim, of which there must be as many: `x.topk(k)`."""
     if spec.forward is None:
         return
-    nodes = [node for item in spec.forward.statements for node in expressions(item)]
-    nodes += [spec.forward.result] if spec.forward.result else []
-    for call in (inner for node in nodes for inner in node.walk()):
+    for call in spec.forward.nodes():
         if call.kind == "call" and call.args[0].label in TAKING:
             labels = (arg.label for arg in call.args[1:])
             yield from (fixed[label] for label in labels if label in fixed)

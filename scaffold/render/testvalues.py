@@ -6,7 +6,7 @@ Invariant: an expression reads only the sizes given to it, `torch`, and the make
 
 import ast
 
-from scaffold.formula import Formula, expressions
+from scaffold.formula import Formula
 from scaffold.spec import Attribute, OpSpec, TensorInput
 
 MAKERS = ("nonzero", "spd", "distinct")  # domains that take a function of the test file
@@ -112,9 +112,7 @@ def _is_called(spec: OpSpec, item: Attribute) -> bool:
 
 def _calls(formula: Formula, name: str) -> bool:
     """Whether a formula calls the name."""
-    nodes = [node for item in formula.statements for node in expressions(item)]
-    nodes += [] if formula.result is None else [formula.result]
-    calls = (node for top in nodes for node in top.walk() if node.kind == "call")
+    calls = (node for node in formula.nodes() if node.kind == "call")
     return any(
         call.args[0].kind == "name" and call.args[0].label == name for call in calls
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from scaffold.files import read_text
-from scaffold.formula import Formula, expressions
+from scaffold.formula import Formula
 from scaffold.spec.arguments import Arguments, read_arguments
 from scaffold.spec.config import Configuration
 from scaffold.spec.config_values import Shapes, conventional_shapes
@@ -141,9 +141,7 @@ def _with_module_attributes(spec: OpSpec) -> OpSpec:
 
 def _names(formula: Formula) -> frozenset[str]:
     """Every name that a formula reads."""
-    nodes = [node for item in formula.statements for node in expressions(item)]
-    nodes += [formula.result] if formula.result is not None else []
-    return frozenset(name for node in nodes for name in node.names())
+    return frozenset(name for node in formula.expressions() for name in node.names())
 
 
 def _check_results(arguments: Arguments, maths: Maths, problems: Problems) -> None:

@@ -6,7 +6,7 @@ forward draws them, and only where it does; what cannot be taken out of its expr
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from scaffold.derive.activity import callee, carries_gradient, is_random
@@ -183,8 +183,7 @@ class _Draws:
         plain = self.graph.rewrite(value, named)
         return tuple(lines), plain
 
-    def _over_names(self, node: Node, named: object) -> Node:
-        assert callable(named)
+    def _over_names(self, node: Node, named: Callable[[Node], Node | None]) -> Node:
         args = tuple(self.graph.rewrite(arg, named) for arg in node.args)
         return self.graph.node(node.kind, node.label, args, node.keywords)
 
@@ -204,8 +203,8 @@ class _Draws:
         torch = self.graph.name("torch")
         ones_like = self.graph.node("attribute", "ones_like", (torch,))
         ones = self.graph.node("call", "", (ones_like, value))
-        at = 1 if len(node.args) > 1 + len(node.keywords) else None
-        at = at or 1 + node.keywords.index("input")
+        plain = len(node.args) > 1 + len(node.keywords)
+        at = 1 if plain else 1 + node.keywords.index("input")
         args = (*node.args[:at], ones, *node.args[at + 1 :])
         factors = self.graph.node("call", "", args, node.keywords)
         mask = self._named(lines, factors, self._word(node))
