@@ -89,17 +89,17 @@ class FormulaEvaluator(Evaluator):
             raise UnsupportedError(f"{node.kind} in a formula")
         values = [self.value(arg) for arg in node.args]
         decisive = node.label == "or"
-        rest = []
+        rest = dict[Op, None]()  # each test once
         for value in values:
             plain = literal(value)
             if plain is UNKNOWN:
-                rest.append(value)
+                rest[value] = None
             elif bool(plain) is decisive:
                 return self.make.const(decisive)
         if not rest:
             return self.make.const(not decisive)
         if len(rest) == 1:
-            return rest[0]
+            return next(iter(rest))
         return self.program.python("boolean", node.label, *rest)
 
     def test(self, node: Node) -> Op | bool:

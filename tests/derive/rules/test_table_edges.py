@@ -341,6 +341,35 @@ def test_tails_along_a_dimension_are_as_good_as_autograd_s(
             assert not bad.any(), f"[{rule.name}] {formula}: {errors[0][bad]}"
 
 
+def near(count: int, distance: float) -> Tensor:
+    """Points that are so far from the same others, each of them a float32."""
+    torch.manual_seed(3)
+    others = torch.randn(count, 3, dtype=torch.float64)
+    return (others + distance * torch.randn(count, 3).sign()).float()
+
+
+@pytest.mark.parametrize("distance", [1e-6, 1e-4, 1e-2, 1.0])
+@pytest.mark.parametrize("counts", [(4, 4), (4, 26), (26, 4), (40, 40)])
+def test_points_that_are_close_have_as_good_gradients_as_autograd_s(
+    counts: tuple[int, int], distance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to 25 points autograd takes their differences; of more it multiplies, and has as many digits less."""
+    one, two = (
+        near(count, at) for count, at in zip(counts, (0, distance), strict=True)
+    )
+    single, double = (
+        with_float32(
+            TABLE.rule("cdist"), {"x1": one.to(dtype), "x2": two.to(dtype)}, monkeypatch
+        )
+        for dtype in (torch.float32, torch.float64)
+    )
+    ours, truths = single.variants(), double.variants()
+    for (formula, got, own), (_, _, truth) in zip(ours, truths, strict=True):
+        errors = [(item.double() - truth).abs().max() for item in (got, own)]
+        least = max(errors[1], truth.abs().max() * EPSILON)
+        assert errors[0] <= 4 * least, f"{formula}: {errors}"
+
+
 NAN_PASSES = (
     *("relu", "relu6", "elu", "selu", "celu"),
     *("hardtanh", "hardshrink", "softshrink", "threshold", "hardswish"),
