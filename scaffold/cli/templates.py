@@ -38,6 +38,7 @@ from scaffold.project.writing import Known, look, undisturbed, write_once
 from scaffold.render.blocks import Outline, outline, parent_of, unshown
 from scaffold.render.file_style import House
 from scaffold.render.layout import Directories
+from scaffold.render.op_testing import op_testing_draft
 from scaffold.render.specimens import SOURCE, specimens
 from scaffold.render.templates import (
     BUILT_IN_NAME,
@@ -54,7 +55,11 @@ if TYPE_CHECKING:
     from scaffold.project.writing import Settled
 
 
-NAMES = {"op": "op.py.jinja", "test": "test.py.jinja"}
+NAMES = {
+    "op": "op.py.jinja",
+    "test": "test.py.jinja",
+    "op_testing": "op_testing.py.jinja",
+}
 
 templates = typer.Typer(
     help="List, start, compare and check templates of yours.",
@@ -65,7 +70,7 @@ NAME = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="op or test, whose built-in template it starts from.",
+        help="op, test or op_testing, whose built-in template it starts from.",
         autocompletion=completing(NAMES),
     ),
 ]
@@ -320,6 +325,11 @@ def _of_rendering(templates: Templates) -> list[ScaffoldError]:
         House(templates),
         House(templates, ("# A licence",), "# A header", "numpy", True),
     )
+    for house in houses:
+        try:
+            op_testing_draft(house)
+        except ScaffoldError as error:
+            found += error.problems
     for number, spec in enumerate(specimens()):
         try:
             places = Places(Path(), Directories(), houses[number % 2])

@@ -19,6 +19,9 @@ class Directories(NamedTuple):
     beside: bool = True  # the test runner puts a test's own directory on the path
     line_length: int = 88
     patterns: Patterns = DEFAULT
+    op_testing: str | None = (
+        None  # the module that tests import, dots and all; None: it is put into each
+    )
 
 
 class Layout(NamedTuple):
@@ -30,6 +33,9 @@ class Layout(NamedTuple):
     line_length: int = 88
     search_path: str | None = (
         None  # where the tests find the op, relative to their own directory
+    )
+    op_testing: str | None = (
+        None  # what the test imports its questions from; None: it holds them
     )
 
 
@@ -45,6 +51,7 @@ def layout(name: str, directories: Directories) -> Layout:
         test_path=test_path,
         line_length=directories.line_length,
         search_path=_search_path(directories, posixpath.dirname(test_path) or "."),
+        op_testing=directories.op_testing,
     )
 
 

@@ -18,8 +18,8 @@ from scaffold.files import read_text
 if TYPE_CHECKING:
     import jinja2
 
-OP, TESTS = "op.py.jinja", "test.py.jinja"
-WRITTEN = (OP, TESTS)  # what they render is written
+OP, TESTS, OP_TESTING = "op.py.jinja", "test.py.jinja", "op_testing.py.jinja"
+WRITTEN = (OP, TESTS, OP_TESTING)  # what they render is written
 BUILT_IN_NAME = "builtin/"  # what a template extends to mean the one of ours
 SUFFIX = ".jinja"
 

@@ -44,6 +44,7 @@ LIBRARY = (
     *(Import(name) for name in ("pytest", "sys", "weakref")),
     Import("collections.abc", "Collection"),
     Import("pathlib", "Path"),
+    Import("typing", "ClassVar"),
     Import("torch.autograd", "gradcheck"),
     Import("torch.autograd", "gradgradcheck"),
     Import("torch.testing", "assert_close"),

@@ -31,11 +31,12 @@ def test_the_list_says_where_each_comes_from(project: Path) -> None:
     (project / "company" / "macros.jinja").write_text("")
     done = scaffold(project, "templates", "list")
     assert done.out.splitlines() == [
-        "op.py.jinja    team/op.py.jinja over company/op.py.jinja: docstring",
-        "op.py.jinja    company/op.py.jinja over builtin/op.py.jinja: docstring",
-        "op.py.jinja    builtin/op.py.jinja",
-        "test.py.jinja  builtin/test.py.jinja",
-        "macros.jinja   company/macros.jinja",
+        "op.py.jinja          team/op.py.jinja over company/op.py.jinja: docstring",
+        "op.py.jinja          company/op.py.jinja over builtin/op.py.jinja: docstring",
+        "op.py.jinja          builtin/op.py.jinja",
+        "op_testing.py.jinja  builtin/op_testing.py.jinja",
+        "test.py.jinja        builtin/test.py.jinja",
+        "macros.jinja         company/macros.jinja",
     ]
     for_programs = json.loads(
         scaffold(project, "templates", "list", "--format", "json").out
@@ -49,7 +50,7 @@ def test_the_list_says_where_each_comes_from(project: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["op", "test"])
+@pytest.mark.parametrize("name", ["op", "test", "op_testing"])
 def test_what_is_ejected_renders_what_ours_does(project: Path, name: str) -> None:
     plain = new_op(project, "--inputs", "x", "--stdout").out
     whole = scaffold(project, "templates", "eject", name)
