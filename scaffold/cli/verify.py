@@ -22,11 +22,12 @@ from scaffold.project.file_status import Checked, check_project
 from scaffold.project.interpreter import OPTION, Interpreter, need_interpreter
 from scaffold.project.project import Project, open_project
 from scaffold.project.proofs import begin, record_passed
+from scaffold.verify import processes_for
 from scaffold.verify.mutants import Mutant
 from scaffold.verify.reports import Report
 from scaffold.verify.score import Outcome, planted, score
 from scaffold.verify.subjects import find_subject, read_module
-from scaffold.verify.suites import Suite, jobs_for, run_suites
+from scaffold.verify.suites import Suite, run_suites
 
 OPS = Annotated[
     list[str] | None,
@@ -298,7 +299,7 @@ def _proofs(found: Sequence[Tested], asked: Asked) -> Iterator[Proof]:
         if item.test and item.there
     ]
     line = _Line(len(suites))
-    jobs = asked.jobs or jobs_for(len(suites))
+    jobs = asked.jobs or processes_for(len(suites))
     reports = run_suites(suites, asked.python, jobs, asked.limit, line.show)
     try:
         for item in found:

@@ -4,7 +4,8 @@ In: the texts of an op and of what verification calls, or a test file. Out: a `V
 Invariant: what runs there can neither hang, crash nor change this process, and nothing is written where the user works.
 """
 
-from scaffold.verify.process import (
+from scaffold.verify.processes import processes_for
+from scaffold.verify.prover import (
     Failure,
     Original,
     Prover,
@@ -14,7 +15,6 @@ from scaffold.verify.process import (
     has_torch,
     import_path,
     lacks_torch,
-    processes_for,
     verify,
     verify_many,
 )

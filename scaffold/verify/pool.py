@@ -18,8 +18,13 @@ WORTHWHILE = (
 
 def processes_for(items: int) -> int:
     """How many processes that much work is worth."""
-    available = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 0
-    return max(1, min(available or os.cpu_count() or 1, items // WORTHWHILE))
+    return max(1, min(cores(), items // WORTHWHILE))
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    allowed = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 0
+    return allowed or os.cpu_count() or 1
 
 
 def over(

@@ -5,9 +5,10 @@ Invariant: a file passes only if its run came to its end, no test failed, nothin
 """
 
 import re
-import signal
 from collections import Counter
 from typing import Any, Literal, NamedTuple
+
+from scaffold.verify.processes import end_in_words
 
 Status = Literal["passed", "failed", "not implemented", "no tests"]
 ENDS = {2: "was interrupted", 3: "pytest itself failed", 4: "pytest refused to run"}
@@ -132,9 +133,5 @@ class Telling:
 
 
 def _death(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code} before its tests did"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
+    words = end_in_words(code)
+    return f"{words} before its tests did" if code >= 0 else words

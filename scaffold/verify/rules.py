@@ -4,13 +4,12 @@ In: the tables, each with its path and text, of which the last is checked. Out: 
 Invariant: whatever that process does is an answer in words, never an exception of ours.
 """
 
-import json
-import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from typing import NamedTuple
 
-from scaffold.verify.process import ask_once, child_command, ended_with
+from scaffold.verify.processes import ChildProcess
 
 RUNNER = "scaffold.verify.child.rule_runner"
 LIMIT = 300.0  # seconds for all rules of a table
@@ -39,15 +38,15 @@ def check_rules(
     python: str = sys.executable,
 ) -> Checked:
     """Check the rules of the last table against autograd."""
-    command = child_command(python, RUNNER)
-    with ended_with(command, subprocess.PIPE) as process:
-        answer = ask_once(process, {"tables": list(tables)}, limit)
-    if answer.late:
+    with closing(ChildProcess(python, RUNNER)) as process:
+        process.ask({"tables": list(tables)})
+        answer = process.answer(limit)
+    if answer is None and process.code is None:
         return Checked(0, died=f"still running after {limit:g} seconds")
     try:
-        found = json.loads(answer.line)
+        found = answer or {}
         problems = tuple(Problem(**item) for item in found["problems"])
         return Checked(found["runs"], problems)
-    except (ValueError, TypeError, KeyError):
-        said = answer.said.decode(errors="replace").strip().splitlines()
+    except (TypeError, KeyError):
+        said = process.said.splitlines()
         return Checked(0, died=said[-1] if said else "it ended without an answer")

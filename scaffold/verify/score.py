@@ -5,19 +5,16 @@ Invariant: the files stay as they are: a process of its own runs the tests where
 the mistake in it.
 """
 
-import json
-import select
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from scaffold.errors import ScaffoldError
 from scaffold.files import read_text
 from scaffold.verify.mutants import Mutant, mutants
-from scaffold.verify.process import CHILD, child_command, ended_with
+from scaffold.verify.processes import CHILD, ChildProcess
 from scaffold.verify.subjects import read_module
 
 RUNNER = str(CHILD / "suite.py")
@@ -54,36 +51,25 @@ def score(
 ) -> Iterator[Outcome]:
     """Run the tests on the op as it is, which must pass, then on each mutant."""
     request = {"test": str(test.resolve()), "op": str(op.resolve()), "limit": limit}
-    command = child_command(python, RUNNER)
-    with ended_with(command, subprocess.DEVNULL) as process:
-        _ask(process, request)
-        first = _answer(process, limit)
+    with closing(ChildProcess(python, RUNNER)) as process:
+        first = _answer(process, request, limit)
         if first["status"] != "passed":
             message = f"the tests of '{test}' do not pass as they are: {first['by']}"
             raise ScaffoldError(message, hint="mend them, then plant mistakes")
         for mutant in found:
-            _ask(process, {"text": mutant.text})
-            answer = _answer(process, limit)
+            answer = _answer(process, {"text": mutant.text}, limit)
             killed = answer["status"] != "passed"
             by = answer["by"] if killed else ""
             yield Outcome(mutant.function, mutant.mistake, mutant.place, killed, by)
 
 
-def _ask(process: "subprocess.Popen[bytes]", request: dict[str, Any]) -> None:
-    assert process.stdin is not None
-    with suppress(BrokenPipeError):  # the missing answer says so
-        process.stdin.write(json.dumps(request).encode() + b"\n")
-        process.stdin.flush()
-
-
-def _answer(process: "subprocess.Popen[bytes]", limit: float) -> dict[str, str]:
+def _answer(
+    process: ChildProcess, request: Mapping[str, Any], limit: float
+) -> dict[str, str]:
     """One line; a process that has none is an error of the run, not of the mutant."""
-    assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], limit + GRACE)
-    line = process.stdout.readline() if ready else b""
-    try:
-        answer: dict[str, str] = json.loads(line)
-    except ValueError:
+    process.ask(request)
+    answer = process.answer(limit + GRACE)
+    if not answer:
         message = "the process that runs the tests has ended"
-        raise ScaffoldError(message, hint="it needs torch and pytest") from None
+        raise ScaffoldError(message, hint="it needs torch and pytest")
     return answer

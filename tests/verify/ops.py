@@ -3,7 +3,6 @@
 In: raw specs. Out: the two texts that a verification runs, and its verdict, which is found in this process.
 """
 
-import json
 from typing import Any
 
 from scaffold.derive import derive
@@ -11,7 +10,7 @@ from scaffold.render.verification import OP_MODULE, Verification, verification
 from scaffold.verify import Verdict
 from scaffold.verify.child.checking import check
 from scaffold.verify.child.modules import load
-from scaffold.verify.process import read_verdict
+from scaffold.verify.prover import read_verdict
 from tests.derive.building import spec_of
 
 LINEAR: dict[str, Any] = {
@@ -39,8 +38,8 @@ def verdict(derived: frozenset[str] = frozenset(), **raw: Any) -> Verdict:
 def judged(op: str, checks: str) -> Verdict:
     """What the process says that verifies an op, without starting it."""
     load(OP_MODULE, op)
-    answer = json.dumps(check(load("verified_checks", checks)))
-    found = read_verdict(answer.encode())
+    answer = check(load("verified_checks", checks))
+    found = read_verdict(answer)
     assert found is not None, answer
     return found
 

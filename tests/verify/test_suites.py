@@ -13,9 +13,9 @@ import pytest
 
 from scaffold.errors import ScaffoldError
 from scaffold.verify.reports import Report
-from scaffold.verify.suites import Suite, jobs_for, run_suites
+from scaffold.verify.suites import Suite, run_suites
 from tests.cli.running import environment
-from tests.verify.test_process import ended
+from tests.verify.test_prover import ended
 
 BODIES = {
     "passes": "def test_a(): pass\ndef test_b(): pass",
@@ -166,11 +166,6 @@ def alive(process: int) -> bool:
             return False
         time.sleep(0.1)
     return True
-
-
-def test_few_files_are_worth_one_process() -> None:
-    assert [jobs_for(count) for count in (0, 1, 7)] == [1, 1, 1]
-    assert jobs_for(10**6) == (os.cpu_count() or 1)
 
 
 PARENT = """

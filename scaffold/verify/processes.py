@@ -1,0 +1,203 @@
+"""The processes of `scaffold.verify.child`: each is asked and answers in lines, each a JSON object.
+
+In: an interpreter and what it runs; requests. Out: the answers, what the process said beside them, and how it ended.
+Invariant: nothing waits without a limit; the process ends with its `ChildProcess`, and so does whatever it has started.
+Everything is read here, by one thread: `pool` forks, and a fork in the midst of another thread's work may hang.
+"""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from scaffold.verify.pool import cores
+
+CHILD = Path(__file__).parent / "child"
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # small tensors alone
+KEPT = 8000  # bytes of what a process said last
+PER_PROCESS = 4  # requests for one more process: to start it costs as much
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+Request_contra = TypeVar("Request_contra", contravariant=True)
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class ChildProcess:
+    """A process that answers; an OSError where it cannot be started."""
+
+    def __init__(self, python: str, target: str) -> None:
+        """Start it: `target` is a module of `scaffold.verify.child`, or the path of a file that stands alone."""
+        self.code: int | None = None  # how it ended; a signal as a negative number
+        self._said = self._line = b""
+        self._process = subprocess.Popen(
+            [python, "-u", str(CHILD / "start.py"), target],
+            env=os.environ | ONE_THREAD,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._process.stdout and self._process.stderr
+        self._answers = self._process.stdout.fileno()
+        self._talk = self._process.stderr.fileno()
+        self.open = [self._answers, self._talk]  # there may be more to read
+        for stream in self.open:
+            os.set_blocking(stream, False)
+
+    @property
+    def said(self) -> str:
+        """The last of what it said beside its answers since it was asked."""
+        return self._said.decode(errors="replace").strip()
+
+    def ask(self, request: Mapping[str, Any]) -> None:
+        """Send a request; one that nobody reads is left without an answer."""
+        assert self._process.stdin
+        self._said = b""
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def hear(self) -> list[dict[str, Any]]:
+        """The answers that are there; `code` is set with the last. A line that is no object counts as an empty one."""
+        data = self._read(self._answers)  # before what was printed before it
+        self._said = (self._said + self._read(self._talk))[-KEPT:]
+        *lines, self._line = (self._line + data).split(b"\n")
+        if self._answers not in self.open and self.code is None:
+            self.code = self._process.wait()
+        return [_object(line) for line in lines]
+
+    def answer(self, limit: float) -> dict[str, Any] | None:
+        """The next answer; None where it has ended, or takes longer than so many seconds."""
+        deadline = time.monotonic() + limit
+        while self.code is None and time.monotonic() < deadline:
+            wait([self], deadline)
+            if answers := self.hear():
+                return answers[0]
+        return None
+
+    def close(self) -> None:
+        """End it, and whatever is left of its group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(BrokenPipeError), self._process:  # of a request that nobody read
+            self._process.wait()
+
+    def _read(self, stream: int) -> bytes:
+        found = b""
+        with suppress(BlockingIOError):
+            while stream in self.open:
+                data = os.read(stream, 65536)
+                found += data
+                if not data:
+                    self.open.remove(stream)
+        return found
+
+
+def wait(processes: Iterable[ChildProcess], deadline: float) -> None:
+    """Wait until one of them has something to say or has ended, or the time has come."""
+    processes = list(processes)
+    if any(process.code is not None for process in processes):
+        return
+    with selectors.DefaultSelector() as selector:
+        for process in processes:
+            for stream in process.open:
+                selector.register(stream, selectors.EVENT_READ)
+        selector.select(max(0.0, deadline - time.monotonic()))
+
+
+class Worker(Protocol[Request_contra, Result_co]):
+    """What works through requests in a process of its own, one after the other."""
+
+    deadline: float  # of its request
+
+    @property
+    def process(self) -> ChildProcess | None:
+        """Where it works; none before it was asked, and where that had to be ended."""
+
+    @property
+    def result(self) -> Result_co | None:
+        """Of the request that was asked last, once it is known."""
+
+    def ask(self, request: Request_contra) -> None:
+        """Begin with a request."""
+
+    def hear(self) -> None:
+        """Take in what the process has said; end it if it is out of time."""
+
+    def close(self) -> None:
+        """End the process."""
+
+
+def work_through(
+    requests: Iterable[Request],
+    worker: Callable[[], Worker[Request, Result]],
+    processes: int,
+) -> Generator[Result, None, None]:
+    """The results in the order of the requests, each as soon as those before it.
+
+    A request is asked for when a worker is free for it, and no worker is made before it is needed.
+    """
+    waiting = iter(enumerate(requests))
+    following = next(waiting, None)
+    found: dict[int, Result] = {}
+    shown = 0
+    with ExitStack() as stack:
+        free: list[Worker[Request, Result]] = []
+        busy: dict[int, Worker[Request, Result]] = {}  # by the number of its request
+        while following is not None or busy:
+            if following is not None and not free and len(busy) < processes:
+                free.append(worker())
+                stack.callback(free[-1].close)
+            if following is not None and free:
+                number, request = following
+                busy[number] = free.pop()
+                busy[number].ask(request)
+                following = next(waiting, None)
+                continue
+            listen(list(busy.values()))
+            for number, one in list(busy.items()):
+                if one.result is not None:
+                    found[number] = one.result
+                    free.append(busy.pop(number))
+            while shown in found:
+                yield found.pop(shown)
+                shown += 1
+
+
+def listen(busy: Sequence[Worker[Any, Any]]) -> None:
+    """Wait until a worker has heard something or is out of time; not at all where a result is there."""
+    if any(worker.result is not None for worker in busy):
+        return
+    processes = [worker.process for worker in busy if worker.process is not None]
+    wait(processes, min(worker.deadline for worker in busy))
+    for worker in busy:
+        worker.hear()
+
+
+def processes_for(requests: int) -> int:
+    """How many processes that many requests are worth: never more than there are cores."""
+    return max(1, min(cores(), -(-requests // PER_PROCESS)))
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    with suppress(ValueError):
+        found = json.loads(line)
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def end_in_words(code: int) -> str:
+    """How a process ended: its exit code, or the signal that killed it as a negative number."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -1,0 +1,279 @@
+"""Prove ops in processes of their own.
+
+In: requests, each an op's text, that of the module with its cases and its reference, and where the user's modules are; an
+interpreter that has torch; a time limit for each. Out: a `Verdict` a request, in their order.
+Invariant: whatever a process does, hang or crash, is a failure in words of the op that did it, never an exception of ours; none
+outlives this process.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scaffold.verify.processes import (
+    ChildProcess,
+    end_in_words,
+    listen,
+    work_through,
+)
+
+LIMIT = 30.0  # seconds for the proof of an op; it takes one, at most a few
+START_LIMIT = 120.0  # ... to import torch: from a slow disk it takes a minute
+SHOWN_LINES = 12  # of what a process said before it died
+
+
+class Failure(NamedTuple):
+    """What went wrong first, in words."""
+
+    subject: str  # "forward", "backward", "grad_weight", or "process"
+    words: str  # the diagnosis: "transposed", "None though needed"
+    case: str = ""  # which case, and the layout of its tensors
+    inputs: str = ""  # the shapes of the call
+    needed: str = ""  # the inputs of which gradients were needed
+    expected: str = ""
+    actual: str = ""
+    output: str = ""  # what the process said before it died
+    hint: str = ""  # what to say of the inputs
+    expression: str = ""  # of a formula, that raised
+    statement: str = ""  # ... and the line that it stands in
+    rule: Sequence[str] = ()  # conditions that would mend it, for the user to decide
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The failing case, one fact a line."""
+        named = zip(("case", "inputs", "needed", "expected", "actual"), self[2:7])
+        facts = [f"{name}: {text}" for name, text in named if text]
+        return (*facts, *self.output.splitlines()[-SHOWN_LINES:])
+
+
+class Verdict(NamedTuple):
+    """What a verification found."""
+
+    cases: (
+        int  # that ran: a call, its forward or the gradients of a subset of its inputs
+    )
+    failure: Failure | None = None
+    notes: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()  # cases that the forward does not allow
+    wanted: tuple[str, ...] = ()  # conditions on sizes that it turns out to have
+    torch: str = ""  # the version that ran; none where it did not come to that
+
+
+class Original(NamedTuple):
+    """The Function that an op was adopted from, with which it is compared; its module is run for that."""
+
+    module: str  # dotted
+    root: str  # the directory that its import starts from
+    file: str
+    name: str  # of the Function in its module
+    more: tuple[str, ...] = ()  # other checks, for what takes no case of the first
+
+
+def import_path(root: Path, source: Path) -> tuple[str, ...]:
+    """Where an op's own imports are looked for: in the root, beside the op, and where its package begins."""
+    root, source = root.resolve(), source.resolve()
+    return tuple(map(str, dict.fromkeys((root, source, *source.parents[:2]))))
+
+
+class Request(NamedTuple):
+    """What is to be proven."""
+
+    op: str
+    checks: str
+    path: tuple[str, ...] = ()  # modules of the user's: looked for after all others
+    modules: tuple[tuple[str, str], ...] = ()  # what the op imports, not written yet
+    original: Original | None = None  # in the place of the op's own reference
+
+
+def has_torch() -> bool:
+    """Whether the interpreter has torch, which is not imported to know it."""
+    try:
+        found = find_spec("torch")
+        return found is not None and found.origin is not None
+    except (ImportError, ValueError):  # something stands in its way
+        return False
+
+
+PROBE = """
+import sys
+sys.path[:] = [path for path in sys.path if path]
+from importlib.util import find_spec
+found = find_spec("torch")
+print(*sys.version_info[:2], bool(found and found.origin))
+"""
+OLDEST = (3, 10)  # of the interpreters that can prove
+
+
+def lacks_torch(python: str) -> str:
+    """What keeps an interpreter from proving, in words; nothing where it has torch, which is not imported to know it."""
+    try:
+        done = subprocess.run(
+            [python, "-c", PROBE],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=START_LIMIT,
+            check=False,
+        )
+    except OSError as error:
+        return f"cannot be started: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return f"still runs after {START_LIMIT:g} seconds"
+    match done.stdout.decode(errors="replace").split():
+        case [major, minor, "True" | "False" as found]:
+            if (int(major), int(minor)) < OLDEST:
+                return f"is Python {major}.{minor}, which is too old"
+            return "" if found == "True" else "has no torch"
+    return "is no Python"
+
+
+def verify(
+    op: str,
+    checks: str,
+    path: Sequence[str] = (),
+    limit: float = LIMIT,
+    python: str = sys.executable,
+) -> Verdict:
+    """Prove one op."""
+    return ask(Request(op, checks, tuple(path)), limit, python)
+
+
+def ask(
+    request: Request, limit: float = LIMIT, python: str = sys.executable
+) -> Verdict:
+    """The verdict on one request."""
+    with closing(Prover(python, limit)) as prover:
+        return prover.prove(request)
+
+
+def verify_many(
+    requests: Iterable[Request],
+    python: str = sys.executable,
+    limit: float = LIMIT,
+    processes: int = 1,
+) -> Iterator[Verdict]:
+    """Prove ops in at most so many processes, each of which imports torch once; a verdict comes as soon as those before it.
+
+    A request is asked for when a process is free for it.
+    """
+    return work_through(requests, lambda: Prover(python, limit), processes)
+
+
+class Prover:
+    """A process that proves one op after the other; another takes its place where it had to be ended."""
+
+    def __init__(self, python: str = sys.executable, limit: float = LIMIT) -> None:
+        self.python, self.limit = python, limit
+        self.process: ChildProcess | None = None
+        self.result: Verdict | None = None  # on the request that was asked last
+        self.deadline = 0.0
+        self._request: Request | None = None  # that is to be sent
+        self._torch = ""
+
+    def start(self) -> None:
+        """Let a process import torch, while its first request is still being made."""
+        if self.process is None:
+            self._torch = ""
+            self.process = ChildProcess(self.python, "scaffold.verify.child.runner")
+            self.deadline = time.monotonic() + max(START_LIMIT, self.limit)
+
+    def prove(self, request: Request) -> Verdict:
+        """The verdict on one op."""
+        self.ask(request)
+        while self.result is None:
+            listen([self])
+        return self.result
+
+    def ask(self, request: Request) -> None:
+        """Have an op proven; `result` is there after as many `hear` as it takes."""
+        self.result, self._request = None, request
+        try:
+            self.start()
+        except OSError as error:
+            self._fail(f"cannot be started: {error.strerror}")
+            return
+        if self._torch:
+            self._send()
+
+    def _send(self) -> None:
+        """Say what is to be proven: the clock of the proof begins."""
+        assert self.process is not None and self._request is not None
+        request, self._request = self._request, None
+        self.deadline = time.monotonic() + self.limit
+        original = request.original and request.original._asdict()
+        self.process.ask({**request._asdict(), "original": original})
+
+    def hear(self) -> None:
+        """Take in what the process has said; end it if it is out of time."""
+        process = self.process
+        if process is None:
+            return
+        for answer in process.hear():
+            self._answered(answer, process)
+        if self.result is not None:
+            return
+        if process.code is not None:
+            self._fail(_end(process.code))
+        elif time.monotonic() >= self.deadline:
+            self._late()
+
+    def _answered(self, answer: dict[str, Any], process: ChildProcess) -> None:
+        if "torch" in answer and not self._torch:
+            self._torch = str(answer["torch"])
+            if self._request is not None:
+                self._send()
+        elif "lacks" in answer:
+            self._fail(f"cannot import torch: {answer['lacks']}")
+        elif "died" in answer:
+            died = _died(_end(int(answer["died"])), process.said)
+            self.result = died._replace(torch=self._torch)
+        else:
+            found = read_verdict(answer)
+            if found is None:
+                self._fail("gave an answer that is no verdict")
+            else:
+                self.result = found._replace(torch=self._torch)
+
+    def _late(self) -> None:
+        if not self._torch:
+            waited = max(START_LIMIT, self.limit)
+            self._fail(f"has not imported torch after {waited:g} seconds")
+            return
+        longer = f"give it longer: --limit {2 * self.limit:g}"
+        self._fail(f"still running after {self.limit:g} seconds", longer)
+
+    def _fail(self, words: str, hint: str = "") -> None:
+        """Say that the process is to blame, and end it."""
+        said = self.process.said if self.process is not None else ""
+        self.close()
+        self.result = _died(words, said, hint)._replace(torch=self._torch)
+
+    def close(self) -> None:
+        """End the process, if there is one, and whatever it has started."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.close()
+
+
+def read_verdict(answer: Mapping[str, Any]) -> Verdict | None:
+    """The verdict in what the process answered; None where it is none."""
+    try:
+        failure = Failure(**answer["failure"]) if answer["failure"] else None
+        notes, skipped = tuple(answer["notes"]), tuple(answer["skipped"])
+        wanted = tuple(answer["wanted"])
+        return Verdict(int(answer["cases"]), failure, notes, skipped, wanted)
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _died(words: str, said: str, hint: str = "") -> Verdict:
+    return Verdict(0, Failure("process", words, output=said, hint=hint))
+
+
+def _end(code: int) -> str:
+    words = end_in_words(code)
+    return f"{words} and no verdict" if code >= 0 else words
