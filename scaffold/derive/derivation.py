@@ -107,6 +107,9 @@ class ShapeCheck(NamedTuple):
         int | None
     )  # a dim that is asked for its size; None where only their number is, or leading dims are
     too_few: bool = False  # it asks only whether there are too few dims
+    each: str = (
+        ""  # what each of any number of tensors is called, one of which `name` is
+    )
 
 
 class Block(NamedTuple):

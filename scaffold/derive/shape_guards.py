@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.derivation import Derivation, ShapeCheck
+from scaffold.derive.names import fresh
+from scaffold.derive.stated_gradients import outer_names
 from scaffold.errors import ScaffoldError
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, TensorInput, is_leading, leading
 
@@ -108,9 +110,13 @@ def shape_checks(
 ) -> tuple[ShapeCheck, ...]:
     """What forward has to ask of the shapes of its inputs."""
     declared = [item for item in spec.tensors if _is_fixed(item)]
-    if not (spec.shape_checks and declared and found.complete and spec.differentiable):
-        return ()
+    several = next((item for item in spec.tensors if _is_several(item)), None)
     stated = found.derived != {item.name for item in spec.differentiable}
+    # The gradient of any number of tensors is autograd's, of any shapes, where nobody states it.
+    of_each = _known_of_each(spec, several, declared) if several and stated else ()
+    asks = spec.shape_checks and (declared or of_each)
+    if not (asks and found.complete and spec.differentiable):
+        return ()
     # Here, since an op without declared shapes does without the engine, which takes long to import.
     from scaffold.derive.enforced_sizes import enforced
 
@@ -130,8 +136,11 @@ def shape_checks(
     rank_tests = {
         item.name: f"{item.name}.ndim != {len(item.dims or ())}" for item in alone
     }
-    rank_tests |= _least_ranks(known, dict(least))
-    checks = (_check(item, known, rank_tests) for item in known)
+    rank_tests |= _least_ranks([*known, *(item.known for item in of_each)], dict(least))
+    checks = (
+        *(_check(item, known, rank_tests) for item in known),
+        *(_check_of_each(item) for item in of_each),
+    )
     return tuple(check for check in checks if check is not None)
 
 
@@ -156,6 +165,11 @@ def _relies_on_more(found: Derivation, weaker: OpSpec, derive: Derive) -> bool:
 
 def _is_fixed(item: TensorInput) -> bool:
     return item.dims not in (None, (ANY_DIMS,)) and not item.variadic
+
+
+def _is_several(item: TensorInput) -> bool:
+    """Whether it is any number of tensors of a declared shape."""
+    return item.variadic and _is_fixed(item._replace(variadic=False))
 
 
 def _with_dims(spec: OpSpec, dims: dict[str, tuple[Dim, ...]]) -> OpSpec:
@@ -242,6 +256,51 @@ def _groups(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str,
     return group
 
 
+# Any number of tensors
+
+
+class OfEach(NamedTuple):
+    """What each of any number of tensors must be, and the inputs that it may be compared with as a whole."""
+
+    several: TensorInput
+    known: Known
+    others: tuple[Known, ...]
+
+
+def _known_of_each(
+    spec: OpSpec, several: TensorInput, declared: Sequence[TensorInput]
+) -> tuple[OfEach, ...]:
+    """What each must be by the required inputs and by the first of them; then by inputs that may be absent."""
+    each = several._replace(name=fresh("item", outer_names(spec, None)), variadic=False)
+    first = each._replace(name=f"{several.name}[0]")
+    required = [item for item in declared if not item.optional]
+    *others, known = _known([*required, first, each], ())
+    named = {dim for item in required for dim in item.dims or ()}
+    absent = [item for item in declared if item.optional]
+    *_, beside = _known([*absent, each._replace(optional=True)], ())
+    told = [beside.sizes[at] for at in beside.asked]
+    asked = tuple(
+        at
+        for at, size in zip(beside.asked, told, strict=True)
+        if isinstance(size, Place) and beside.dims[at] not in named
+    )
+    # Not with the shape of the first one, of which nobody says how many dims it has.
+    found = [OfEach(several, known, tuple(others[:-1]))]
+    if asked:
+        found.append(OfEach(several, beside._replace(item=each, asked=asked), ()))
+    return tuple(found)
+
+
+def _check_of_each(item: OfEach) -> ShapeCheck | None:
+    """What is asked of each in turn."""
+    name, dims = item.known.item.name, item.known.dims
+    rank_tests = {name: f"{name}.ndim != {len(dims)}"} if not leading(dims) else {}
+    check = _check(item.known, item.others, rank_tests)
+    return check and check._replace(
+        name=item.several.name, declared=_declared(item.several), each=name
+    )
+
+
 # Ranks
 
 
@@ -321,9 +380,11 @@ def _check(
     """What is asked of one input."""
     name, dims = known.item.name, known.dims
     absent = ((name,) if known.item.optional else ()) + tuple(sorted(known.of))
-    declared = f"{name}[{', '.join(map(str, dims))}]"
+    declared = _declared(known.item)
     if known.fully_known:
-        like = _like_another(known, others)
+        part = _starred(known.sizes)
+        all_starred = part if part and part.length == len(dims) else None
+        like = _like_another(known, others) or all_starred
         sizes = ", ".join(_listed(known.sizes))
         shape = like.shape if like else f"({sizes}{',' * (len(dims) == 1)})"
         shown = f"[*{like.shape}]" if like else f"[{sizes}]"
@@ -340,6 +401,10 @@ def _check(
     axis = Place(known.item, known.asked[0]).axis if known.asked else None
     too_few = bool(leading(dims)) and not known.asked
     return ShapeCheck(name, absent, tuple(tests), declared, expected, axis, too_few)
+
+
+def _declared(item: TensorInput) -> str:
+    return f"{item.name}[{', '.join(map(str, item.dims or ()))}]"
 
 
 def _size(size: Place | int | None) -> str:
@@ -402,11 +467,16 @@ def _leading_run(known: Known, others: Sequence[Known]) -> tuple[Part, Part]:
     first, teller = Place(known.item, 0), known.sizes[0]
     assert isinstance(teller, Place)
     best = Part(teller, 1)
-    for other in others[: others.index(known)]:
+    for other in _before(known, others):
         count = _common(known.dims, other.dims)
         if count > best.length and not other.item.optional:
             best = Part(Place(other.item, 0), count)
     return Part(first, best.length), best
+
+
+def _before(known: Known, others: Sequence[Known]) -> Sequence[Known]:
+    """The inputs that are checked earlier."""
+    return others[: others.index(known)] if known in others else others
 
 
 def _common(one: Sequence[Dim], two: Sequence[Dim]) -> int:
@@ -427,7 +497,7 @@ def _test(part: Part, there: Part | Place | int | None) -> str:
 def _like_another(known: Known, others: Sequence[Known]) -> Part | None:
     """All or some dims of an input before, which has the same sizes: `x.shape`, `x.shape[:2]`."""
     count = len(known.dims)
-    for other in others[: others.index(known)]:
+    for other in _before(known, others):
         dims = other.dims
         if other.item.optional or other.item.dims is None:
             continue

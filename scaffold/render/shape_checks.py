@@ -11,6 +11,7 @@ from typing import NamedTuple
 from scaffold.derive import Derivation, ShapeCheck
 from scaffold.spec import OpSpec
 
+INDENT = "    "
 INDENTED = 16  # columns before what stands below `raise ValueError(`
 WORD = re.compile(
     r"(?:\{.*?\}|\S)+ ?"
@@ -20,7 +21,14 @@ WORD = re.compile(
 def check_lines(derivation: Derivation, line_length: int) -> list[str]:
     """The statements that refuse shapes that the backward is not for."""
     room = line_length - INDENTED
-    return [line for check in derivation.checks for line in _lines(check, room)]
+    return [line for check in derivation.checks for line in _statement(check, room)]
+
+
+def _statement(check: ShapeCheck, room: int) -> list[str]:
+    if not check.each:
+        return _lines(check, room)
+    inner = _lines(check, room - len(INDENT))
+    return [f"for {check.each} in {check.name}:", *(INDENT + line for line in inner)]
 
 
 def _lines(check: ShapeCheck, room: int) -> list[str]:
@@ -28,7 +36,7 @@ def _lines(check: ShapeCheck, room: int) -> list[str]:
     if check.absent and len(check.tests) > 1:
         test = f"({test})"
     there = "".join(f"{name} is not None and " for name in check.absent)
-    said = f"{check.declared} has shape {{[*{check.name}.shape]}}, "
+    said = f"{check.declared} has shape {{[*{check.each or check.name}.shape]}}, "
     expected = f"not {check.expected}"
     parts = [said + expected]
     if len(_string(parts[0])) > room:
@@ -61,8 +69,9 @@ class Refused(NamedTuple):
 
 
 def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
-    """For each check an input of twice the size, of one dim more, or of too few; what may be absent from a user's samples has none."""
-    sampled = {item.name for item in spec.tensors if item.optional and spec.samples}
+    """For each check an input of twice the size, of one dim more, or of too few; what may be absent from samples has none."""
+    free = (item for item in spec.tensors if item.optional or item.variadic)
+    sampled = {item.name for item in free if spec.samples}
     checks = derivation.checks
     return tuple(
         _refused(spec, check, checks[:number])

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from scaffold.spec import OpSpec, TensorInput, is_size_name, leading
+from scaffold.spec import Input, OpSpec, TensorInput, is_size_name, leading
 from tests.derive.checking import Call, recorder, run, with_needs
 
 Inputs = tuple[Any, ...]
@@ -49,11 +49,18 @@ def shapes_of(inputs: Inputs) -> tuple[Any, ...]:
 
 
 def _declared(spec: OpSpec, inputs: Inputs) -> Iterator[tuple[int, TensorInput]]:
-    for at, (item, value) in enumerate(zip(spec.inputs, inputs, strict=False)):
+    for at, (item, value) in enumerate(given(spec, inputs)):
         if not (isinstance(item, TensorInput) and isinstance(value, Tensor)):
             continue
-        if item.dims is not None and not item.variadic:
+        if item.dims is not None:
             yield at, item
+
+
+def given(spec: OpSpec, inputs: Inputs) -> Iterator[tuple[Input, Any]]:
+    """Each value with the input that it is for; of any number of tensors there are several."""
+    last = spec.inputs[-1]
+    more = len(inputs) - len(spec.inputs)
+    return zip((*spec.inputs, *[last] * more), inputs, strict=True)
 
 
 def _broken(spec: OpSpec, inputs: Inputs) -> Iterator[Broken]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from scaffold.derive import derive
 from scaffold.render.shape_checks import check_lines
-from tests.derive.broken_shapes import Outcome, broken_calls, outcome
+from tests.derive.broken_shapes import Outcome, broken_calls, given, outcome
 from tests.derive.building import load, op_text, spec_of, text_of
 from tests.derive.cases import CASES, Case, r
 from tests.derive.ops_of_others import OPS
@@ -205,6 +205,83 @@ def test_a_stated_gradient_may_rely_on_all_that_is_declared() -> None:
     assert conditions("x, y", "x * y", grad=stated) == []
 
 
+PRODUCT = "(x * sum(tensors)).mean(-1)"
+OF_TENSORS = {"tensors": "grad_output.unsqueeze(-1) * x / x.shape[-1]"}
+MEANS = "sum(tensors).mean(-1)"
+OF_MEANS = {
+    "tensors": "grad_output.unsqueeze(-1).expand(tensors[i].shape) / tensors[0].shape[-1]"
+}
+SEVERAL: dict[str, tuple[str, str, dict[str, str], tuple[tuple[int, ...], ...]]] = {
+    "beside an input of their shape": (
+        "x[N, D], *tensors[N, D]",
+        PRODUCT,
+        OF_TENSORS,
+        ((3, 4),) * 3,
+    ),
+    "beside one with a dim of theirs": (
+        "x[D], *tensors[N, D]",
+        PRODUCT,
+        OF_TENSORS,
+        ((4,), (3, 4), (3, 4)),
+    ),
+    "beside one with leading dims": (
+        "x[..., D], *tensors[D]",
+        PRODUCT,
+        {
+            "tensors": "(grad_output.unsqueeze(-1) * x).flatten(0, -2).sum(0) / x.shape[-1]"
+        },
+        ((2, 3, 4), (4,), (4,)),
+    ),
+    "alone": ("*tensors[N, D]", MEANS, OF_MEANS, ((3, 4),) * 2),
+    "all of them derived": ("x[N, D], *tensors[N, D]", PRODUCT, {}, ((3, 4),) * 3),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_no_call_that_breaks_the_shape_of_several_tensors_is_silently_wrong(
+    name: str,
+) -> None:
+    inputs, forward, stated, shapes = SEVERAL[name]
+    case = Case(name, inputs, forward, lambda: [tuple(r(*shape) for shape in shapes)])
+    counts, wrong = outcomes([case], **({"grad": stated} if stated else {}))
+    assert not wrong
+    assert bool(counts["guard"]) is bool(stated)
+    if stated:
+        assert outcomes([case], grad=stated, shape_checks=False)[1]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "tests"),
+    [
+        ("x[N, D], *tensors[N, D]", ["item.shape != x.shape"]),
+        ("item[N, D], *tensors[N, D]", ["item_2.shape != item.shape"]),
+        ("x, *tensors[3, 2]", ["item.shape != (3, 2)"]),
+        ("x[N], *tensors[]", ["item.ndim != 0"]),
+        ("x, *tensors[*b, D]", ["item.shape != tensors[0].shape"]),
+        (
+            "x[N, D], *tensors[M, D]",
+            ["item.shape != (tensors[0].shape[0], x.shape[-1])"],
+        ),
+        (
+            "x[D]?, *tensors[..., D]",
+            [
+                "item.shape[-1] != tensors[0].shape[-1]",
+                "x is not None and item.shape[-1] != x.shape[0]",
+            ],
+        ),
+        ("x[*b, K], *tensors[*b, 3]", ["item.shape != (*x.shape[:-1], 3)"]),
+        ("x[N, D], *tensors", []),
+    ],
+)
+def test_each_of_several_tensors_is_asked(inputs: str, tests: list[str]) -> None:
+    lines = guards(inputs, "sum(tensors)", grad={"tensors": "grad_output"})
+    assert [line for line in lines if line.startswith("for ")] == [
+        f"for {'item_2' if 'item[' in inputs else 'item'} in tensors:" for _ in tests
+    ]
+    inner = [line.strip() for line in lines if line.startswith("    if ")]
+    assert inner == [f"if {test}:" for test in tests]
+
+
 def test_it_can_be_turned_off() -> None:
     inputs, forward = "x[N, D], y[N, D]", "F.mse_loss(x, y)"
     assert guards(inputs, forward, shape_checks=False) == []
@@ -320,7 +397,9 @@ def outcomes(cases: Iterable[Case], **raw: Any) -> tuple[Counter[Outcome], list[
     for case in cases:
         options: dict[str, Any] = {"forward": case.forward, "outputs": case.outputs}
         spec = spec_of(case.inputs, **options, **raw)
-        skeleton = replace(spec, derive=False, style="setup-context")
+        skeleton = replace(
+            spec, derive=False, style="setup-context", shape_checks=False
+        )
         plain = getattr(load(text_of(skeleton)), spec.function_name).forward
         function = getattr(load(text_of(spec)), spec.function_name)
         wanted = {item.name for item in spec.differentiable}
@@ -328,7 +407,7 @@ def outcomes(cases: Iterable[Case], **raw: Any) -> tuple[Counter[Outcome], list[
         for inputs in case.samples():
             needs = [
                 isinstance(value, Tensor) and item.name in wanted
-                for item, value in zip(spec.inputs, inputs, strict=True)
+                for item, value in given(spec, inputs)
             ]
             for call in broken_calls(spec, inputs):
                 end, said = outcome(function, plain, call, needs)
