@@ -166,6 +166,7 @@ def _as_data(table: "Table", rule: "Rule") -> dict[str, object]:
         "when": rule.when,
         "grad": gradients,
         "code": rule.code,
+        "value": rule.value,
         "nondiff": list(rule.facts.nondiff),
         "results": [] if rule.results == ("result",) else list(rule.results),
         "domain": dict(rule.domain),

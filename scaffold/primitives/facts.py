@@ -89,7 +89,9 @@ class Facts(NamedTuple):
     memory: Memory = "fresh"
     singular: Singular = ""  # where its gradient has no bound
     flags: frozenset[str] = frozenset()  # those of FLAGS that it has
-    differentiable: tuple[str, ...] = ()  # arguments that a formula gives a gradient
+    differentiable: tuple[
+        str, ...
+    ] = ()  # arguments that a formula gives a gradient, or that `value` is of
     indices: tuple[str, ...] = ()  # arguments that are positions
     masks: tuple[str, ...] = ()
     shape: str = "unknown"
@@ -137,7 +139,7 @@ def facts_of(section: Section) -> Facts:
         memory,
         section.get("singular", ""),
         frozenset(key for key in FLAGS if section.get(key, _is_usual(key, category))),
-        tuple(section.get("grad", ())),
+        tuple(section.get("grad", section.get("differentiable", ()))),
         tuple(name for name, said in domains if said.startswith("index(")),
         tuple(name for name, said in domains if said == "bool"),
         section.get("shape", _shape(section)),
@@ -201,7 +203,8 @@ def _optional(section: Section) -> tuple[tuple[int, str], ...]:
     """The tensors that may be None, each with its position among the parameters: those that are by default."""
     call, found = section.get("call", ""), section.get("optional", ())
     if "=None" in call and not found:
-        tensors = {*section.get("grad", ()), *section.get("nondiff", ())}
+        differentiable = section.get("grad", section.get("differentiable", ()))
+        tensors = {*differentiable, *section.get("nondiff", ())}
         found = tensors.intersection(re.findall(r"(\w+)=None", call))
     names = parameters(call) if found else ()
     return tuple((at, name) for at, name in enumerate(names) if name in found)

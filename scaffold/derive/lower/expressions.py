@@ -26,7 +26,7 @@ from scaffold.derive.graph.op import (
     literal,
     tensors,
 )
-from scaffold.derive.graph.precision import source_of
+from scaffold.derive.graph.precision import Precision, source_of
 from scaffold.derive.graph.shapes import (
     Dim,
     Input,
@@ -54,7 +54,9 @@ from scaffold.derive.lower.unruled_calls import (
     refuse_changes,
     template_of,
 )
+from scaffold.derive.rules.formulas import value_of
 from scaffold.derive.rules.tables import ruled_imports
+from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.value_kinds import COMPLEX, INTEGERS, REALS, kinds_of_inputs
 from scaffold.formula import WELL_KNOWN, Node, keywords, sharing, written_to
 from scaffold.primitives.calls import computes_in_given_dtype
@@ -257,6 +259,8 @@ class Expressions(Evaluator):
     def _applied(self, bound: Bound | None, node: Node) -> Op:
         if bound is None:
             return self._unknown(node)
+        if bound.rule.value is not None:
+            return self._by_value(bound) or self._unknown(node)
         several = {
             name: op
             for name, op in bound.args.items()
@@ -270,6 +274,15 @@ class Expressions(Evaluator):
             listed = self.listed(parted) or parted
             return self.applier.apply(bound.rule, {**bound.args, whole: listed})
         return self.applier.apply(bound.rule, bound.args)
+
+    def _by_value(self, bound: Bound) -> Op | None:
+        """What a call computes, as primitives; None where ranks that it depends on are not known."""
+        args = {name: self.listed(op) or op for name, op in bound.args.items()}
+        make = Maker(self.applier, {}, lambda op: True, {}, Precision({}))
+        try:
+            return value_of(make, self.applier.table, bound.rule, args)
+        except UnsupportedError:
+            return None
 
     def attribute(self, node: Node) -> Op:
         """The op of an attribute of a tensor."""

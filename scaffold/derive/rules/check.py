@@ -4,7 +4,7 @@ In: the text of a table, and the one below it. Out: a `Table`, or `ScaffoldError
 `rules`: no formula, spelling, sample or domain of it fails later.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from scaffold.derive.rules.samples import (
@@ -18,13 +18,24 @@ from scaffold.derive.rules.spelling import Spelling, spelling
 from scaffold.derive.rules.table import BUILDERS, Table, operands, read_rule
 from scaffold.derive.simplify.identities import wrong_identity
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula import BUILTINS, Node, Scope, Text, judged, judged_value, parse
+from scaffold.formula import (
+    BUILTINS,
+    Assign,
+    Node,
+    Scope,
+    Statement,
+    Text,
+    judged,
+    judged_value,
+    parse,
+)
 from scaffold.primitives import CATEGORIES, Primitives, full_name, wrong_facts
 from scaffold.primitives.facts import CHOICES, FLAGS
 from scaffold.primitives.spelling import ROOTS
 from scaffold.spec.toml import Places, parse_toml
 
 GRADIENTLESS = frozenset({"constant", "backward"})
+SAYING_GRADIENTS = frozenset({"grad", "code", "value"})
 STRING, STRINGS, FLAG = "a string", "an array of strings", "true or false"
 WORDS = "a string, or an array of one for each result"
 TYPES = {
@@ -48,6 +59,8 @@ TYPES = {
     "composed": STRINGS,
     "simpler": STRINGS,
     "code": STRING,
+    "value": STRING,
+    "differentiable": STRINGS,
     "nondiff": STRINGS,
     "results": STRINGS,
     "domain": "a table: domain.x = '...'",
@@ -207,9 +220,10 @@ def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
         for name in entry.raw.get(key, {}):
             if name not in names:
                 yield _unknown_parameter(entry, name, names, key, name)
-    for name in entry.raw.get("optional", ()):
-        if name not in names:
-            yield _unknown_parameter(entry, name, names, "optional")
+    for key in ("optional", "differentiable"):
+        for name in entry.raw.get(key, ()):
+            if name not in names:
+                yield _unknown_parameter(entry, name, names, key)
     for name in entry.raw.get("nondiff", ()):
         if name not in names:
             yield _unknown_parameter(entry, name, names, "nondiff")
@@ -241,7 +255,12 @@ def _of_gradients(entry: Entry) -> Iterator[ScaffoldError]:
     formulas, category = "grad" in entry.raw, entry.raw["category"]
     if category in GRADIENTLESS and formulas:
         yield entry.problem(f"a rule of category {category} has no gradient", "grad")
-    elif not formulas and "code" not in entry.raw and category not in GRADIENTLESS:
+    elif formulas and "value" in entry.raw:
+        yield entry.problem("its value has a gradient, and so has it itself", "grad")
+    elif ("value" in entry.raw) != ("differentiable" in entry.raw):
+        hint = "value = 'x * sigmoid(x)' and differentiable = ['x']"
+        yield entry.problem("'value' and 'differentiable' go together", hint=hint)
+    elif category not in GRADIENTLESS and not entry.raw.keys() & SAYING_GRADIENTS:
         yield entry.problem("no gradient is given", hint="grad.x = '...'")
 
 
@@ -256,7 +275,7 @@ def _of_samples(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
             yield entry.problem(f"'{text}' is no sample", "samples", hint=hint)
         else:
             drawn |= _drawn(sample)
-    for name in rule.formulas.keys() - drawn:
+    for name in {*rule.facts.differentiable} - drawn:
         yield entry.problem(f"no sample has a tensor for '{name}'", "samples")
     for name, domain in rule.domain.items():
         if read_domain(domain, names, table.graph) is None:
@@ -280,6 +299,7 @@ def _of_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
         texts += [(text, ("grad", name)) for text in several]
     texts += [(text, ("fused", name)) for name, text in rule.fused.items()]
     texts += [(text, ("composed",)) for text in entry.raw.get("composed", ())]
+    texts += [(rule.value, ("value",))] if rule.value else []
     for text, path in texts:
         place = entry.places(path)
         try:
@@ -287,10 +307,20 @@ def _of_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
         except ScaffoldError as error:
             yield from error.problems
             continue
-        if formula.statements or formula.result is None:
+        steps = path == ("value",) and _are_steps(formula.statements)
+        if formula.result is None or formula.statements and not steps:
             yield entry.problem("a formula is one expression", *path)
-        else:
-            yield from _of_calls(entry, formula.result, table, path)
+            continue
+        for expression in formula.expressions():
+            yield from _of_calls(entry, expression, table, path)
+
+
+def _are_steps(statements: Iterable[Statement]) -> bool:
+    """Whether each gives a value a name."""
+    return all(
+        isinstance(item, Assign) and item.target.kind == "name" and not item.operator
+        for item in statements
+    )
 
 
 def _of_identities(entry: Entry, table: Table) -> Iterator[ScaffoldError]:

@@ -237,8 +237,12 @@ def reshape_as(make: Maker, g: Op, x: Op) -> Op:
     for at, dim in enumerate(x.shape.dims or ()):
         behind = at - len(x.shape.dims or ())
         if dim == 1 and shapes.unsqueezed(g.shape, behind) == x.shape:
-            return make("unsqueeze", g, make.const(behind))
+            return _with_dim(make, g, behind)
     return make.reshaped(g, x.shape)
+
+
+def _with_dim(make: Maker, x: Op, at: int) -> Op:
+    return make("unsqueeze", x, make.const(at))
 
 
 @word
@@ -280,7 +284,7 @@ def size(make: Maker, x: Op, dim: Op) -> Op:
 def rank(make: Maker, x: Op) -> Op:
     if x.shape.rank is not None:
         return make.const(x.shape.rank)
-    raise UnsupportedError("the number of dims is not known")
+    return make.program.op("rank", (), OfShape(x.shape))
 
 
 @word
@@ -396,7 +400,7 @@ def channels(make: Maker, weight: Op, x: Op) -> Op:
     if x.shape == SCALAR:
         return make("squeeze", weight, make.const(-1))
     for _ in range(_rank(make, x) - 2):
-        weight = make("unsqueeze", weight, make.const(-1))
+        weight = _with_dim(make, weight, -1)
     return weight
 
 
@@ -434,6 +438,27 @@ def negated(make: Maker, numbers: Op) -> Op:
     if not is_sequence(make.program, numbers):
         raise UnsupportedError("one number or several")
     return make.program.python("comprehension", "-size for size in", numbers)
+
+
+@word
+def at_least(make: Maker, tensors: Op, rank: Op) -> Op:
+    count = literal(rank)
+    if tensors.rule != "list" or not isinstance(count, int):
+        raise UnsupportedError("tensors that are not written out")
+    several = [_at_least(make, item, count) for item in tensors.args]
+    return make.program.op("list", several)
+
+
+def _at_least(make: Maker, x: Op, count: int) -> Op:
+    """A tensor with dims of size 1 before it, and from the third on behind it."""
+    if x.shape.least >= count:
+        return x
+    if x.shape.rank is None:
+        return make(f"atleast_{count}d", x)
+    places = ((), (0,), (0, 0), (0, 0, -1))[count]  # of a tensor without dims
+    for at in places[x.shape.rank :]:
+        x = _with_dim(make, x, at)
+    return x
 
 
 @word

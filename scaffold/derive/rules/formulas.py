@@ -17,9 +17,20 @@ from scaffold.derive.rules.formula_words import WORDS
 from scaffold.derive.rules.several_results import item_at
 from scaffold.derive.rules.table import Rule, Table
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.formula import UNKNOWN, Node, compared, keywords
+from scaffold.formula import UNKNOWN, Assign, Node, compared, keywords
 
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul"}
+
+
+def value_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> Op:
+    """What a rule of a table computes, as primitives that have gradients."""
+    formula, env, table = table.value(rule), dict(args), table.home(rule)
+    evaluator = FormulaEvaluator(make, env, table)
+    for step in formula.statements:
+        assert isinstance(step, Assign)  # what `check` lets through
+        env[step.target.label] = evaluator.value(step.value)
+    assert formula.result is not None
+    return evaluator.value(formula.result)
 
 
 class FormulaEvaluator(Evaluator):
@@ -127,7 +138,18 @@ class FormulaEvaluator(Evaluator):
         if callee.label not in self.table:
             raise UnsupportedError(f"{callee.label} in a formula")
         rule = self.table.rule(callee.label)
-        return self.make(rule.op, *self._in_order(rule, values, named))
+        given = self._in_order(rule, values, named)
+        if rule.value is not None:
+            return value_of(self.make, self.table, rule, self._whole_call(rule, given))
+        return self.make(rule.op, *given)
+
+    def _whole_call(self, rule: Rule, values: list[Op]) -> dict[str, Op]:
+        """The argument of each parameter."""
+        names = (item.name for item in rule.parameters)
+        given = dict(zip(names, values, strict=False))
+        whole = self.make.applier.completed(rule, given)
+        assert whole is not None, rule.name
+        return whole
 
     def _in_order(self, rule: Rule, values: list[Op], named: dict[str, Op]) -> list[Op]:
         """Keyword arguments in their places, defaults between them filled in."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from scaffold.derive.rules.spelling import Parameter, Spelling, spelling
 from scaffold.errors import Location
-from scaffold.formula import Graph, Node, Scope, Text, parse
+from scaffold.formula import Formula, Graph, Node, Scope, Text, parse
 from scaffold.primitives import (
     Facts,
     Primitives,
@@ -47,6 +47,9 @@ class Rule(NamedTuple):
     op: str = ""  # what its ops are called: no word of the engine's for a team's rule
     simpler: tuple[str, ...] = ()  # identities: `-(-x) -> x`
     operands: tuple[str, ...] = ()  # the shapes that PyTorch takes, else it raises
+    value: str | None = (
+        None  # what it computes, of primitives: instead of gradients of its own
+    )
 
     @property
     def category(self) -> str:
@@ -63,7 +66,7 @@ class Rule(NamedTuple):
     @property
     def tensors(self) -> frozenset[str]:
         """The parameters that may be tensors; any other is fixed for a call."""
-        return frozenset(self.formulas) | frozenset(self.facts.nondiff)
+        return frozenset(self.facts.differentiable) | frozenset(self.facts.nondiff)
 
     @property
     def cotangents(self) -> tuple[str, ...]:
@@ -89,6 +92,7 @@ class Table:
         self._rules: dict[str, Rule] = {}
         self._spellings: dict[tuple[str, str], Spelling] = {}
         self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
+        self._values: dict[str, Formula] = {}
         self._ops = {self._op_of(name): name for name in primitives}
 
     @property
@@ -231,6 +235,14 @@ class Table:
             found.append((rule, table._parsed(text, scope, rule)))
         return tuple(found)
 
+    def value(self, rule: Rule) -> Formula:
+        """What a rule computes, over its parameters: steps, and the result."""
+        assert rule.value is not None
+        if rule.op not in self._values:
+            text = Text(rule.value, Location(f"rule {rule.name}"))
+            self._values[rule.op] = parse(text, Scope(self.scope(rule)), self.graph)
+        return self._values[rule.op]
+
     def condition(self, rule: Rule) -> Node | None:
         """The test under which a rule holds, over its parameters."""
         if rule.when is None:
@@ -270,6 +282,7 @@ def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
         raw.get("from"),
         simpler=tuple(raw.get("simpler", ())),
         operands=tuple(raw.get("operands", ())),
+        value=raw.get("value"),
     )
 
 
@@ -337,4 +350,5 @@ BUILDERS: dict[str, Builder] = {
     "padding": _python("x dim before after", "the pad of F.pad in one dimension"),
     "negated": _python("numbers", "the negative of a number or of each in a tuple"),
     "inverse_permutation": _python("dims", "what undoes a permutation"),
+    "at_least": _tensor("tensors rank", "each of a tuple with that many dims"),
 }

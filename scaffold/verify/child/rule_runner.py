@@ -46,18 +46,17 @@ def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
 
 def _of_rule(table: Any, rule: Any) -> Iterator[list[Problem]]:
     """The problems of each formula on each sample; a rule without formulas need only be called."""
-    from scaffold.verify.child.rule_runs import runs
+    from scaffold.verify.child.rule_runs import comparisons
     from scaffold.verify.child.rule_values import IMPORTED
 
     try:
         if rule.module is not None:
             module = importlib.import_module(rule.module)
             IMPORTED[rule.spelled.name] = getattr(module, rule.spelled.name)
-        for place, run in runs(table, rule):
-            for formula, got, wanted in (*run.variants(), *run.fused()):
-                words = _difference(got, wanted)
-                about = {"rule": rule.name, "formula": formula, "sample": place}
-                yield [about | {"words": words}] if words else []
+        for place, formula, got, wanted in comparisons(table, rule):
+            words = _difference(got, wanted)
+            about = {"rule": rule.name, "formula": formula, "sample": place}
+            yield [about | {"words": words}] if words else []
     except Exception as error:  # noqa: BLE001 (whatever torch raises of a rule)
         said = (str(error).splitlines() or [""])[0]
         words = f"{type(error).__name__}: {said}"

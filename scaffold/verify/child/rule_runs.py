@@ -13,7 +13,13 @@ from torch import Tensor
 from scaffold.derive.rules.samples import Sample, read_sample
 from scaffold.derive.rules.table import Rule, Table
 from scaffold.verify.child.rule_samples import drawn_values
-from scaffold.verify.child.rule_values import Interpreter, Values, called, defaults
+from scaffold.verify.child.rule_values import (
+    Interpreter,
+    Values,
+    called,
+    defaults,
+    value_of,
+)
 
 STEP = 1e-6
 BROADCASTING = {"elementwise", "loss"}
@@ -114,6 +120,63 @@ def runs(table: Table, rule: Rule) -> Iterator[tuple[str, Run]]:
             torch.manual_seed(1)
             given = drawn_values(table, rule, sample, dtype)
             yield f"{text} in {dtype}", Run(table, rule, given)
+
+
+Comparison = tuple[str, str, Tensor, Tensor]  # the sample, the formula, got, wanted
+
+
+def comparisons(table: Table, rule: Rule) -> Iterator[Comparison]:
+    """What each formula of a rule gives on each sample, and what it should."""
+    if rule.value is not None:
+        yield from of_value(table, rule)
+        return
+    for place, run in runs(table, rule):
+        for formula, got, wanted in (*run.variants(), *run.fused()):
+            yield place, formula, got, wanted
+
+
+def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
+    """What the `value` of a rule gives and what the call does, and their gradients."""
+    text = f"value = {' '.join(rule.value.split())}" if rule.value else ""
+    for dtype in dtypes(rule):
+        for said, sample in zip(rule.samples, samples(table, rule), strict=True):
+            torch.manual_seed(1)
+            values = drawn_values(table, rule, sample, dtype)
+            given = {name: _recorded(rule, name, item) for name, item in values.items()}
+            mine = tuple_of(value_of(table, rule, given))
+            theirs = tuple_of(called(rule.spelled, given))
+            for got, wanted in zip(mine, theirs, strict=True):
+                yield f"{said} in {dtype}", text, got.detach(), wanted.detach()
+            weights = [torch.randn_like(item) for item in theirs]
+            over = [x for item in given.values() for x in _tensors(item)]
+            pairs = (_gradients(results, over, weights) for results in (mine, theirs))
+            for got, wanted in zip(*pairs, strict=True):
+                yield f"{said} in {dtype}", f"the gradient of {text}", got, wanted
+
+
+def _recorded(rule: Rule, name: str, value: Any) -> Any:
+    """An argument of which autograd records what is computed, if it has a gradient."""
+    if isinstance(value, tuple):
+        return tuple(_recorded(rule, name, item) for item in value)
+    if isinstance(value, Tensor) and name in rule.facts.differentiable:
+        return value.detach().clone().requires_grad_()
+    return value
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    several = value if isinstance(value, tuple) else (value,)
+    return [x for x in several if isinstance(x, Tensor) and x.requires_grad]
+
+
+def _gradients(
+    results: tuple[Tensor, ...], over: list[Tensor], weights: list[Tensor]
+) -> tuple[Tensor, ...]:
+    """The gradients of results, zeros where one does not depend on an input."""
+    found = torch.autograd.grad(results, over, weights, allow_unused=True)
+    return tuple(
+        torch.zeros_like(x) if grad is None else grad
+        for x, grad in zip(over, found, strict=True)
+    )
 
 
 def _active(rule: Rule, values: Values) -> list[str]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from scaffold.derive.rules.spelling import Spelling, bind
 from scaffold.derive.rules.table import Rule, Table
-from scaffold.formula import ARITHMETIC, COMPARISONS, Node
+from scaffold.formula import ARITHMETIC, COMPARISONS, Assign, Node
 
 Values = dict[str, Any]
 OPERATORS = {**ARITHMETIC, **COMPARISONS, "@": operator.matmul}
@@ -85,6 +85,11 @@ def fit_to(g: Tensor, x: Tensor) -> Tensor:
     return g.expand_as(g.detach() + x.detach()).sum_to_size(x.shape)
 
 
+AT_LEAST: dict[int, Callable[..., Any]] = {
+    1: torch.atleast_1d,
+    2: torch.atleast_2d,
+    3: torch.atleast_3d,
+}
 REFERENCE: dict[str, Callable[..., Any]] = {
     "expand_back": lambda g, x, dim, keep: restore(g, x, dim, keep).expand(x.shape),
     "restore": restore,
@@ -107,6 +112,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "padding": padding,
     "negated": negated,
     "inverse_permutation": inverse_permutation,
+    "at_least": lambda tensors, rank: AT_LEAST[rank](*tensors),
 }
 
 
@@ -216,6 +222,17 @@ class Interpreter:
                 name: as_tensor(values[name]) for name in rule.tensors & set(values)
             }
         return called(rule.spelled, values)
+
+
+def value_of(table: Table, rule: Rule, values: Values) -> Any:
+    """What the `value` of a rule says of a call."""
+    formula = table.value(rule)
+    interpret = Interpreter(table, defaults(table, rule) | values)
+    for step in formula.statements:
+        assert isinstance(step, Assign)
+        interpret.values[step.target.label] = interpret(step.value)
+    assert formula.result is not None
+    return interpret(formula.result)
 
 
 def collected(items: Sequence[Any]) -> Any:

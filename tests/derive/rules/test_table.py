@@ -11,7 +11,7 @@ from torch import Tensor
 from scaffold.derive.rules.samples import Sample
 from scaffold.derive.rules.spelling import Spelling, spelling
 from scaffold.derive.rules.table import Rule, built_in
-from scaffold.verify.child.rule_runs import Run, dtypes, tuple_of
+from scaffold.verify.child.rule_runs import Run, dtypes, of_value, tuple_of
 from scaffold.verify.child.rule_runs import runs as runs_of
 from scaffold.verify.child.rule_runs import samples as samples_of
 from scaffold.verify.child.rule_samples import drawn_values
@@ -92,6 +92,15 @@ def test_the_gradients_are_those_of_autograd(rule: Rule) -> None:
             assert got.dtype == wanted.dtype, where
             same(got, wanted, where)
     assert checked == set(rule.formulas), "no sample asks for the other gradients"
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule.value], ids=lambda rule: rule.name
+)
+def test_a_value_is_what_the_call_computes(rule: Rule) -> None:
+    """Its gradients too: those of autograd, since there are no formulas of them."""
+    for place, formula, got, wanted in of_value(TABLE, rule):
+        same(got, wanted, f"[{rule.name}] {formula}\non {place}")
 
 
 @of_each_kind
