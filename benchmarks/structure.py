@@ -4,7 +4,7 @@ In: `python -m benchmarks.structure [-v]`. Nothing of the package is imported; i
 Out: a line for each package, then the whole. `names` counts the words of the tables of primitives that stand as string literals in
 Python, docstrings apart; a word that is also a plain English or Python one (`x`, `index`, `max`, `type`) does not count. `types` are
 those of them that are words for types (`float`, `bool`, `half`), as a signature and a dtype have them. `alone` are
-modules that just one other module imports, `twice` file names that are used in several packages, `circles` groups of modules that
+modules that just one other module imports, commands and lint rules apart: of each only their list knows. `twice` are file names that are used in several packages, `circles` groups of modules that
 import each other, imports inside functions included. `-v` lists these three. `comments` counts lines that are a comment alone.
 
 The figures are no aim in themselves: files that are glued together, or names that hide in longer strings, would better them and help
@@ -31,6 +31,7 @@ PLAIN = frozenset(
 TYPES = frozenset(
     {"int", "float", "bool", "complex", "long", "double", "half", "bfloat16"}
 )
+LISTED = ("scaffold.cli.", "scaffold.lint.rules.")
 CALLED = re.compile(r"[\w.]*?(\w+)\(")
 LIST = 3  # a string of more words than this is a list of them
 
@@ -153,7 +154,9 @@ def main() -> None:
     users = Counter(name for others in graph.values() for name in others)
     named_so = Counter(module.path.stem for module in known.values())
     inside = [name for name, module in known.items() if name != module.package]
-    alone = [name for name in inside if users[name] == 1]
+    alone = [
+        name for name in inside if users[name] == 1 and not name.startswith(LISTED)
+    ]
     twice = [stem for stem, n in named_so.items() if n > 1 and stem != "__init__"]
     rings = circles(graph)
     for package in sorted({module.package for module in known.values()}):

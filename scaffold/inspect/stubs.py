@@ -5,12 +5,247 @@ Invariant: a test that is not skipped calls the Function with the number, order 
 one that needs values says which, and is never green.
 """
 
+import ast
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.guesses import Shape, guessed, shapes_for
 from scaffold.inspect.model import Function, Module
 from scaffold.inspect.names import snake_case
-from scaffold.inspect.stub_tests import plan, tests
+from scaffold.inspect.plainness import is_torch
+from scaffold.inspect.samples import Argument, arguments, is_plain
+from scaffold.inspect.surrogates import is_rough
+
+TENSORS = ("tensor", "optional", "constant")
+PLAIN: Shape = (3, 4)
+
+
+class Call(NamedTuple):
+    """What a test calls a Function with."""
+
+    given: tuple[Argument, ...]
+    needs: str  # what the text does not tell; '' if nothing
+    choices: tuple[
+        tuple[Shape, ...], ...
+    ] = ()  # shapes that are tried, where the text states none
+
+    @property
+    def waits(self) -> bool:
+        """Whether the test is skipped until it is filled in."""
+        return bool(self.needs) and not self.choices
+
+
+def plan(facts: Facts) -> Call:
+    """The arguments that the text states; where they are not all, those that may do."""
+    needs = missing(facts)
+    if not needs:
+        return Call(arguments(facts), "")
+    given = guessed(facts) if is_torch(facts) else ()
+    tensors = [item.name for item in given if item.kind in TENSORS]
+    kinds = {item.kind for item in given}
+    settled = "missing" not in kinds and bool(kinds & {"tensor", "optional"})
+    if not _can_be_called(facts) or not tensors or not settled:
+        return Call(arguments(facts), needs)
+    return Call(given, needs, shapes_for(tensors))
+
+
+def _can_be_called(facts: Facts) -> bool:
+    function = facts.function
+    return function.forward is not None and not function.nested and not facts.is_trivial
+
+
+def missing(facts: Facts) -> str:
+    """What a call needs that the text does not tell; '' if nothing."""
+    function = facts.function
+    if function.forward is None:
+        return "its forward, which is inherited from another file"
+    if function.nested:
+        return (
+            f"an instance of it: it is defined inside {function.qualname.split('.')[0]}"
+        )
+    if facts.is_trivial:
+        return "a gradient: backward gives none"
+    given = arguments(facts)
+    lacking = [argument.text for argument in given if argument.kind == "missing"]
+    tensors = [a.name for a in given if a.kind in TENSORS]
+    if not tensors and not lacking:
+        return "arguments: which of them are tensors is not stated"
+    if not is_plain(facts) and tensors:
+        lacking.insert(0, f"shapes of {', '.join(tensors)}")
+    return "; ".join(lacking)
+
+
+def tests(facts: Facts, stem: str, call: Call) -> Iterator[str]:
+    """The lines of a Function's tests."""
+    function = facts.function
+    signature = ast.unparse(function.forward.node.args) if function.forward else ""
+    yield f"# {function.qualname}: forward({signature})"
+    yield _cases(stem, call)
+    rough = not call.waits and is_rough(facts)
+    yield from _head(call, rough, stem, subsets=True)
+    yield from _body(facts, stem, call, rough)
+    if rough or function.once_differentiable or _keeps_intermediate(facts):
+        return
+    yield from _head(call, rough, stem, subsets=False)
+    yield f"    apply = {_applied(facts)}"
+    if call.choices:
+        yield f"    given = fitting(apply, {stem}_arguments, {call.needs!r})"
+        yield "    assert gradgradcheck(apply, given)"
+    else:
+        yield f"    assert gradgradcheck(apply, {stem}_arguments()[case])"
+
+
+def _head(call: Call, rough: bool, stem: str, subsets: bool) -> Iterator[str]:
+    """The marks of a test and its signature."""
+    yield from ("", "")
+    if call.waits:
+        yield f"@pytest.mark.skip(reason={'needs ' + call.needs!r})"
+    parameters = []
+    if subsets:
+        yield f'@pytest.mark.parametrize("needed", {_subsets(call.given)})'
+        parameters.append("needed: tuple[int, ...]")
+    if not call.choices:
+        yield f'@pytest.mark.parametrize("case", range({len(_variants(call.given))}))'
+        parameters.insert(0, "case: int")
+    what = ("shapes" if rough else "gradients") if subsets else "second_gradients"
+    yield f"def test_{stem}_{what}({', '.join(parameters)}) -> None:"
+
+
+def _cases(stem: str, call: Call) -> str:
+    comma = "," if len(call.given) == 1 else ""
+    if call.choices:
+        doc = "Arguments of several shapes: the first that fit are used, the right ones go in their place."
+        shown = [_tried(call.given, shapes) for shapes in call.choices]
+    else:
+        doc = "What apply takes, each optional tensor given and left out."
+        shown = [
+            [_shown(item, absent) for item in call.given]
+            for absent in _variants(call.given)
+        ]
+    rows = ", ".join(f"({', '.join(row)}{comma})" for row in shown)
+    return (
+        f"def {stem}_arguments() -> list[tuple[Any, ...]]:\n"
+        f'    """{doc}"""\n'
+        f"    return [{rows}]"
+    )
+
+
+def _variants(given: Sequence[Argument]) -> tuple[frozenset[str], ...]:
+    """Which optional tensors are absent: none, and each."""
+    optional = [a.name for a in given if a.kind == "optional"]
+    return (frozenset(), *(frozenset({name}) for name in optional))
+
+
+def _shown(argument: Argument, absent: frozenset[str]) -> str:
+    if argument.kind in ("tensor", "optional"):
+        return "None" if argument.name in absent else _tensor(PLAIN)
+    if argument.kind == "value":
+        return argument.text
+    return "None"  # the test is skipped, and says what is to stand here
+
+
+def _tried(given: Sequence[Argument], shapes: Sequence[Shape]) -> list[str]:
+    """Arguments with tensors of these shapes, in their order."""
+    left, row = list(shapes), []
+    for item in given:
+        text = _tensor(left.pop(0)) if item.kind in TENSORS else item.text
+        if item.kind == "constant":
+            text += ".detach()" + (" > 0.5" if item.text == "mask" else "")
+        row.append(text)
+    return row
+
+
+def _tensor(shape: Shape) -> str:
+    return f"tensor({', '.join(map(str, shape))})"
+
+
+def _subsets(given: Sequence[Argument]) -> str:
+    """Which tensors require grad: all, and each alone."""
+    places = [n for n, a in enumerate(given) if a.kind in ("tensor", "optional")]
+    alone = [(place,) for place in places] if len(places) > 1 else []
+    return repr([tuple(places), *alone])
+
+
+def _applied(facts: Facts) -> str:
+    """What is checked; of a Function in place, on tensors that may be changed."""
+    dirty = facts.marked("mark_dirty") != frozenset()
+    return f"on_copies({_call(facts)})" if dirty else _call(facts)
+
+
+def _call(facts: Facts) -> str:
+    """What the code base calls: the alias of apply, a wrapper with the same parameters, or apply."""
+    function = facts.function
+    if function.aliases:
+        return f"load({function.aliases[0]!r})"
+    wrapper = _wrapper(function)
+    if wrapper:
+        return f"load({wrapper!r})"
+    return f"load({function.qualname!r}).apply"
+
+
+def _wrapper(function: Function) -> str:
+    """A function of the module that hands its own parameters to apply, in their order."""
+    wanted = [item.name for item in function.inputs()]
+    for item in function.applications:
+        if len(item.within) != 1 or not isinstance(item.within[0], ast.FunctionDef):
+            continue
+        node = item.within[0]
+        own = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+        given = [a.id for a in item.call.args if isinstance(a, ast.Name)]
+        plain = not node.args.vararg and not node.args.kwonlyargs
+        if plain and not node.decorator_list and own == wanted == given:
+            last = node.body[-1]
+            if isinstance(last, ast.Return) and last.value is item.call:
+                return node.name
+    return ""
+
+
+def _body(facts: Facts, stem: str, call: Call, rough: bool) -> Iterator[str]:
+    yield f"    apply = {_applied(facts)}"
+    if call.choices:
+        yield f"    given = fitting(apply, {stem}_arguments, {call.needs!r})"
+    else:
+        yield f"    given = {stem}_arguments()[case]"
+    yield "    for place, value in enumerate(given):"
+    yield "        if isinstance(value, torch.Tensor) and value.is_floating_point():"
+    yield "            value.requires_grad_(place in needed)"
+    if not call.choices and len(_variants(call.given)) > 1:
+        yield "    if all(given[place] is None for place in needed):"
+        yield '        pytest.skip("the one input that needs a gradient is left out")'
+    if not rough:
+        yield "    assert gradcheck(apply, given)"
+        return
+    yield "    # its gradient is a surrogate, and not that of forward: not gradcheck's affair"
+    yield "    output = apply(*given)"
+    yield "    first = output[0] if isinstance(output, tuple) else output"
+    yield "    first.sum().backward()"
+    yield "    for place in needed:"
+    yield "        if isinstance(given[place], torch.Tensor):"
+    yield "            assert given[place].grad.shape == given[place].shape"
+    yield "            assert given[place].grad.isfinite().all()"
+
+
+def _keeps_intermediate(facts: Facts) -> bool:
+    """Whether something that forward made and does not return is saved: the second gradient would be wrong."""
+    forward = facts.function.forward
+    if forward is None or forward.ctx is None:
+        return False
+    returned = {
+        node.id
+        for item in facts.outputs
+        for node in item.values or ()
+        if isinstance(node, ast.Name)
+    }
+    for item in facts.context_calls(forward, "save_for_backward"):
+        for argument in item.call.args:
+            root = facts.values(forward).root(argument, item.step)
+            known = isinstance(argument, ast.Name) and argument.id in returned
+            if not known and (root is None or root.origin == "fresh"):
+                return True
+    values = facts.values(forward)
+    return any(values.is_tensor(k.value, k.step) for k in facts.kept(forward))
+
 
 HEAD = '''"""Gradients of the Functions in {module}.
 

@@ -17,8 +17,7 @@ BY_LINE = ("decorate", "undecorate", "signature", "drop")  # of a definition
 def fix_text(text: str, groups: Iterable[Sequence[Edit]]) -> str:
     """The text with every group of edits that can be applied."""
     try:
-        from scaffold.lint.edit_places import places_in
-        from scaffold.lint.rewriting import Rewriter
+        from scaffold.lint.rewriting import Rewriter, places_in
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "libcst":
             raise

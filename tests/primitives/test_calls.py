@@ -31,8 +31,7 @@ from scaffold.primitives.calls import (
     optional_tensors,
 )
 from scaffold.primitives.facts import facts_of
-from scaffold.verify.child.rule_runs import samples
-from scaffold.verify.child.rule_samples import drawn_values
+from scaffold.verify.child.rule_runs import drawn_values, samples
 from scaffold.verify.child.rule_values import called, defaults
 
 TABLE = built_in()

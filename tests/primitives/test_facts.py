@@ -14,8 +14,7 @@ from scaffold.derive.graph.shape_rules import SHAPES, shape_said
 from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.primitives.facts import SHAPES as SHAPE_WORDS
-from scaffold.verify.child.rule_runs import samples, tuple_of
-from scaffold.verify.child.rule_samples import drawn_values
+from scaffold.verify.child.rule_runs import drawn_values, samples, tuple_of
 from scaffold.verify.child.rule_values import Values, called, defaults
 
 TABLE = built_in()

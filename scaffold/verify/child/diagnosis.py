@@ -3,19 +3,53 @@
 In: the gradient that backward returned, the expected one, and the `Scene`: inputs, outputs, the other gradients.
 Out: a phrase such as "transposed" or "factor 2", or None for a gradient that is right.
 Invariant: a phrase is said only of what holds exactly: mending it as told makes the gradient the expected one. Where
-nothing does, the largest difference is named and nothing else.
+nothing does, the largest difference is named and nothing else. Any factor explains a single element: of one, only a
+simple factor is believed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import combinations, permutations
+from math import isfinite
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from scaffold.verify.child.places import fits, name_places
-from scaffold.verify.child.ratio import name_ratio
+
+SIMPLE = 64  # the largest numerator and denominator of a factor that is written as a fraction
+
+
+def name_ratio(
+    actual: Tensor, expected: Tensor, close: Callable[[Tensor, Tensor], bool]
+) -> str:
+    """The factor by which the actual value is too large."""
+    place = int(expected.abs().argmax()) if expected.numel() else 0
+    largest = expected.flatten()[place].item() if expected.numel() else 0.0
+    if not largest:
+        return ""
+    ratio = actual.flatten()[place].item() / largest
+    if not isfinite(abs(ratio)) or not ratio or not close(actual, expected * ratio):
+        return ""
+    if isinstance(ratio, complex) and abs(ratio.imag) < 1e-9 * abs(ratio):
+        ratio = ratio.real
+    if isinstance(ratio, complex):
+        telling = int((expected != 0).sum()) > 1
+        return f"factor {ratio:.4g}" if telling else ""
+    return _factor_in_words(ratio, telling=int((expected != 0).sum()) > 1)
+
+
+def _factor_in_words(ratio: float, telling: bool) -> str:
+    near = Fraction(ratio).limit_denominator(SIMPLE)
+    simple = abs(near.numerator) <= SIMPLE and abs(near - ratio) < 1e-6 * abs(ratio)
+    if simple and near == -1:
+        return "sign"
+    if simple and (telling or 1 in (abs(near.numerator), near.denominator)):
+        return f"factor {near}"
+    return f"factor {ratio:.4g}" if telling else ""
+
 
 SHOWN = 6  # elements of a value that are shown
 PERMUTED = 4  # dims up to which every order is tried

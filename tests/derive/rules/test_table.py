@@ -11,10 +11,15 @@ from torch import Tensor
 from scaffold.derive.rules.samples import Sample
 from scaffold.derive.rules.spelling import Spelling, spelling
 from scaffold.derive.rules.table import Rule, built_in
-from scaffold.verify.child.rule_runs import Run, dtypes, of_value, tuple_of
+from scaffold.verify.child.rule_runs import (
+    Run,
+    drawn_values,
+    dtypes,
+    of_value,
+    tuple_of,
+)
 from scaffold.verify.child.rule_runs import runs as runs_of
 from scaffold.verify.child.rule_runs import samples as samples_of
-from scaffold.verify.child.rule_samples import drawn_values
 from scaffold.verify.child.rule_values import Interpreter, Values, called, defaults
 from tests.sweeps import in_every_run, one_of_each
 

@@ -12,8 +12,7 @@ from torch import Tensor
 from scaffold.derive.rules.samples import Drawn, Several
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.formula import Node
-from scaffold.verify.child.rule_runs import Run
-from scaffold.verify.child.rule_samples import drawn_values
+from scaffold.verify.child.rule_runs import Run, drawn_values
 from scaffold.verify.child.rule_values import Values
 from tests.derive.rules.test_table import RULES, samples
 

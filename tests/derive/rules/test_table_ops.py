@@ -12,7 +12,7 @@ from torch import Tensor
 from scaffold.derive import derive
 from scaffold.derive.rules.samples import read_sample
 from scaffold.derive.rules.table import Rule, built_in
-from scaffold.verify.child.rule_samples import drawn_values
+from scaffold.verify.child.rule_runs import drawn_values
 from tests.derive.building import load, spec_of, text_of
 from tests.derive.checking import check_needs
 from tests.sweeps import in_every_run, one_of_each

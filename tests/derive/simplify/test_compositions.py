@@ -5,7 +5,7 @@ import torch
 
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.formula import Node
-from scaffold.verify.child.rule_samples import drawn_values
+from scaffold.verify.child.rule_runs import drawn_values
 from scaffold.verify.child.rule_values import Interpreter, called, defaults
 from tests.derive.building import backward_of, load, op_text
 from tests.derive.rules.test_table import samples
