@@ -51,7 +51,7 @@ class Reversed(NamedTuple):
 def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
     """A gradient that has the argument's shape, whether or not that can be seen."""
     if gradient.rule == "neg" and not make.opaque(gradient):
-        return make("neg", exactly(make, gradient.args[0], arg))
+        return make.neg(exactly(make, gradient.args[0], arg))
     return (
         gradient if make.opaque(gradient) else make.program.shaped(gradient, arg.shape)
     )
@@ -136,7 +136,7 @@ class Reverse:
         for item in joined_parts(self.make, self.waiting.get(op, ())):
             key = (item.shape, item.kind)
             known = by_shape.get(key)
-            by_shape[key] = item if known is None else self.make("add", known, item)
+            by_shape[key] = item if known is None else self.make.add(known, item)
         total: Op | None = None
         for item in by_shape.values():
             part = sum_to(self.make, item, op)
@@ -144,7 +144,7 @@ class Reverse:
                 part = item
             if item in self.via:
                 self.via.setdefault(part, self.via[item])
-            total = part if total is None else self.make("add", total, part)
+            total = part if total is None else self.make.add(total, part)
         if total is None or is_number(total, 0):
             return None
         one = as_one_choice(self.make, total)
@@ -217,7 +217,7 @@ class Reverse:
                     known = sum_to(self.make, known, arg)  # else one is broadcast
                     gradient = sum_to(self.make, gradient, arg)
                 sums[arg] = (
-                    gradient if known is None else self.make("add", known, gradient)
+                    gradient if known is None else self.make.add(known, gradient)
                 )
         return sums
 

@@ -48,26 +48,26 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
     if literal(causal) is UNKNOWN:
         return None
     factor = _scale(make, query, scale)
-    scores = make("mul", factor, make("matmul", query, make("mT", key)))
+    scores = make.mul(factor, make.matmul(query, make.mT(key)))
     hidden: list[Op] = []
     if literal(causal) is True:
-        below = make("tril", make("ones_like", scores))
+        below = make("tril", make.ones_like(scores))
         hidden.append(make("eq", below, make.const(0)))
     if mask.is_tensor:
         found = _masked(make, scores, mask, hidden)
         scores = _where_given(make, mask, found, scores)
     for item in hidden:
-        scores = make("masked_fill", scores, item, make.const(float("-inf")))
+        scores = make.masked_fill(scores, item, make.const(float("-inf")))
     probs = make("softmax", scores, minus)
     for item in hidden:
-        probs = make("masked_fill", probs, item, make.const(0))
-    of_probs = make("matmul", g, make("mT", value))
-    total = make("sum", make("mul", of_probs, probs), minus, make.const(True))
-    of_scores = make("mul", probs, make("sub", of_probs, total))
+        probs = make.masked_fill(probs, item, make.const(0))
+    of_probs = make.matmul(g, make.mT(value))
+    total = make.sum(make.mul(of_probs, probs), minus, make.const(True))
+    of_scores = make.mul(probs, make.sub(of_probs, total))
     pairs = [
-        (query, make("mul", factor, make("matmul", of_scores, key))),
-        (key, make("mul", factor, make("matmul", make("mT", of_scores), query))),
-        (value, make("matmul", make("mT", probs), g)),
+        (query, make.mul(factor, make.matmul(of_scores, key))),
+        (key, make.mul(factor, make.matmul(make.mT(of_scores), query))),
+        (value, make.matmul(make.mT(probs), g)),
     ]
     return [*pairs, (mask, of_scores)] if mask.active else pairs
 
@@ -89,7 +89,7 @@ def _masked(make: Maker, scores: Op, mask: Op, hidden: list[Op]) -> Op:
     if mask.kind == "bool":
         hidden.append(make("bitwise_not", mask))
         return scores
-    return make("add", scores, mask)
+    return make.add(scores, mask)
 
 
 def _where_given(make: Maker, mask: Op, masked: Op, plain: Op) -> Op:
@@ -120,7 +120,7 @@ def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
             continue
         others = [item for k, item in enumerate(inputs) if k != at]
         rest = [item for k, item in enumerate(operands.args) if k != at]
-        factors = [g, *(make("conj", item) for item in rest)]
+        factors = [g, *(make.conj(item) for item in rest)]
         found = _of_operand(make, operand, inputs[at], [result, *others], factors)
         if found is None:
             return None
@@ -151,7 +151,7 @@ def _of_operand(
             operand if not alone else None,
         )
     for at in alone:
-        found = make("unsqueeze", found, make.const(at))
+        found = make.unsqueeze(found, make.const(at))
     if not _is_as_long(letters, operand, others, factors):
         return fit_to(make, found, operand)
     return make.expanded(found, operand.shape) if alone else found
@@ -278,7 +278,7 @@ def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
         dim, start, length = op.args[1:]
         if not isinstance(first := literal(start), int) or first < 0:
             return None
-        bounds = (start, make("add", start, length), make.const(None))
+        bounds = (start, make.add(start, length), make.const(None))
         data = program.op(
             "unsliced", (g, dim, *bounds), OfShape(x.shape), kind=g.kind, shape=x.shape
         )
@@ -290,7 +290,7 @@ def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
         return [(x, data)]
     if op.rule == "select":
         into = make.zeros(g, x.shape)
-        whole = make("select_scatter", into, g, *op.args[1:])
+        whole = make.select_scatter(into, g, *op.args[1:])
         return [(x, make.program.shaped(whole, x.shape))]
     return _of_index(make, op, g)
 
@@ -303,7 +303,7 @@ def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
         return _of_one_part(make, op, g) or _of_last_parts(make, op, g)
     accumulate = make.const(any(part.kind != "bool" for part in parts))
     indices = program.op("list", parts)
-    whole = make("index_put", make.zeros(g, x.shape), indices, g, accumulate)
+    whole = make.index_put(make.zeros(g, x.shape), indices, g, accumulate)
     return [(x, program.shaped(whole, x.shape))]
 
 
@@ -323,14 +323,14 @@ def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
     if index is None or rank is None or parts[at].kind == "bool":
         return None
     if rank == 0:
-        index, g = make("unsqueeze", index, make.const(0)), make(
-            "unsqueeze", g, make.const(at)
+        index, g = make.unsqueeze(index, make.const(0)), make.unsqueeze(
+            g, make.const(at)
         )
     elif rank > 1:
         ends = (make.const(at), make.const(at + rank - 1))
-        index, g = make("flatten", index), make("flatten", g, *ends)
+        index, g = make.flatten(index), make.flatten(g, *ends)
     into = make.zeros(g, x.shape)
-    added = make("index_add", into, make.const(at), index, g)
+    added = make.index_add(into, make.const(at), index, g)
     return [(x, make.program.shaped(added, x.shape))]
 
 
@@ -351,8 +351,8 @@ def _of_last_parts(make: Maker, op: Op, g: Op) -> Pairs | None:
     ends = [make.const(item if count > 1 else item[0]) for item in (first, last)]
     into = make.zeros(g, Shape((*dims[count:], *dims[:count])))
     listed = make.program.op("list", indices)
-    added = make("index_put", into, listed, make("movedim", g, *ends), make.const(True))
-    back = make("movedim", added, *reversed(ends))
+    added = make.index_put(into, listed, make.movedim(g, *ends), make.const(True))
+    back = make.movedim(added, *reversed(ends))
     return [(x, make.program.shaped(back, x.shape))]
 
 
@@ -378,14 +378,14 @@ def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
     if x.shape.rank == 1 and y.shape.least > 1:
         return _of_vector(make, x, y, g)
     if y.shape.rank == 2 and x.shape.rank != 2:
-        left = make("matmul", g, make("mH", y))
-        return [(x, left), (y, _contracted(make, make("conj", x), g))]
+        left = make.matmul(g, make.mH(y))
+        return [(x, left), (y, _contracted(make, make.conj(x), g))]
     wide = as_matrix(make, as_matrix(make, g, y, -1), x, -2)
     rows, columns = as_matrix(make, x, x, -2), as_matrix(make, y, y, -1)
-    left = make("matmul", wide, make("mH", columns))
-    right = make("matmul", make("mH", rows), wide)
+    left = make.matmul(wide, make.mH(columns))
+    right = make.matmul(make.mH(rows), wide)
     if columns is not y:
-        narrow = make("squeeze", right, make.const(-1))
+        narrow = make.squeeze(right, make.const(-1))
         right = unless_vector(make.program, right, narrow, y)
     return [(x, left), (y, right)]
 
@@ -393,27 +393,27 @@ def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
 def _by_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
     """Of the product with a vector."""
     if x.shape.rank == 1:
-        of_x, of_y = make("conj", y), make("conj", x)
-        return [(x, make("mul", g, of_x)), (y, make("mul", g, of_y))]
-    wide = make("unsqueeze", g, make.const(-1))
+        of_x, of_y = make.conj(y), make.conj(x)
+        return [(x, make.mul(g, of_x)), (y, make.mul(g, of_y))]
+    wide = make.unsqueeze(g, make.const(-1))
     if x.shape.rank == 2:
-        other = make("matmul", make("mH", x), g)
+        other = make.matmul(make.mH(x), g)
     else:
-        other = make("mul", wide, make("conj", x))
-    return [(x, make("mul", wide, make("conj", y))), (y, other)]
+        other = make.mul(wide, make.conj(x))
+    return [(x, make.mul(wide, make.conj(y))), (y, other)]
 
 
 def _of_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
     """Of the product of a vector with matrices."""
-    minus, turned = make.const(-1), make("conj", y)
-    column = make("unsqueeze", make("conj", x), minus)
-    row = make("unsqueeze", g, make.const(-2))
+    minus, turned = make.const(-1), make.conj(y)
+    column = make.unsqueeze(make.conj(x), minus)
+    row = make.unsqueeze(g, make.const(-2))
     if y.shape.rank == 2:
-        of_x = make("matmul", turned, g)
+        of_x = make.matmul(turned, g)
     else:
-        of_x = make("matmul", turned, make("unsqueeze", g, minus))
-        of_x = make("squeeze", of_x, minus)
-    return [(x, of_x), (y, make("mul", column, row))]
+        of_x = make.matmul(turned, make.unsqueeze(g, minus))
+        of_x = make.squeeze(of_x, minus)
+    return [(x, of_x), (y, make.mul(column, row))]
 
 
 def _contracted(make: Maker, x: Op, g: Op) -> Op:
@@ -441,10 +441,10 @@ def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
     ):
         return None
     if x.shape.rank == 2:
-        of_weight = make("matmul", make("mT", g), make("conj", x))
+        of_weight = make.matmul(make.mT(g), make.conj(x))
     else:
-        of_weight = _contracted(make, g, make("conj", x))
-    pairs = [(x, make("matmul", g, make("conj", weight))), (weight, of_weight)]
+        of_weight = _contracted(make, g, make.conj(x))
+    pairs = [(x, make.matmul(g, make.conj(weight))), (weight, of_weight)]
     return [*pairs, (bias, g)] if bias.is_tensor else pairs
 
 
@@ -461,7 +461,7 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
     for position, part in enumerate(parts.args):
         last = position == len(parts.args) - 1
         taken = each or size(make, part, dim)
-        end = taken if start is none else make("add", start, taken)
+        end = taken if start is none else make.add(start, taken)
         if not part.active:
             pass
         elif isinstance(at, int):
@@ -470,7 +470,7 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
             pairs.append((part, piece))
         else:  # only the call tells
             first = make.const(0) if start is none else start
-            piece = make("narrow", g, dim, first, taken)
+            piece = make.narrow(g, dim, first, taken)
             pairs.append((part, make.program.shaped(piece, part.shape)))
         start = end
     return pairs
@@ -523,7 +523,7 @@ def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
     at = literal(dim)
     if not isinstance(at, int):
         return None
-    left = make("slice_scatter", g, make.zeros(g, src.shape), dim, start, end, step)
+    left = make.slice_scatter(g, make.zeros(g, src.shape), dim, start, end, step)
     by = make.const(None) if literal(step) == 1 else step
     bounds = (start, end, by)
     return [(x, left), (src, indexing.sliced(make.applier, g, at, bounds, src.shape))]
@@ -546,7 +546,7 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     if not counted:  # an index from the end, which no scatter takes
         index = make.applier.named("remainder", index, size(make, x, dim))
     if x.shape.rank == 1:
-        return [(x, make("index_add", make.zeros(g, x.shape), dim, index, g))]
+        return [(x, make.index_add(make.zeros(g, x.shape), dim, index, g))]
     return [(x, make("scatter_add", make.zeros(g, x.shape), dim, index, g))]
 
 
@@ -565,9 +565,9 @@ def solve(make: Maker, op: Op, g: Op) -> Pairs | None:
     vector = a.shape.rank == 2 and b.shape.rank == 1
     if not vector and not as_many_dims(a.shape, b.shape):
         return None  # b may be one vector for each matrix
-    of_b = make("solve", make("mH", a), g)
+    of_b = make("solve", make.mH(a), g)
     if vector:
-        of_a = make("neg", make("outer", of_b, make("conj", op)))
+        of_a = make.neg(make("outer", of_b, make.conj(op)))
     else:
-        of_a = make("neg", make("matmul", of_b, make("mH", op)))
+        of_a = make.neg(make.matmul(of_b, make.mH(op)))
     return [(a, of_a), (b, of_b)]

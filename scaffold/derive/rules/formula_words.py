@@ -42,7 +42,7 @@ def as_matrix(make: Maker, value: Op, operand: Op, dim: int) -> Op:
     if operand.shape.least > 1:
         return value
     program = make.program
-    wide = make("unsqueeze", value, program.const(dim))
+    wide = make.unsqueeze(value, program.const(dim))
     if operand.shape.rank == 1:
         return wide
     return unless_vector(program, value, wide, operand)
@@ -50,9 +50,9 @@ def as_matrix(make: Maker, value: Op, operand: Op, dim: int) -> Op:
 
 def restored(make: Maker, g: Op, x: Op, dim: Op) -> Op:
     """The cotangent of a reduction with the dim that it took; a scalar has none, whatever dim is named."""
-    wide = make("unsqueeze", g, dim)
+    wide = make.unsqueeze(g, dim)
     if wide.rule == "neg" and g.rule == "neg":
-        return make("neg", restored(make, g.args[0], x, dim))
+        return make.neg(restored(make, g.args[0], x, dim))
     if wide.rule != "unsqueeze" or not may_be_scalar(x.shape, dim):
         return wide
     program = make.program
@@ -142,11 +142,11 @@ def _kept(make: Maker, x: Op, dim: Op) -> Op:
 def sum_to(make: Maker, g: Op, x: Op) -> Op:
     """Sum what was broadcast; a value that is smaller than `x` is expanded."""
     if g.kind == "complex" and x.kind != "complex":
-        g = make("real", g)
+        g = make.real(g)
     if not g.is_tensor or g.shape == x.shape:
         return g
     if g.rule == "neg" and not make.opaque(g):
-        return make("neg", sum_to(make, g.args[0], x))
+        return make.neg(sum_to(make, g.args[0], x))
     if g.rule == "cond" and not (make.opaque(g) or _is_one_tensor(g)):
         parts = (sum_to(make, item, x) for item in g.args)
         return make.choose(g.test, *parts)
@@ -157,7 +157,7 @@ def sum_to(make: Maker, g: Op, x: Op) -> Op:
 
 def _summed(make: Maker, g: Op, x: Op) -> Op:
     if x.shape == SCALAR:
-        return make("sum", g)
+        return make.sum(g)
     if g.rule == "summed_to" and not make.is_whole(g):
         g = g.args[0]
     plan = _dims_to_sum(g.shape, x.shape)
@@ -176,16 +176,16 @@ def _summed(make: Maker, g: Op, x: Op) -> Op:
     if ones and gone:
         extra = len(gone)
         both = (*gone, *(at + len(x.shape.dims or ()) + extra for at in ones))
-        g = make("sum", g, const(both))
+        g = make.sum(g, const(both))
         for at in sorted(ones, reverse=True):
-            g = make("unsqueeze", g, const(at))
+            g = make.unsqueeze(g, const(at))
         return g
     if ones:
         dims = const(ones[0] if len(ones) == 1 else ones)
-        g = make("sum", g, dims, const(True))
+        g = make.sum(g, dims, const(True))
     if gone:
         dims = const(gone[0] if len(gone) == 1 else gone)
-        g = make("sum", g, dims)
+        g = make.sum(g, dims)
     return g
 
 
@@ -222,11 +222,11 @@ def fit_to(make: Maker, g: Op, x: Op) -> Op:
     if not g.is_tensor or shapes.fits(x.shape, g.shape):
         return sum_to(make, g, x)
     if g.kind == "complex" and x.kind != "complex":
-        g = make("real", g)
+        g = make.real(g)
     if shapes.fits(g.shape, x.shape):
         return make.expanded(g, x.shape)
     if g.rule == "neg" and not make.opaque(g):
-        return make("neg", fit_to(make, g.args[0], x))
+        return make.neg(fit_to(make, g.args[0], x))
     like = x if x.rule == "input" else None
     data = SummedTo(x.shape, like)
     return make.program.op("fitted_to", (g,), data, kind=g.kind, shape=x.shape)
@@ -242,7 +242,7 @@ def reshape_as(make: Maker, g: Op, x: Op) -> Op:
 
 
 def _with_dim(make: Maker, x: Op, at: int) -> Op:
-    return make("unsqueeze", x, make.const(at))
+    return make.unsqueeze(x, make.const(at))
 
 
 @word
@@ -307,7 +307,7 @@ def count(make: Maker, x: Op, dim: Op) -> Op:
     total = make.const(1)
     for at in dims:
         size = _length(make, x, make.const(at))
-        total = make("mul", total, size)
+        total = make.mul(total, size)
     return total
 
 
@@ -317,7 +317,7 @@ def _length(make: Maker, x: Op, dim: Op) -> Op:
 
 @word
 def moved(make: Maker, x: Op, dim: Op, by: Op) -> Op:
-    at, ones = literal(dim), make("ones_like", x)
+    at, ones = literal(dim), make.ones_like(x)
     if x.shape == SCALAR:
         return ones
     if not isinstance(at, int):
@@ -338,14 +338,14 @@ def _stepped(make: Maker, x: Op, at: int, forward: bool) -> Op:
         pad = padding(make, x, dim, *ends)
         wide = make("pad", x, pad, make.const("constant"), make.const(1.0))
         start = zero if forward else one
-        return make("narrow", wide, dim, start, size(make, x, dim))
+        return make.narrow(wide, dim, start, size(make, x, dim))
     bounds = ((none, one, none), (none, minus, none))
     if not forward:
         bounds = ((minus, none, none), (one, none, none))
     edge, rest = (sliced(make.applier, x, at, item) for item in bounds)
-    edge = make("ones_like", edge)
+    edge = make.ones_like(edge)
     parts = (edge, rest) if forward else (rest, edge)
-    return make("cat", make.program.op("list", parts), dim)
+    return make.cat(make.program.op("list", parts), dim)
 
 
 @word
@@ -398,7 +398,7 @@ def leading(make: Maker, x: Op) -> Op:
 @word
 def channels(make: Maker, weight: Op, x: Op) -> Op:
     if x.shape == SCALAR:
-        return make("squeeze", weight, make.const(-1))
+        return make.squeeze(weight, make.const(-1))
     for _ in range(_rank(make, x) - 2):
         weight = _with_dim(make, weight, -1)
     return weight
@@ -432,9 +432,9 @@ def inverse_permutation(make: Maker, dims: Op) -> Op:
 @word
 def negated(make: Maker, numbers: Op) -> Op:
     if numbers.rule == "list":
-        return make.program.op("list", [make("neg", item) for item in numbers.args])
+        return make.program.op("list", [make.neg(item) for item in numbers.args])
     if is_int(make.program, numbers):
-        return make("neg", numbers)
+        return make.neg(numbers)
     if not is_sequence(make.program, numbers):
         raise UnsupportedError("one number or several")
     return make.program.python("comprehension", "-size for size in", numbers)
@@ -482,7 +482,7 @@ def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
     if not dims:
         return g
     apart = make("reshape", g, make.program.op("list", sizes))
-    summed = make("sum", apart, make.const(tuple(dims)))
+    summed = make.sum(apart, make.const(tuple(dims)))
     return make.program.shaped(summed, x.shape)
 
 

@@ -62,7 +62,7 @@ class FormulaEvaluator(Evaluator):
                 return self.make.const(not plain)
             return self.program.python("unary", "not", *values)
         if node.label == "-" and len(values) == 1:
-            return self.make("neg", *values)
+            return self.make.neg(*values)
         if node.label in ARITHMETIC:
             return self.make(ARITHMETIC[node.label], *values)
         return self._found(node.label, *values)

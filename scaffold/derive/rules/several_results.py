@@ -30,7 +30,7 @@ def of_few_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op
     if len(found) < len(pieces):
         raise UnsupportedError(f"the parts of {op.rule} are not all taken")
     terms = joined_parts(make, found)
-    return op.args[0], reduce(lambda one, two: make("add", one, two), terms)
+    return op.args[0], reduce(lambda one, two: make.add(one, two), terms)
 
 
 def all_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:
@@ -68,18 +68,18 @@ def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
     x, none = op.args[0], make.const(None)
     if op.rule == "unbind":
         into = make.zeros(g, x.shape)
-        whole = make("select_scatter", into, g, op.args[1], make.const(at))
+        whole = make.select_scatter(into, g, op.args[1], make.const(at))
         return make.program.shaped(whole, x.shape)
     count, dim = op.args[1:]
     own = size(make, g, dim)
     if at == 0:  # the parts may differ in size, but the first one comes first
         bounds = (none, own, none)
     elif at == -1 or op.rule == "chunk" and literal(count) == at + 1:
-        start = make("sub", size(make, x, dim), own)
+        start = make.sub(size(make, x, dim), own)
         bounds = (start, none, none)
     elif op.rule == "split" and is_int(make.program, count):
-        start = make("mul", make.const(at), count)
-        bounds = (start, make("add", start, own), none)
+        start = make.mul(make.const(at), count)
+        bounds = (start, make.add(start, own), none)
     else:
         return None
     return make.program.op(

@@ -28,10 +28,10 @@ def _times_quotient(make: Maker, a: Op, b: Op) -> Op | None:
     """`4 * (x / 2)` as `2 * x`, `n * (x / 2)` as `n * x / 2`."""
     if a.kind != "static" or not make.is_(b, "div") or b.args[1].kind != "static":
         return None
-    quotient = make("div", a, b.args[1])
+    quotient = make.div(a, b.args[1])
     if number(a) is not None and number(quotient) is not None:
-        return make("mul", quotient, b.args[0])
-    return make("div", make("mul", a, b.args[0]), b.args[1])
+        return make.mul(quotient, b.args[0])
+    return make.div(make.mul(a, b.args[0]), b.args[1])
 
 
 @ALGEBRA.on("div")
@@ -48,8 +48,8 @@ def _number_over_number(make: Maker, a: Op, b: Op) -> Op | None:
     reduced = _reduced(make, a, b)
     if reduced is not None or not make.is_(a, "mul") or a.args[0].kind != "static":
         return reduced
-    quotient = make("div", a.args[0], b)
-    return None if number(quotient) is None else make("mul", quotient, a.args[1])
+    quotient = make.div(a.args[0], b)
+    return None if number(quotient) is None else make.mul(quotient, a.args[1])
 
 
 @ALGEBRA.on("mul")
@@ -68,7 +68,7 @@ def cancelled(make: Maker, a: Op, b: Op) -> Op | None:
                     make.products.op(below.without(Product(1, (), (), (op,)))),
                     make.products.op(above.without(Product(1, (), (op,)))),
                 ]
-                found = make("mul", *(parts if below is one else parts[::-1]))
+                found = make.mul(*(parts if below is one else parts[::-1]))
                 whole = shapes.broadcast(a.shape, b.shape)
                 return found if found.shape == whole else None
     return None
@@ -79,7 +79,7 @@ def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
     if make.is_(a, "mul"):
         factor = a.args[0]
         if factor.is_python("binary", "/") and is_number(factor.args[0], 1):
-            return make("div", a.args[1], make("mul", factor.args[1], b))
+            return make.div(a.args[1], make.mul(factor.args[1], b))
     of_b = make.products.of(b)
     divisors = [op for op in of_b.statics if number(op) is None]
     if not make.is_(a, "mul") or not divisors or of_b.number == 1:
@@ -88,7 +88,7 @@ def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
     if value is None or value != of_b.number:
         return None
     rest = make.products.op(of_b._replace(number=1))
-    return make("div", a.args[1], rest)
+    return make.div(a.args[1], rest)
 
 
 # Sums
@@ -101,7 +101,7 @@ def _minus_sum_of_multiple(make: Maker, a: Op) -> Op | None:
         return None
     if number(a.args[0].args[0]) is None:
         return None
-    return make.summed_to(make("neg", a.args[0]), a)
+    return make.summed_to(make.neg(a.args[0]), a)
 
 
 @ALGEBRA.on("add")
@@ -159,5 +159,5 @@ def product(make: Maker, factors: list[Op]) -> Op | None:
     """The product of factors; None for no factor."""
     result: Op | None = None
     for factor in factors:
-        result = factor if result is None else make("mul", result, factor)
+        result = factor if result is None else make.mul(result, factor)
     return result

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from scaffold.derive.graph import shapes
+from scaffold.derive.graph.algebra import Algebra
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import choose
 from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, tensors
@@ -72,7 +73,7 @@ def in_order(registries: Iterable[Registry]) -> Simplifications:
     return {name: tuple(functions) for name, functions in found.items()}
 
 
-class Maker:
+class Maker(Algebra):
     """Makes ops of the backward; `opaque` ones are held by a name and stay whole."""
 
     def __init__(
@@ -143,7 +144,7 @@ class Maker:
     def summed_to(self, op: Op, like: Op) -> Op:
         """The sum of a value over the dims over which `like` is summed."""
         if op.rule == "neg" and not self.opaque(op):
-            return self("neg", self.summed_to(op.args[0], like))
+            return self.neg(self.summed_to(op.args[0], like))
         return self.program.op(
             "summed_to",
             (op,),
@@ -169,7 +170,7 @@ class Maker:
         if op.rule == "expanded":
             op = op.args[0]
         if op.rule == "neg" and not self.opaque(op):
-            return self("neg", self.expanded(op.args[0], shape))
+            return self.neg(self.expanded(op.args[0], shape))
         return self.program.op(
             "expanded",
             (op,),
@@ -190,7 +191,7 @@ class Maker:
         if op.rule == "expanded" and op.args[0].shape == shapes.SCALAR:
             return self.expanded(op.args[0], shape)
         if op.rule == "neg" and not self.opaque(op):
-            return self("neg", self.reshaped(op.args[0], shape))
+            return self.neg(self.reshaped(op.args[0], shape))
         return self.program.op(
             "reshaped",
             (op,),

@@ -21,7 +21,7 @@ def _where(make: Maker, condition: Op, body: Op, orelse: Op) -> Op | None:
     for one, two in ((body, orelse), (orelse, body)):
         if is_number(one, 0) and two.rule == "neg" and not make.opaque(two):
             parts = (one, two.args[0]) if one is body else (two.args[0], one)
-            return make("neg", make("where", condition, *parts))
+            return make.neg(make.where(condition, *parts))
     return None
 
 
@@ -39,7 +39,7 @@ def _common_factor_out(make: Maker, condition: Op, body: Op, orelse: Op) -> Op |
             item.kind for item in rest if not of_default_dtype(item)
         ]  # `where` of two numbers is float32
         if shared.has_factors and {"real", "complex"}.intersection(typed):
-            inner = make("where", condition, *rest)
+            inner = make.where(condition, *rest)
             found = products.op_times(shared, inner)
             if found.shape == whole:
                 return found
@@ -150,7 +150,7 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
             parts = (
                 item if is_number(item, 0) else inside(item) for item in (body, orelse)
             )
-            return make("where", condition, *parts)
+            return make.where(condition, *parts)
     if arg.rule == "cond" and any(is_number(item, 0) for item in arg.args):
         parts = (item if is_number(item, 0) else inside(item) for item in arg.args)
         return make.choose(arg.test, *parts)
@@ -165,7 +165,7 @@ def _merged(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
         return None
     if a.rule == "where" and a.args[0] is b.args[0]:
         inner = [make(name, *pair) for pair in zip(a.args[1:], b.args[1:], strict=True)]
-        return make("where", a.args[0], *inner)
+        return make.where(a.args[0], *inner)
     zero = any(is_number(item, 0) for item in (*a.args, *b.args))
     if zero and a.rule == "cond" and a.test is b.test:
         pairs = zip(a.args, b.args, strict=True)

@@ -72,7 +72,7 @@ def _size(op: Op) -> Dim | None:
 
 
 def _joined(make: Maker, values: Sequence[Op], dim: Op) -> Op:
-    return make("cat", make.program.op("list", values), dim)
+    return make.cat(make.program.op("list", values), dim)
 
 
 def _stacked(make: Maker, values: Sequence[Op], dim: Op) -> Op:
@@ -81,7 +81,7 @@ def _stacked(make: Maker, values: Sequence[Op], dim: Op) -> Op:
 
 def _with_dim(make: Maker, part: Part, dim: int) -> Op:
     """The value of a part, with the dim of size 1 that a line lacks."""
-    return make("unsqueeze", part.value, make.const(dim)) if part.line else part.value
+    return make.unsqueeze(part.value, make.const(dim)) if part.line else part.value
 
 
 # --- Where all indices are numbers.
@@ -167,7 +167,7 @@ def _every_nth(make: Maker, terms: Sequence[Op]) -> Joined:
     stacked = _stacked(make, values, make.const(inner))
     last = dim == -1 or terms[0].shape.rank == dim + 1
     ends = (dim - 1, dim) if dim < 0 else (dim, dim + 1)
-    flat = make("flatten", stacked, *map(make.const, ends[:1] if last else ends))
+    flat = make.flatten(stacked, *map(make.const, ends[:1] if last else ends))
     return flat, terms
 
 
@@ -271,6 +271,6 @@ def _put(make: Maker, terms: Sequence[Op]) -> Joined:
         value, dim, start, _, step = op.args
         none = make.const(None)
         first = start if literal(start) else none
-        put = make("slice_scatter", whole, value, dim, first, none, step)
+        put = make.slice_scatter(whole, value, dim, first, none, step)
         whole = make.program.shaped(put, op.shape)
     return whole, terms

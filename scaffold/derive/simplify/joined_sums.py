@@ -18,8 +18,8 @@ def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
     """What goes to its places in a tensor of zeros, onto what it is added to: `a.index_add(0, index, g)`."""
     moved = a.rule == b.rule == "movedim" and a.args[1:] == b.args[1:]
     if moved and a.args[0].shape == b.args[0].shape:
-        total = make("add", a.args[0], b.args[0])
-        return make.program.shaped(make("movedim", total, *a.args[1:]), a.shape)
+        total = make.add(a.args[0], b.args[0])
+        return make.program.shaped(make.movedim(total, *a.args[1:]), a.shape)
     for into, op in ((a, b), (b, a)):
         fits = op.rule in SCATTERS and op.args[0].rule == "zeros"
         fits = fits and (into.kind, into.shape) == (op.kind, op.shape)
@@ -90,7 +90,7 @@ def _branch_sum(
         if is_number(term, 0):
             continue
         if total is None:
-            total = make("neg", term) if minus else term
+            total = make.neg(term) if minus else term
         else:
             total = make("sub" if minus else "add", total, term)
     return total

@@ -9,6 +9,7 @@ multiplies single numbers first, and by patterns.
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
+from scaffold.derive.graph.algebra import Algebra
 from scaffold.derive.graph.op import Op, Program, is_number, number
 from scaffold.derive.graph.static_values import is_literal
 from scaffold.formula import Number, computed
@@ -112,7 +113,7 @@ class Products:
     """Takes products apart and puts them together."""
 
     def __init__(
-        self, program: Program, make: Callable[..., Op], whole: Callable[[Op], bool]
+        self, program: Program, make: Algebra, whole: Callable[[Op], bool]
     ) -> None:
         self.program, self.make, self.whole = program, make, whole
 
@@ -126,29 +127,29 @@ class Products:
         minus = not isinstance(product.number, complex) and product.number < 0
         factor = const(-product.number if minus else product.number)
         for value in product.statics:
-            factor = make("mul", factor, value)
+            factor = make.mul(factor, value)
         made: Op | None = None
         for op, count in _counted(product.tensors):
             power = op if count == 1 else make("pow_exponent", op, const(count))
-            made = power if made is None else make("mul", made, power)
+            made = power if made is None else make.mul(made, power)
         for op in product.below:
-            made = make("div", const(1) if made is None else made, op)
-        made = factor if made is None else make("mul", factor, made)
+            made = make.div(const(1) if made is None else made, op)
+        made = factor if made is None else make.mul(factor, made)
         if product.static_below:
             below = const(1)
             for value in product.static_below:
-                below = make("mul", below, value)
-            made = make("div", made, below)
-        return make("neg", made) if minus else made
+                below = make.mul(below, value)
+            made = make.div(made, below)
+        return make.neg(made) if minus else made
 
     def op_times(self, outer: Product[Op], inner: Op) -> Op:
         """The op of a product times another op; what divides comes last."""
         above = self.op(outer._replace(below=(), static_below=()))
-        made = inner if is_number(above, 1) else self.make("mul", above, inner)
+        made = inner if is_number(above, 1) else self.make.mul(above, inner)
         for divisor in outer.below:
-            made = self.make("div", made, divisor)
+            made = self.make.div(made, divisor)
         if outer.static_below:
-            made = self.make("div", made, self.op(Product(1, outer.static_below)))
+            made = self.make.div(made, self.op(Product(1, outer.static_below)))
         return made
 
 

@@ -73,7 +73,7 @@ def _transpose_inside_sum(make: Maker, a: Op) -> Op | None:
     if make.opaque(a) or not isinstance(a.data, SummedTo) or a.data.like is not None:
         return None
     shape = shapes.transposed(a.data.shape, -2, -1)
-    inner = make("mT", a.args[0])
+    inner = make.mT(a.args[0])
     return make.program.op(
         "summed_to", (inner,), SummedTo(shape, None), kind=a.kind, shape=shape
     )
@@ -105,7 +105,7 @@ def _squeezed_sum_to(make: Maker, a: Op, dim: Op) -> Op | None:
         return None
     inputs = (op for op in make.program.ops if op.rule == "input")
     like = next((op for op in inputs if op.shape == shape), None)
-    summed = make("sum", whole, dim)
+    summed = make.sum(whole, dim)
     return make.summed_to_shape(summed, shape, like)
 
 
@@ -134,11 +134,11 @@ def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
     at = literal(dim)
     if literal(keepdim) is not True or at not in plain or max(plain) >= 0:
         return None
-    found = make("sum", x, dims)
+    found = make.sum(x, dims)
     rest = sorted((item for item in plain if item != at), reverse=True)
     for item in rest:
         gone = sum(1 for other in plain if other == at and other > item)
-        found = make("unsqueeze", found, make.const(item + gone))
+        found = make.unsqueeze(found, make.const(item + gone))
     return found
 
 
@@ -150,7 +150,7 @@ def _unsqueezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
     x, dims, keepdim = a.args
     if literal(keepdim) is not False or dims_of(dims) != (dim_of(dim),):
         return None
-    return make("sum", x, dims, make.const(True))
+    return make.sum(x, dims, make.const(True))
 
 
 @REWRITES.on("unsqueeze")
@@ -181,7 +181,7 @@ def div_by_count(make: Maker, a: Op, b: Op) -> Op | None:
             x, dim, keepdim = factor.args
             if count(make, x, dim) is b:
                 none = literal(dim) is None
-                mean = make("mean", x) if none else make("mean", x, dim, keepdim)
+                mean = make.mean(x) if none else make.mean(x, dim, keepdim)
                 rest = factors(make, a)
                 rest[rest.index(factor)] = mean
                 return product(make, rest)
@@ -196,7 +196,7 @@ def _sum_of_quotient(make: Maker, a: Op, *rest: Op) -> Op | None:
     kept = len(rest) > 1 and literal(rest[1]) is True
     if not kept and is_length(a.args[1]):
         return None
-    return make("div", make("sum", a.args[0], *rest), a.args[1])
+    return make.div(make.sum(a.args[0], *rest), a.args[1])
 
 
 @REWRITES.on("sum")
@@ -225,7 +225,7 @@ def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | Non
     )
     args = (zeros, dim, index, make.const(1))
     one_hot = make.program.op("scatter", args, kind=a.kind, shape=a.shape)
-    return make("mul", source, one_hot)
+    return make.mul(source, one_hot)
 
 
 @REWRITES.on_each("sum", "mean")
@@ -272,7 +272,7 @@ def _divided_apart(make: Maker, a: Op, b: Op) -> Op | None:
     if not is_one_hot(onehot):
         return None
     _, dim, index, _ = onehot.args
-    return make("mul", make("div", source, make("gather", b, dim, index)), onehot)
+    return make.mul(make.div(source, make("gather", b, dim, index)), onehot)
 
 
 def is_one_hot(op: Op) -> bool:

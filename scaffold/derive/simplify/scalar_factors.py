@@ -81,9 +81,9 @@ class Scalars:
         """The part that is one number; Python's numbers first."""
         total = self.make.const(product.number)
         for item in (*product.statics, *small):
-            total = self.make("mul", total, self(item))
+            total = self.make.mul(total, self(item))
         for item in below:
-            total = self.make("div", total, self(item))
+            total = self.make.div(total, self(item))
         return total
 
 
