@@ -31,9 +31,9 @@ from scaffold.spec.config import (
     read_configuration,
     read_sources,
 )
+from scaffold.spec.json_schema import schema_text
 from scaffold.spec.names import is_identifier
 from scaffold.spec.problems import KeyPath, Locate
-from scaffold.spec.schema import schema_text
 from scaffold.spec.surroundings import Surroundings, table_of
 from scaffold.spec.toml import Places, parse_toml, statements, toml_text
 from scaffold.workspace import POLICIES

@@ -32,7 +32,7 @@ from scaffold.project.configuration import configuration_here
 from scaffold.project.source_files import each, is_plain_utf8, look_through, read_source
 from scaffold.project.writing import look, write
 from scaffold.project.writing import write as write_files
-from scaffold.spec.lint import LintConfiguration
+from scaffold.spec.lint_settings import LintConfiguration
 
 PATHS = Annotated[
     list[str] | None,

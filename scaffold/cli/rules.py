@@ -19,7 +19,7 @@ from scaffold.files import read_text
 if TYPE_CHECKING:
     from scaffold.derive.rules.table import Rule, Table
     from scaffold.spec import RuleFile
-    from scaffold.verify.rules import Checked
+    from scaffold.verify.rule_checks import Checked
 
 WRONG = 1  # exit code: some formula is not a gradient
 
@@ -77,7 +77,7 @@ def check(file: FILE = None, python: PYTHON = None, format: FORMAT = "text") -> 
     """Check a table: its form, and each formula against PyTorch's autograd on each sample."""
     from scaffold.cli.output import show_notes
     from scaffold.project.interpreter import need_interpreter
-    from scaffold.verify.rules import check_rules
+    from scaffold.verify.rule_checks import check_rules
 
     check_format(format)
     before, files = _files(file)

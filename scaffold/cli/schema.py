@@ -19,6 +19,6 @@ def schema(configuration: CONFIGURATION = False) -> None:
 
     Example: scaffold schema > scaffold.schema.json
     """
-    from scaffold.spec.schema import schema_text
+    from scaffold.spec.json_schema import schema_text
 
     typer.echo(schema_text(configuration), nl=False)

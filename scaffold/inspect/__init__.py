@@ -10,9 +10,9 @@ import warnings
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.inspect.classes import find_functions
-from scaffold.inspect.model import Function, Method, Module, Operator, Parameter
+from scaffold.inspect.custom_operators import find_operators
+from scaffold.inspect.functions import Function, Method, Module, Operator, Parameter
 from scaffold.inspect.names import Names
-from scaffold.inspect.operators import find_operators
 from scaffold.inspect.scanning import scan
 from scaffold.inspect.values import Values
 

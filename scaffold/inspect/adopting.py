@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from scaffold.formula.text import TAKEN, WELL_KNOWN
 from scaffold.inspect import bodies
-from scaffold.inspect.declared import declared_input, declared_outputs, output_names
+from scaffold.inspect.declarations import declared_input, declared_outputs, output_names
 from scaffold.inspect.documented import Documented, read_documented
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.formulas import Unfit, forward_text, words_of
 from scaffold.inspect.gradients import backward_text
 from scaffold.inspect.imports_needed import module_names
+from scaffold.inspect.method_formulas import Unfit, forward_text, words_of
 from scaffold.inspect.names import snake_case
 from scaffold.spec.names import camel_name
 from scaffold.spec.toml import op_table

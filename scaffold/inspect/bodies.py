@@ -16,7 +16,10 @@ from typing import NamedTuple, TypeGuard
 from scaffold.inspect.backward_reads import Read, handed, is_steady
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
-from scaffold.inspect.formulas import (
+from scaffold.inspect.functions import Method
+from scaffold.inspect.gradients import gradients_by_input
+from scaffold.inspect.imports_needed import imports_of, module_names
+from scaffold.inspect.method_formulas import (
     CONTEXT,
     Replaced,
     Unfit,
@@ -24,9 +27,6 @@ from scaffold.inspect.formulas import (
     rebound,
     text_of,
 )
-from scaffold.inspect.gradients import gradients_by_input
-from scaffold.inspect.imports_needed import imports_of, module_names
-from scaffold.inspect.model import Method
 
 
 class Handed(NamedTuple):

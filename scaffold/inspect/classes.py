@@ -8,7 +8,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from scaffold.inspect.model import Binding, Function, Method, Parameter
+from scaffold.inspect.functions import Binding, Function, Method, Parameter
 from scaffold.inspect.names import Names, decorators
 from scaffold.inspect.scanning import Scan, aliases, applications, local_names
 

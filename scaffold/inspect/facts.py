@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from scaffold.inspect.changes import Change, changes
 from scaffold.inspect.flow import Step
+from scaffold.inspect.functions import Function, Method, Module, Parameter
+from scaffold.inspect.in_place_changes import Change, changes
 from scaffold.inspect.lengths import count as how_many
-from scaffold.inspect.model import Function, Method, Module, Parameter
 from scaffold.inspect.names import Names
 from scaffold.inspect.values import Values
 

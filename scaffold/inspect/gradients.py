@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from scaffold.inspect.backward_reads import Read, handed
 from scaffold.inspect.facts import Facts, is_none
-from scaffold.inspect.formulas import (
+from scaffold.inspect.functions import Method
+from scaffold.inspect.method_formulas import (
     Replaced,
     Unfit,
     asks_need,
@@ -19,7 +20,6 @@ from scaffold.inspect.formulas import (
     text_of,
     words_of,
 )
-from scaffold.inspect.model import Method
 
 
 def backward_text(facts: Facts, outputs: tuple[str, ...]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.model import Parameter
+from scaffold.inspect.functions import Parameter
 from scaffold.inspect.samples import Argument, arguments
 
 Shape = tuple[int, ...]

@@ -11,7 +11,7 @@ import symtable
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.formulas import Unfit
+from scaffold.inspect.method_formulas import Unfit
 
 
 def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:

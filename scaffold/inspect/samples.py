@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from scaffold.inspect.facts import Facts, is_none
-from scaffold.inspect.model import Parameter
+from scaffold.inspect.functions import Parameter
 from scaffold.inspect.names import method_call, torch_call
 from scaffold.inspect.vocabulary import SHAPELY, is_of_any_shape
 

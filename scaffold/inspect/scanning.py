@@ -7,7 +7,7 @@ Invariant: everything is in the order in which it stands, with the definitions a
 import ast
 from typing import NamedTuple
 
-from scaffold.inspect.model import Application
+from scaffold.inspect.functions import Application
 from scaffold.inspect.names import Names
 
 

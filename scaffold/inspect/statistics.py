@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.model import Function, Module
+from scaffold.inspect.functions import Function, Module
 
 ROWS = {
     "functions": "Functions",

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Function, Module
 from scaffold.inspect.guesses import Shape, guessed, shapes_for
-from scaffold.inspect.model import Function, Module
 from scaffold.inspect.names import snake_case
 from scaffold.inspect.plainness import is_torch
 from scaffold.inspect.samples import Argument, arguments, is_plain

@@ -7,7 +7,7 @@ Invariant: edits are offered only where the one place that reads what is saved u
 import ast
 
 from scaffold.inspect.facts import ContextCall, Facts
-from scaffold.inspect.model import Method
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, span
 
 TAKEN = {"needs_input_grad", "saved_tensors", "saved_variables", "to_save", "metadata"}

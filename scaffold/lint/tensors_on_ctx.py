@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts, Kept
 from scaffold.inspect.flow import Step
-from scaffold.inspect.model import Method
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, span
 from scaffold.primitives.calls import is_whole
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from scaffold.project.console import from_here
 from scaffold.project.project import Project, exporting_path
-from scaffold.render.exports import Exported, with_exports
+from scaffold.render.package_init import Exported, with_exports
 from scaffold.spec.manifest import defined_names
 from scaffold.workspace.reconcile import decoded
 

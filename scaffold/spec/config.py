@@ -16,7 +16,7 @@ from scaffold.files import read_text
 from scaffold.spec.config_keys import KEYS, Docstrings, Formatter
 from scaffold.spec.config_values import Convention, Stated
 from scaffold.spec.kinds import Kind, check_value
-from scaffold.spec.lint import NOTHING_SAID, LintConfiguration
+from scaffold.spec.lint_settings import NOTHING_SAID, LintConfiguration
 from scaffold.spec.names import DEFAULT, Patterns
 from scaffold.spec.op_spec import RuleFile, SavePolicy, Style
 from scaffold.spec.problems import KeyPath, Locate, Problems

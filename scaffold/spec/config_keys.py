@@ -26,7 +26,7 @@ from scaffold.spec.kinds import (
     choice,
     choices,
 )
-from scaffold.spec.lint import LINT, read_lint
+from scaffold.spec.lint_settings import LINT, read_lint
 from scaffold.spec.names import DEFAULT, NAMES
 from scaffold.spec.op_spec import RuleFile
 from scaffold.spec.requirements import WANTED

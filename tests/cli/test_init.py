@@ -9,7 +9,7 @@ import pytest
 
 from scaffold.cli.app import COMMANDS
 from scaffold.spec import load_configuration
-from scaffold.spec.schema import ops_schema
+from scaffold.spec.json_schema import ops_schema
 from scaffold.spec.toml import parse_toml, read_ops
 from tests.cli.running import listing, new_op, scaffold
 

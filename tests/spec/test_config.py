@@ -9,7 +9,7 @@ from scaffold.errors import ScaffoldError
 from scaffold.spec import Configuration, load_configuration
 from scaffold.spec.config import read_configuration
 from scaffold.spec.config_keys import KEYS
-from scaffold.spec.lint import LintConfiguration
+from scaffold.spec.lint_settings import LintConfiguration
 from scaffold.spec.names import Patterns
 from scaffold.spec.toml import parse_toml, toml_text
 

@@ -20,7 +20,7 @@ from scaffold.verify import (
     verify,
     verify_many,
 )
-from scaffold.verify.rules import check_rules
+from scaffold.verify.rule_checks import check_rules
 from tests.cli.environments import with_torch_alone
 from tests.cli.running import environment
 from tests.verify.ops import LINEAR, LINEAR_GRAD, texts

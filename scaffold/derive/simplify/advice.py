@@ -10,7 +10,7 @@ from functools import cache
 
 from scaffold.derive.graph.op import Op, down_to, is_number, number
 from scaffold.derive.simplify.patterns import Matcher, Pattern, heads, pattern
-from scaffold.primitives.advice import ADVICE, Advice
+from scaffold.primitives.unstable_formulas import ADVICE, Advice
 
 
 def advice(results: Iterable[Op]) -> tuple[str, ...]:

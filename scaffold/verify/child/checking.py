@@ -23,7 +23,7 @@ from scaffold.verify.child.cases import (
     subsets,
     value_names,
 )
-from scaffold.verify.child.declared import undeclared_input, undeclared_output
+from scaffold.verify.child.declared_shapes import undeclared_input, undeclared_output
 from scaffold.verify.child.diagnosis import Scene, diagnose, show
 from scaffold.verify.child.fitting import equalities, fitting, transposed
 from scaffold.verify.child.gradients import (

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaffold.verify.child.places import fits, name_places
+from scaffold.verify.child.elements import fits, name_places
 
 SIMPLE = 64  # the largest numerator and denominator of a factor that is written as a fraction
 

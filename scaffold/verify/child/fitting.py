@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from scaffold.verify.child.declared import leading_position
+from scaffold.verify.child.declared_shapes import leading_position
 
 SIZES = range(2, 49)  # that are tried of one dim
 FEW = range(2, 13)  # ... of two dims at once

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from scaffold.verify.child.cases import Case, make_inputs, value_names
-from scaffold.verify.child.places import name_places
+from scaffold.verify.child.elements import name_places
 
 
 def notes_on(checks: Any) -> list[str]:

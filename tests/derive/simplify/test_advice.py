@@ -3,7 +3,7 @@
 import pytest
 
 from scaffold.derive import derive
-from scaffold.primitives.advice import ADVICE
+from scaffold.primitives.unstable_formulas import ADVICE
 from tests.derive.building import spec_of
 
 MET = {

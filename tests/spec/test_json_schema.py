@@ -14,9 +14,9 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.spec import build
 from scaffold.spec.config import read_configuration
 from scaffold.spec.config_keys import KEYS as CONFIGURATION
+from scaffold.spec.json_schema import configuration_schema, ops_schema, schema_text
 from scaffold.spec.keys import DEFAULTS, KEYS, TOLERANCES, check_keys
 from scaffold.spec.problems import KeyPath, Problems
-from scaffold.spec.schema import configuration_schema, ops_schema, schema_text
 from scaffold.spec.toml import read_ops, toml_text
 from tests.cli.running import ROOT, scaffold
 from tests.properties.specs import Raw, raws, toml

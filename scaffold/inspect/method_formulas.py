@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from scaffold.inspect.facts import Facts, is_none
 from scaffold.inspect.flow import LOOPS
-from scaffold.inspect.model import Method
+from scaffold.inspect.functions import Method
 
 Replaced = dict[str, str]  # an attribute of ctx, or a name, -> the text for it
 CONTEXT = {

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scaffold.errors import ScaffoldError
-from scaffold.render.exports import Exported, with_exports
+from scaffold.render.package_init import Exported, with_exports
 
 NAMES = {"linear": ("linear", "LinearFunction", "Linear"), "mish": ("mish", "Mish")}
 MINE = '''"""Our ops."""

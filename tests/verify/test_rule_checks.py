@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.verify import rules
-from scaffold.verify.rules import check_rules
+from scaffold.verify.rule_checks import check_rules
 
 TABLE = """\
 [square]
@@ -49,7 +48,7 @@ def test_a_process_without_an_answer_is_told_of(
 ) -> None:
     runner = tmp_path / "runner.py"
     runner.write_text("raise SystemExit('no torch today')\n")
-    monkeypatch.setattr(rules, "RUNNER", str(runner))
+    monkeypatch.setattr(rule_checks, "RUNNER", str(runner))
     assert check_rules([("rules.toml", TABLE)]).died == "no torch today"
     runner.write_text("print('[]')\n")
     assert check_rules([("rules.toml", TABLE)]).died == "it ended without an answer"

@@ -7,7 +7,7 @@ Invariant: a registration belongs to an operator only where it is called on its 
 import ast
 
 from scaffold.inspect.classes import parameters_of
-from scaffold.inspect.model import Operator
+from scaffold.inspect.functions import Operator
 from scaffold.inspect.names import Names
 from scaffold.inspect.scanning import Scan
 

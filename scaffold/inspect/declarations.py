@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from scaffold.inspect.documented import Documented
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.formulas import Unfit
+from scaffold.inspect.functions import Parameter
 from scaffold.inspect.guesses import CODES, NUMERIC
-from scaffold.inspect.model import Parameter
+from scaffold.inspect.method_formulas import Unfit
 from scaffold.inspect.samples import NAMED
 from scaffold.primitives.calls import is_mask, is_whole, takes_index, takes_mask
 
