@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from scaffold.verify import rule_checks
 from scaffold.verify.rule_checks import check_rules
 
 TABLE = """\
