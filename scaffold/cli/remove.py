@@ -21,6 +21,7 @@ from scaffold.errors import (
 from scaffold.project.console import from_here
 from scaffold.project.exports import exports_of
 from scaffold.project.manifest_edits import without
+from scaffold.project.op_testing import kept_in_step
 from scaffold.project.project import Project, open_project
 from scaffold.project.survey import survey
 from scaffold.project.update import Outcome, weigh, with_state
@@ -79,14 +80,22 @@ def remove_ops(names: tuple[str, ...], *, force: bool, write: bool) -> Outcome:
     left = {op: item for op, item in project.listed.items() if op not in names}
     gone: dict[str, str | None] = {file.path: None for file in found}
     changed = {**_manifests(project, names), **gone}
-    changed |= exports_of(project._replace(listed=left), gone.keys())
+    later = project._replace(
+        listed=left,
+        records={op: item for op, item in project.records.items() if op not in names},
+    )
+    changed |= exports_of(later, gone.keys())
+    shared = kept_in_step(later, forced=force, only_drop=True)
+    changed |= shared.texts
     planned = plan(changed, project.root, ours=changed.keys(), reads=project.reads)
     records = [project.records[name] for name in names if name in project.records]
-    state = {path: None for record in records for path in state_paths(record)}
+    state = {**shared.state}
+    state |= {path: None for record in records for path in state_paths(record)}
     if write:
         apply(with_state(planned, plan(state, project.root, ours=state.keys())))
     verbs = dict.fromkeys(names, "remove")
-    return Outcome(Settled(planned, write, undone=undone), verbs, len(found))
+    settled = Settled(planned, write, undone=undone)
+    return Outcome(settled, verbs, len(found) + len(shared.texts), shared.notes)
 
 
 def _check_names(project: Project, names: tuple[str, ...]) -> None:

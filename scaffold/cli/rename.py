@@ -21,6 +21,7 @@ from scaffold.project.adding import listing
 from scaffold.project.console import Console, from_here
 from scaffold.project.exports import exports_of
 from scaffold.project.manifest_edits import renamed as renamed_table
+from scaffold.project.op_testing import Beside, kept_in_step
 from scaffold.project.project import Project, exporting_path, open_project
 from scaffold.project.rendering import Rendering, render_ops
 from scaffold.project.source_files import find_sources, read_source
@@ -110,6 +111,8 @@ def rename_op(op: str, new: str, *, write: bool, console: Console) -> Outcome:
     texts |= {file.path: None for file in files.values()}
     texts |= {item.wanted.path: item.text for item in moved.values()}
     texts |= exports_of(later, [file.path for file in files.values()])
+    shared = kept_in_step(later) if "test" in moved else Beside()
+    texts |= shared.texts
     planned = plan(texts, project.root, ours=texts.keys(), reads=project.reads)
     planned = _marked(planned, moved.values())
     if write:
@@ -118,11 +121,12 @@ def rename_op(op: str, new: str, *, write: bool, console: Console) -> Outcome:
         state = _state(later, survey(later, [name])[0], moved, rendering, proof)
         if record is not None:
             state |= dict.fromkeys(state_paths(record))
+        state |= shared.state
         apply(with_state(planned, plan(state, project.root, ours=state.keys())))
-    notes = _uses(project, renaming, [file.path for file in files.values()])
+    uses = _uses(project, renaming, [file.path for file in files.values()])
     verb = "conflict" if any(item.conflicts for item in moved.values()) else "rename"
     settled = Settled(planned, write, undone=undone)
-    return Outcome(settled, {name: verb}, len(moved), notes)
+    return Outcome(settled, {name: verb}, len(moved), (*uses, *shared.notes))
 
 
 def _without(project: Project, op: str) -> dict[str, Listed]:

@@ -70,6 +70,7 @@ def _add_op(
         console=console,
         manifests={**manifests, **unwritten},
         rendered={} if rendering is None else {op.listed.name: rendering},
+        adding=True,
     )
     return outcome.settled._replace(undone=undone)
 

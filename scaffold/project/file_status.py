@@ -4,12 +4,14 @@ In: a `Project` and the ops that are meant. Out: a `Checked` a file, in the orde
 Invariant: nothing is written; a file is out of date only if it would be rendered differently, whatever has moved.
 """
 
+import posixpath
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from scaffold.project.console import Console, from_here
 from scaffold.project.exports import exports_of
+from scaffold.project.op_testing import is_wanted, survey_shared, wanted_files
 from scaffold.project.project import Project, exporting_path
 from scaffold.project.survey import Op, survey
 from scaffold.workspace import interrupted, strays
@@ -22,7 +24,7 @@ from scaffold.workspace.reconcile import (
     says_the_same,
     standing,
 )
-from scaffold.workspace.records import Kept, Record, record_path
+from scaffold.workspace.records import SHARED, Kept, Record, record_path
 
 Status = Literal[
     "ok",
@@ -39,6 +41,7 @@ Status = Literal[
 STATUSES: tuple[Status, ...] = get_args(Status)
 PROOF: frozenset[Status] = frozenset({"unproven", "unprovable"})
 SYNC = "scaffold sync"
+NO_SUCH_FILE = "the op has no such file any more"
 PASSING: frozenset[Status] = PROOF.union({"ok", "edited"})
 
 
@@ -77,10 +80,11 @@ def check_project(
     left = []
     for op in ops:
         rows = [*_op(project, op, rendered.get(op.listed.name))]
-        if any(item.hint == _upgrade(op) for item in rows):
+        if any(item.hint == op.upgrade for item in rows):
             left.append(op.listed.name)
         found += _with_hints(project, op, rows)
     if not names:
+        found += _shared(project, formatted)
         found += _exports(project, left)
         for record in project.orphans():
             found += _orphan(project, record)
@@ -93,7 +97,9 @@ def _interrupted(project: Project) -> Iterator[Checked]:
         reason = "by a run that was killed"
         yield Checked(path, "", "interrupted", reason, SYNC)
     directories = project.places.directories
-    for path in strays(project.root, {directories.source, directories.tests, "."}):
+    shared = directories.op_testing.path if directories.op_testing else ""
+    places = {directories.source, directories.tests, posixpath.dirname(shared), "."}
+    for path in strays(project.root, places - {""}):
         reason = "left by a run that was killed; no journal says what it was"
         yield Checked(path, "", "interrupted", reason, _removal(project, path))
 
@@ -103,21 +109,17 @@ def _removal(project: Project, path: str) -> str:
     return f"rm {shlex.quote(from_here(project.root, path))}"
 
 
-def _upgrade(op: Op) -> str:
-    return f"scaffold upgrade {op.listed.name}"
-
-
 def _with_hints(project: Project, op: Op, rows: list[Checked]) -> Iterator[Checked]:
     """The rows with hints that help: what sync does not touch it does not mend, nor does it replace a link."""
     marked = any(item.status == "conflict-markers" for item in rows)
-    left = any(item.hint == _upgrade(op) for item in rows)
+    left = any(item.hint == op.upgrade for item in rows)
     for item in rows:
         broken = project.root / item.path
         if item.status in ("missing", "lost") and broken.is_symlink():
             reason = "a link that leads nowhere"
             item = item._replace(reason=reason, hint=_removal(project, item.path))
         elif item.hint == SYNC and (marked or left):
-            item = item._replace(hint="resolve them" if marked else _upgrade(op))
+            item = item._replace(hint="resolve them" if marked else op.upgrade)
         yield item
 
 
@@ -137,6 +139,18 @@ def _exports(project: Project, left: Sequence[str]) -> Iterator[Checked]:
         yield told._replace(status="stale", reason=reason, hint=hint)
     else:
         yield told._replace(hint="")
+
+
+def _shared(project: Project, formatted: bool) -> Iterator[Checked]:
+    """The module that tests share."""
+    op = survey_shared(project)
+    if op is None:
+        return
+    wanted: tuple[Wanted, ...] | None = None
+    if op.record is None or op.moved or not is_wanted(project):
+        wanted = wanted_files(project, formatted=formatted or op.record is None)
+    for item in _with_hints(project, op, [*_op(project, op, wanted)]):
+        yield item._replace(op="")
 
 
 def _rendered(
@@ -163,7 +177,7 @@ def _op(
     by_role = {item.role: item for item in wanted or ()}
     for kept in op.record.files if op.record else ():
         new = by_role.pop(kept.role, None)
-        gone = kept.draft == "" or wanted is not None and new is None
+        gone = new is None and (kept.draft == "" or wanted is not None)
         told = _file(project, op, kept, new, gone)
         yield from _with_proof(project, op, told) if kept.role == "op" else (told,)
         if op.standings[kept.path].lost and not gone:
@@ -175,7 +189,7 @@ def _op(
             told = told._replace(status="stale", reason="no record tells of it")
             if not says_the_same(decoded(data, item.path), item.text):
                 reason = f"{told.reason}; differs"
-                hint = f"{_upgrade(op)} --on-conflict overwrite"
+                hint = f"{op.upgrade} --on-conflict overwrite"
                 told = told._replace(reason=reason, hint=hint)
         yield told
 
@@ -186,7 +200,9 @@ def _file(
     known = op.standings[kept.path]
     told = Checked(kept.path, op.listed.name, "ok", "", "", kept, new)
     if gone and known.condition != "missing":
-        reason, hint = "the op has no such file any more", _upgrade(op)
+        shared = op.listed.name == SHARED
+        reason = "no op has a test any more" if shared else NO_SUCH_FILE
+        hint = op.upgrade
         if known.edited:
             reason, hint = f"{reason}; edited", _removal(project, kept.path)
         return told._replace(status="orphaned", reason=reason, hint=hint)
@@ -198,7 +214,7 @@ def _file(
         reason, hint = f"{' and '.join(op.moved)} moved", SYNC
         if known.edited:
             reason = f"{reason}; edited"
-            hint = "" if known.lost else _upgrade(op)  # that merges from what is lost
+            hint = "" if known.lost else op.upgrade  # that merges from what is lost
         if new.path != kept.path and present(project.root, new.path) is not None:
             shown = from_here(project.root, new.path)
             reason, hint = f"{reason}; '{shown}' is in the way", f"move '{shown}' away"

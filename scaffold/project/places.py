@@ -17,11 +17,12 @@ from scaffold.project.configuration import working_directory
 from scaffold.project.console import from_here
 from scaffold.render.file_style import PLAIN, House, header_line, licence_lines
 from scaffold.render.formatting import Formatter, format_files
-from scaffold.render.layout import Directories
+from scaffold.render.layout import Directories, OpTesting
 from scaffold.render.templates import Templates, read_templates
 from scaffold.spec import Configuration
 from scaffold.spec.config import find_sources
 from scaffold.spec.names import is_identifier
+from scaffold.spec.testing import FILE
 
 
 class Places(NamedTuple):
@@ -62,6 +63,9 @@ def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Pl
         and _start(source, package) == _start(source, _package(source, will_be)),
         line_length=configuration.line_length,
         patterns=configuration.names,
+        op_testing=(
+            _op_testing(configuration, root, source, tests, package) if joins else None
+        ),
     )
     return Places(root, directories, house, find_formatter(configuration, root))
 
@@ -181,6 +185,35 @@ def _start(source: Path, package: str | None) -> Path:
     for _ in package.split(".") if package else ():
         source = source.parent
     return source
+
+
+def _op_testing(
+    configuration: Configuration,
+    root: Path,
+    source: Path,
+    tests: Path,
+    package: str | None,
+) -> OpTesting:
+    """Where the module is that the tests share, and what its import needs; `package` is that of the ops' directory."""
+    base = _absolute(configuration.root)
+    named = configuration.testing.file
+    path = base / named if named else tests / FILE
+    beside_ops = path.parent == source
+    inside = package if beside_ops else _package(path.parent, False, base)
+    start = _start(path.parent, inside)
+    will_be = configuration.exports and tests == source != base
+    runs_from = _start(tests, _package(tests, will_be))
+    found = (
+        _is_importable(configuration, base, source, package)
+        if beside_ops
+        else str(start) in configuration.pythonpath
+    )
+    return OpTesting(
+        module=f"{inside}.{path.stem}" if inside else path.stem,
+        path=_below(path, root),
+        start=None if found else _below(start, root),
+        beside=configuration.prepends and start == runs_from,
+    )
 
 
 TEMPLATE_DIR = "--template-dir"

@@ -17,7 +17,7 @@ from scaffold.project.places import Places, find_places
 from scaffold.spec import Configuration
 from scaffold.spec.manifest import Listed, list_ops
 from scaffold.workspace.reconcile import present
-from scaffold.workspace.records import Record, decode_records, read_state
+from scaffold.workspace.records import SHARED, Record, decode_records, read_state
 from scaffold.workspace.statements import unix
 
 WILD = frozenset("*?[")
@@ -34,6 +34,7 @@ class Project(NamedTuple):
     records: dict[str, Record]
     reads: dict[str, bytes | None]  # files that runs edit, as they were read
     unwritten: Mapping[str, str] = NOTHING  # files that ops name and the run writes too
+    shared: Record | None = None  # of what the tests import
 
     @property
     def root(self) -> Path:
@@ -100,13 +101,16 @@ def open_project(
     listed = list_ops(shown, packaged, configuration.names)
     below = dict(zip(shown, paths, strict=True))
     state = read_state(root) if configuration.project else {}
+    records = decode_records(state)
+    shared = records.pop(SHARED, None)
     return Project(
         configuration,
         places,
         texts,
         {item.name: item._replace(manifest=below[item.manifest]) for item in listed},
-        decode_records(state),
+        records,
         {**data, **state, **_exporting(places, configuration)},
+        shared=shared,
     )
 
 

@@ -29,6 +29,7 @@ from scaffold.project.specification import (
 from scaffold.render.environment import keep_compiled
 from scaffold.render.files import drafts
 from scaffold.render.imports import one_style
+from scaffold.render.layout import layout
 from scaffold.spec import Configuration, OpSpec
 from scaffold.spec.imports import newer_of, runs_code_of
 from scaffold.spec.manifest import Listed, proof_digest, text_digest
@@ -75,6 +76,7 @@ def make(
     house = places.house
     if manifest is not None:
         house = headed(house, configuration, manifest)
+    _refuse_shared(spec, places, locate)
     texts = drafts(spec, derivation, places.directories, house)
     shown = dict.fromkeys(texts, "")
     if setting.formatted:
@@ -84,6 +86,18 @@ def make(
         for role, (path, draft) in zip(ROLES, texts.items(), strict=False)
     )
     return Made(derivation, files, notes_of(spec, derivation))
+
+
+def _refuse_shared(spec: OpSpec, places: Places, locate: Locate) -> None:
+    """Refuse an op whose file or whose import would be that of what the tests share."""
+    shared, own = places.directories.op_testing, layout(spec.name, places.directories)
+    if shared is None:
+        return
+    if own.module != shared.module and shared.path not in (own.op_path, own.test_path):
+        return
+    message = f"the op's file and '{shared.path}', which all tests import, would be one"
+    hint = "call the op otherwise, or that file: [tool.scaffold.testing] file"
+    raise ScaffoldError(message, locate(("name",)), hint)
 
 
 def start_rendering() -> None:

@@ -24,7 +24,13 @@ from scaffold.spec.manifest import (
 )
 from scaffold.workspace.cache import Alike
 from scaffold.workspace.reconcile import Prospect, Standing, decoded, present, standing
-from scaffold.workspace.records import Origin, Proof, Record, function_digest
+from scaffold.workspace.records import (
+    SHARED,
+    Origin,
+    Proof,
+    Record,
+    function_digest,
+)
 
 if TYPE_CHECKING:
     from scaffold.project.rendering import Provable
@@ -43,7 +49,7 @@ class Proven(NamedTuple):
 
 
 class Op(NamedTuple):
-    """An op of the manifest, and how it stands to its record."""
+    """An op of the manifest, or the module that all tests share, and how it stands to its record."""
 
     listed: Listed
     record: Record | None
@@ -63,6 +69,12 @@ class Op(NamedTuple):
             for item in self.standings.values()
         )
         return there and all(kept.draft for kept in self.record.files)
+
+    @property
+    def upgrade(self) -> str:
+        """The command that merges what is new into its files."""
+        name = self.listed.name
+        return "scaffold upgrade" if name == SHARED else f"scaffold upgrade {name}"
 
     def proven(self, root: Path) -> Proven:
         """Whether the proof on record is of this specification, and of the code that stands in the file."""

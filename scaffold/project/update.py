@@ -17,6 +17,7 @@ from scaffold.errors import (
     raise_all,
 )
 from scaffold.project.console import SILENT, Console, from_here
+from scaffold.project.op_testing import shared_record, shared_works
 from scaffold.project.project import Project, open_project
 from scaffold.project.proofs import Proofs, Run, prove_works
 from scaffold.project.survey import Op, Work, survey
@@ -24,7 +25,7 @@ from scaffold.project.writing import Settled, without_conflicts
 from scaffold.workspace import Plan, Policy, apply, plan, recover, rehearse
 from scaffold.workspace.merge import merge
 from scaffold.workspace.reconcile import Prospect, reconcile, record_files
-from scaffold.workspace.records import Record, record_path
+from scaffold.workspace.records import SHARED, Record, record_path
 
 if TYPE_CHECKING:
     from scaffold.project.rendering import Rendering
@@ -178,30 +179,36 @@ def carry_out(
     leave: bool = False,
     manifests: Mapping[str, str] = NOTHING,
     rendered: Mapping[str, "Rendering"] = MADE,
+    adding: bool = False,
 ) -> Outcome:
-    """Bring the files of the ops up to date; `prune` removes those that an op has no more.
+    """Bring the files of the ops up to date, and what their tests share; `prune` removes those that an op has no more.
 
     What changes a Function is proven first, unless there is no `run` of proofs. With `leave` an op that was edited and is out of
-    date stays as it is, all of its files. `manifests` are written too, in the same step.
+    date stays as it is, all of its files; in `adding` an op what the tests share does, if it was edited. `manifests` are written too, in the same step.
     """
-    works = weigh(project, ops, run, console, rendered)
-    left = _left(project.root, works, ops) if leave else {}
+    of_ops = weigh(project, ops, run, console, rendered)
+    shared = shared_works(project, leave_edited=adding)
+    works, every = (*of_ops, *shared.works), (*ops, *shared.ops)
+    left = _left(project.root, works, every) if leave else {}
     if left:
         works = tuple(work for work in works if work.op.listed.name not in left)
     if not leave:
-        _check_markers(project.root, works, ops if prune or policy != "skip" else ())
+        _check_markers(project.root, works, every if prune or policy != "skip" else ())
     others = {**manifests, **_exports(project, works, left)}
     planned = _planned(project, works, policy, prune, others)
     settled = _settled(project.root, works, planned, policy, write, console)
     proofs = Proofs({})
     if not settled.problems:
         rehearse(settled.plan)  # what cannot be written need not be proven
-        proofs = prove_works(project, works, settled.plan, run, console)
+        proven = [work for work in works if work.op in ops]
+        proofs = prove_works(project, proven, settled.plan, run, console)
         whole = _with_records(project, works, settled.plan, proofs)
         (apply if write else rehearse)(whole)
-    verbs = {**_verbs(ops, works, settled.plan), **dict.fromkeys(left, "left")}
+    verbs = _verbs(ops, works, settled.plan)
+    verbs |= {op: "left" for op in left if op in verbs}
     notes = (*_notes(works, prune, planned), *proofs.notes)
     reasons = tuple(reason for reasons in left.values() for reason in reasons)
+    settled = settled._replace(told=shared.notes)
     return Outcome(settled, verbs, _count(ops, works), notes, reasons)
 
 
@@ -226,9 +233,8 @@ def _left(
         for item in work.prospects:
             edited = item.need == "collide" and item.standing and item.standing.edited
             if edited and item.kept and item.kept.path not in marked:
-                path, name = item.moved_from or item.path, work.op.listed.name
-                what = "was edited and is out of date"
-                leave(work.op, path, what, f"scaffold upgrade {name}")
+                path = item.moved_from or item.path
+                leave(work.op, path, "was edited and is out of date", work.op.upgrade)
     return left
 
 
@@ -252,10 +258,16 @@ def _settled(
 
 
 def _count(ops: tuple[Op, ...], works: tuple[Work, ...]) -> int:
-    """How many files the ops have."""
+    """How many files the ops have, and what tests share where it is touched."""
     rendered = {work.op.listed.name for work in works}
     files = sum(len(op.standings) for op in ops if op.listed.name not in rendered)
-    return files + sum(len(work.prospects) for work in works)
+    touched = (
+        item
+        for work in works
+        for item in work.prospects
+        if work.op in ops or item.need not in ("same", "keep")
+    )
+    return files + sum(1 for _ in touched)
 
 
 def _exports(
@@ -347,10 +359,9 @@ def _carried(project: Project, work: Work, item: Prospect, policy: Policy) -> st
     assert item.wanted is not None and item.standing is not None
     base, mine = _base(project, work, item), item.standing.text
     if policy != "merge" or base is None or mine is None:
-        name = work.op.listed.name
         message = f"was edited, and goes to '{item.path}' now; nothing was written"
         place = Location(from_here(project.root, item.moved_from or item.path))
-        raise ConflictError(message, place, f"scaffold upgrade {name}")
+        raise ConflictError(message, place, work.op.upgrade)
     return merge(base, mine, item.wanted.text).text
 
 
@@ -362,7 +373,7 @@ def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
             if item.need == "collide":
                 known = item.kept is not None and item.moved_from is None
                 hint = (
-                    f"scaffold upgrade {work.op.listed.name} merges the two"
+                    f"{work.op.upgrade} merges the two"
                     if known
                     else "see it with --diff, settle it with --on-conflict skip or overwrite"
                 )
@@ -380,11 +391,12 @@ def _notes(works: tuple[Work, ...], prune: bool, planned: Plan) -> Iterator[str]
         name = work.op.listed.name
         if any(item.need in ("create", "update") for item in work.prospects):
             yield from (f"{name}: {note}" for note in work.notes)
+        what = "the tests" if name == SHARED else f"'{name}'"
         for item in work.prospects:
             if item.need == "leave":
-                yield f"'{item.path}' is not part of '{name}' any more, but was edited"
+                yield f"'{item.path}' is not part of {what} any more, but was edited"
             elif item.need == "drop" and not prune:
-                yield f"'{item.path}' is not part of '{name}' any more: scaffold upgrade {name}"
+                yield f"'{item.path}' is not part of {what} any more: {work.op.upgrade}"
             if item.mends and item.kept and not planned.unsettled:
                 yield f"'{record_path(name)}' had lost how '{item.path}' was written: it says so again"
 
@@ -400,6 +412,8 @@ def _verbs(
         found[op.listed.name] = "skip" if edited else "identical"
     for work in works:
         name = work.op.listed.name
+        if name not in found:
+            continue  # what tests share is no op
         verbs: list[str] = [
             of_path.get(item.path, "identical") for item in work.prospects
         ]
@@ -422,6 +436,9 @@ def _with_records(
     for work in works:
         origin = work.op.origin._replace(reads=work.reads)
         listed = work.op.listed
+        if listed.name == SHARED:
+            files |= shared_record(work.op, work.prospects, done)
+            continue
         before = work.op.record.proof if work.op.record else None
         proof = proofs.found.get(listed.name) or work.proof or before
         former = work.op.record.former if work.op.record else ()

@@ -37,6 +37,7 @@ class Settled(NamedTuple):
     refusal: ScaffoldError | None = None  # why nothing was
     undone: tuple[str, ...] = ()  # files that an earlier, killed run had left half done
     obstacle: ScaffoldError | None = None  # why a run would write nothing: of a look
+    told: tuple[str, ...] = ()  # of files that a run might have touched, and did not
 
     @property
     def problems(self) -> tuple[ScaffoldError, ...]:
@@ -48,7 +49,8 @@ class Settled(NamedTuple):
     def notes(self) -> tuple[str, ...]:
         """What the user should know beside the verbs."""
         listed = ", ".join(self.undone)
-        return (f"undid what an interrupted run had begun: {listed}",) if listed else ()
+        undone = f"undid what an interrupted run had begun: {listed}"
+        return (undone, *self.told) if listed else self.told
 
 
 class Known(NamedTuple):

@@ -4,9 +4,21 @@ In: an op's name and the directories. Out: paths and import names. Invariant: ev
 """
 
 import posixpath
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from scaffold.spec.names import DEFAULT, Patterns
+
+
+class OpTesting(NamedTuple):
+    """The module that the tests of a project share: how they import it, where it is."""
+
+    module: str = "op_testing"  # dotted
+    path: str = "op_testing.py"
+    start: str | None = None  # where the import starts; None: all tests find it
+    beside: bool = (
+        True  # ... and the test runner has that on the path, but for tests further below
+    )
 
 
 class Directories(NamedTuple):
@@ -19,9 +31,7 @@ class Directories(NamedTuple):
     beside: bool = True  # the test runner puts a test's own directory on the path
     line_length: int = 88
     patterns: Patterns = DEFAULT
-    op_testing: str | None = (
-        None  # the module that tests import, dots and all; None: it is put into each
-    )
+    op_testing: OpTesting | None = None  # what tests import; None: each holds it
 
 
 class Layout(NamedTuple):
@@ -31,9 +41,7 @@ class Layout(NamedTuple):
     op_path: str
     test_path: str
     line_length: int = 88
-    search_path: str | None = (
-        None  # where the tests find the op, relative to their own directory
-    )
+    search_paths: tuple[str, ...] = ()  # as seen from the test file's directory
     op_testing: str | None = (
         None  # what the test imports its questions from; None: it holds them
     )
@@ -50,18 +58,23 @@ def layout(name: str, directories: Directories) -> Layout:
         op_path=posixpath.normpath(f"{directories.source}/{op_file}"),
         test_path=test_path,
         line_length=directories.line_length,
-        search_path=_search_path(directories, posixpath.dirname(test_path) or "."),
-        op_testing=directories.op_testing,
+        search_paths=tuple(
+            dict.fromkeys(_search_paths(directories, posixpath.dirname(test_path)))
+        ),
+        op_testing=directories.op_testing.module if directories.op_testing else None,
     )
 
 
-def _search_path(directories: Directories, tests: str) -> str | None:
-    """The directory that the import starts from, unless the test runner finds it by itself."""
-    if directories.importable:
-        return None
+def _search_paths(directories: Directories, tests: str) -> Iterator[str]:
+    """The directories that the imports start from, unless the test runner finds them by itself."""
+    shared, tests = directories.op_testing, tests or "."
+    if shared is not None and shared.start is not None:
+        lies_there = tests == posixpath.normpath(directories.tests)
+        if not (shared.beside and lies_there):
+            yield posixpath.relpath(shared.start, tests)
     source = posixpath.normpath(directories.source)
-    if source == tests and directories.beside:
-        return None
+    if directories.importable or source == tests and directories.beside:
+        return
     levels = len(directories.package.split(".")) if directories.package else 0
     start = posixpath.normpath(posixpath.join(directories.source, *[".."] * levels))
-    return posixpath.relpath(start, tests)
+    yield posixpath.relpath(start, tests)

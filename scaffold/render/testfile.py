@@ -166,11 +166,13 @@ def view(
 
 
 def imports_of(spec: OpSpec, layout: Layout, code: str, single: bool = False) -> str:
-    """The import block; where no import finds the op, its directory is added to the path before it."""
+    """The import block; where no import finds the op or what tests share, directories are added to the path before it."""
     op = op_imports(spec, layout.module)
-    if layout.search_path is None:
+    if not layout.search_paths:
         return import_block(code, (*op, *spec.imports), LIBRARY, single)
-    added = f"sys.path.insert(0, str({_directory(layout.search_path)}))"
+    added = "\n".join(
+        f"sys.path.insert(0, str({_directory(path)}))" for path in layout.search_paths
+    )
     above = import_block(code, spec.imports, LIBRARY, single, added)
     return "\n\n".join([above, added, import_block(code, op, (), single)])
 

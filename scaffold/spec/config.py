@@ -26,6 +26,7 @@ from scaffold.spec.surroundings import (
     read_surroundings,
     table_of,
 )
+from scaffold.spec.testing import BESIDE, Testing
 
 # --- Environment variables that state keys of the configuration: SCAFFOLD_LINE_LENGTH is `line-length`.
 #
@@ -147,6 +148,7 @@ class Configuration(NamedTuple):
     formatter: Formatter = "black"
     line_length: int = LINE_LENGTH
     python: str | None = None  # that has torch
+    testing: Testing = BESIDE
     lint: LintConfiguration = NOTHING_SAID
 
 

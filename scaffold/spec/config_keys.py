@@ -31,6 +31,7 @@ from scaffold.spec.names import DEFAULT, NAMES
 from scaffold.spec.op_spec import RuleFile
 from scaffold.spec.requirements import WANTED
 from scaffold.spec.surroundings import LINE_LENGTH, SHORTEST
+from scaffold.spec.testing import TESTING, read_testing
 
 # --- A team's own tables of rules, as its pyproject.toml names them.
 #
@@ -200,6 +201,13 @@ KEYS: dict[str, Key] = {
         values.read_interpreter,
         "The interpreter that has PyTorch, for proofs and tests; a path counts from here.",
         "python = '.venv/bin/python'",
+    ),
+    "testing": Key(
+        TESTING,
+        {},
+        read_testing,
+        "What the tests of the project share.",
+        "testing = { file = 'tests/op_testing.py' }",
     ),
     "lint": Key(
         LINT,

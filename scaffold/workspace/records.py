@@ -204,6 +204,7 @@ UNREADABLE = (
 _ORIGIN = ("tool", "spec", "configuration", "templates")
 _KEPT = ("path", "draft", "text", "base")
 _PROOF = Proof._fields
+SHARED = "op-testing"  # the record of what all tests import; no op is spelt like that
 FORMER = ".base"  # version 1 had the text of each file in one of its own, OP.ROLE.base
 
 
@@ -229,7 +230,7 @@ class Origin(NamedTuple):
 class Kept(NamedTuple):
     """One file as it was written last: its part in the op, its path, digests of draft and text, and the text, packed."""
 
-    role: str  # "op" or "test"
+    role: str  # "op" or "test"; "op_testing" of what tests share
     path: str
     draft: str  # before it was formatted; "" once the op has no such file any more
     text: str

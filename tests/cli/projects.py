@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from scaffold.workspace.disk import fingerprint
-from scaffold.workspace.records import pack, unpack
+from scaffold.workspace.records import SHARED, pack, record_path, unpack
 from tests.cli.running import scaffold
 
 CONFIGURATION = '[tool.scaffold]\nsource = "ops"\ntests = "tests"\n'
@@ -76,7 +76,8 @@ def lose(root: Path, op: str, role: str, *, gone: bool = True) -> None:
 
 
 def in_version_1(root: Path) -> None:
-    """Write the records as version 1 had them: the text of each file in one of its own."""
+    """Write the records as version 1 had them: the text of each file in one of its own, and nothing of what tests share."""
+    (root / record_path(SHARED)).unlink()
     for path in (root / ".scaffold").glob("*.json"):
         record = json.loads(path.read_text())
         record["version"] = 1

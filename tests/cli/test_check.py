@@ -25,7 +25,7 @@ from tests.cli.running import environment, scaffold
 
 pytestmark = pytest.mark.usefixtures("proven_at_once")
 
-OK = "4 ok\n"
+OK = "5 ok\n"
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_an_edit_is_told_and_fails_only_when_strict(synced: Path) -> None:
         [
             "edited    ops/scale.py",
             "unproven  ops/scale.py: its Function is not the one that was proven",
-            "3 ok, 1 edited, 1 unproven",
+            "4 ok, 1 edited, 1 unproven",
         ],
     )
     assert scaffold(synced, "check", "--strict").code == 1
@@ -100,7 +100,7 @@ def test_a_template_that_moves_makes_its_files_stale(synced: Path) -> None:
     assert lines(outcome.out) == [
         "stale  ops/scale.py: template moved",
         "stale  ops/shift.py: template moved",
-        "2 ok, 2 stale",
+        "3 ok, 2 stale",
     ]
 
 
@@ -142,7 +142,7 @@ def test_a_file_that_is_gone_is_missing(synced: Path) -> None:
     outcome = scaffold(synced, "check")
     assert (outcome.code, lines(outcome.out)) == (
         1,
-        ["missing  tests/test_shift.py", "3 ok, 1 missing"],
+        ["missing  tests/test_shift.py", "4 ok, 1 missing"],
     )
 
 
@@ -161,7 +161,7 @@ def test_an_op_that_no_manifest_lists_is_orphaned(synced: Path) -> None:
     assert lines(outcome.out) == [
         "orphaned  ops/scale.py: no op 'scale' in ops.toml",
         "orphaned  tests/test_scale.py: no op 'scale' in ops.toml",
-        "2 ok, 2 orphaned",
+        "3 ok, 2 orphaned",
     ]
     assert outcome.err == "hint: scaffold remove scale\n"
 
@@ -277,7 +277,7 @@ def test_a_base_that_is_lost_is_told_and_written_again(
     assert as_written(synced, "scale", "op") == written
     assert op.read_text() == (mine or written)
     checked = scaffold(synced, "check").out
-    edited = "3 ok, 1 edited, 1 unproven\n"
+    edited = "4 ok, 1 edited, 1 unproven\n"
     assert checked.endswith(edited if file == "edited" else OK)
     assert scaffold(synced, "sync").err == ""
 

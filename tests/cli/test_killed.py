@@ -65,7 +65,7 @@ def test_two_runs_at_once_end_in_the_state_of_one(tmp_path: Path) -> None:
         assert whole(tmp_path)
         assert not [path for path in contents(tmp_path) if path.endswith(".tmp")]
         checked = scaffold(tmp_path, "check", "--strict")
-        assert (checked.code, checked.out) == (0, "12 ok\n")
+        assert (checked.code, checked.out) == (0, "13 ok\n")
         assert now.encode() in generated(tmp_path)["ops/a_scale.py"]
 
 

@@ -26,7 +26,9 @@ def test_new_op_writes_what_sync_would(listed: Path) -> None:
     manifest = (listed / "ops.toml").read_bytes()
     done = scaffold(listed, "new-op", "scale")
     assert (done.code, done.err) == (0, "")
-    assert done.out == "create  ops/scale.py\ncreate  tests/test_scale.py\n"
+    assert done.out == (
+        "create  ops/scale.py\ncreate  tests/test_scale.py\ncreate  tests/op_testing.py\n"
+    )
     assert (listed / "ops.toml").read_bytes() == manifest
     assert scaffold(listed, "check", "scale").out == "2 ok\n"
     written = contents(listed)

@@ -61,7 +61,7 @@ def test_what_was_edited_comes_along_with_the_names_in_it(synced: Path) -> None:
         )
     )
     told = scaffold(synced, "check")
-    assert told.out.splitlines()[-1] == "2 ok, 2 edited, 1 unproven"
+    assert told.out.splitlines()[-1] == "3 ok, 2 edited, 1 unproven"
 
 
 def test_what_is_out_of_date_is_brought_up_to_date(synced: Path) -> None:

@@ -49,7 +49,8 @@ def test_a_first_run_creates_every_file_and_its_record(tmp_path: Path) -> None:
         "create  tests/test_scale.py",
         "create  ops/shift.py",
         "create  tests/test_shift.py",
-        "2 created (4 files)",
+        "create  tests/op_testing.py",
+        "2 created (5 files)",
     ]
     held = contents(tmp_path)
     assert set(FILES) < held.keys()

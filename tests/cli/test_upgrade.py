@@ -99,7 +99,7 @@ def test_an_edit_elsewhere_is_kept(synced: Path) -> None:
     assert DEFAULT[1] in text
     assert DEFAULT[0] not in text
     checked = scaffold(synced, "check")
-    assert (checked.code, checked.out) == (0, f"edited  {OP}\n3 ok, 1 edited\n")
+    assert (checked.code, checked.out) == (0, f"edited  {OP}\n4 ok, 1 edited\n")
     edit(synced / OP, HELPER, "")  # the base is the new rendering: without the edit, ok
     assert scaffold(synced, "check", "--strict").code == 0
 
@@ -335,7 +335,7 @@ def test_a_checkout_with_crlf_stays_one(synced: Path) -> None:
     text = (synced / OP).read_bytes()
     assert b"by_hand" in text
     assert b"factor: float = 3.0" in text
-    assert scaffold(synced, "check").out == f"edited  {OP}\n3 ok, 1 edited\n"
+    assert scaffold(synced, "check").out == f"edited  {OP}\n4 ok, 1 edited\n"
 
 
 RUFF = """
@@ -363,7 +363,7 @@ def test_the_team_s_formatter_is_no_drift_and_stays(tmp_path: Path) -> None:
     written = contents(tmp_path / "tests")
     formatted_by_ruff(tmp_path)
     assert contents(tmp_path / "tests") != written
-    assert scaffold(tmp_path, "check", "--strict").out == "4 ok\n"
+    assert scaffold(tmp_path, "check", "--strict").out == "5 ok\n"
     append(tmp_path / OP)
     respecify(tmp_path)
     assert scaffold(tmp_path, "upgrade", "--all").code == 0
@@ -373,7 +373,7 @@ def test_the_team_s_formatter_is_no_drift_and_stays(tmp_path: Path) -> None:
     text = merged[OP].decode()
     assert "by_hand" in text
     assert "factor: float = 3.0" in text
-    assert scaffold(tmp_path, "check").out == f"edited  {OP}\n3 ok, 1 edited\n"
+    assert scaffold(tmp_path, "check").out == f"edited  {OP}\n4 ok, 1 edited\n"
 
 
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,7 +396,7 @@ def test_another_version_of_black_is_no_drift(
     other = Mode(target_versions={TargetVersion.PY311}, **style)
     monkeypatch.setattr(formatting, "_mode", lambda length: other)
     monkeypatch.setattr("scaffold.project.survey.__version__", "99.0")
-    assert scaffold(synced, "check", "--strict").out == "4 ok\n"
+    assert scaffold(synced, "check", "--strict").out == "5 ok\n"
     assert scaffold(synced, "sync").out == "2 identical (4 files)\n"
     sources = [path for path in before if path.endswith(".py")]
     anew = {path: formatting.format_source(before[path].decode()) for path in sources}
@@ -407,7 +407,7 @@ def test_another_version_of_black_is_no_drift(
     assert scaffold(synced, "upgrade", "--all").code == 0
     merged, old = (synced / OP).read_text(), before[OP].decode()
     assert normal_form(merged) == normal_form(old.replace(*DEFAULT) + HELPER)
-    assert scaffold(synced, "check").out == f"edited  {OP}\n3 ok, 1 edited\n"
+    assert scaffold(synced, "check").out == f"edited  {OP}\n4 ok, 1 edited\n"
 
 
 def test_edits_that_are_not_committed_are_worth_a_note(synced: Path) -> None:

@@ -153,7 +153,7 @@ def live_through(root: Path, built_in: Path) -> None:
     """The year, with `check` after each event."""
     (root / "pyproject.toml").write_text(CONFIGURATION)
     (root / "ops.toml").write_text(thirty())
-    assert "30 created (60 files)" in done(scaffold(root, "sync")).out
+    assert "30 created (61 files)" in done(scaffold(root, "sync")).out
     files = {path for path in contents(root) if path.startswith(("ops/", "tests/"))}
     assert checked(root, "--strict") == (0, {"ok": files})
 

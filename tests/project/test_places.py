@@ -263,16 +263,18 @@ def arrange(directory: Path, case: Arrangement) -> Path:
     shown = (Path(os.path.relpath(top / name, here)) for name in case.created)
     lines = [f"create  {path.as_posix()}" for path in shown]
     told = outcome.out.splitlines()
-    assert [line for line in told if not line.endswith("ops.toml")] == lines
+    others = ("ops.toml", "op_testing.py")
+    assert [line for line in told if not line.endswith(others)] == lines
     return top
 
 
 def files_of_ops(paths: set[str]) -> set[str]:
-    """The paths without the manifest of a project and its records."""
+    """The paths without the manifest of a project, its records, and what its tests share."""
+    others = ("ops.toml", "op_testing.py")
     return {
         path
         for path in paths
-        if "/.scaffold/" not in path and not path.endswith("ops.toml")
+        if "/.scaffold/" not in path and not path.endswith(others)
     }
 
 
@@ -384,7 +386,7 @@ def test_the_root_of_a_project_does_not_move_with_what_may_be_written(
     assert scaffold(tmp_path, "sync").code == 0
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
     outcome = scaffold(tmp_path, "check")
-    assert (outcome.code, outcome.out) == (0, "2 ok\n"), outcome.err
+    assert (outcome.code, outcome.out) == (0, "3 ok\n"), outcome.err
 
 
 @pytest.mark.parametrize("inside", ["", "ops/"])
@@ -400,7 +402,7 @@ def test_what_a_checkout_is_called_is_no_part_of_what_is_written(
     assert scaffold(one, "sync").code == 0
     one.rename(other)
     outcome = scaffold(other, "check", "--strict")
-    assert (outcome.code, outcome.out) == (0, "2 ok\n")
+    assert (outcome.code, outcome.out) == (0, "3 ok\n")
 
 
 def test_the_exports_of_a_project_that_is_a_package(tmp_path: Path) -> None:

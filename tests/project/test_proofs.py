@@ -121,11 +121,11 @@ def test_without_a_proof_it_is_written_all_the_same_and_check_says_so(
     assert check(tmp_path) == [
         "unproven  ops/scale.py: no proof is on record",
         "unproven  ops/shift.py: no proof is on record",
-        "2 ok, 2 unproven",
+        "3 ok, 2 unproven",
     ]
     edit(tmp_path / "ops.toml", "grad_output * 3", "grad_output * factor")
     assert scaffold(tmp_path, "upgrade", "--all", "--no-verify").code == 0
-    assert check(tmp_path)[-1] == "2 ok, 2 unproven"
+    assert check(tmp_path)[-1] == "3 ok, 2 unproven"
 
 
 def test_the_record_says_what_was_proven_and_by_what(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_the_record_says_what_was_proven_and_by_what(tmp_path: Path) -> None:
     assert found["by"] == "proof"
     assert (found["tool"], found["torch"]) == (__version__, version("torch"))
     assert len(found["spec"]) == len(found["function"]) == 64
-    assert check(tmp_path) == ["2 ok"]
+    assert check(tmp_path) == ["3 ok"]
 
 
 def test_what_is_proven_costs_nothing(synced: Path, counted: Counted) -> None:
@@ -146,12 +146,12 @@ def test_what_is_proven_costs_nothing(synced: Path, counted: Counted) -> None:
     assert scaffold(synced, "sync").code == 0
     configured(synced, "licence = 'Ours'\nparameter-names = ['bias']")
     outcome = scaffold(synced, "sync")
-    assert outcome.out.splitlines()[-1] == "2 updated (4 files)"
+    assert outcome.out.splitlines()[-1] == "2 updated (5 files)"
     edit(synced / "ops.toml", "[ops.scale]", "[ops.scale]\ndoc = 'Scale.'")
     edit(synced / "ops.toml", "[ops.shift]", "[ops.shift]\nmodule = false")
     assert scaffold(synced, "sync").code == 0
     assert counted.asked == []
-    assert check(synced) == ["4 ok"]
+    assert check(synced) == ["5 ok"]
     assert proof(synced)["function"] == before["function"]
     assert scaffold(synced, "sync", "--prove").code == 0
     assert counted.asked == []
@@ -165,7 +165,7 @@ def test_only_what_changes_is_proven(synced: Path, counted: Counted) -> None:
     edit(synced / "ops.toml", "'x[..., D], factor", "'x[N, D], factor")
     assert scaffold(synced, "sync").code == 0
     assert counted.count == 2, "the code is the same, what is said of it is not"
-    assert check(synced) == ["4 ok"]
+    assert check(synced) == ["5 ok"]
 
 
 def test_a_proof_that_fails_leaves_the_record_of_the_last_one(synced: Path) -> None:
@@ -183,18 +183,18 @@ def test_an_edit_of_the_function_voids_the_proof_and_formatting_does_not(
     path = synced / "ops/scale.py"
     text = path.read_text()
     path.write_text(black.format_str(text, mode=black.Mode(line_length=40)))
-    assert check(synced) == ["4 ok"]
+    assert check(synced) == ["5 ok"]
     path.write_text(f"# ours\n{text}")
-    assert check(synced) == ["edited  ops/scale.py", "3 ok, 1 edited"]
+    assert check(synced) == ["edited  ops/scale.py", "4 ok, 1 edited"]
     path.write_text(text)
     edit(path, "return x * factor", "return factor * x")
     assert check(synced) == [
         "edited    ops/scale.py",
         "unproven  ops/scale.py: its Function is not the one that was proven",
-        "3 ok, 1 edited, 1 unproven",
+        "4 ok, 1 edited, 1 unproven",
     ]
     path.write_text(text)
-    assert check(synced) == ["4 ok"]
+    assert check(synced) == ["5 ok"]
 
 
 def test_the_record_of_another_specification_holds_for_this_one_no_more(
@@ -225,7 +225,7 @@ def test_what_has_no_proof_is_proven_on_request_and_only_its_record_is_written(
     assert {path for path in after if after[path] != before.get(path)} == {
         *(".scaffold/scale.json", ".scaffold/shift.json", ".scaffold/later.json"),
     }
-    assert check(tmp_path)[-1] == "5 ok, 1 unprovable"
+    assert check(tmp_path)[-1] == "6 ok, 1 unprovable"
     assert scaffold(tmp_path, "sync", "--prove").code == 0
     assert counted.count == 2
 
@@ -245,14 +245,14 @@ def test_an_op_that_cannot_be_proven_is_neither_proven_nor_unproven(
     assert scaffold(tmp_path, "sync").code == 0
     assert check(tmp_path) == [
         "unprovable  ops/later.py: it lacks forward, grad_x",
-        "1 ok, 1 unprovable",
+        "2 ok, 1 unprovable",
     ]
     assert proof(tmp_path, "later")["torch"] == ""
 
 
 def test_a_project_may_require_proofs(synced: Path) -> None:
     configured(synced, "require = ['proof']")
-    assert check(synced) == ["4 ok"]
+    assert check(synced) == ["5 ok"]
     text = (synced / "ops/scale.py").read_text()
     (synced / "ops/scale.py").write_text(text.replace("x * factor", "factor * x"))
     outcome = scaffold(synced, "check")
@@ -310,7 +310,7 @@ def test_new_op_records_its_proof_and_is_proven_once(
     assert scaffold(tmp_path, *op).code == 0
     assert counted.asked == [], "it was proven before its table was written"
     assert proof(tmp_path)["torch"] == version("torch")
-    assert check(tmp_path) == ["2 ok"]
+    assert check(tmp_path) == ["3 ok"]
     assert scaffold(tmp_path, "sync", "--prove").code == 0
     assert counted.asked == []
 
@@ -334,7 +334,7 @@ def test_another_name_keeps_the_proof_and_a_removed_op_has_none(
     path = synced / "ops/scale.py"
     path.write_text(f"{path.read_text()}\n\n# ours\n")
     assert scaffold(synced, "rename", "scale", "stretch").code == 0
-    assert check(synced) == ["edited  ops/stretch.py", "3 ok, 1 edited"]
+    assert check(synced) == ["edited  ops/stretch.py", "4 ok, 1 edited"]
     assert proof(synced, "stretch")["torch"] == "0.0"
     assert scaffold(synced, "sync", "--prove").code == 0
     assert counted.asked == []
@@ -365,7 +365,7 @@ def test_an_edited_function_keeps_its_edits_and_is_not_taken_for_proven(
     assert counted.count == 2
     said = check(synced)
     assert "unproven  ops/scale.py: its Function is not the one that was proven" in said
-    assert said[-1] == "2 ok, 2 edited, 1 unproven"
+    assert said[-1] == "3 ok, 2 edited, 1 unproven"
 
 
 def test_a_record_of_an_earlier_version_has_no_proof(synced: Path) -> None:
@@ -417,7 +417,7 @@ def test_a_run_that_starts_again_proves_nothing_twice(
     monkeypatch.setattr(update, "apply", apply)
     assert scaffold(tmp_path, "sync").code == 0
     assert counted.count == 1
-    assert check(tmp_path) == ["2 ok"]
+    assert check(tmp_path) == ["3 ok"]
 
 
 def test_a_terminal_is_told_how_far_the_proofs_are(

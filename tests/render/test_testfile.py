@@ -186,7 +186,7 @@ def test_the_file_finds_its_op_in_another_directory(
     example = BY_NAME["scale_by"]
     op = example.op_text.replace("scale_by", "make").replace("ScaleBy", "Recorder")
     spec = replace(example.spec, name="make", class_name="Recorder")
-    places = Layout("make", "src/make.py", "tests/unit/test_make.py", 88, "../../src")
+    places = Layout("make", "src/make.py", "tests/unit/test_make.py", 88, ("../../src",))
     files = {
         places.op_path: op,
         places.test_path: suite_of(replace(example, spec=spec), places),
@@ -207,7 +207,7 @@ def test_the_file_finds_its_op_in_another_directory(
 def test_the_directory_of_the_op_is_said_plainly(
     search_path: str, expected: str
 ) -> None:
-    places = flat("linear")._replace(search_path=search_path)
+    places = flat("linear")._replace(search_paths=(search_path,))
     text = suite_of(BY_NAME["linear"], places)
     assert f"\nsys.path.insert(0, str({expected}))\n\nfrom linear import" in text
 

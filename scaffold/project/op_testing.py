@@ -1,0 +1,198 @@
+"""The module that the tests of a project share, `op_testing.py`: kept as the files of an op are, with a record of its own.
+
+In: a `Project`. Out: how the module stands, what is to be done about it, what becomes of it beside a run of another kind.
+Invariant: it is there as long as some op has a test; what somebody edited is neither overwritten nor removed.
+"""
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from scaffold import __version__
+from scaffold.errors import Location
+from scaffold.project.console import from_here
+from scaffold.project.project import Project
+from scaffold.project.survey import Op, Work
+from scaffold.render.layout import OpTesting
+from scaffold.render.templates import digest
+from scaffold.spec.manifest import Listed, configuration_digest, text_digest
+from scaffold.spec.problems import KeyPath
+from scaffold.spec.toml import Entry
+from scaffold.workspace.reconcile import (
+    Prospect,
+    Wanted,
+    reconcile,
+    record_files,
+    standing,
+)
+from scaffold.workspace.records import (
+    SHARED,
+    Origin,
+    Record,
+    state_paths,
+)
+
+ROLE = "op_testing"
+UPGRADE = "scaffold upgrade"
+
+
+def survey_shared(project: Project) -> Op | None:
+    """How the module stands; None where tests share nothing, or there is neither a test nor a record."""
+    places, record = project.places, project.shared
+    if not project.configuration.project or places.directories.op_testing is None:
+        return None
+    if record is None and not is_wanted(project):
+        return None
+    directories = places.directories._replace(line_length=0)
+    origin = Origin(
+        __version__,
+        "",
+        configuration_digest(project.configuration, directories, ""),
+        digest(places.house.templates),
+    )
+    files = record.files if record else ()
+    standings = {kept.path: standing(project.root, kept) for kept in files}
+    moved = origin.moved(record.origin) if record else ()
+    listed = Listed(SHARED, "", Entry(SHARED, {}, _nowhere))
+    return Op(listed, record, origin, standings, moved, "", ())
+
+
+def _nowhere(path: KeyPath, *, key: bool = False) -> Location:
+    """The place of what no table says."""
+    return Location("[tool.scaffold.testing]")
+
+
+def is_wanted(project: Project) -> bool:
+    """Whether an op has a test: of a manifest that was not read, its record tells."""
+    defaults = dict(project.configuration.defaults)
+    said = ({**defaults, **item.entry.raw} for item in project.listed.values())
+    if any(raw.get("test", True) is not False for raw in said):
+        return True
+    return any(
+        kept is not None and kept.draft != ""
+        for op, record in project.records.items()
+        if op not in project.listed and record.manifest not in project.texts
+        for kept in [record.kept("test")]
+    )
+
+
+def wanted_files(project: Project, *, formatted: bool = True) -> tuple[Wanted, ...]:
+    """The module as it should be; nothing where no op has a test."""
+    shared = project.places.directories.op_testing
+    return (_file(project, shared, formatted),) if shared and is_wanted(project) else ()
+
+
+def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
+    from scaffold.project.rendering import start_rendering
+    from scaffold.render.file_style import SHARED_HEADER
+    from scaffold.render.imports import one_style
+    from scaffold.render.op_testing import op_testing_draft
+
+    start_rendering()
+    places = project.places
+    header = SHARED_HEADER if project.configuration.header else ""
+    draft = op_testing_draft(places.house._replace(header=header))
+    text = ""
+    if formatted:
+        length = places.directories.line_length
+        text = places.formatter({shared.path: draft}, length)[shared.path]
+    return Wanted(ROLE, shared.path, text_digest(one_style(draft)), text)
+
+
+def weigh_shared(project: Project, op: Op) -> Work | None:
+    """What the state of the module calls for; None where that is nothing."""
+    wanted = is_wanted(project)
+    if wanted and op.settled:
+        return None
+    prospects = reconcile(project.root, op.record, wanted_files(project))
+    return Work(op, prospects, (), ())
+
+
+class Shared(NamedTuple):
+    """The module among what a run works on: as an op is, and what is to be done; what is said of one that is left alone."""
+
+    ops: tuple[Op, ...] = ()
+    works: tuple[Work, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def shared_works(project: Project, *, leave_edited: bool) -> Shared:
+    """What a run over ops has to do about the module; with `leave_edited` one that was edited is left alone."""
+    op = survey_shared(project)
+    work = weigh_shared(project, op) if op else None
+    if op is None or work is None:
+        return Shared((op,) if op and not leave_edited else ())
+    edited = [
+        item
+        for item in work.prospects
+        if item.kept and item.standing and item.standing.edited and item.need != "same"
+    ]
+    if not leave_edited or not edited:
+        return Shared((op,), (work,))
+    said = (item for item in edited if item.need != "keep")
+    return Shared(notes=tuple(left_alone(project, item) for item in said))
+
+
+class Beside(NamedTuple):
+    """What a run of another kind does about the module: texts and records by path, None for what goes; what it leaves."""
+
+    texts: Mapping[str, str | None] = MappingProxyType({})
+    state: Mapping[str, str | None] = MappingProxyType({})
+    notes: tuple[str, ...] = ()
+
+
+def kept_in_step(
+    project: Project, *, forced: bool = False, only_drop: bool = False
+) -> Beside:
+    """Create, update or remove the module as the ops of the project need it; one that was edited only goes if that is `forced`.
+
+    A run that can take a need away alone asks for `only_drop`.
+    """
+    op = survey_shared(project)
+    if op is None or only_drop and is_wanted(project):
+        return Beside()
+    work = weigh_shared(project, op)
+    if work is None:
+        return Beside()
+    texts: dict[str, str | None] = {}
+    notes = []
+    for item in work.prospects:
+        if item.wanted is not None and item.need in ("create", "update"):
+            texts[item.path] = item.wanted.text
+            if item.moved_from:
+                texts[item.moved_from] = None
+        elif item.need == "drop" or item.need == "leave" and forced:
+            texts[item.path] = None
+        elif item.need in ("collide", "leave"):
+            notes.append(left_alone(project, item))
+    return Beside(texts, shared_record(op, work.prospects, texts), tuple(notes))
+
+
+def shared_record(
+    op: Op, prospects: tuple[Prospect, ...], written: Collection[str]
+) -> dict[str, str | None]:
+    """The record of the module after a run that did what it could of it; it goes with the last file."""
+    record = Record(SHARED, "", op.origin, ())
+    remaining = tuple(
+        item
+        for item in prospects
+        if item.wanted is not None or item.path not in written
+    )
+    told = record_files(record, remaining, written)
+    if not told and op.record is not None:
+        return dict.fromkeys(state_paths(op.record))
+    return told
+
+
+def left_alone(project: Project, item: Prospect) -> str:
+    """What is said of a module that was edited, where a run does not touch it."""
+    shown = from_here(project.root, item.moved_from or item.path)
+    if item.wanted is None:
+        return f"'{shown}' serves no test any more, but was edited"
+    if item.kept is None:
+        return (
+            f"'{shown}' is not as the tests need it: {UPGRADE} --on-conflict overwrite"
+        )
+    return (
+        f"'{shown}' was edited and is out of date, tests may ask more of it: {UPGRADE}"
+    )
