@@ -51,7 +51,9 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         sandbox.layered.cache_clear()
 
     with pytest.MonkeyPatch.context() as patch:
-        yield patch.setattr(templates, "template_root", lambda: copy) or forget()
+        patch.setattr(templates, "template_root", lambda: copy)
+        forget()
+        yield
     forget()
 
 
@@ -180,8 +182,8 @@ def test_an_edited_older_one_is_merged_by_upgrade_alone(
     assert scaffold(synced, "upgrade").code == 0
     merged = (synced / FILE).read_text()
     assert "NEWER = True" in merged and merged.endswith(BY_HAND)
-    told = scaffold(synced, "check").out.splitlines()
-    assert f"edited      {FILE}" in told and told[-1] == "6 ok, 1 edited, 2 unprovable"
+    last = scaffold(synced, "check").out.splitlines()
+    assert f"edited      {FILE}" in last and last[-1] == "6 ok, 1 edited, 2 unprovable"
 
 
 def test_both_sides_of_a_line_are_marked(synced: Path, newer: None) -> None:
