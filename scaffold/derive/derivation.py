@@ -110,6 +110,9 @@ class ShapeCheck(NamedTuple):
     each: str = (
         ""  # what each of any number of tensors is called, one of which `name` is
     )
+    condition: bool = (
+        False  # it asks whether a condition on sizes holds, which one index more breaks
+    )
 
 
 class Block(NamedTuple):

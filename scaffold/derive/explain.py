@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive.derivation import Derivation, Saved
 from scaffold.derive.forward.body import write_forward
+from scaffold.derive.graph import sizes
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, Program, SizeOf, tensors
 from scaffold.derive.graph.shapes import Dim, LeadingDims, NamedSize, Shape, UnnamedSize
@@ -201,7 +202,7 @@ def _dim(dim: Dim) -> str:
         case LeadingDims(name, named):
             return f"*{name}" if named else "..."
         case UnnamedSize():
-            return "?"
+            return sizes.said(dim) or "?"
     return str(dim)
 
 
@@ -212,9 +213,9 @@ def total(tensors_: Iterable[Tensors]) -> str:
         of_item = counts.setdefault(one.item, {})
         of_item[one.size] = of_item.get(one.size, 0) + 1
     sums = []
-    for item, sizes in sorted(counts.items(), reverse=True):
+    for item, of_item in sorted(counts.items(), reverse=True):
         terms = [
-            size if count == 1 else f"{count}*{size}" for size, count in sizes.items()
+            size if count == 1 else f"{count}*{size}" for size, count in of_item.items()
         ]
         sums.append(f"{item} * ({' + '.join(terms)})")
     return " + ".join(sums) or "0"

@@ -13,6 +13,7 @@ from scaffold.derive.derivation import Derivation, ShapeCheck
 from scaffold.derive.names import fresh
 from scaffold.derive.stated_gradients import outer_names
 from scaffold.errors import ScaffoldError
+from scaffold.formula import Formula, Graph, Node, emit
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, TensorInput, is_leading, leading
 
 # The op as it is written for another declaration; None where its gradients are known to be others.
@@ -47,6 +48,14 @@ class Place(NamedTuple):
         if self.is_leading:
             return None
         return self.at - len(self.dims) if last or behind else self.at
+
+    def node(self, graph: Graph) -> Node:
+        """The expression `x.shape[-1]`, as a node."""
+        assert self.axis is not None
+        shape = graph.node("attribute", "shape", (graph.name(self.item.name),))
+        at = graph.constant(str(abs(self.axis)))
+        index = graph.node("unary", "-", (at,)) if self.axis < 0 else at
+        return graph.node("subscript", "", (shape, index))
 
     @property
     def size(self) -> str:
@@ -122,8 +131,9 @@ def shape_checks(
 
     pairs, ranks, least = enforced(_without_names(spec))
     known = _known(declared, pairs)
-    # Nobody knows which shapes a stated formula is for, so all of them are tested.
-    asked = any(item.asked for item in known) and not stated
+    conditions = _conditions_needed(spec, found, derive)
+    # Nobody knows which shapes a stated formula is for, so all of them are tested; and a condition is on sizes by their names.
+    asked = any(item.asked for item in known) and not (stated or conditions)
     if asked and not _relies_on_more(found, _without_names(spec), derive):
         known = [item._replace(asked=()) for item in known]
     alone = [item.item for item in known if _rank_is_free(item, ranks)]
@@ -136,10 +146,13 @@ def shape_checks(
     rank_tests = {
         item.name: f"{item.name}.ndim != {len(item.dims or ())}" for item in alone
     }
-    rank_tests |= _least_ranks([*known, *(item.known for item in of_each)], dict(least))
+    read = [at for item in conditions for at in _sizes_read(item, declared).values()]
+    everywhere = [*known, *(item.known for item in of_each)]
+    rank_tests |= _least_ranks(everywhere, read, dict(least))
     checks = (
         *(_check(item, known, rank_tests) for item in known),
         *(_check_of_each(item) for item in of_each),
+        *(_check_of(item, declared) for item in conditions),
     )
     return tuple(check for check in checks if check is not None)
 
@@ -160,6 +173,60 @@ def _relies_on_more(found: Derivation, weaker: OpSpec, derive: Derive) -> bool:
             (found.saved, other.saved),
             (found.kept, other.kept),
         )
+    )
+
+
+def _conditions_needed(
+    spec: OpSpec, found: Derivation, derive: Derive
+) -> tuple[Formula, ...]:
+    """The conditions on sizes without which the op would be written otherwise."""
+    left = spec.require
+    for condition in spec.require:
+        fewer = tuple(item for item in left if item is not condition)
+        if not _relies_on_more(found, replace(spec, require=fewer), derive):
+            left = fewer
+    return left
+
+
+def _sizes_read(
+    condition: Formula, declared: Sequence[TensorInput]
+) -> dict[str, Place]:
+    """Where each size that a condition reads is told first."""
+    names = condition.result.names() if condition.result else frozenset()
+    found: dict[str, Place] = {}
+    for place in (place for item in declared for place in _places(item)):
+        name = str(place.dims[place.at])
+        if name in names and not place.item.optional:
+            found.setdefault(name, place)
+    return found
+
+
+def _check_of(condition: Formula, declared: Sequence[TensorInput]) -> ShapeCheck | None:
+    """What is asked of the last input that a condition reads a size of."""
+    test, places = condition.result, _sizes_read(condition, declared)
+    if test is None or not places:
+        return None
+    graph = condition.graph
+
+    def read(node: Node) -> Node | None:
+        place = places.get(node.label) if node.kind == "name" else None
+        return None if place is None else place.node(graph)
+
+    last = list(places.values())[-1]
+    tested = graph.rewrite(test, read)
+    if tested.kind == "compare" and tested.label == "==":
+        broken = graph.node("compare", "!=", tested.args)
+    else:
+        broken = graph.node("unary", "not", (tested,))
+    name, dims = last.item.name, ", ".join(map(str, last.dims))
+    return ShapeCheck(
+        name,
+        (),
+        (emit(broken),),
+        f"{name}[{dims}]",
+        f"one with {emit(test)}",
+        last.axis,
+        condition=True,
     )
 
 
@@ -199,7 +266,8 @@ def _own_dims(item: TensorInput) -> tuple[Dim, ...]:
 def _without_names(spec: OpSpec) -> OpSpec:
     """The op as if no two sizes were declared equal, and none a number."""
     fixed = (item for item in spec.tensors if _is_fixed(item))
-    return _with_dims(spec, {item.name: _own_dims(item) for item in fixed})
+    own = _with_dims(spec, {item.name: _own_dims(item) for item in fixed})
+    return replace(own, require=())
 
 
 # Which sizes follow from which
@@ -346,9 +414,14 @@ def _leader(
     )
 
 
-def _least_ranks(known: Sequence[Known], least: Mapping[str, int]) -> dict[str, str]:
-    """Tests of inputs from which more dims are cut off than they may have: of `[D]`, `shape[:-2]` is that of no leading dims."""
+def _least_ranks(
+    known: Sequence[Known], read: Sequence[Place], least: Mapping[str, int]
+) -> dict[str, str]:
+    """Tests of inputs from which more dims are cut off or read than they may have: of `[D]`, `shape[:-2]` is that of no leading dims."""
     cut: dict[str, int] = {}
+    for place in read:
+        if leading(place.dims) and place.axis is not None:
+            cut[place.item.name] = max(-place.axis, cut.get(place.item.name, 0))
     for item in known:
         for part in _compared_leading(item, known):
             name = part.first.item.name

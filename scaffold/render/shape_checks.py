@@ -69,7 +69,7 @@ class Refused(NamedTuple):
 
 
 def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
-    """For each check an input of twice the size, of one dim more, or of too few; what may be absent from samples has none."""
+    """For each check an input of twice the size, of one index or dim more, or of too few dims; what may be absent from samples has none."""
     free = (item for item in spec.tensors if item.optional or item.variadic)
     sampled = {item.name for item in free if spec.samples}
     checks = derivation.checks
@@ -90,4 +90,9 @@ def _refused(spec: OpSpec, check: ShapeCheck, before: Sequence[ShapeCheck]) -> R
         return Refused(position, name, f"{value}.flatten()")
     if check.axis is None or spec.dims(check.name) == ():
         return Refused(position, name, f"{value}[None]")
+    if check.condition:  # `H % 2 == 0` holds for twice the size too
+        first = f"{value}.narrow({check.axis}, 0, 1)"
+        return Refused(
+            position, name, f"torch.cat([{value}, {first}], dim={check.axis})"
+        )
     return Refused(position, name, f"torch.cat([{value}] * 2, dim={check.axis})")

@@ -9,9 +9,11 @@ from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import backward_of, load, op_text
 
 
-def backward(inputs: str, forward: str, *calls: tuple[object, ...]) -> str:
+def backward(
+    inputs: str, forward: str, *calls: tuple[object, ...], **options: object
+) -> str:
     """The body of the backward; forward and gradients are those of autograd, under both policies."""
-    return backward_of(check_forward(inputs, forward, calls))
+    return backward_of(check_forward(inputs, forward, calls, **options))
 
 
 def locals_of(text: str) -> set[str]:
@@ -124,6 +126,99 @@ def test_slices_that_may_overlap_stay_apart() -> None:
         (tensor(3, 6), -2, 5),
     )
     assert "torch.cat" not in text
+
+
+# --- Sizes that conditions tell
+
+
+def test_a_modulation_of_three_times_the_size_is_not_summed_to_size() -> None:
+    text = backward(
+        "x[B, S, D], cond[B, C], weight[E, C], bias[E]",
+        """
+shift, scale, gate = F.linear(F.silu(cond), weight, bias).chunk(3, dim=-1)
+h = F.layer_norm(x, x.shape[-1:])
+return x + gate.unsqueeze(1) * (h * (1 + scale.unsqueeze(1)) + shift.unsqueeze(1))
+""",
+        (tensor(2, 3, 4), tensor(2, 5), tensor(12, 5), tensor(12)),
+        (tensor(2, 3, 2), tensor(2, 5), tensor(6, 5), tensor(6)),
+        (tensor(0, 3, 2), tensor(0, 5), tensor(6, 5), tensor(6)),
+        require=["E == 3 * D"],
+    )
+    assert "sum_to_size" not in text
+
+
+def test_a_haar_transform_of_even_sizes_is_two_stacks() -> None:
+    text = backward(
+        "x[..., H, W]",
+        """
+a, b = x[..., 0::2, 0::2], x[..., 0::2, 1::2]
+c, d = x[..., 1::2, 0::2], x[..., 1::2, 1::2]
+return torch.stack((a + b + c + d, a - b + c - d, a + b - c - d, a - b - c + d), -3)
+""",
+        (tensor(2, 4, 6),),
+        (tensor(2, 2),),
+        (tensor(0, 4),),
+        (tensor(2, 3, 4, 2),),
+        require=["H % 2 == 0", "W % 2 == 0"],
+    )
+    assert "sum_to_size" not in text
+    assert "scatter" not in text
+    assert text.count("torch.stack(") == 3
+
+
+ROTARY = """
+half = x.shape[-1] // 2
+x1, x2 = x[..., :half], x[..., half:]
+return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1)
+"""
+
+
+@pytest.mark.parametrize(
+    "forward", [ROTARY, "x1, x2 = x.chunk(2, -1)\n" + ROTARY.strip().splitlines()[-1]]
+)
+def test_a_rotation_of_two_halves_is_summed_over_heads_alone(forward: str) -> None:
+    text = backward(
+        "x[B, H, S, D], cos[S, E], sin[S, E]",
+        forward,
+        (tensor(2, 3, 4, 6), tensor(4, 3), tensor(4, 3) + 1),
+        (tensor(2, 3, 4, 2), tensor(4, 1), tensor(4, 1) + 1),
+        (tensor(0, 3, 4, 2), tensor(4, 1), tensor(4, 1) + 1),
+        require=["D == 2 * E"],
+    )
+    assert "to_size" not in text
+    assert "broadcast_shapes" not in text
+    assert text.count(".sum((0, 1))") == 2
+
+
+def test_the_halves_of_an_even_size_are_gated_plainly() -> None:
+    text = backward(
+        "x[*batch, D]",
+        "a, b = x.chunk(2, dim=-1)\nreturn torch.sigmoid(a) * b",
+        (tensor(3, 4),),
+        (
+            tensor(
+                2,
+            ),
+        ),
+        (tensor(2, 0, 6),),
+        require=["D % 2 == 0"],
+    )
+    assert text.endswith("return torch.cat((grad_a, grad_output * sigmoid), -1)")
+    assert "to_size" not in text
+
+
+def test_both_parts_that_a_chunk_leaves_make_up_the_dim() -> None:
+    text = backward(
+        "x[*batch, S, D], cos[S, D], sin[S, D]",
+        """
+x1, x2 = x.chunk(2, dim=-1)
+return x * cos + torch.cat((-x2, x1), dim=-1) * sin
+""",
+        (tensor(2, 3, 4), tensor(3, 4), tensor(3, 4) + 1),
+        (tensor(3, 2), tensor(3, 2), tensor(3, 2) + 1),
+        (tensor(2, 3, 5), tensor(3, 5), tensor(3, 5) + 1),
+    )
+    assert text.count("sum_to_size") == 2  # of cos and sin
 
 
 # --- Nothing is computed for its shape alone

@@ -452,3 +452,45 @@ def test_without_the_checks_some_would_be() -> None:
     )
     assert outcomes([case], shape_checks=False)[1]
     assert not outcomes([case])[1]
+
+
+# --- Conditions on sizes
+
+
+def test_a_condition_is_asked_where_the_backward_relies_on_it() -> None:
+    forward = """
+D = x.shape[-1]
+shift, scale = mod[:, :D], mod[:, D:]
+return x * (1 + scale) + shift
+"""
+    inputs = "x[B, D], mod[B, E]"
+    assert conditions(inputs, forward, require=["E == 2 * D"])[-1] == (
+        "mod.shape[-1] != 2 * x.shape[-1]"
+    )
+    assert conditions(inputs, "x.sum(-1) * mod.sum(-1)", require=["E == 2 * D"]) == (
+        conditions(inputs, "x.sum(-1) * mod.sum(-1)")
+    )
+
+
+def test_a_call_that_breaks_a_condition_is_refused() -> None:
+    forward = "a, b = x.chunk(2, -1)\nreturn torch.sigmoid(a) * b"
+    function = function_of("x[*batch, D]", forward, require=["D % 2 == 0"])
+    with pytest.raises(
+        ValueError, match=r"x\[\*batch, D\] has shape \[2, 3\], not one with D % 2 == 0"
+    ):
+        function.apply(torch.ones(2, 3))
+    assert function.apply(torch.ones(2, 4)).shape == (2, 2)
+
+
+def test_an_attribute_may_divide_a_size() -> None:
+    forward = "return (x.view(x.shape[0], groups, -1) * w.view(groups, -1)).flatten(1)"
+    inputs = "x[N, C], w[C], groups: int"
+    asked = conditions(inputs, forward, require=["C % groups == 0"])
+    assert asked[-1] in ("x.shape[-1] % groups != 0", "w.shape != (x.shape[-1],)")
+
+
+def test_of_too_few_dims_no_size_is_read() -> None:
+    forward = "return x[..., 0::2, :] * torch.sin(x[..., 1::2, :])"
+    function = function_of("x[..., H, W]", forward, require=["H % 2 == 0"])
+    with pytest.raises(ValueError, match="at least 2-D"):
+        function.apply(torch.ones(3))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Literal, NamedTuple
 
+from scaffold.derive.graph import sizes
 from scaffold.derive.graph.shapes import (
     SCALAR,
     Dim,
@@ -294,6 +295,10 @@ class ValueOf(UnnamedSize):
 
     op: Op
 
+    @property
+    def is_of_dim(self) -> bool:
+        return False
+
 
 class Declared(NamedTuple):
     """What a signature says of the names in a forward."""
@@ -429,24 +434,33 @@ class Program:
 
     def size_of(self, dim: Op) -> Dim:
         """The size that a static value is: a number, or a name for it."""
-        value = literal(dim)
+        whole = self.value_of(dim)
+        value = literal(whole)
         if isinstance(value, int) and value >= 0:
             return value
-        match dim.data:
+        match whole.data:
             case SizeOf(name):
                 return name
-            case OfShape(shape) if dim.rule == "size":
-                number = literal(dim.args[0])
+            case OfShape(shape) if whole.rule == "size":
+                number = literal(whole.args[0])
                 at = position(shape, number) if isinstance(number, int) else None
                 if at is not None and shape.dims is not None:
                     return shape.dims[at]
-        name = ValueOf(dim)
-        self.tell_size(name, dim)
-        return name
+        size = self._computed_size(dim)
+        self.tell_size(size, dim)
+        return size
+
+    def _computed_size(self, dim: Op) -> Dim:
+        """The size that a Python value is computed to be: of `2 * x.shape[-1]`."""
+        match self.operation(dim):
+            case Operation(label, (one, two)) if label in ARITHMETIC:
+                return ARITHMETIC[label](self.size_of(one), self.size_of(two))
+        return ValueOf(dim)
 
     def tell_size(self, size: Dim, value: Op) -> None:
-        """A size without a name is that Python value."""
-        self._sizes[size] = value
+        """A size without a name is that Python value; of several the first is kept."""
+        if isinstance(size, UnnamedSize):
+            self._sizes.setdefault(size, value)
 
     def told_size(self, size: Dim) -> Op | None:
         """The Python value that a size without a name is, if one is known."""
@@ -499,6 +513,13 @@ class Program:
         return op.rule == "input" and op.name in self.declared.optional
 
 
+# How a size is computed of others.
+ARITHMETIC: Mapping[str, Callable[[Dim, Dim], Dim]] = {
+    "+": sizes.plus,
+    "-": sizes.minus,
+    "*": sizes.times,
+    "//": sizes.quotient,
+}
 # What a Python value is computed by.
 COMPUTED = frozenset(
     {"unary", "binary", "compare", "boolean", "conditional", "tuple", "list"}

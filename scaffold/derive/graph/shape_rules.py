@@ -5,12 +5,11 @@ every call that PyTorch accepts.
 """
 
 import ast
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from scaffold.derive.graph import shapes
+from scaffold.derive.graph import shapes, sizes
 from scaffold.derive.graph.op import Op, Operation, Program, literal, tensors
 from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, UnnamedSize, is_lead
 
@@ -25,20 +24,6 @@ class Slice(UnnamedSize):
     start: Op
     end: Op
     step: Op
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Sum(UnnamedSize):
-    """The sizes of parts one behind the other."""
-
-    parts: tuple[Dim, ...]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Flattened(UnnamedSize):
-    """The product of the sizes of several dims that become one."""
-
-    dims: tuple[Dim, ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -94,35 +79,41 @@ def letters_of(equation: str) -> tuple[list[str], str]:
 Args = Mapping[str, Op]
 
 
-def size_left(dims: Sequence[Dim], sizes: Sequence[Dim]) -> Dim | None:
+def size_left(dims: Sequence[Dim], given: Sequence[Dim]) -> Dim | None:
     """The size that `-1` stands for beside others; `dims` are those of the tensor."""
-    if any(map(is_lead, dims)):
+    if any(map(is_lead, (*dims, *given))):
         return None
-    names = [dim for dim in dims if not isinstance(dim, int)]
-    for size in sizes:
-        if not isinstance(size, int):
-            if size not in names:
-                return None
-            names.remove(size)
-    whole, part = (
-        math.prod(dim for dim in several if isinstance(dim, int))
-        for several in (dims, sizes)
-    )
-    if not part or whole % part:
-        return None
-    left = whole // part
-    if not names:
-        return left
-    return names[0] if len(names) == 1 and left == 1 else None
+    return sizes.divided(sizes.multiplied(dims), sizes.multiplied(given))
 
 
-def slice_size(size: Dim, start: Op, end: Op, step: Op) -> Dim:
-    """How long a slice of a dim is: a number, or a name for it."""
+def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim:
+    """How long a slice of a dim is: a number, a difference, or a name for it."""
     bounds = [literal(item) for item in (start, end, step)]
     plain = [item for item in bounds if item is None or type(item) is int]
     if isinstance(size, int) and len(plain) == 3 and (bounds[2] is None or plain[2]):
         return len(range(size)[slice(*plain)])
+    if bounds[2] in (None, 1):
+        first = _bound(program, start, 0)
+        last = _bound(program, end, size)
+        if all(map(_in_order, (0, first, last), (first, last, size))):
+            return sizes.minus(last, first)
+    elif bounds[1] is None and len(plain) == 3:
+        every, at = bounds[2], bounds[0] or 0
+        if isinstance(every, int) and isinstance(at, int) and 0 <= at < every:
+            part = sizes.divided(size, every)
+            if part is not None:
+                return part
     return Slice(size, start, end, step)
+
+
+def _bound(program: Program, bound: Op, left_out: Dim) -> Dim:
+    """Where a slice begins or ends."""
+    return left_out if literal(bound) is None else program.size_of(bound)
+
+
+def _in_order(one: Dim, two: Dim) -> bool:
+    """Whether a size is surely no larger than another."""
+    return sizes.is_never_negative(sizes.minus(two, one))
 
 
 def range_shape(program: Program, args: Sequence[Op]) -> Shape | None:
@@ -210,7 +201,7 @@ def padded(program: Program, args: Args) -> Shape | None:
     for at in range(len(pad) // 2):
         more, dim = pad[2 * at] + pad[2 * at + 1], done[-1 - at]
         if more:
-            done[-1 - at] = dim + more if isinstance(dim, int) else Sum((dim, more))
+            done[-1 - at] = sizes.plus(dim, more)
     return Shape(tuple(done))
 
 
@@ -223,9 +214,7 @@ def flattened(program: Program, args: Args) -> Shape | None:
     if not all(isinstance(end, int) for end in ends):
         return None
     first, last = (int(str(end)) % len(dims) for end in ends)
-    size = size_left(dims[first : last + 1], ())
-    if size is None:
-        size = Flattened(dims[first : last + 1])
+    size = sizes.multiplied(dims[first : last + 1])
     return Shape((*dims[:first], size, *dims[last + 1 :]))
 
 
@@ -268,14 +257,11 @@ def joined(program: Program, args: Args) -> Shape | None:
     at = shapes.position(known[0], dims[0])
     if at is None or any(len(part.dims or ()) != len(known[0].dims) for part in known):
         return None
-    sizes = [
+    several = [
         part.shape.dims[at] if part.shape.dims else SizeAt(part, at) for part in parts
     ]
-    whole = _whole(*sizes) if len(sizes) == 2 else None
-    if all(isinstance(size, int) for size in sizes):
-        size: Dim = sum(size for size in sizes if isinstance(size, int))
-    else:
-        size = whole or Sum(tuple(sizes))
+    whole = _whole(*several) if len(several) == 2 else None
+    size = sizes.added(several) if whole is None else whole
     return Shape((*known[0].dims[:at], size, *known[0].dims[at + 1 :]))
 
 

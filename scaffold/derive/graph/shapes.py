@@ -35,6 +35,11 @@ class LeadingDims:
 class UnnamedSize:
     """A size without a name, told from others by what it comes of; each way has a class of its own."""
 
+    @property
+    def is_of_dim(self) -> bool:
+        """Whether it is surely the size of a dim: a Python value may be negative."""
+        return True
+
     def __repr__(self) -> str:  # by which `broadcast` orders shapes: before names
         of = (str(getattr(self, item.name)) for item in fields(self))
         return repr(f"?{type(self).__name__}({', '.join(of)})")

@@ -21,6 +21,7 @@ from scaffold.derive.graph.op import (
     number,
 )
 from scaffold.derive.graph.shapes import Dim, Shape, UnnamedSize, position
+from scaffold.derive.graph.sizes import is_told_by_names
 from scaffold.formula import (
     UNKNOWN,
     Node,
@@ -231,6 +232,8 @@ def _is_int(program: Program, node: Node) -> bool:
             return True
         case Node("call", _, (Node("attribute", "dim" | "numel"), *_)):
             return True
+        case Node("call", _, (Node("attribute", "size"), _)):
+            return True
     return False
 
 
@@ -402,7 +405,7 @@ def size_at(program: Program, shape: Shape, dim: int) -> Op:
         told = program.told_size(size)
         if told is not None:
             return told
-        if not isinstance(size, UnnamedSize):
+        if not isinstance(size, UnnamedSize) or is_told_by_names(size):
             return program.op("size", (), SizeOf(size))
     return program.op("size", (program.const(dim),), OfShape(shape))
 

@@ -39,6 +39,7 @@ from scaffold.derive.graph.shapes import (
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
     dotted,
+    is_int,
     size_at,
     static_node,
 )
@@ -46,6 +47,7 @@ from scaffold.derive.lower import indexing, parts
 from scaffold.derive.lower.autograd_saved import retained
 from scaffold.derive.lower.evaluator import Evaluator
 from scaffold.derive.lower.mutation import made_anew
+from scaffold.derive.lower.required_sizes import required_sizes
 from scaffold.derive.lower.unruled_calls import (
     creates,
     item_of_call,
@@ -84,27 +86,15 @@ TENSORS: Mapping[str, Kind] = {  # `torch.DoubleTensor`
 }
 
 
-def _declared(dim: int | str, name: str) -> Dim:
-    """A dim of an input as it is declared; `...` are leading dims of its own."""
+def _declared(dim: int | str, name: str, known: Mapping[str, Dim]) -> Dim:
+    """A dim of an input as it is declared, or what conditions say of it; `...` are leading dims of its own."""
     if isinstance(dim, int):
         return dim
     if dim == ANY_DIMS:
         return LeadingDims(name)
     if is_leading(dim):
         return LeadingDims(dim.removeprefix("*"), named=True)
-    return NamedSize(dim)
-
-
-def _is_count(node: Node) -> bool:
-    """Whether it is a whole number that is written out."""
-    return node.kind == "constant" and node.label.isdigit()
-
-
-def _is_product(node: Node) -> bool:
-    """Whether it is a name, or so many times one."""
-    if node.kind == "binary" and node.label == "*":
-        return any(map(_is_count, node.args)) and all(map(_is_product, node.args))
-    return node.kind == "name" or _is_count(node)
+    return known.get(dim, NamedSize(dim))
 
 
 def kind_of_type(op: Op) -> Kind | None:
@@ -145,16 +135,20 @@ def declared(spec: OpSpec) -> Declared:
 
 def inputs_of(spec: OpSpec, program: Program, wanted: frozenset[str]) -> dict[str, Op]:
     """The op of each input; only the wanted ones are active."""
+    known = required_sizes(spec, program)
     return {
-        item.name: _input(program, item, item.name in wanted) for item in spec.tensors
+        item.name: _input(program, item, item.name in wanted, known)
+        for item in spec.tensors
     }
 
 
-def _input(program: Program, item: TensorInput, wanted: bool) -> Op:
+def _input(
+    program: Program, item: TensorInput, wanted: bool, known: Mapping[str, Dim]
+) -> Op:
     if item.dims is None:
         shape = unknown(Input(item.name))
     else:
-        shape = Shape(tuple(_declared(dim, item.name) for dim in item.dims))
+        shape = Shape(tuple(_declared(dim, item.name, known) for dim in item.dims))
     kind: Kind = "group" if item.variadic else KINDS[item.dtype]
     return program.op(
         "input", (), Named(item.name), kind=kind, shape=shape, active=wanted
@@ -483,10 +477,8 @@ class Expressions(Evaluator):
                 return op
         op = self.program.static(self.fixed(node))
         match node:
-            case Node("binary", "//", parts):
-                self.program.compute(op, "//", *map(self.value, parts))
-            case Node("binary", "+" | "*" as sign, parts):
-                if any(map(_is_count, parts)) or all(map(_is_product, parts)):
+            case Node("binary", "+" | "-" | "*" | "//" as sign, parts):
+                if is_int(self.program, op):
                     self.program.compute(op, sign, *map(self.value, parts))
         return op
 

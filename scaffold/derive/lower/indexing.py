@@ -6,13 +6,14 @@ ellipsis are counted from the end, so that they hold whatever the rank.
 
 from collections.abc import Sequence
 
-from scaffold.derive.graph import shapes
+from scaffold.derive.graph import shapes, sizes
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.inference import kind_of
 from scaffold.derive.graph.op import Kind, Op, Program, SizeOf, literal
 from scaffold.derive.graph.shape_rules import PartSize, shape_said, slice_size
 from scaffold.derive.graph.shapes import Dim, Shape
 from scaffold.derive.graph.static_values import difference, part_of
+from scaffold.formula import UNKNOWN
 
 
 def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
@@ -62,7 +63,7 @@ def sliced(
         return value
     args = {"x": value, "dim": program.const(dim), "start": start, "end": end}
     args["step"] = step
-    shape = known or _sliced_shape(value, dim, start, end, step)
+    shape = known or _sliced_shape(program, value, dim, bounds)
     op = _viewed(program, "slice", args, shape)
     if known is None:
         _note_size(applier, op, start, end, step)
@@ -86,11 +87,13 @@ def _viewed(
     return program.op(rule, args.values(), kind=x.kind, shape=shape, active=x.active)
 
 
-def _sliced_shape(value: Op, dim: int, start: Op, end: Op, step: Op) -> Shape | None:
+def _sliced_shape(
+    program: Program, value: Op, dim: int, bounds: Sequence[Op]
+) -> Shape | None:
     at, dims = shapes.position(value.shape, dim), value.shape.dims
     if at is None or dims is None:
         return None
-    size = slice_size(dims[at], start, end, step)
+    size = slice_size(program, dims[at], *bounds)
     return Shape((*dims[:at], size, *dims[at + 1 :]))
 
 
@@ -199,13 +202,13 @@ def item_of(
     active = op.active and kind in ("real", "complex")
     names = rule.results
     if names[0].startswith("*") or len(names) <= position:
-        return _part_shape(rule.op, op.args[0], op, position), kind, active
+        return _part_shape(program, op, position), kind, active
     return shape_said(program, rule.facts.shape, args), kind, active
 
 
-def _part_shape(name: str, x: Op, op: Op, position: int) -> Shape | None:
+def _part_shape(program: Program, op: Op, position: int) -> Shape | None:
     """The shape of each part, which `unbind` makes the same; `chunk` may leave a smaller one."""
-    dim, several = literal(op.args[-1]), op.args[1:-1]
+    x, dim, several = op.args[0], literal(op.args[-1]), op.args[1:-1]
     if not isinstance(dim, int):
         return None
     if not several:  # each is at one place
@@ -213,19 +216,39 @@ def _part_shape(name: str, x: Op, op: Op, position: int) -> Shape | None:
     at = shapes.position(x.shape, dim)
     if at is None or x.shape.dims is None:
         return None
-    size = _part_size(name, x.shape.dims[at], several[0], position)
-    dims = (*x.shape.dims[:at], size or PartSize(op, position), *x.shape.dims[at + 1 :])
-    return Shape(dims)
+    size = _part_size(program, op, x.shape.dims[at], position)
+    return Shape((*x.shape.dims[:at], size, *x.shape.dims[at + 1 :]))
 
 
-def _part_size(name: str, whole: Dim, parts: Op, position: int) -> int | None:
-    """The size of a part, where numbers say it: `split([3, 1])`, `chunk(4)` of a size of 4."""
-    said = literal(parts)
-    if name == "split" and isinstance(said, tuple) and position < len(said):
-        return said[position] if type(said[position]) is int else None
-    if type(said) is not int or said < 1 or not isinstance(whole, int):
-        return None
-    if name == "split":
+def _part_size(program: Program, op: Op, whole: Dim, position: int) -> Dim:
+    """The size of a part, as far as numbers and equal shares tell it: `split([3, 1])`, `chunk(3)` of `3 * D`."""
+    said, own = literal(op.args[1]), PartSize(op, position)
+    if op.rule == "split":
+        length = _length_said(program, op.args[1], whole, position)
+        return own if length is None else length
+    if op.rule != "chunk" or type(said) is not int or said < 1:
+        return own
+    share = sizes.divided(whole, said)
+    if share is None and position == said - 1:
+        # Where there is a last part, there are all.
+        before = (_part_size(program, op, whole, at) for at in range(position))
+        return sizes.minus(whole, sizes.added(before))
+    return own if share is None else share
+
+
+def _length_said(
+    program: Program, lengths: Op, whole: Dim, position: int
+) -> Dim | None:
+    """How long a part is, by the lengths of all or the one that all have."""
+    said = literal(lengths)
+    if isinstance(said, tuple):
+        known = said[position] if position < len(said) else None
+        return known if type(known) is int else None
+    if type(said) is int and said > 0 and isinstance(whole, int):
         at = position if position >= 0 else -(-whole // said) + position
         return max(0, min(said, whole - at * said))
-    return whole // said if whole % said == 0 else None
+    if said is UNKNOWN and lengths.rule != "list":
+        length = program.size_of(lengths)
+        count = sizes.divided(whole, length)
+        return length if isinstance(count, int) and position < count else None
+    return None

@@ -186,8 +186,9 @@ class Lowering:
 
     def _bind(self, target: Node, op: Op) -> None:
         if target.kind == "name":
-            if op.rule in ("static", "python") and self.writes.get(target.label) == 1:
-                op = self.program.local(target, op)
+            if op.kind == "static" and self.writes.get(target.label) == 1:
+                named = self.program.local(target, op)
+                op = named if op.rule in ("static", "python") else op
             self.env[target.label] = op
             return
         if op.is_tensor and op.rule != "call":  # `row, col = edge_index`

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import Op, Operation, Program, literal
-from scaffold.derive.graph.shapes import Dim, Shape
+from scaffold.derive.graph import shapes, sizes
+from scaffold.derive.graph.op import Op, Program, literal
+from scaffold.derive.graph.shapes import Dim, Shape, is_lead
 from scaffold.derive.simplify.constructors import Maker
 
 
@@ -157,10 +157,12 @@ def _zeros(
 def _every_nth(make: Maker, terms: Sequence[Op]) -> Joined:
     """`stack((g, h), -1).flatten(-2)` for `x[..., 0::2]` and `x[..., 1::2]` of an even size."""
     size, dim = _size(terms[0]), _dim(terms[0])
-    if not isinstance(size, int) or dim is None:
+    if size is None or is_lead(size) or dim is None:
         return None
     starts = _starts(terms)
-    if starts is None or size % len(terms) or set(starts) != {*range(len(terms))}:
+    if starts is None or starts.keys() != {*range(len(terms))}:
+        return None
+    if sizes.divided(size, len(terms)) is None:
         return None
     values = [starts[at] for at in range(len(terms))]
     inner = dim if dim < 0 else dim + 1
@@ -213,37 +215,10 @@ def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
 
 def _follows(program: Program, start: Op, end: Op) -> bool:
     """Whether a bound is surely at or behind another, and none is counted from the end."""
-    one, two = _terms(program, start), _terms(program, end)
-    if one is None or two is None or min(one.values(), default=0) < 0:
-        return False
-    return all(two.get(key, 0) >= one.get(key, 0) for key in {*one, *two})
-
-
-def _terms(program: Program, op: Op) -> dict[Op | None, int] | None:
-    """A Python value as multiples of sizes, and of 1; None where it is something else."""
-    op = program.value_of(op)
-    value = literal(op)
-    if type(value) is int:
-        return {None: value}
-    if op.rule in ("size", "rank", "count"):
-        return {op: 1}
-    match program.operation(op):
-        case Operation("+", (a, b)):
-            one, two = _terms(program, a), _terms(program, b)
-            if one is None or two is None:
-                return None
-            return {key: one.get(key, 0) + two.get(key, 0) for key in {*one, *two}}
-        case Operation("*", (a, b)):
-            for factor, other in ((a, b), (b, a)):
-                count = literal(program.value_of(factor))
-                found = _terms(program, other) if type(count) is int else None
-                if found is not None and type(count) is int:
-                    return {key: count * each for key, each in found.items()}
-        case Operation("//", (a, b)):
-            by, of = literal(program.value_of(b)), _terms(program, a)
-            if type(by) is int and by > 0 and of and min(of.values()) >= 0:
-                return {op: 1}
-    return None
+    one, two = program.size_of(start), program.size_of(end)
+    return sizes.is_never_negative(one) and sizes.is_never_negative(
+        sizes.minus(two, one)
+    )
 
 
 # --- What has no index in common.

@@ -6,6 +6,7 @@ size where a cotangent or an input tells it.
 
 from collections.abc import Iterable
 
+from scaffold.derive.graph import sizes
 from scaffold.derive.graph.op import Op, Program
 from scaffold.derive.graph.shapes import (
     Broadcast,
@@ -13,6 +14,7 @@ from scaffold.derive.graph.shapes import (
     Dropped,
     Kept,
     Shape,
+    UnnamedSize,
     is_lead,
 )
 from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
@@ -140,7 +142,31 @@ class Holders:
                 index = number_node(self.program, -behind if last and not first else at)
                 shape = self._attribute(self._name(op), "shape")
                 return self.graph.node("subscript", "", (shape, index))
-        raise UnsupportedError(NO_SHAPE)
+        return self._computed_size(dim)
+
+    def _computed_size(self, dim: Dim) -> Node:
+        """A size that is a part of one at hand, or made of several: `x.shape[-1] // 2`."""
+        held = (other for op in self._holding() for other in op.shape.dims or ())
+        for other in held:
+            count = None if is_lead(other) else sizes.divided(other, dim)
+            if type(count) is int:
+                return self._binary("//", self.size(other), self.size(count))
+        if not (isinstance(dim, UnnamedSize) and sizes.is_told_by_names(dim)):
+            raise UnsupportedError(NO_SHAPE)
+        if isinstance(dim, sizes.Quotient):
+            return self._binary("//", self.size(dim.size), self.size(dim.by))
+        terms = sorted(sizes.terms_of(dim).items(), key=lambda item: item[1] < 0)
+        found: Node | None = None
+        for product, count in terms:
+            number = (abs(count),) if abs(count) > 1 or not product else ()
+            term = self._multiplied((*number, *product))
+            label = "-" if count < 0 else "+"
+            found = term if found is None else self._binary(label, found, term)
+        assert found is not None
+        return found
+
+    def _binary(self, label: str, one: Node, two: Node) -> Node:
+        return self.graph.node("binary", label, (one, two))
 
     def of_tensor(self, shape: Shape, label: str) -> Node:
         """`x.ndim`, `x.numel()` of some tensor of the shape."""
@@ -165,9 +191,9 @@ class Holders:
 
     def _multiplied(self, dims: Iterable[Dim]) -> Node:
         """The product of sizes."""
-        first, *rest = map(self.size, dims)
-        for size in rest:
-            first = self.graph.node("binary", "*", (first, size))
+        first, *others = map(self.size, dims)
+        for size in others:
+            first = self._binary("*", first, size)
         return first
 
 

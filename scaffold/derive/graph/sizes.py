@@ -1,0 +1,254 @@
+"""Arithmetic on sizes: sums, products and quotients of those that have names, each in one normal form.
+
+In: sizes. Out: a size, equal to another exactly where both are known to be the same number. Invariant: what is said holds for all
+sizes; that none is negative is used only where it is asked, since a Python value may be.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import gcd
+
+from scaffold.derive.graph.shapes import Dim, NamedSize, UnnamedSize, is_lead
+
+Product = tuple[Dim, ...]  # in the order of their text
+Terms = Mapping[
+    Product, int
+]  # whole multiples of products; the product of nothing is 1
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Polynomial(UnnamedSize):
+    """Whole multiples of products of sizes, added up: `3*D`, `H - H//2`."""
+
+    terms: tuple[tuple[Product, int], ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Quotient(UnnamedSize):
+    """A size divided by another, rounded down."""
+
+    size: Dim
+    by: Dim
+
+
+class Share(Quotient):
+    """A quotient that a condition says to leave nothing: `H/2`, so that `H` is twice that."""
+
+    __slots__ = ()
+
+
+def terms_of(size: Dim) -> Terms:
+    """The sum that a size is."""
+    if isinstance(size, Polynomial):
+        return dict(size.terms)
+    if isinstance(size, int):
+        return {(): size} if size else {}
+    return {(size,): 1}
+
+
+def size_of(terms: Terms) -> Dim:
+    """What a sum is: a number or the one size where it is no more."""
+    left = {product: count for product, count in terms.items() if count}
+    if not left.keys() - {()}:
+        return left.get((), 0)
+    if len(left) == 1:
+        ((product, count),) = left.items()
+        if count == 1 and len(product) == 1:
+            return product[0]
+    return Polynomial(tuple(sorted(left.items(), key=repr)))
+
+
+def plus(one: Dim, two: Dim, times: int = 1) -> Dim:
+    """`one + times * two`."""
+    terms = dict(terms_of(one))
+    for product, count in terms_of(two).items():
+        terms[product] = terms.get(product, 0) + times * count
+    return size_of(terms)
+
+
+def minus(one: Dim, two: Dim) -> Dim:
+    """`one - two`."""
+    return plus(one, two, -1)
+
+
+def times(one: Dim, two: Dim) -> Dim:
+    """`one * two`."""
+    terms: dict[Product, int] = {}
+    for left, count in terms_of(one).items():
+        for right, other in terms_of(two).items():
+            product = tuple(sorted((*left, *right), key=repr))
+            terms[product] = terms.get(product, 0) + count * other
+    return size_of(terms)
+
+
+def added(sizes: Iterable[Dim]) -> Dim:
+    """The sum of several."""
+    total: Dim = 0
+    for size in sizes:
+        total = plus(total, size)
+    return total
+
+
+def multiplied(sizes: Iterable[Dim]) -> Dim:
+    """The product of several."""
+    product: Dim = 1
+    for size in sizes:
+        product = times(product, size)
+    return product
+
+
+def divided(size: Dim, by: Dim) -> Dim | None:
+    """`size / by`, where that leaves nothing; None where it is not known to."""
+    if not isinstance(by, int) and size == by:
+        return 1
+    divisor = terms_of(by)
+    if len(divisor) != 1:
+        return None
+    ((factors, count),) = divisor.items()
+    found: dict[Product, int] = {}
+    for product, of in terms_of(size).items():
+        left = _without(product, factors)
+        if left is None or of % count:
+            return None
+        found[left] = of // count
+    return size_of(found)
+
+
+def _without(product: Product, factors: Product) -> Product | None:
+    """What is left of a product without some of its factors."""
+    left = list(product)
+    for factor in factors:
+        if factor not in left:
+            return None
+        left.remove(factor)
+    return tuple(left)
+
+
+def quotient(size: Dim, by: Dim) -> Dim:
+    """`size // by`."""
+    exact = divided(size, by)
+    if isinstance(size, int) and isinstance(by, int) and by:
+        return size // by
+    return Quotient(size, by) if exact is None else exact
+
+
+def is_never_negative(size: Dim) -> bool:
+    """Whether it is known to be 0 at least: a sum of sizes, and of what is left of one without parts of it."""
+    return all(
+        count >= 0 and all(map(_is_size, product))
+        for product, count in _least(size).items()
+    )
+
+
+def _least(size: Dim) -> Terms:
+    """A sum that is no larger, with no quotient taken away: of `H - H//2` it is `H - H`."""
+    found: Dim = 0
+    for product, count in terms_of(size).items():
+        term = size_of({product: count})
+        match product:
+            case (Quotient(whole, int(by)),) if count < 0 < by:
+                if not _is_size(whole):
+                    return {(): -1}
+                term = times(count // by, whole)
+        found = plus(found, term)
+    return terms_of(found)
+
+
+def _is_size(dim: Dim) -> bool:
+    """Whether it is surely the size of a dim, or a part of one, so that it is not negative."""
+    match dim:
+        case int() as number:
+            return number >= 0
+        case Quotient(size, by):
+            return _is_size(size) and _is_size(by)
+        case Polynomial():
+            return is_never_negative(dim)
+        case UnnamedSize():
+            return dim.is_of_dim
+    return not is_lead(dim)
+
+
+def replaced(size: Dim, old: Dim, new: Dim) -> Dim:
+    """A sum in which one size stands for another."""
+    return added(
+        times(count, multiplied(new if item == old else item for item in product))
+        for product, count in terms_of(size).items()
+    )
+
+
+def solved(one: Dim, two: Dim) -> tuple[NamedSize, Dim] | None:
+    """The name that an equation tells, and what it is: `E` and `3*D` of `E == 3 * D`."""
+    terms = terms_of(minus(one, two))
+    found: list[tuple[NamedSize, Dim]] = []
+    for product, count in terms.items():
+        rest = size_of({key: of for key, of in terms.items() if key != product})
+        match product:
+            case (NamedSize() as name,) if name not in _names(rest):
+                value = divided(times(-1, rest), count)
+                if value is not None and rest != 0:
+                    found.append((name, value))
+    return next((item for item in found if is_never_negative(item[1])), None)
+
+
+def divisible(size: Dim, by: Dim) -> tuple[Dim, Dim] | None:
+    """The part of a size that `size % by == 0` tells, and what it is: `H` and `2*(H//2)`."""
+    terms = terms_of(size)
+    if len(terms) != 1:
+        return None
+    (((*atoms,), count),) = terms.items()
+    if len(atoms) != 1 or atoms[0] in _names(by):
+        return None
+    if isinstance(by, int):
+        by = by // gcd(by, count)
+    elif count != 1:
+        return None
+    return atoms[0], times(by, Share(atoms[0], by))
+
+
+def _names(size: Dim) -> set[Dim]:
+    """The sizes that are in it, also inside of quotients."""
+    found: set[Dim] = set()
+    for product in terms_of(size):
+        for item in product:
+            found.add(item)
+            if isinstance(item, Quotient):
+                found |= _names(item.size) | _names(item.by)
+    return found
+
+
+def is_told_by_names(size: Dim) -> bool:
+    """Whether it is computed of sizes that have names, and of nothing else."""
+    names = _names(size)
+    return all(isinstance(item, NamedSize | Quotient) for item in names)
+
+
+def said(size: Dim) -> str | None:
+    """A size as text, `3*D` or `(H - H//2)`; None where not all that it is of has a name."""
+    if not is_told_by_names(size):
+        return None
+    match size:
+        case int() as number:
+            return str(number)
+        case NamedSize(name):
+            return name
+        case Share(whole, by):
+            return f"{said(whole)}/{said(by)}"
+        case Quotient(whole, by):
+            return f"({said(whole)}//{said(by)})"
+    terms = sorted(terms_of(size).items(), key=lambda item: item[1] < 0)
+    text = " + ".join(_term_said(*item) for item in terms).replace("+ -", "- ")
+    return f"({text})" if len(terms) > 1 else text
+
+
+def _term_said(product: Product, count: int) -> str:
+    """One term as text; twice the half of a size is the size."""
+    for item in product:
+        if isinstance(item, Share):
+            left = divided(size_of({product: count}), times(item.by, item))
+            if left is not None:
+                return said(times(left, item.size)) or ""
+    factors = [item for item in map(said, product) if item]
+    sign = "-" * (count < 0)
+    return sign + "*".join(
+        [str(abs(count))] * (abs(count) > 1 or not factors) + factors
+    )
