@@ -65,6 +65,7 @@ from scaffold.formula.parse import parse
 from scaffold.formula.python_values import (
     ARITHMETIC,
     COMPARISONS,
+    NO_STRING,
     OPPOSITES,
     PRESENT,
     UNKNOWN,
@@ -85,6 +86,7 @@ __all__ = [
     "ARITHMETIC",
     "BUILTINS",
     "COMPARISONS",
+    "NO_STRING",
     "OPPOSITES",
     "PRESENT",
     "UNKNOWN",

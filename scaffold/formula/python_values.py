@@ -23,6 +23,7 @@ class _Unknown:
 
 UNKNOWN = _Unknown()
 PRESENT = object()  # what is there, so not None, and no more is known of it: a tensor
+NO_STRING = object()  # the same of what is no string either: a number, a tuple
 
 # --- Operators: as syntax, as they are written, and what they compute.
 
@@ -98,12 +99,20 @@ def compared(label: str, left: object, right: object) -> bool | None:
     if label in ("is", "is not"):
         if not any(left is item or right is item for item in ONLY_ONE):
             return None  # whether equal literals are one object is Python's affair
-    elif left is PRESENT or right is PRESENT:
+    elif left is NO_STRING and _all_text(right):
+        return {"==": False, "in": False, "!=": True, "not in": True}.get(label)
+    elif any(item is told for item in (left, right) for told in (PRESENT, NO_STRING)):
         return None
     try:
         return bool(COMPARISONS[label](left, right))
     except TypeError:  # `kernel_size > 0` of a tuple
         return None
+
+
+def _all_text(value: object) -> bool:
+    """Whether a value is a string, or several of them."""
+    several = value if isinstance(value, tuple) else (value,)
+    return all(isinstance(item, str) for item in several)
 
 
 def computed(
@@ -189,7 +198,8 @@ def of_math(node: Node, read: Read | None = None) -> object:
 
 def truth(value: object) -> bool | None:
     """Whether a value counts as true; None where that is not known."""
-    return None if value is UNKNOWN or value is PRESENT else bool(value)
+    open_ = (UNKNOWN, PRESENT, NO_STRING)
+    return None if any(value is item for item in open_) else bool(value)
 
 
 def _signed(label: str, value: object) -> object:

@@ -4,6 +4,7 @@ import pytest
 
 from scaffold.errors import Location
 from scaffold.formula import (
+    NO_STRING,
     PRESENT,
     UNKNOWN,
     Graph,
@@ -68,6 +69,9 @@ def test_what_follows_a_decisive_test_is_not_computed() -> None:
 def test_a_comparison_of_different_types_is_not_known() -> None:
     assert compared(">", (3,), 0) is None
     assert compared("<", 2, 3) is True
+    assert compared("==", NO_STRING, "same") is False
+    assert compared("not in", NO_STRING, ("same", "valid")) is True
+    assert compared("!=", NO_STRING, 2) is None
 
 
 @pytest.mark.parametrize(

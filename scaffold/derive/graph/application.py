@@ -70,6 +70,21 @@ class Applier:
             self._undecided[name] = maybe[0]
         return None
 
+    def cases(
+        self,
+        kind: str,
+        name: str,
+        positional: Sequence[Op],
+        keywords: Mapping[str, Op] | None = None,
+    ) -> tuple[Bound, ...]:
+        """The rules of which a call's arguments choose one: by a string that is an attribute, `F.gelu(x, approximate=kind)`."""
+        found = []
+        for item in self.table.find(kind, name):
+            bound = self._bind(item, positional, keywords or {})
+            if bound is not None and self._is_meant(item.rule, bound) is None:
+                found.append(Bound(item.rule, bound))
+        return tuple(found)
+
     def _bind(
         self, found: Found, positional: Sequence[Op], keywords: Mapping[str, Op]
     ) -> dict[str, Op] | None:

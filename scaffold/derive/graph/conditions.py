@@ -16,8 +16,14 @@ from scaffold.derive.graph.op import (
     is_number,
     literal,
 )
-from scaffold.derive.graph.static_values import is_literal, known_value, may_be_none
+from scaffold.derive.graph.static_values import (
+    is_literal,
+    is_no_string,
+    known_value,
+    may_be_none,
+)
 from scaffold.formula import (
+    NO_STRING,
     OPPOSITES,
     PRESENT,
     UNKNOWN,
@@ -52,11 +58,16 @@ def _known(program: Program, node: Node, args: Mapping[str, Op]) -> object:
     match node:
         case Node("name", name):
             value = known_value(args[name])
-            absent = args[name].kind == "static" and may_be_none(program, args[name])
-            return PRESENT if value is UNKNOWN and not absent else value
+            if value is not UNKNOWN:
+                return value
+            if args[name].kind == "static" and may_be_none(program, args[name]):
+                return UNKNOWN
+            return NO_STRING if is_no_string(program, args[name]) else PRESENT
         case Node("call", _, (Node("name", "rank"), Node("name", name))):
             rank = args[name].shape.rank
             return UNKNOWN if rank is None else rank
+        case Node("call", _, (Node("name", "whole"), Node("name", name))):
+            return args[name].kind == "int"
     return of_math(node, lambda inner: _known(program, inner, args))
 
 
@@ -134,18 +145,26 @@ def told_by(asked: Op, known: Op, held: bool) -> bool | None:
     match known.data:
         case Operator("unary", "not"):
             return told_by(asked, known.args[0], not held)
-        case Operator("compare", "is" | "!=" as label):
-            opposite = asked.is_python("compare", OPPOSITES[label])
-            if opposite and asked.args == known.args:
-                return not held
-            differs = label == "!=" and not held
-            return _other_constant(asked, known.args) if differs else None
+        case Operator("compare", label) if _is_opposite(asked, label, known.args):
+            return not held
+        case Operator("compare", "!="):
+            return None if held else _other_constant(asked, known.args)
         case Operator("boolean", label) if label == ("and" if held else "or"):
             found = (told_by(asked, part, held) for part in known.args)
             return next((told for told in found if told is not None), None)
         case Operator("compare", "=="):
             return _other_constant(asked, known.args) if held else None
     return None
+
+
+def _is_opposite(asked: Op, label: str, args: tuple[Op, ...]) -> bool:
+    """Whether a test is the opposite of a comparison of these."""
+    opposite = OPPOSITES.get(label)
+    return (
+        opposite is not None
+        and asked.is_python("compare", opposite)
+        and asked.args == args
+    )
 
 
 def _other_constant(asked: Op, known: tuple[Op, ...]) -> bool | None:

@@ -307,6 +307,7 @@ class Declared(NamedTuple):
     never_none: frozenset[str] = frozenset()  # attributes that may not
     ints: frozenset[str] = frozenset()
     sequences: frozenset[str] = frozenset()  # tuples and lists
+    no_strings: frozenset[str] = frozenset()  # numbers, tuples and lists of them
 
 
 class Operation(NamedTuple):

@@ -230,7 +230,9 @@ def _is_int(program: Program, node: Node) -> bool:
             "subscript", _, (Node("attribute", "shape"), _)
         ):
             return True
-        case Node("call", _, (Node("attribute", "dim" | "numel"), *_)):
+        case Node("call", _, (Node("attribute", "dim" | "size" | "numel"), *args)):
+            return bool(args) or node.args[0].label != "size"
+        case Node("call", _, (Node("name", "len" | "int"), *_)):
             return True
         case Node("call", _, (Node("attribute", "size"), _)):
             return True
@@ -281,6 +283,48 @@ def _is_sequence(program: Program, node: Node) -> bool:
         case Node("subscript", _, (whole, Node("slice"))):
             return is_sequence(program, program.static(whole))
     return False
+
+
+def is_no_string(program: Program, op: Op) -> bool:
+    """Whether a static value is sure to be something else than a string: a number, or several."""
+    if op.is_tensor or is_int(program, op) or is_sequence(program, op):
+        return True
+    match op.data:
+        case Expression(node):
+            return _is_no_string(program, node)
+        case Constant(_, value):
+            return not isinstance(value, str)
+        case Operator("unary" | "compare"):
+            return True
+        case Operator("binary", label):
+            return label in NO_STRING_OPERATORS
+        case Operator("conditional"):
+            return all(is_no_string(program, part) for part in op.args[1:])
+    return False
+
+
+NO_STRING_OPERATORS = frozenset({"-", "/", "//", "**"})
+
+
+def _is_no_string(program: Program, node: Node) -> bool:
+    """Whether what is read is something else than a string."""
+    match node:
+        case Node("name", name):
+            value = program.assigned(name)
+            if value is None:
+                return name in program.declared.no_strings
+            return is_no_string(program, value)
+        case Node("constant", text):
+            return not isinstance(literal_value(text), str)
+        case Node("unary") | Node("compare"):
+            return True
+        case Node("binary", label) if label in NO_STRING_OPERATORS:
+            return True
+        case Node("binary", "+" | "*", parts):
+            return all(_is_no_string(program, part) for part in parts)
+        case Node("conditional", _, (_, body, orelse)):
+            return all(_is_no_string(program, part) for part in (body, orelse))
+    return is_int(program, program.static(node))
 
 
 def _negated(program: Program, value: Op) -> Op:

@@ -15,6 +15,7 @@ from scaffold.derive.activity import (
     is_undifferentiated,
 )
 from scaffold.derive.graph.application import Applier, Bound, constant
+from scaffold.derive.graph.conditions import told_by
 from scaffold.derive.graph.op import (
     Declared,
     Kind,
@@ -56,7 +57,7 @@ from scaffold.derive.lower.unruled_calls import (
     refuse_changes,
     template_of,
 )
-from scaffold.derive.rules.formulas import value_of
+from scaffold.derive.rules.formulas import condition_of, value_of
 from scaffold.derive.rules.tables import ruled_imports
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.value_kinds import COMPLEX, INTEGERS, REALS, kinds_of_inputs
@@ -130,6 +131,11 @@ def declared(spec: OpSpec) -> Declared:
             for item in spec.attributes
             if item.annotation.startswith(("tuple", "list"))
         ),
+        no_strings=frozenset(
+            item.name
+            for item in spec.attributes
+            if not any(word in item.annotation for word in ("str", "object", "Any"))
+        ),
     )
 
 
@@ -190,6 +196,7 @@ class Expressions(Evaluator):
         self.writes = writes  # how often each name is assigned
         self._own: frozenset[Node] = frozenset()  # calls that change a name's tensor
         self._note, self._choices = note, 0
+        self.make = Maker(applier, {}, lambda op: True, {}, Precision({}))
 
     @contextmanager
     def choice(self) -> Iterator[None]:
@@ -248,13 +255,44 @@ class Expressions(Evaluator):
             raise UnsupportedError("a chain of comparisons of tensors")
         if node.label == "+" and len(values) == 1:
             return values[0]
-        return self._applied(self.applier.found("operator", node.label, values), node)
+        return self._spelled(node, "operator", node.label, values)
 
-    def _applied(self, bound: Bound | None, node: Node) -> Op:
-        if bound is None:
-            return self._unknown(node)
+    def _spelled(
+        self,
+        node: Node,
+        kind: str,
+        name: str,
+        values: Sequence[Op],
+        named: Mapping[str, Op] | None = None,
+    ) -> Op:
+        """What an expression computes that is spelled so; by one of several rules where only the call tells which."""
+        bound = self.applier.found(kind, name, values, named)
+        if bound is not None:
+            return self._applied(bound) or self._unknown(node)
+        cases = self.applier.cases(kind, name, values, named)
+        found = self._by_case(cases) if len(cases) > 1 else None
+        return found or self._unknown(node)
+
+    def _by_case(self, cases: Sequence[Bound]) -> Op | None:
+        """The rule that each case has; None where there may be a case that no rule is for."""
+        table = self.applier.table
+        try:
+            *tests, last = (condition_of(self.make, table, *case) for case in cases)
+        except UnsupportedError:  # a rank that is not known
+            return None
+        if not any(told_by(last, test, False) for test in tests):
+            return None
+        *bodies, found = map(self._applied, cases)
+        for test, body in zip(reversed(tests), reversed(bodies), strict=True):
+            if body is None or found is None:
+                return None
+            found = self.chosen(test, body, found)
+        return found
+
+    def _applied(self, bound: Bound) -> Op | None:
+        """What a rule makes of the arguments of a call; None where its value asks for what is not known."""
         if bound.rule.value is not None:
-            return self._by_value(bound) or self._unknown(node)
+            return self._by_value(bound)
         several = {
             name: op
             for name, op in bound.args.items()
@@ -272,9 +310,8 @@ class Expressions(Evaluator):
     def _by_value(self, bound: Bound) -> Op | None:
         """What a call computes, as primitives; None where ranks that it depends on are not known."""
         args = {name: self.listed(op) or op for name, op in bound.args.items()}
-        make = Maker(self.applier, {}, lambda op: True, {}, Precision({}))
         try:
-            return value_of(make, self.applier.table, bound.rule, args)
+            return value_of(self.make, self.applier.table, bound.rule, args)
         except UnsupportedError:
             return None
 
@@ -285,10 +322,8 @@ class Expressions(Evaluator):
         if node.label in ("values", "indices") and value.kind == "group":
             return self._field(value, node.label)
         if node.label == "data":
-            return self._applied(self.applier.found("method", "detach", (value,)), node)
-        return self._applied(
-            self.applier.found("attribute", node.label, (value,)), node
-        )
+            return self._spelled(node, "method", "detach", (value,))
+        return self._spelled(node, "attribute", node.label, (value,))
 
     def _field(self, value: Op, name: str) -> Op:
         rule = self.applier.table.of_op(value.rule)
@@ -330,13 +365,10 @@ class Expressions(Evaluator):
             raise UnsupportedError("it reads numbers out of a tensor")
         if path is not None and path.partition(".")[0] in WELL_KNOWN:
             self._cast_first(path, values, named)
-            return self._applied(
-                self.applier.found("function", path, values, named), node
-            )
+            return self._spelled(node, "function", path, values, named)
         if callee.kind == "name":
             if callee.label in self.ruled:
-                bound = self.applier.found("function", callee.label, values, named)
-                return self._applied(bound, node)
+                return self._spelled(node, "function", callee.label, values, named)
             plain = None if named else of_builtin(self.applier, callee.label, values)
             return plain or self._unknown(node)
         if callee.kind != "attribute":
@@ -348,9 +380,7 @@ class Expressions(Evaluator):
         ):
             return self._unknown(node)
         self._cast_first(callee.label, values, named)
-        return self._applied(
-            self.applier.found("method", callee.label, values, named), node
-        )
+        return self._spelled(node, "method", callee.label, values, named)
 
     def _unknown(self, node: Node) -> Op:
         """A call without a rule, over the tensors in it."""

@@ -6,10 +6,10 @@ have no rule is decided in `expressions`; autograd differentiates them in `autog
 
 from collections.abc import Callable, Sequence
 
-from scaffold.derive.graph.op import Kind, Op, Program, Template, literal
+from scaffold.derive.graph.op import Kind, Op, Program, Template
 from scaffold.derive.graph.shape_rules import made_shape
 from scaffold.derive.graph.shapes import Shape, is_lead
-from scaffold.derive.graph.static_values import UnsupportedError, dotted
+from scaffold.derive.graph.static_values import UnsupportedError, dotted, is_int
 from scaffold.derive.value_kinds import COMPLEX, INTEGERS, is_of_module
 from scaffold.formula import Graph, Node, keywords
 
@@ -93,9 +93,7 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
     plain = args[: len(args) - len(node.keywords)]
     dtype = keywords(node).get("dtype")
     whole = name in ("arange", "tril_indices", "triu_indices") and dtype is None
-    whole = whole and all(
-        isinstance(literal(item), int) or item.rule == "size" for item in plain
-    )
+    whole = whole and all(is_int(program, item) for item in plain)
     kind: Kind = "int" if whole or _is_dtype(dtype, INTEGERS) else "real"
     kind = "bool" if _is_dtype(dtype, frozenset({"bool"})) else kind
     kind = "complex" if _is_dtype(dtype, COMPLEX) else kind

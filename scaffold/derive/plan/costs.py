@@ -22,6 +22,7 @@ AT_HAND = frozenset(
         "const",
         "static",
         "python",
+        "starred",  # `*sizes` is no expression
         "shape",
         "size",
         "rank",

@@ -9,6 +9,7 @@ that holds for any. `sum_to(g, x)` of a `g[B, N]` and an `x[N]` is `g.sum(0)`; o
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import OfShape, Op, Program, SummedTo, literal
@@ -288,6 +289,23 @@ def rank(make: Maker, x: Op) -> Op:
 
 
 @word
+def whole(make: Maker, x: Op) -> Op:
+    return make.const(x.kind == "int")
+
+
+@word
+def class_dim(make: Maker, x: Op) -> Op:
+    one = make.const(1)
+    if x.shape.rank is not None:
+        return make.const(min(1, x.shape.rank - 1))
+    ndim = make.program.op("rank", (), OfShape(x.shape))
+    if x.shape.least >= 2:
+        return one
+    last = make.program.python("binary", "-", ndim, one)
+    return make.program.called("min", one, last)
+
+
+@word
 def dtype(make: Maker, x: Op) -> Op:
     return make.program.op("dtype", (x,))
 
@@ -317,23 +335,21 @@ def _length(make: Maker, x: Op, dim: Op) -> Op:
 
 @word
 def moved(make: Maker, x: Op, dim: Op, by: Op) -> Op:
-    at, ones = literal(dim), make.ones_like(x)
+    ones = make.ones_like(x)
     if x.shape == SCALAR:
         return ones
-    if not isinstance(at, int):
-        raise UnsupportedError("a dim that is not written out")
-    found = _stepped(make, x, at, literal(by) == 1)
+    found = _stepped(make, x, dim, literal(by) == 1)
     if not may_be_scalar(x.shape, dim):
         return found
     rank = make.program.op("rank", (), OfShape(x.shape))
     return make.program.shaped(make.choose(rank, found, ones), x.shape)
 
 
-def _stepped(make: Maker, x: Op, at: int, forward: bool) -> Op:
+def _stepped(make: Maker, x: Op, dim: Op, forward: bool) -> Op:
     """A tensor one step along a dim, a 1 where nothing came."""
-    dim, one, none = map(make.const, (at, 1, None))
+    at, one, none = literal(dim), make.const(1), make.const(None)
     minus, zero = make.const(-1), make.const(0)
-    if at < 0 or x.shape.rank is not None:
+    if not isinstance(at, int) or at < 0 or x.shape.rank is not None:
         ends = (one, zero) if forward else (zero, one)
         pad = padding(make, x, dim, *ends)
         wide = make("pad", x, pad, make.const("constant"), make.const(1.0))
@@ -397,8 +413,16 @@ def leading(make: Maker, x: Op) -> Op:
 
 @word
 def channels(make: Maker, weight: Op, x: Op) -> Op:
-    if x.shape == SCALAR:
-        return make.squeeze(weight, make.const(-1))
+    program = make.program
+    if x.shape == SCALAR or x.shape.rank is None:
+        sizes = list[Op]()
+        if x.shape != SCALAR:  # `weight.reshape(-1, *(1,) * (x.ndim - 2))`
+            ndim = program.op("rank", (), OfShape(x.shape))
+            count = program.python("binary", "-", ndim, make.const(2))
+            one = program.op("list", (make.const(1),))
+            several = program.python("binary", "*", one, count)
+            sizes = [make.const(-1), program.op("starred", (several,))]
+        return make("reshape", weight, program.op("list", sizes))
     for _ in range(_rank(make, x) - 2):
         weight = _with_dim(make, weight, -1)
     return weight
@@ -412,12 +436,19 @@ def _rank(make: Maker, x: Op) -> int:
 
 @word
 def padding(make: Maker, x: Op, dim: Op, before: Op, after: Op) -> Op:
-    at, rank = literal(dim), x.shape.rank
+    at, rank, zero = literal(dim), x.shape.rank, make.const(0)
+    ends = make.program.op("list", (before, after))
     if not isinstance(at, int) or at >= 0 and rank is None:
-        raise UnsupportedError("a dim that is not counted from the end")
-    skipped = (-at if at < 0 else (rank or 0) - at) - 1
-    zero = make.const(0)
-    return make.program.op("list", (*[zero] * (2 * skipped), before, after))
+        # `(0, 0) * (x.ndim - 1 - dim % x.ndim) + (before, after)`
+        ndim = make.program.op("rank", (), OfShape(x.shape))
+        from_left = make.program.python("binary", "%", dim, ndim)
+        less = partial(make.program.python, "binary", "-")
+        skipped = less(less(ndim, make.const(1)), from_left)
+        none = make.program.op("list", (zero, zero))
+        before_it = make.program.python("binary", "*", none, skipped)
+        return make.program.python("binary", "+", before_it, ends)
+    count = (-at if at < 0 else (rank or 0) - at) - 1
+    return make.program.op("list", (*[zero] * (2 * count), *ends.args))
 
 
 @word

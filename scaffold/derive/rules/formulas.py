@@ -33,6 +33,13 @@ def value_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> O
     return evaluator.value(formula.result)
 
 
+def condition_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> Op:
+    """The test of a rule's `when`, over the arguments of a call."""
+    test = table.condition(rule)
+    assert test is not None, rule.name
+    return FormulaEvaluator(make, args, table.home(rule)).value(test)
+
+
 class FormulaEvaluator(Evaluator):
     """Evaluates the formulas of one rule application."""
 

@@ -340,6 +340,8 @@ BUILDERS: dict[str, Builder] = {
     "size": _python("x dim", "x.shape[dim]"),
     "dtype": _python("x", "x.dtype"),
     "rank": _python("x", "x.ndim"),
+    "whole": _python("x", "whether x's elements are integers"),
+    "class_dim": _python("x", "the dim of classes: 1, or 0 of a vector"),
     "sum_repeats": _tensor("g x repeats", "g of x.repeat(*repeats), summed to x"),
     "channels": _tensor("weight x", "weight[:, None, None] beside x[N, C, H, W]"),
     "trailing": _python("sizes", "the last len(sizes) dimensions: (-2, -1)"),

@@ -503,6 +503,8 @@ class Printer:
 
     def _cond(self, op: Op) -> Node:
         body, orelse = (self.branch(op, arg) for arg in op.args)
+        if body is orelse:  # one call, which has a rule for each case
+            return body
         return self.graph.node("conditional", "", (self.test(op), body, orelse))
 
     def branch(self, choice: Op, value: Op) -> Node:

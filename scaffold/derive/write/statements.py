@@ -283,7 +283,8 @@ class _Writer:
         printer = self._at(region)
         if op.rule == "cond" and self._takes_statements(op, region, printer):
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
-            return [If(printer.test(op), body, orelse)]
+            alike = body == orelse  # one call, which has a rule for each case
+            return list(body) if alike else [If(printer.test(op), body, orelse)]
         value = printer.expression(op)
         self._measure(name, value, op, printer)
         comment = self._comment(op, Scope(printer.scope.gradient))

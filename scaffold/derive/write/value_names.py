@@ -212,6 +212,10 @@ class Namer:
             return ["complement"]
         if op.rule == "pow_exponent" and is_number(op.args[1], 2):
             return ["square"]
+        if op.rule == "cond":
+            body, orelse = op.args
+            if body.args and body.args == orelse.args:  # a call by whichever rule
+                return self._roles(body)
         plain = op.rule.lower().rstrip("_").removesuffix("_unbiased")
         words = _roles_of(op.facts.words) or VALUE.get(op.rule, (plain,))
         return list(words)

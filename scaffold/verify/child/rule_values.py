@@ -104,6 +104,8 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "size": lambda x, dim: x.shape[dim],
     "dtype": lambda x: x.dtype,
     "rank": lambda x: x.ndim,
+    "whole": lambda x: x.dtype == torch.long,
+    "class_dim": lambda x: min(1, x.ndim - 1),
     "sum_repeats": sum_repeats,
     "channels": lambda weight, x: weight.reshape([-1] + [1] * (x.ndim - 2)),
     "trailing": lambda sizes: tuple(range(-len(sizes), 0)),

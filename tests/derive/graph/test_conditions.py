@@ -62,6 +62,8 @@ def node(item: ast.expr) -> Node:
         ("b is not None", "b is not None and c is not None", False, None),
         ("b is not None", "b is not None or c is not None", False, False),
         ("b is not None", "b is not None or c is not None", True, None),
+        ("kind != 'none'", "kind == 'none'", False, True),
+        ("kind != 'none'", "kind == 'none'", True, False),
     ],
 )
 def test_what_a_test_says(
