@@ -8,7 +8,7 @@ that holds for any. `sum_to(g, x)` of a `g[B, N]` and an `x[N]` is `g.sum(0)`; o
     def expand_as(make: Maker, g: Op, x: Op) -> Op: ...
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from scaffold.derive.graph import shapes
@@ -411,6 +411,11 @@ def leading(make: Maker, x: Op) -> Op:
     return make.const(tuple(range(_rank(make, x) - 1)))
 
 
+def _in_sizes(make: Maker, x: Op, sizes: Sequence[Op]) -> Op:
+    """A tensor in a shape of these sizes."""
+    return make("reshape", x, make.program.op("list", sizes))
+
+
 @word
 def channels(make: Maker, weight: Op, x: Op) -> Op:
     program = make.program
@@ -422,7 +427,7 @@ def channels(make: Maker, weight: Op, x: Op) -> Op:
             one = program.op("list", (make.const(1),))
             several = program.python("binary", "*", one, count)
             sizes = [make.const(-1), program.op("starred", (several,))]
-        return make("reshape", weight, program.op("list", sizes))
+        return _in_sizes(make, weight, sizes)
     for _ in range(_rank(make, x) - 2):
         weight = _with_dim(make, weight, -1)
     return weight
@@ -512,7 +517,7 @@ def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
             sizes.append(size(make, x, make.const(at - extra)))
     if not dims:
         return g
-    apart = make("reshape", g, make.program.op("list", sizes))
+    apart = _in_sizes(make, g, sizes)
     summed = make.sum(apart, make.const(tuple(dims)))
     return make.program.shaped(summed, x.shape)
 
