@@ -6,7 +6,9 @@ its name alone, so that a slice can be played again anywhere.
 
 from __future__ import annotations
 
+import compileall
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +17,15 @@ from zlib import crc32
 import pytest
 from hypothesis import settings
 
+from scaffold.verify import process, rules, score
+from scaffold.verify import suites as suites_of_files
+from tests.warm import STARTED_ANEW, running_server
+
 if TYPE_CHECKING:
     from tests.executed.suites import Suites
 
 SLICE = re.compile(r"(\d+)/(\d+)")
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,6 +50,11 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("exhaustive run", database=None, print_blob=True)
     searching = config.option.markexpr == "exhaustive"
     settings.load_profile("exhaustive run" if searching else "default run")
+    # Hundreds of processes start `scaffold`. Where PYTHONDONTWRITEBYTECODE is set, as in many images, each of them would
+    # compile it again, which takes longer than what it is started for.
+    sys.dont_write_bytecode = False
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(ROOT / "scaffold", quiet=2)
 
 
 def pytest_collection_modifyitems(
@@ -71,6 +83,22 @@ def suites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suites]:
 
     with running_suites(tmp_path_factory.mktemp("reports")) as server:
         yield server
+
+
+@pytest.fixture(autouse=True, scope="session")
+def warm_processes() -> Iterator[None]:
+    """What `scaffold.verify` starts in this process has torch from the start: to import it takes longer than most proofs."""
+    with pytest.MonkeyPatch.context() as patch, running_server() as ended_with:
+        for module in (process, rules, score, suites_of_files):
+            patch.setattr(module, "ended_with", ended_with)
+        yield
+
+
+@pytest.fixture
+def cold_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are started as a user's are."""
+    for module in (process, rules, score, suites_of_files):
+        monkeypatch.setattr(module, "ended_with", STARTED_ANEW)
 
 
 @pytest.fixture(scope="session")

@@ -75,6 +75,7 @@ DEEP = {
 RUN = """
 import io, json, os, signal, sys
 from contextlib import redirect_stderr, redirect_stdout
+import black, jinja2, scaffold.derive.gradients, scaffold.render.files  # once for all commands
 from scaffold.cli.app import main
 signal.alarm(100)
 for command in json.loads(sys.argv[1]):

@@ -485,10 +485,11 @@ NAMED = {
 
 def test_no_more_primitives_are_named_in_python() -> None:
     words = structure.vocabulary() - structure.TYPES
+    modules = structure.modules().values()  # each of them parsed anew
     found = {
         package: [
             f"{module.path.name}: {name}"
-            for module in structure.modules().values()
+            for module in modules
             if module.package == package
             for name in structure.named(module, words)
         ]

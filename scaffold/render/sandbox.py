@@ -33,7 +33,7 @@ from scaffold.render.templates import (
 GLOBALS = ("range", "dict", "namespace", "joiner", "cycler")
 BY_CHANCE = ("random",)  # a filter of Jinja's: no two runs would agree
 LONGEST = 1_000_000  # characters of a text, and the largest number that a call is given
-MOST = 300_000  # steps of the loops and calls of one rendering; ours have some hundred
+MOST = 50_000  # steps of the loops and calls of one rendering; ours have some hundred
 # Filters of Jinja's that make more than they are given.
 MAKING = ("batch", "center", "format", "indent", "replace", "slice", "wordwrap")
 STEPS, JOINED = "_steps", "_joined"  # filters that only `_parse` writes

@@ -14,6 +14,8 @@ import pytest
 
 from tests.sweeps import in_every_run
 
+pytestmark = pytest.mark.usefixtures("cold_processes")
+
 SHADOWS = (
     *("torch", "jinja2", "black", "typer", "click", "tomllib", "libcst", "numpy"),
     *("sitecustomize", "usercustomize", "pytest", "conftest"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import ROOT, listing, scaffold
+from tests.executed.suites import Suites
 from tests.inspect.test_stubs import pytest_says
 
 EXAMPLES = sorted(p.parent.name for p in ROOT.glob("generated_examples/*/command"))
@@ -196,7 +197,9 @@ def backward(grad_output, weight, factor, x_kept, y):
 """
 
 
-def test_bodies_that_are_no_formulas_go_into_a_file(tmp_path: Path) -> None:
+def test_bodies_that_are_no_formulas_go_into_a_file(
+    tmp_path: Path, suites: Suites
+) -> None:
     (tmp_path / "ops.py").write_text(f"import torch\n\n{LOOP}")
     outcome = scaffold(tmp_path, "adopt", "ops.py")
     assert outcome.out == "create  rows.toml\ncreate  rows_code.py\n"
@@ -207,7 +210,7 @@ def test_bodies_that_are_no_formulas_go_into_a_file(tmp_path: Path) -> None:
     assert "backward = '@rows_code.py:backward'" in toml
     made = scaffold(tmp_path, "new-op", "rows", "--spec", "rows.toml")
     assert made.code == 0, made.err
-    assert pytest_says(tmp_path).endswith(" passed")
+    assert pytest_says(tmp_path, suites).endswith(" passed")
 
 
 def test_a_classmethod_asks_the_class_it_stood_in(tmp_path: Path) -> None:

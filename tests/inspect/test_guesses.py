@@ -10,6 +10,7 @@ from scaffold.inspect.guesses import guessed, shapes_for
 from scaffold.inspect.plainness import is_torch
 from scaffold.inspect.surrogates import is_rough
 from tests.cli.running import scaffold
+from tests.executed.suites import Suites
 from tests.inspect.test_stubs import HEAD, SCALE, pytest_says, stub
 
 LINEAR = """\
@@ -128,10 +129,12 @@ def facts(code: str) -> Facts:
         *("kernel", "reversed"),
     ],
 )
-def test_what_fits_is_checked(tmp_path: Path, code: str, result: str) -> None:
+def test_what_fits_is_checked(
+    tmp_path: Path, code: str, result: str, suites: Suites
+) -> None:
     (tmp_path / "ops.py").write_text(HEAD + code)
     assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
-    assert pytest_says(tmp_path) == result
+    assert pytest_says(tmp_path, suites) == result
 
 
 def test_the_reason_to_skip_says_what_is_needed(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """Test stubs: what the text tells is called, what it does not tell is a reason to skip."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from scaffold.inspect.facts import Facts
 from scaffold.inspect.samples import arguments
 from scaffold.inspect.stubs import Source, Stub, write_stub
 from tests.cli.running import listing, scaffold
+from tests.executed.suites import Suites
 
 HEAD = "import torch\nfrom torch.autograd import Function\n\n\n"
 SCALE = """\
@@ -149,15 +148,9 @@ def test_what_cannot_be_called_is_skipped(code: str, reason: str) -> None:
     ast.parse(made.text)
 
 
-def pytest_says(directory: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip().splitlines()[-1].split(" in ")[0]
+def pytest_says(directory: Path, suites: Suites) -> str:
+    output = suites.run(directory, "-q", "--no-header").output
+    return output.strip().splitlines()[-1].split(" in ")[0]
 
 
 @pytest.mark.parametrize(
@@ -170,13 +163,13 @@ def pytest_says(directory: Path) -> str:
     ],
     ids=["right", "wrong", "surrogate", "open"],
 )
-def test_the_stub_runs(tmp_path: Path, code: str, result: str) -> None:
+def test_the_stub_runs(tmp_path: Path, code: str, result: str, suites: Suites) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "ops.py").write_text(HEAD + code)
     outcome = scaffold(tmp_path, "test-stub", "src/ops.py", "--out-dir", "tests")
     assert outcome.code == 0, outcome.err
     assert outcome.out == "create  tests/test_ops_gradients.py\n"
-    assert pytest_says(tmp_path) == result
+    assert pytest_says(tmp_path, suites) == result
 
 
 @pytest.mark.parametrize(
@@ -191,14 +184,18 @@ def test_the_stub_runs(tmp_path: Path, code: str, result: str) -> None:
     ],
     ids=["missing", "error", "exit", "panic", "skip", "syntax"],
 )
-def test_an_import_that_fails_in_any_way_is_a_skip(tmp_path: Path, line: str) -> None:
+def test_an_import_that_fails_in_any_way_is_a_skip(
+    tmp_path: Path, line: str, suites: Suites
+) -> None:
     (tmp_path / "ops.py").write_text(HEAD + SCALE)
     assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
     (tmp_path / "ops.py").write_text(f"{line}\n{HEAD}{SCALE}")
-    assert pytest_says(tmp_path) == "2 skipped"
+    assert pytest_says(tmp_path, suites) == "2 skipped"
 
 
-def test_stubs_go_where_the_project_has_its_tests(tmp_path: Path) -> None:
+def test_stubs_go_where_the_project_has_its_tests(
+    tmp_path: Path, suites: Suites
+) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "ops.py").write_text(HEAD + SCALE)
     (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\ntests = 'tests'\n")
@@ -208,12 +205,14 @@ def test_stubs_go_where_the_project_has_its_tests(tmp_path: Path) -> None:
             "tests/", "../tests/" if here != tmp_path else "tests/"
         )
     assert scaffold(tmp_path, "test-stub", "src/ops.py").code == 0
-    assert pytest_says(tmp_path) == "2 passed"
+    assert pytest_says(tmp_path, suites) == "2 passed"
     said = ("test-stub", "src/ops.py", "--out-dir", "here", "--dry-run")
     assert scaffold(tmp_path, *said).out == "create  here/test_ops_gradients.py\n"
 
 
-def test_a_stub_imports_a_file_of_a_namespace_package(tmp_path: Path) -> None:
+def test_a_stub_imports_a_file_of_a_namespace_package(
+    tmp_path: Path, suites: Suites
+) -> None:
     core = tmp_path / "megatron" / "core"
     core.mkdir(parents=True)
     (core / "__init__.py").touch()
@@ -223,7 +222,7 @@ def test_a_stub_imports_a_file_of_a_namespace_package(tmp_path: Path) -> None:
     assert scaffold(tmp_path, "test-stub", "megatron/core/ops.py").code == 0
     (stub_,) = tmp_path.glob("test_*.py")
     assert '"megatron.core.ops"' in stub_.read_text()
-    assert pytest_says(tmp_path) == "2 passed"
+    assert pytest_says(tmp_path, suites) == "2 passed"
 
 
 def test_one_function_of_a_file(tmp_path: Path) -> None:

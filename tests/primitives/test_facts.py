@@ -1,7 +1,7 @@
 """The facts of the table are what torch says of each primitive on its samples."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +26,22 @@ DTYPES = {
     "bool": torch.bool,
     "complex": torch.complex64,
 }
+
+
+Question = Callable[[Rule], None]
+QUESTIONS: list[Question] = []
+
+
+def asked(question: Question) -> Question:
+    """One of those that are asked of every rule, all in one test: thousands of tests would take longer to count than to run."""
+    QUESTIONS.append(question)
+    return question
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_the_facts_are_what_torch_says(rule: Rule) -> None:
+    for question in QUESTIONS:
+        question(rule)
 
 
 def kind_of(tensor: Tensor) -> Kind:
@@ -95,8 +111,8 @@ def has_number(kind: str, values: Values) -> bool:
     return kind in ("int", "bool") and any(isinstance(item, dear) for item in numbers)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_result_is_of_the_kind_that_is_said(rule: Rule) -> None:
+@asked
+def a_result_is_of_the_kind_that_is_said(rule: Rule) -> None:
     for kind in DTYPES:
         for values, results in calls(rule, kind):
             if rule.facts.kind() != "float" and has_number(kind, values):
@@ -106,8 +122,8 @@ def test_a_result_is_of_the_kind_that_is_said(rule: Rule) -> None:
                 assert kind_of(result) == expected, (kind, position, values)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_result_has_the_dtype_that_is_said(rule: Rule) -> None:
+@asked
+def a_result_has_the_dtype_that_is_said(rule: Rule) -> None:
     """Of two precisions, one is that of a single argument."""
     names = [item.name for item in rule.parameters]
     for values, results in calls(rule, "real"):
@@ -132,8 +148,8 @@ def test_a_result_has_the_dtype_that_is_said(rule: Rule) -> None:
                     assert double == (names[said] == name), name
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_result_is_written_in_place_where_torch_does(rule: Rule) -> None:
+@asked
+def a_result_is_written_in_place_where_torch_does(rule: Rule) -> None:
     """Into an argument of its shape and dtype."""
     name, tried = rule.facts.in_place, 0
     if name is None:
@@ -171,8 +187,8 @@ def lowered(program: Program, value: Any) -> Op:
     return program.static(TABLE.graph.name("value"))
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_result_has_the_shape_that_is_said(rule: Rule) -> None:
+@asked
+def a_result_has_the_shape_that_is_said(rule: Rule) -> None:
     kind = "complex" if rule.facts.complex == "only" else "real"
     for values, results in calls(rule, kind):
         program = Program(TABLE.graph, TABLE.facts)
@@ -194,8 +210,8 @@ def test_every_word_for_a_shape_has_a_meaning() -> None:
     assert frozenset(SHAPES) == SHAPE_WORDS
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_what_never_gets_a_name_is_a_view(rule: Rule) -> None:
+@asked
+def what_never_gets_a_name_is_a_view(rule: Rule) -> None:
     """Else it would be computed at each of its uses."""
     if rule.facts.inline == "always":
         assert rule.facts.memory == "view"
@@ -211,8 +227,8 @@ def _numbers(values: Values, results: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
     )
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_result_has_the_sign_that_is_said(rule: Rule) -> None:
+@asked
+def a_result_has_the_sign_that_is_said(rule: Rule) -> None:
     for values, results in calls(rule, "real"):
         if rule.facts.sign:
             _, given = _numbers(values, results)
@@ -220,8 +236,8 @@ def test_a_result_has_the_sign_that_is_said(rule: Rule) -> None:
             assert (turned >= 0).all(), values
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_nothing_is_larger_than_what_is_said_to_be_largest(rule: Rule) -> None:
+@asked
+def nothing_is_larger_than_what_is_said_to_be_largest(rule: Rule) -> None:
     for values, results in calls(rule, "real"):
         if "largest" in rule.facts.flags:
             of, given = _numbers(values, results)

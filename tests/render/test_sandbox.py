@@ -228,9 +228,9 @@ DOUBLED = "{% set s = namespace(t='xxxxxxxx') %}{% for i in range(60) %}{% set s
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}", "more than 300000 steps"),
+        ("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}", "more than 50000 steps"),
         ("{% for i in range(9999) recursive %}{{ loop(range(9999)) }}{% endfor %}", "without end|more than"),
-        ("{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(50) }}", "more than 300000 steps"),
+        ("{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(50) }}", "more than 50000 steps"),
         (DOUBLED.replace("MORE", "s.t ~ s.t"), "too long"),
         (DOUBLED.replace("MORE", "s.t + s.t"), "too long"),
         (DOUBLED.replace("MORE", "s.t.replace('x', 'xx')"), "too long"),

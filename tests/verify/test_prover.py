@@ -25,6 +25,8 @@ from tests.cli.environments import with_torch_alone
 from tests.cli.running import environment
 from tests.verify.ops import LINEAR, LINEAR_GRAD, texts
 
+pytestmark = pytest.mark.usefixtures("cold_processes")
+
 ENDS = {
     "killed by SIGSEGV": "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
     "killed by SIGKILL": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n",

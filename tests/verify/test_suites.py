@@ -17,6 +17,8 @@ from scaffold.verify.suites import Suite, run_suites
 from tests.cli.running import environment
 from tests.verify.test_prover import ended
 
+pytestmark = pytest.mark.usefixtures("cold_processes")
+
 BODIES = {
     "passes": "def test_a(): pass\ndef test_b(): pass",
     "fails": "def test_a(): pass\ndef test_b():\n    raise ValueError('no')",
