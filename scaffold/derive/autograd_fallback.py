@@ -4,7 +4,7 @@ In: a call, or an op whose forward the rules do not cover. Out: ops or statement
 The reason for it, in a note, is the `UnsupportedError` that stopped the derivation; `gradients` writes the note. Invariant: none where the forward would draw other random numbers or change a tensor.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from scaffold.derive.activity import is_random
 from scaffold.derive.derivation import Forward
@@ -24,6 +24,7 @@ from scaffold.formula import (
     rewritten,
     written,
 )
+from scaffold.primitives.calls import facts_of_call
 from scaffold.spec import OpSpec
 
 # --- Autograd of a function inside the backward: `pullback = torch.func.vjp(f, x)[1]`.
@@ -47,19 +48,6 @@ def pullback_of(
 #
 # In: a call of the forward and the cotangent of its result. Out: pairs of an argument and its gradient. Invariant: a tensor that
 # PyTorch does not differentiate the call by is left alone.
-
-
-# What PyTorch raises for where it requires a gradient: the position and the name.
-STATISTICS = ((1, "running_mean"), (2, "running_var"))
-REFUSED = {
-    "batch_norm": STATISTICS,
-    "instance_norm": STATISTICS,
-    "binary_cross_entropy": ((2, "weight"),),
-    "cross_entropy": ((2, "weight"),),
-    "nll_loss": ((2, "weight"),),
-    "multi_margin_loss": ((4, "weight"),),
-    "pinv": ((1, "rtol"), (2, "atol")),
-}
 
 
 def pulled_back(
@@ -86,10 +74,7 @@ def pulled_back(
 def _without_gradient(applier: Applier, op: Op) -> set[Op]:
     """The tensors of a call that get no gradient."""
     if op.rule == "call":
-        classes = any(arg.kind == "int" for arg in op.args)
-        holes = op.template.filled(op.args)
-        refused = _refused(op.template.node, classes)
-        return {holes[node] for node in refused if node in holes}
+        return set(_refused(op.template.node, op.template.filled(op.args)))
     rule = applier.table.of_op(op.rule)
     if rule is None:
         return set()
@@ -97,17 +82,22 @@ def _without_gradient(applier: Applier, op: Op) -> set[Op]:
     return {arg for item, arg in pairs if item.name in rule.facts.nondiff}
 
 
-def _refused(call: Node, classes: bool) -> Iterator[Node]:
+def _refused(call: Node, holes: Mapping[Node, Op]) -> Iterator[Op]:
     """The arguments by which PyTorch does not differentiate a call without a rule."""
-    if call.kind != "call" or call.args[0].label == "cross_entropy" and not classes:
-        return  # of probabilities all is differentiable
+    if call.kind != "call":
+        return
     callee, *args = call.args
     named = keywords(call)
-    for at, name in REFUSED.get(callee.label, ()):
-        plain = args[: len(args) - len(named)]
-        value = named.get(name) or (plain[at] if at < len(plain) else None)
-        if value is not None:
-            yield value
+    plain = args[: len(args) - len(named)]
+    for facts in facts_of_call(callee.label):
+        given = {
+            name: holes.get(named.get(name) or (plain[at] if at < len(plain) else call))
+            for at, name in facts.constants
+        }
+        there = {name: op for name, op in given.items() if op is not None}
+        # Classes as probabilities are no positions: PyTorch differentiates by them, and by the weights of classes.
+        if all(there[name].kind == "int" for name in facts.indices if name in there):
+            yield from there.values()
 
 
 # --- The last resort: autograd of the whole forward.

@@ -150,6 +150,18 @@ def optional_tensors(word: str) -> frozenset[tuple[int, str]]:
 
 
 @cache
+def changed_tensors(word: str) -> frozenset[tuple[int, str]]:
+    """The tensors that a call writes into where they are given, each with its position and its name."""
+    return frozenset(item for facts in facts_of_call(word) for item in facts.changes)
+
+
+@cache
+def kinds(word: str) -> frozenset[str]:
+    """What says the kinds of the results of a call, of all that is called so."""
+    return frozenset(kind for facts in facts_of_call(word) for kind in facts.kinds)
+
+
+@cache
 def takes_index(word: str) -> bool:
     """Whether one of the arguments of a call is positions: `gather`, `index_add_`."""
     return any(facts.indices for facts in _in_place_or_not(word))

@@ -72,7 +72,8 @@ DTYPES = ("promoted", "uniform", "own")
 DTYPE = {"contraction": "uniform", "loss": "own"}
 INHERITED = (
     *("kind", "shape", "passes", "memory", "dtype", "in_place", "singular"),
-    *("inline", "optional", "sign", "words", "grad_words", "argument", *FLAGS),
+    *("inline", "optional", "sign", "words", "grad_words", "argument"),
+    *("changes", *FLAGS),
 )
 Section = Mapping[str, Any]
 
@@ -105,6 +106,11 @@ class Facts(NamedTuple):
     inline: Inline = ""  # whether it is written out where it is read, again and again
     optional: tuple[tuple[int, str], ...] = ()  # tensors that may be None, by position
     sign: Sign = ""  # of a result that is real, whatever the arguments
+    operator: str = ""  # of Python's that it is written by: `+`
+    constants: tuple[
+        tuple[int, str], ...
+    ] = ()  # tensors without a gradient, by position
+    changes: tuple[tuple[int, str], ...] = ()  # arguments that it writes into
 
     @property
     def is_one_tensor(self) -> bool:
@@ -152,7 +158,15 @@ def facts_of(section: Section) -> Facts:
         section.get("inline", ""),
         _optional(section),
         section.get("sign", ""),
+        _operator(section.get("call", "")),
+        _positions(section, section.get("nondiff", ())),
+        _positions(section, section.get("changes", ())),
     )
+
+
+def _operator(call: str) -> str:
+    key = key_of(call, call)
+    return key[1] if key and key[0] == "operator" else ""
 
 
 def _is_usual(flag: str, category: str) -> bool:
@@ -206,7 +220,12 @@ def _optional(section: Section) -> tuple[tuple[int, str], ...]:
         differentiable = section.get("grad", section.get("differentiable", ()))
         tensors = {*differentiable, *section.get("nondiff", ())}
         found = tensors.intersection(re.findall(r"(\w+)=None", call))
-    names = parameters(call) if found else ()
+    return _positions(section, found)
+
+
+def _positions(section: Section, found: Collection[str]) -> tuple[tuple[int, str], ...]:
+    """Parameters, each with its position; of functions whose parameters nobody says there are none."""
+    names = parameters(section["call"]) if found and "call" in section else ()
     return tuple((at, name) for at, name in enumerate(names) if name in found)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from scaffold.derive.rules.spelling import Spelling, spelling
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.primitives.calls import (
+    changed_tensors,
     changes_in_place,
     computes_in_given_dtype,
     draws_random,
@@ -24,6 +25,7 @@ from scaffold.primitives.calls import (
     is_one_tensor,
     is_several_tensors,
     is_whole,
+    kinds,
     may_be,
     may_be_argument,
     may_be_several_tensors,
@@ -175,6 +177,38 @@ def test_kinds() -> None:
     assert not is_whole("amax") and not is_whole("zeros_like")
 
 
+KINDS: list[tuple[str, Callable[[Tensor], Tensor]]] = [
+    ("eigvals", torch.linalg.eigvals),
+    ("rfftn", torch.fft.rfftn),
+    ("ihfft2", torch.fft.ihfft2),
+    ("hfft2", lambda x: torch.fft.hfft2(x.to(torch.complex64))),
+    ("irfftn", lambda x: torch.fft.irfftn(x.to(torch.complex64))),
+    ("fftfreq", lambda x: torch.fft.fftfreq(3)),
+    ("randperm", lambda x: torch.randperm(3)),
+    ("tril_indices", lambda x: torch.tril_indices(3, 3)),
+]
+
+
+@pytest.mark.parametrize(("word", "call"), KINDS, ids=[word for word, _ in KINDS])
+def test_the_kind_of_a_result(word: str, call: Callable[[Tensor], Tensor]) -> None:
+    result = call(torch.eye(3))
+    kind = "complex" if result.is_complex() else "real"
+    assert kinds(word) == {
+        kind if result.is_floating_point() or kind == "complex" else "int"
+    }
+
+
+def test_tensors_that_pytorch_does_not_differentiate_by() -> None:
+    assert (4, "weight") in {
+        item for facts in facts_of_call("multi_margin_loss") for item in facts.constants
+    }
+    statistics = {(1, "running_mean"), (2, "running_var")}
+    assert (
+        changed_tensors("instance_norm") == changed_tensors("batch_norm") == statistics
+    )
+    assert changed_tensors("layer_norm") == frozenset()
+
+
 def test_attributes() -> None:
     assert [facts.memory for facts in facts_of_attribute("mT")] == ["view"]
     assert [facts.memory for facts in facts_of_attribute("real")] == ["same"]
@@ -184,13 +218,15 @@ def test_what_is_no_primitive_is_not_said_twice() -> None:
     for word, facts in functions().items():
         primitives = facts_of_call(word)[:-1]
         assert facts not in primitives, f"'{word}' has a section: drop it here"
-        assert not primitives or facts.optional or word == "reshape_as", word
+        more = facts.optional or facts.constants  # of tensors that no rule takes
+        assert not primitives or more or word == "reshape_as", word
 
 
 def test_what_is_no_primitive_is_of_pytorch() -> None:
-    spaces = (torch, torch.Tensor, torch.nn.functional, torch.linalg, torch.special)
+    spaces = (torch, torch.Tensor, torch.nn.functional)
+    modules = (torch.linalg, torch.special, torch.fft)
     for word in functions():
-        assert any(hasattr(space, word) for space in spaces), word
+        assert any(hasattr(space, word) for space in (*spaces, *modules)), word
         assert is_in_place(word) == word.endswith("_")
 
 

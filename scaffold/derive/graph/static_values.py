@@ -89,22 +89,8 @@ def dotted(node: Node) -> str | None:
 # --- Arithmetic on what is known before the call: numbers are folded as an author would, the rest is written down.
 
 
-OPERATORS = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "pow": "**",
-    "pow_exponent": "**",
-    "pow_base": "**",
-    "floor_divide": "//",
-    "remainder": "%",
-}
-COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-OF_MATH = frozenset(
-    {"exp", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh"}
-    | {"cosh", "tanh", "erf", "expm1", "asin", "acos", "atan", "floor", "ceil"}
-)
+ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 
 
 def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
@@ -115,18 +101,20 @@ def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
         return program.const(0.5)
     if rule == "neg":
         return _negated(program, args[0])
-    if rule in OPERATORS and len(args) == 2:
-        return _binary(program, rule, *args)
-    if rule in COMPARISONS:
-        return program.python("compare", COMPARISONS[rule], *args)
-    if rule in OF_MATH and len(args) == 1:
+    facts = program.table(rule)
+    label = facts.operator if facts is not None else ""
+    if label in ARITHMETIC and len(args) == 2:
+        return _binary(program, label, *args)
+    if label in COMPARISONS:
+        return program.python("compare", label, *args)
+    if rule in vars(math) and len(args) == 1:
         return program.called(f"math.{rule}", *args)
     return program.called("abs", *args) if rule == "abs" else None
 
 
 def difference(program: Program, one: Op, two: Op) -> Op:
     """One Python value less another."""
-    return _binary(program, "sub", one, two)
+    return _binary(program, "-", one, two)
 
 
 def may_be_none(program: Program, op: Op) -> bool:
@@ -336,22 +324,21 @@ def _negated(program: Program, value: Op) -> Op:
     return program.python("unary", "-", value)
 
 
-def _binary(program: Program, rule: str, one: Op, two: Op) -> Op:
-    label = OPERATORS[rule]
+def _binary(program: Program, label: str, one: Op, two: Op) -> Op:
     left, right = number(one), number(two)
     if left is not None and right is not None:
         result = computed(label, left, right, short=True)
         if result is not None:
             return program.const(result)
-    neutral = {"add": (0, 0), "mul": (1, 1), "sub": (None, 0), "div": (None, 1)}
-    before, after = neutral.get(rule, (None, None))
+    neutral = {"+": (0, 0), "*": (1, 1), "-": (None, 0), "/": (None, 1)}
+    before, after = neutral.get(label, (None, None))
     if left is not None and left == before:
         return two
     if right is not None and right == after:
         return one
-    if rule == "add" and one is two and left is None:
-        return _binary(program, "mul", program.const(2), one)
-    if rule == "mul":
+    if label == "+" and one is two and left is None:
+        return _binary(program, "*", program.const(2), one)
+    if label == "*":
         product = _product(program, one, two)
         if product is not None:
             return product
@@ -364,7 +351,7 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
     """Numbers first and as one, signs before them; a root times itself is what it is the root of."""
     factor = number(left)
     if number(right) is not None and factor is None:
-        return _binary(program, "mul", right, left)
+        return _binary(program, "*", right, left)
     signed = _signs_out(program, left, right)
     if signed is not None:
         return signed
@@ -372,7 +359,7 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
     if first is not None and second is not None:
         if left is right:
             return first
-        root = fold(program, "mul", (second, first)) or left
+        root = _binary(program, "*", second, first)
         return program.called("math.sqrt", root)
     if right.is_python("binary", "*", "/") and is_literal(right.args[0]):
         return _scaled(program, factor, right)
@@ -407,8 +394,8 @@ def _signs_out(program: Program, left: Op, right: Op) -> Op | None:
     if minus and factor is not None:  # `-2 * a` is as plain as can be
         if second is right:
             return None
-        return _binary(program, "mul", program.const(-factor), second)
-    inner = _binary(program, "mul", first, second)
+        return _binary(program, "*", program.const(-factor), second)
+    inner = _binary(program, "*", first, second)
     return _negated(program, inner) if minus else inner
 
 

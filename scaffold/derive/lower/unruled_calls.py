@@ -12,26 +12,14 @@ from scaffold.derive.graph.shapes import Shape, is_lead
 from scaffold.derive.graph.static_values import UnsupportedError, dotted, is_int
 from scaffold.derive.value_kinds import COMPLEX, INTEGERS, is_of_module
 from scaffold.formula import Graph, Node, keywords
-
-NORMS = frozenset({"batch_norm", "instance_norm"})
-STATISTICS = frozenset({"running_mean", "running_var"})
-CREATORS = frozenset(
-    {
-        "arange",
-        "as_tensor",
-        "empty",
-        "eye",
-        "full",
-        "linspace",
-        "logspace",
-        "ones",
-        "tensor",
-    }
-    | {"tril_indices", "triu_indices", "zeros"}
+from scaffold.primitives.calls import (
+    changed_tensors,
+    draws_random,
+    is_made_of_numbers,
+    is_whole,
+    kinds,
+    may_be_argument,
 )
-TO_INT = frozenset({"argwhere", "nonzero", "randint", "randperm"})
-TO_REAL = frozenset({"irfft", "irfft2", "irfftn", "hfft", "hfft2", "hfftn"})
-TO_COMPLEX = frozenset({"stft", "polar", "complex", "eig", "eigvals"})
 
 
 def template_of(
@@ -72,18 +60,25 @@ def refuse_changes(node: Node) -> None:
 
 def changes_statistics(node: Node) -> bool:
     """Whether a call changes running statistics; it has none where they are None."""
-    if node.kind != "call" or node.args[0].label not in NORMS:
+    if node.kind != "call":
         return False
     named = keywords(node)
     plain = node.args[1 : len(node.args) - len(named)]
-    given = [*plain[1:3], *(named[name] for name in STATISTICS & named.keys())]
-    return any(item.label != "None" for item in given)
+    given = (
+        named.get(name) or (plain[at] if at < len(plain) else None)
+        for at, name in changed_tensors(node.args[0].label)
+    )
+    return any(item is not None and item.label != "None" for item in given)
 
 
 def creates(node: Node) -> bool:
-    """Whether a call makes a tensor out of Python values."""
+    """Whether a call to which no tensor is given makes one out of Python values."""
     path = dotted(node.args[0]) if node.kind == "call" else None
-    return path in {f"torch.{name}" for name in CREATORS}
+    if path is None or not path.startswith("torch."):
+        return False
+    word = path.removeprefix("torch.")
+    made = is_made_of_numbers(word) and not draws_random(word)
+    return made or may_be_argument(word)  # `torch.as_tensor(2.0)`
 
 
 def made(program: Program, template: Template, args: list[Op], read: list[Op]) -> Op:
@@ -92,8 +87,7 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
     name = node.args[0].label
     plain = args[: len(args) - len(node.keywords)]
     dtype = keywords(node).get("dtype")
-    whole = name in ("arange", "tril_indices", "triu_indices") and dtype is None
-    whole = whole and all(is_int(program, item) for item in plain)
+    whole = dtype is None and (is_whole(name) or _is_made_of_ints(program, name, plain))
     kind: Kind = "int" if whole or _is_dtype(dtype, INTEGERS) else "real"
     kind = "bool" if _is_dtype(dtype, frozenset({"bool"})) else kind
     kind = "complex" if _is_dtype(dtype, COMPLEX) else kind
@@ -103,6 +97,11 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
     return program.op(
         "call", read, template, kind=kind, shape=made_shape(program, name, plain)
     )
+
+
+def _is_made_of_ints(program: Program, name: str, args: Sequence[Op]) -> bool:
+    """Whether the tensor that a call makes has integers because its arguments are: `torch.arange(x.shape[0])`."""
+    return kinds(name) == {"kept"} and all(is_int(program, item) for item in args)
 
 
 def item_of_call(program: Program, op: Op, position: int) -> Op:
@@ -141,12 +140,8 @@ def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:
 
 def kind_of_call(node: Node, args: Sequence[Op]) -> Kind:
     """Whether the result is complex, as far as the name tells."""
-    name = (dotted(node.args[0]) or node.args[0].label) if node.args else ""
-    last = name.rpartition(".")[2]
-    if last in TO_REAL:
-        return "real"
-    if last in TO_INT:
-        return "int"
-    if ".fft." in name or last in TO_COMPLEX:
-        return "complex"
+    told = kinds(node.args[0].label) if node.args else frozenset()
+    for kind in ("real", "int", "complex"):
+        if told == {kind}:
+            return kind
     return "complex" if any(arg.kind == "complex" for arg in args) else "real"

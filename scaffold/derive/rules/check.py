@@ -53,6 +53,7 @@ TYPES = {
     "grad_words": STRINGS,
     "argument": STRING,
     "optional": STRINGS,
+    "changes": STRINGS,
     "when": STRING,
     "grad": "a table: grad.x = '...'",
     "fused": "a table: fused.x = '...'",
@@ -220,7 +221,7 @@ def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
         for name in entry.raw.get(key, {}):
             if name not in names:
                 yield _unknown_parameter(entry, name, names, key, name)
-    for key in ("optional", "differentiable"):
+    for key in ("optional", "changes", "differentiable"):
         for name in entry.raw.get(key, ()):
             if name not in names:
                 yield _unknown_parameter(entry, name, names, key)
