@@ -5,12 +5,13 @@ the same lines. Invariant: what only one side changed is taken over as it is; wh
 result is the generator's text.
 
 First the statements of the three texts are aligned, so that a change of formatting is none; then imports in a row are merged as the
-set of names that they are; at last the lines of statements that both sides changed are merged by diff3.
+set of names that they are; at last the lines of statements that both sides changed are merged by diff3. Where that leaves places to settle, since
+the generator writes the file in another form, definitions are merged by their names.
 """
 
 import ast
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import Match, SequenceMatcher
 from textwrap import dedent
@@ -21,6 +22,7 @@ from scaffold.workspace.statements import (
     Statement,
     cut,
     module_of,
+    normal_form,
     split,
     unix,
 )
@@ -319,8 +321,20 @@ def merge(base: str, mine: str, new: str) -> Merged:
         return _merged(_Sides(*map(_lines, texts)))
     merged = _merged(_with_imports(_Sides(*(side or () for side in sides))))
     if not merged.conflicts and cut(merged.text) is None:
-        return _opposed(*map(split, texts))
+        merged = _opposed(*map(split, texts))
+    if merged.conflicts:
+        return min(merged, merge_definitions(*texts) or merged, key=_marked_lines)
     return merged
+
+
+def _marked_lines(merged: Merged) -> int:
+    """How many lines the user has to look at."""
+    count, inside = 0, False
+    for line in split(merged.text):
+        inside = inside or line.startswith("<<<<<<<")
+        count += inside
+        inside = inside and not line.startswith(">>>>>>>")
+    return count
 
 
 def _ended(text: str) -> str:
@@ -429,3 +443,182 @@ def _common(*sides: Sequence[str]) -> int:
             break
         count += 1
     return count
+
+
+# --- A merge of definitions by their names, for a file that its generator now writes in another form.
+#
+# In: the three texts. Out: the new text, with what somebody wrote or changed in the file; None where a name is defined twice, or two
+# statements share a line, or both sides changed an import.
+# Invariant: what the generator wrote and writes no more goes, unless somebody changed it, or reads it in what he wrote.
+
+
+class _Part(NamedTuple):
+    """A statement of a file that is no import, with what stands above it."""
+
+    text: str
+    form: str
+    reads: frozenset[str]  # names, and what a test asks of fixtures
+
+
+class _File(NamedTuple):
+    """A file as its statements, by the name that each defines, and its imports."""
+
+    pieces: list[tuple[str, str]]  # all of it: names and texts; "" for an import
+    parts: dict[str, _Part]
+    imports: dict[str, Imported]  # by the name that they bind
+
+
+END = "="  # the name of what stands below the last statement
+
+
+def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
+    """The generator's text with the definitions that were written or changed by hand."""
+    old, here, then = (_file(text) for text in (base, mine, new))
+    if old is None or here is None or then is None:
+        return None
+    pairs = ((old, here), (old, then), (here, then))
+    if any(_differ(one.imports, other.imports) for one, other in pairs):
+        return None
+    decided = _decided(old.parts, here.parts, then.parts)
+    kept = {key for key in here.parts if key in decided and not decided[key].conflicts}
+    kept |= _reached(here.parts, kept, then.parts.keys())
+    read = frozenset[str]().union(*(here.parts[key].reads for key in kept))
+    wanted = [
+        one
+        for name, one in here.imports.items()
+        if name not in then.imports and (name in read or name not in old.imports)
+    ]
+    text = _importing(new, mine, wanted)
+    whole = None if text is None else _file(text)
+    if whole is None:
+        return None
+    own = {
+        key: decided[key].text if key in decided else part.text
+        for key, part in here.parts.items()
+        if key not in then.parts and (key in kept or key in decided)
+    }
+    pieces = [
+        (key, decided[key].text if key in decided else piece)
+        for key, piece in whole.pieces
+    ]
+    conflicts = sum(part.conflicts for part in decided.values())
+    text = "".join(_placed(pieces, own, list(here.parts)))
+    return Merged(text, conflicts) if conflicts or cut(text) is not None else None
+
+
+def _file(text: str) -> _File | None:
+    rows, done = split(text), 0
+    runs = (statement.imports for statement in cut(text) or ())
+    found = _File([], {}, {one.bound: one for run in runs for one in run})
+    for node in ast.parse(text).body:
+        above = [item.lineno for item in getattr(node, "decorator_list", ())]
+        first, last = min([node.lineno, *above]) - 1, node.end_lineno or 0
+        if first < done:
+            return None
+        piece, done = "".join(rows[done:last]), last
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.pieces.append(("", piece))
+            continue
+        form = normal_form(piece)
+        key = _defined(node) or f"{END}{form}"
+        if key in found.parts:
+            return None
+        found.parts[key] = _Part(piece, form, frozenset(_read(node)))
+        found.pieces.append((key, piece))
+    rest = "".join(rows[done:])
+    if rest.strip():
+        found.parts[END] = _Part(rest, rest.strip(), frozenset())
+    found.pieces.append((END, rest))
+    return found
+
+
+def _differ(one: Mapping[str, Imported], other: Mapping[str, Imported]) -> bool:
+    """Whether a name is imported from elsewhere, or with another comment."""
+    return any(one[name] != other[name] for name in one.keys() & other)
+
+
+def _defined(node: ast.stmt) -> str:
+    """The name that a statement defines; "" for any other."""
+    match node:
+        case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+            return name
+        case ast.Assign([ast.Name(name)]) | ast.AnnAssign(ast.Name(name)):
+            return name
+    return ""
+
+
+def _read(node: ast.stmt) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            yield part.id
+        elif isinstance(part, ast.arg):
+            yield part.arg
+
+
+def _decided(
+    base: Mapping[str, _Part], mine: Mapping[str, _Part], new: Mapping[str, _Part]
+) -> dict[str, Merged]:
+    """The text of each definition that somebody wrote, changed or removed."""
+    found: dict[str, Merged] = {}
+    for key in dict.fromkeys([*mine, *base]):
+        parts = [side.get(key) for side in (base, mine, new)]
+        old, here, then = (part and part.form for part in parts)
+        if here in (old, then):
+            continue
+        texts = [part.text if part else "" for part in parts]
+        if then == old:
+            found[key] = Merged(texts[1], 0)
+        else:
+            sides = [cut(text) for text in texts]
+            found[key] = _merged(_Sides(*(side or () for side in sides)))
+    return found
+
+
+def _reached(
+    mine: Mapping[str, _Part], kept: Collection[str], there: Collection[str]
+) -> set[str]:
+    """The definitions of the file that those which are kept read, and that the new text has not."""
+    reached: set[str] = set()
+    waiting = list(kept)
+    while waiting:
+        read = mine[waiting.pop()].reads & (mine.keys() - there - reached)
+        reached |= read
+        waiting += read
+    return reached
+
+
+def _importing(new: str, mine: str, wanted: Sequence[Imported]) -> str | None:
+    """The new text, with further imports of the file; None where comments of imports stand in the way."""
+    statements, models = list(cut(new) or ()), cut(mine) or ()
+    runs = [i for i, item in enumerate(statements) if item.imports]
+    for one in wanted:
+        if not runs:
+            return None
+        having = (i for i in runs if one.module in _modules(statements[i]))
+        place = next(having, runs[0])
+        beside = next(m for m in models if one.said in {o.said for o in m.imports})
+        lines, model = _parse(statements[place].text), _parse(beside.text)
+        if not lines or not model:
+            return None
+        _add(lines, model, one, _is_single(lines))
+        text = "".join(_text_of_bindings(line, "", WIDTH) for line in lines)
+        statements[place] = statements[place]._replace(text=text)
+    return "".join(statement.text for statement in statements)
+
+
+def _modules(run: Statement) -> set[str | None]:
+    return {one.module for one in run.imports if one.module is not None}
+
+
+def _placed(
+    pieces: Sequence[tuple[str, str]], own: Mapping[str, str], mine: list[str]
+) -> Iterator[str]:
+    """The pieces of the new text, and those of the file: before what follows them there, or else at the end."""
+    order = {key for key, _ in pieces}
+    before: dict[str, list[str]] = {}
+    for key, text in own.items():
+        following = (other for other in mine[mine.index(key) + 1 :] if other in order)
+        before.setdefault(next(following, END), []).append(text)
+    for key, text in pieces:
+        yield from before.get(key, ())
+        yield text

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -198,3 +199,109 @@ def test_edits_that_do_not_touch_both_survive(size: int, data: st.DataObject) ->
         number += data.draw(st.integers(2, 6))
     merged = merge("".join(base), "".join(mine), "".join(new))
     assert merged == Merged("".join(both), 0)
+
+
+# A file that its generator writes in another form now.
+
+FORMER = '''"""Tests of op."""
+
+import pytest
+import torch
+from collections.abc import Callable
+
+from op import op
+
+CASES = {"base": {}}
+
+
+def make(size: int = 3) -> object:
+    """The inputs."""
+    return CASES, size
+
+
+@pytest.fixture(params=CASES)
+def case(request: object) -> object:
+    return request
+
+
+def test_one(case: object) -> None:
+    assert op(make(case))
+
+
+def test_two() -> None:
+    assert op(torch.ones(2))
+'''
+LATTER = '''"""Tests of op."""
+
+from op import op
+from op_testing import OpTests
+
+
+class TestOp(OpTests):
+    """The inputs."""
+
+    cases = {"base": {}}
+'''
+OWN = """
+
+def test_ours() -> None:
+    with pytest.raises(ValueError):
+        op(torch.ones(3))
+"""
+
+
+def test_what_was_added_to_a_file_of_another_form_comes_along() -> None:
+    """With the imports that it needs, and without what the generator wrote."""
+    merged = merge(FORMER, FORMER + OWN, LATTER)
+    text = LATTER.replace(
+        "from op import", "import pytest\nimport torch\n\nfrom op import"
+    )
+    assert merged == Merged(text + OWN, 0)
+    assert merge(LATTER, merged.text, LATTER) == merged
+
+
+def defines(text: str, name: str) -> bool:
+    return re.search(rf"^(def )?{name}\b", text, re.MULTILINE) is not None
+
+
+@pytest.mark.parametrize(
+    ("own", "needed"),
+    [
+        ("def test_ours() -> None:\n    make()\n", {"CASES", "make"}),
+        ("def test_ours(case: object) -> None: ...\n", {"CASES", "case"}),
+    ],
+)
+def test_what_it_reads_comes_along_too(own: str, needed: set[str]) -> None:
+    merged = merge(FORMER, f"{FORMER}\n\n{own}", LATTER)
+    assert merged.conflicts == 0
+    assert merged.text.endswith(own)
+    names = {"CASES", "make", "case"}
+    assert {name for name in names if defines(merged.text, name)} == needed
+    assert "test_one" not in merged.text
+
+
+def test_a_definition_that_was_edited_and_is_no_more_is_a_conflict_of_itself() -> None:
+    mine = FORMER.replace("size: int = 3", "size: int = 5") + OWN
+    merged = merge(FORMER, mine, LATTER)
+    assert merged.conflicts == 1
+    first, second = merged.text.index("<<<<<<<"), merged.text.index(">>>>>>>")
+    marked = merged.text[first:second]
+    assert marked.count("def make") == 2 and "test_" not in marked
+    assert merged.text.endswith(OWN) and "class TestOp" in merged.text
+
+
+def test_a_definition_that_was_removed_stays_removed() -> None:
+    latter = f"{LATTER}\n\nprint('new')\n\n\ndef test_two() -> None:\n    assert op(torch.ones(2))\n"
+    mine = FORMER[: FORMER.index("\n\ndef test_two")] + OWN
+    merged = merge(FORMER, mine, latter)
+    assert merged.conflicts == 0
+    assert "test_two" not in merged.text and merged.text.endswith(OWN)
+
+
+def test_what_stands_before_a_definition_stays_there() -> None:
+    latter = f"{LATTER}\n\ndef test_two() -> None:\n    assert op(torch.ones(2))\n"
+    at = FORMER.index("\n\ndef test_two")
+    merged = merge(FORMER, FORMER[:at] + OWN + FORMER[at:], latter)
+    assert merged.conflicts == 0
+    assert merged.text.index("TestOp") < merged.text.index("test_ours")
+    assert merged.text.index("test_ours") < merged.text.index("test_two")
