@@ -258,6 +258,8 @@ def _with_assignments(body: Sequence[ast.stmt], names: Sequence[str]) -> list[as
     return done
 
 
+RECORDS = ("enable_grad", "set_grad_enabled")  # ... within `torch.no_grad()`
+
 # --- Statements that no formula has, as assignments that say the same.
 
 
@@ -317,6 +319,8 @@ def _with_named(body: Sequence[ast.stmt]) -> list[ast.stmt]:
                 made: ast.stmt = ast.Assign(targets, names.value)
             case ast.Return(value) if value:
                 made = ast.Return(names.value)
+            case ast.Expr():
+                made = ast.Expr(names.value)
             case ast.If():
                 ways = (_with_named(way) for way in (item.body, item.orelse))
                 made = ast.If(names.value, *ways)
@@ -331,7 +335,9 @@ def _with_named(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 def _value_of(item: ast.stmt) -> ast.expr:
     """The expression of a statement that is computed first, and always."""
     match item:
-        case ast.Assign(_, value) | ast.Return(value) | ast.If(value) if value:
+        case (
+            ast.Assign(_, value) | ast.Return(value) | ast.If(value) | ast.Expr(value)
+        ) if value:
             return value
     return ast.Constant(None)
 
@@ -376,9 +382,7 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
     for item in body:
         match item:
             case ast.With([ast.withitem(context, None)], inner):
-                constants = _constants(_straightened(inner, lists), set())
-                plain = ast.unparse(context) == "torch.no_grad()"
-                found += constants if plain and constants is not None else [item]
+                found += _of_mode(ast.unparse(context), inner, lists) or [item]
             case ast.If(test, inner, other):
                 ways = (_straightened(way, lists) for way in (inner, other))
                 found.append(ast.copy_location(ast.If(test, *ways), item))
@@ -390,6 +394,18 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
             case _:
                 found.append(item)
     return found
+
+
+def _of_mode(
+    mode: str, inner: Sequence[ast.stmt], lists: Collection[str]
+) -> list[ast.stmt] | None:
+    """The statements of a `with` that autograd takes for constants, or that are no other than those around it."""
+    if mode == "torch.enable_grad()":
+        return _straightened(inner, lists)
+    again = any(mode in ast.unparse(item) for item in inner for mode in RECORDS)
+    if mode != "torch.no_grad()" or again:
+        return None
+    return _constants(_straightened(inner, lists), set())
 
 
 def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | None:

@@ -10,7 +10,7 @@ the list anew, a return assigns nothing.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from scaffold.errors import raise_all
@@ -36,6 +36,8 @@ ITERATED = frozenset({"enumerate", "reversed", "zip"})
 SAME_ITEMS = frozenset({"list", "reversed", "tuple"})
 GROWS = frozenset({"append", "clear", "extend", "insert", "pop", "reverse"})
 TYPES = frozenset({"Tensor", "torch", "list", "tuple", "bool", "float", "int", "str"})
+# What says how a block computes, and whether autograd records it: of the text as it stands both hold, in the backward too.
+MODES = ("torch.no_grad", "torch.enable_grad", "torch.autocast", "torch.amp.autocast")
 LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
@@ -234,13 +236,23 @@ class VerbatimParser(StatementParser):
         return If(head, (*step, *body, *step, *body, *after), after)
 
     def _with(self, item: ast.With, present: Guarded) -> Statement:
+        read: list[Node] = []
         for part in item.items:
-            if ast.unparse(part) != "torch.no_grad()":
-                message = f"'{ast.unparse(part)}' cannot stand in a with"
-                self.fail(part.context_expr, message, "only torch.no_grad() can")
+            match part:
+                case ast.withitem(ast.Call(called, args, keywords), None) if (
+                    ast.unparse(called) in MODES
+                ):
+                    values = [*args, *(keyword.value for keyword in keywords)]
+                    read += (self.expressions.parse(arg, present) for arg in values)
+                case _:
+                    message = f"'{ast.unparse(part)}' cannot stand in a with"
+                    self.fail(part.context_expr, message, f"only {_listed(MODES)} can")
         body, _ = self._block(item.body, present)
         off = self.expressions.parse(ast.parse("torch.no_grad()", mode="eval").body)
-        return If(self._absent, (Assign(self._absent, off), *body), body)
+        read.append(off)
+        return If(
+            self._absent, (*(Assign(self._absent, each) for each in read), *body), body
+        )
 
     def _choice(
         self, item: ast.If, present: Guarded, above: tuple[str, ...]
@@ -260,6 +272,12 @@ class VerbatimParser(StatementParser):
         for node in ast.walk(annotation):
             if isinstance(node, ast.Name) and node.id not in TYPES:
                 self.resolve(node)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a(), b() and c()`."""
+    *several, last = (f"{name}()" for name in names)
+    return f"{', '.join(several)} and {last}"
 
 
 def _root(target: ast.expr) -> str:

@@ -107,3 +107,18 @@ def test_no_word_of_python_s_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(engine, "lower", deep)
     (note,) = derive(spec_of("x", forward="x * 2")).notes
     assert note.endswith("as a whole: it is nested too deeply")
+
+
+def test_a_block_that_computes_in_another_precision() -> None:
+    forward = "with torch.autocast('cpu', dtype=torch.bfloat16):\n    y = x @ w\nreturn y.float()"
+    values = [tensor(3, 4).float(), tensor(4, 5).float()]
+    spec = spec_of("x[N, D], w[D, E]", forward=forward)
+    assert "there is a with statement" in derive(spec).notes[0]
+    op = load(op_text("x[N, D], w[D, E]", forward=forward))
+    x, w = (value.requires_grad_() for value in values)
+    result = op.some_op(x, w)
+    assert torch.equal(result, (x.bfloat16() @ w.bfloat16()).float())
+    grad = torch.autograd.grad(result.sum(), x)[0]
+    torch.testing.assert_close(
+        grad, w.detach().bfloat16().sum(1).float().expand(3, 4), rtol=0.02, atol=0.02
+    )

@@ -63,6 +63,8 @@ STRAIGHT = [
     ("h[:, 1:].mul_(y)", "h[:, 1:] = h[:, 1:].mul(y)"),
     ("h[0].clamp_(min=0)", "h[0] = h[0].clamp(min=0)"),
     ("y = (e := x.exp()) + e", "e = x.exp()\ny = e + e"),
+    ("f(e := x.exp()) + e", "e = x.exp()\nf(e) + e"),
+    ("with torch.enable_grad():\n    y = x + 1", "y = x + 1"),
     (
         "if (d := x.shape[0]) > 1:\n    return (y := x)\n",
         "d = x.shape[0]\nif d > 1:\n    y = x\n    return y",
@@ -93,7 +95,8 @@ def test_what_says_the_same_is_an_assignment(text: str, wanted: str) -> None:
         # Several tensors under one name.
         "with torch.no_grad():\n    parts = x.chunk(2)",
         "with torch.no_grad():\n    if t:\n        y = x",
-        "with torch.enable_grad():\n    y = x + 1",
+        "with torch.no_grad():\n    with torch.enable_grad():\n        y = x + 1",
+        "with torch.autocast('cpu'):\n    y = x + 1",
         # A part that is a copy, or that nobody says of what.
         "h[i].mul_(2)",
         "h[x > 0].zero_()",

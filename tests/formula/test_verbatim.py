@@ -40,9 +40,17 @@ def test_a_list_that_grows_is_assigned_anew() -> None:
     assert targets.count("rows") == 3
 
 
+def test_a_block_may_say_how_it_computes() -> None:
+    block = (
+        "with torch.autocast(x.device.type, enabled=False):\n    h = x @ x\nreturn h"
+    )
+    assert kept(block).kept is not None
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
+        ("with torch.autocast(z):\n    h = x\nreturn h", "unknown name 'z'"),
         ("for i in range(n):\n    h = i * z\nreturn h", "unknown name 'z'"),
         ("with open('f'):\n    h = x\nreturn h", "'open('f')' cannot stand in a with"),
         ("for i in range(n):\n    del x\nreturn x", "a del is not allowed"),

@@ -186,7 +186,9 @@ def test_the_file_finds_its_op_in_another_directory(
     example = BY_NAME["scale_by"]
     op = example.op_text.replace("scale_by", "make").replace("ScaleBy", "Recorder")
     spec = replace(example.spec, name="make", class_name="Recorder")
-    places = Layout("make", "src/make.py", "tests/unit/test_make.py", 88, ("../../src",))
+    places = Layout(
+        "make", "src/make.py", "tests/unit/test_make.py", 88, ("../../src",)
+    )
     files = {
         places.op_path: op,
         places.test_path: suite_of(replace(example, spec=spec), places),
