@@ -267,7 +267,9 @@ def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wron
 def _is_expression(shape: str, parameters: Collection[str]) -> bool:
     """Whether it is sizes, or a call, over the parameters."""
     size = r"\*?(\w+)(?:\[[-:\d]*\])?"
-    found = re.fullmatch(rf"(resized|windows)?\((?:{size}(?:, {size})*,?)?\)", shape)
+    found = re.fullmatch(
+        rf"(resized|windows|resampled|spread)?\((?:{size}(?:, {size})*,?)?\)", shape
+    )
     words = re.findall(
         r"[A-Za-z_]\w*", shape.removeprefix(found[1] or "") if found else ""
     )

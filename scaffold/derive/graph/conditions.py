@@ -68,7 +68,18 @@ def _known(program: Program, node: Node, args: Mapping[str, Op]) -> object:
             return UNKNOWN if rank is None else rank
         case Node("call", _, (Node("name", "whole"), Node("name", name))):
             return args[name].kind == "int"
+        case Node("call", _, (Node("name", "len"), Node("name", name))):
+            return _length(args[name])
     return of_math(node, lambda inner: _known(program, inner, args))
+
+
+def _length(several: Op) -> object:
+    """How many values a tuple has, where that is known before the call."""
+    if several.rule == "list":
+        starred = any(item.rule == "starred" for item in several.args)
+        return UNKNOWN if starred else len(several.args)
+    known = known_value(several)
+    return len(known) if isinstance(known, tuple) else UNKNOWN
 
 
 # --- One of two values, by a test that is fixed for a call.

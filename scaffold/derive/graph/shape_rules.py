@@ -44,6 +44,15 @@ class Windows(UnnamedSize):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class Resized(UnnamedSize):
+    """What a call makes of a size by its other arguments: a scale, the padding of an output."""
+
+    size: Dim
+    by: tuple[Op, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class SizeAt(UnnamedSize):
     """The size of a dim of a tensor of unknown shape."""
 
@@ -668,6 +677,18 @@ def shape_said(program: Program, said: str, args: Args) -> Shape | None:
         ):
             given = [args[item.id] for item in rest if isinstance(item, ast.Name)]
             return _windows(args[x].shape, count, given)
+        case ast.Call(
+            ast.Name("resampled"), [ast.Name(x), ast.Constant(int(count)), *rest]
+        ):
+            size, *scale = (
+                args[item.id] for item in rest if isinstance(item, ast.Name)
+            )
+            return _resampled(program, args[x].shape, count, size, *(scale or (None,)))
+        case ast.Call(
+            ast.Name("spread"), [ast.Name(x), ast.Constant(int(count)), *rest]
+        ):
+            given = [args[item.id] for item in rest if isinstance(item, ast.Name)]
+            return _spread(args[x].shape, count, given[0], given[1:])
     return None
 
 
@@ -738,19 +759,74 @@ def _resized(program: Program, x: Shape, dim: Op, n: Op) -> Shape | None:
 
 
 def _windows(x: Shape, count: int, given: Sequence[Op]) -> Shape | None:
-    """The last dims become as long as there are windows: of a kernel, a stride, a padding and a dilation."""
-    if x.dims is None or x.trailing < count:
+    """The last dims become as long as there are windows: of a kernel, a stride, a padding, a dilation, rounded up or down."""
+    if x.dims is None or x.trailing < count or len(given) > 4 and literal(given[4]):
         return None
     sizes: list[Dim] = []
     for at in range(-count, 0):
         kernel, stride, padding, dilation = _slides(given, at)
         size = x.dims[at]
-        if not isinstance(size, int) or None in (kernel, stride, padding, dilation):
+        if kernel is None or stride is None or padding is None or dilation is None:
             return None
-        assert kernel is not None and stride and padding is not None and dilation
-        reach = dilation * (kernel - 1) + 1
-        sizes.append((size + 2 * padding - reach) // stride + 1)
+        more = 2 * padding - dilation * (kernel - 1) - 1
+        if isinstance(size, int):
+            sizes.append((size + more) // stride + 1)
+        else:
+            same = stride == 1 and more == -1
+            sizes.append(size if same else Resized(size, tuple(given), at))
     return Shape((*x.dims[:-count], *sizes))
+
+
+def _resampled(
+    program: Program, x: Shape, count: int, size: Op, scale: Op | None
+) -> Shape | None:
+    """The last dims get the sizes that are given, or so many times their own."""
+    if x.dims is None or x.trailing < count:
+        return None
+    sizes: list[Dim] = []
+    for at in range(-count, 0):
+        found = _given_size(program, x.dims[at], size, scale, at)
+        if found is None:
+            return None
+        sizes.append(found)
+    return Shape((*x.dims[:-count], *sizes))
+
+
+def _given_size(
+    program: Program, own: Dim, size: Op, scale: Op | None, at: int
+) -> Dim | None:
+    """The size of one dim; None stands for its own."""
+    if size.rule == "shape":
+        dims = size.asked.dims
+        return dims[at] if dims is not None and size.asked.trailing >= -at else None
+    if size.rule == "list" and size.args:
+        one = size.args[at % len(size.args)]
+        return own if literal(one) is None else program.size_of(one)
+    known = literal(size)
+    if isinstance(known, tuple) and known:
+        known = known[at % len(known)] or own
+    if isinstance(known, int) or known is own:
+        return own if known is own else known
+    if scale is None or known is not None:
+        return Resized(own, (size,), at)
+    factor = _number(scale, at)
+    if isinstance(own, int) and factor is not None:
+        return own * factor
+    return Resized(own, (scale,), at)
+
+
+def _spread(x: Shape, count: int, weight: Op, rest: Sequence[Op]) -> Shape | None:
+    """Of a transposed convolution: the batch, if there is one, the channels, and sizes that its arguments make."""
+    rank = x.rank
+    if x.dims is None or rank not in (count + 1, count + 2):
+        return None
+    groups = rest[-2]
+    channels: Dim = Resized(x.dims[-count - 1], (weight, groups), 1)
+    if weight.shape.rank == count + 2 and weight.shape.dims and literal(groups) == 1:
+        channels = weight.shape.dims[1]
+    by = (weight, *rest)
+    sizes = (Resized(x.dims[at], by, at) for at in range(-count, 0))
+    return Shape((*x.dims[: -count - 1], channels, *sizes))
 
 
 def _slides(given: Sequence[Op], at: int) -> tuple[int | None, ...]:

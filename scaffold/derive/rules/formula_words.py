@@ -457,6 +457,33 @@ def padding(make: Maker, x: Op, dim: Op, before: Op, after: Op) -> Op:
 
 
 @word
+def number_at(make: Maker, numbers: Op, at: Op) -> Op:
+    place, program = literal(at), make.program
+    assert isinstance(place, int)
+    if numbers.rule == "list":
+        return numbers.args[place if len(numbers.args) > 1 else 0]
+    known = literal(numbers)
+    if isinstance(known, tuple):
+        return make.const(known[place if len(known) > 1 else 0])
+    if isinstance(known, int | float) or is_int(program, numbers):
+        return numbers
+    if not is_sequence(program, numbers):
+        raise UnsupportedError("one number or several")
+    return program.python("subscript", "", numbers, at)
+
+
+@word
+def default_eps(make: Maker, x: Op) -> Op:
+    program = make.program
+    torch = program.graph.name("torch")
+    single = program.static(program.graph.node("attribute", "float32", (torch,)))
+    several = (program.called("torch.finfo", of) for of in (dtype(make, x), single))
+    return program.called(
+        "min", *(program.python("attribute", "eps", item) for item in several)
+    )
+
+
+@word
 def inverse_permutation(make: Maker, dims: Op) -> Op:
     order = literal(dims)
     if not isinstance(order, tuple):
@@ -482,6 +509,26 @@ def at_least(make: Maker, tensors: Op, rank: Op) -> Op:
     if tensors.rule != "list" or not isinstance(count, int):
         raise UnsupportedError("tensors that are not written out")
     several = [_at_least(make, item, count) for item in tensors.args]
+    return make.program.op("list", several)
+
+
+@word
+def batched(make: Maker, x: Op, rank: Op) -> Op:
+    count = literal(rank)
+    assert isinstance(count, int)
+    if x.shape.rank == count + 1:
+        return x
+    if x.shape.rank == count:
+        return _with_dim(make, x, 0)
+    last = (size(make, x, make.const(at)) for at in range(-count, 0))
+    return _in_sizes(make, x, (make.const(-1), *last))
+
+
+@word
+def columns(make: Maker, tensors: Op) -> Op:
+    if tensors.rule != "list" or any(x.shape.rank in (None, 0) for x in tensors.args):
+        raise UnsupportedError("the number of dims is not known")
+    several = (_with_dim(make, x, 1) if x.shape.rank == 1 else x for x in tensors.args)
     return make.program.op("list", several)
 
 

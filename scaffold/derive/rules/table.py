@@ -352,5 +352,9 @@ BUILDERS: dict[str, Builder] = {
     "padding": _python("x dim before after", "the pad of F.pad in one dimension"),
     "negated": _python("numbers", "the negative of a number or of each in a tuple"),
     "inverse_permutation": _python("dims", "what undoes a permutation"),
+    "number_at": _python("numbers at", "one of several numbers, or the one for all"),
+    "default_eps": _python("x", "the eps of rms_norm, if none is given"),
+    "batched": _tensor("x rank", "x with one dim before so many last ones"),
+    "columns": _tensor("tensors", "each of a tuple with a last dim of size 1, if 1-D"),
     "at_least": _tensor("tensors rank", "each of a tuple with that many dims"),
 }

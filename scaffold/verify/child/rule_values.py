@@ -70,6 +70,15 @@ def negated(numbers: Any) -> Any:
     return tuple(-item for item in numbers) if several else -numbers
 
 
+def number_at(numbers: Any, at: int) -> Any:
+    several = isinstance(numbers, tuple | list)
+    return numbers[at if len(numbers) > 1 else 0] if several else numbers
+
+
+def default_eps(x: Tensor) -> float:
+    return min(torch.finfo(x.dtype).eps, torch.finfo(torch.float32).eps)
+
+
 def sum_repeats(g: Tensor, x: Tensor, repeats: Any) -> Tensor:
     """Each dimension of g is so many times that of x, one after the other."""
     ndim = max(x.ndim, len(repeats))
@@ -114,6 +123,10 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "padding": padding,
     "negated": negated,
     "inverse_permutation": inverse_permutation,
+    "number_at": number_at,
+    "default_eps": default_eps,
+    "batched": lambda x, rank: x.reshape(-1, *x.shape[-rank:]),
+    "columns": lambda tensors: [x[:, None] if x.ndim == 1 else x for x in tensors],
     "at_least": lambda tensors, rank: AT_LEAST[rank](*tensors),
 }
 

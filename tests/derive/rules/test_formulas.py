@@ -117,6 +117,52 @@ def test_calls_with_a_value(inputs: str, forward: str, calls: list[Any]) -> None
     assert "torch.func.vjp" not in check_forward(inputs, forward, calls)
 
 
+IMAGES = [(tensor(2, 3, 5, 4),), (tensor(1, 2, 5, 4).transpose(-1, -2),)]
+SMALL = tensor(2, 3, 4, 3)
+SKIP = [(SMALL, tensor(2, 3, 6, 5)), (SMALL.mT, tensor(2, 3, 2, 2))]
+KERNEL = tensor(2, 3, 3, 2)
+SHOWN_WITH = "x[B, C, H, W], y[B, C, P, Q]"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "calls"),
+    [
+        ("x", "F.max_pool2d(x * x, 3, stride=2, padding=1)", [*IMAGES, (SMALL[0],)]),
+        ("x[B, C, H, W]", "x - F.max_pool2d(-x, 3, 1, 1)", IMAGES),
+        ("x", "y, at = F.max_pool2d(x, 2, return_indices=True)\nreturn y", IMAGES),
+        ("x", "F.adaptive_max_pool2d(x, 1) + F.adaptive_avg_pool2d(x, 1)", IMAGES),
+        ("x[B, C, H, W], n: int = 2", "F.adaptive_avg_pool2d(x, n)", [(SMALL, 2)]),
+        ("x", "F.interpolate(x, scale_factor=1.7, mode='bilinear')", IMAGES),
+        ("x[B, C, H, W]", "F.interpolate(x, scale_factor=3.0)", IMAGES),
+        (SHOWN_WITH, "F.interpolate(x, y.shape[-2:]) * y", SKIP),
+        (SHOWN_WITH, "F.interpolate(x, y.shape[2:], mode='bicubic') + y", SKIP),
+        ("x, p: int = 1", "F.pad(x, (p, 0, 1, p), mode='reflect')", [(SMALL, 2)]),
+        ("x, w, b?", "F.conv2d(x, w, b, padding=1)", [(SMALL, KERNEL, tensor(2))]),
+        ("x, w", "F.conv2d(x, w)", [(SMALL[0], KERNEL), (SMALL, KERNEL)]),
+        ("x[C, H, W], w[O, C, K, L]", "F.conv2d(x, w)", [(SMALL[0], KERNEL)]),
+        (
+            "x[B, C, H, W], w[O, C, K, L]",
+            "F.conv2d(x, w, padding='same')",
+            [(SMALL, KERNEL)],
+        ),
+        (
+            "x, w, b",
+            "F.conv_transpose2d(x, w, b, stride=2, output_padding=1)",
+            [(SMALL.mT[:, :2], KERNEL, tensor(3)), (SMALL[0, :2], KERNEL, tensor(3))],
+        ),
+        ("x[..., D], w[D]", "F.rms_norm(x, x.shape[-1:], w)", [(SMALL, tensor(3))]),
+    ],
+)
+def test_pools_and_resized_images(inputs: str, forward: str, calls: list[Any]) -> None:
+    assert "torch.func.vjp" not in check_forward(inputs, forward, calls)
+
+
+def test_an_image_that_is_resized_is_not_saved_for_its_shape() -> None:
+    text = op_text("x[B, C, H, W]", forward="F.interpolate(x, scale_factor=2)")
+    assert "save_for_backward" not in text
+    assert "F.avg_pool2d(grad_output, 2, divisor_override=1)" in text
+
+
 def test_the_value_of_a_team_s_function_is_differentiated() -> None:
     table = """
 [smooth]
