@@ -1,24 +1,25 @@
 """Processes of `scaffold.verify` that need not import torch: they are forked from one that has it.
 
-In: the command of a process, as `scaffold.verify.process` starts it. Out: a process like one that Popen starts.
+In: the command of a process, as `scaffold.verify.processes` starts it. Out: a process like one that Popen starts.
 Invariant: what runs in it is the same program with the same arguments, environment, directory and streams, in a session of
-its own; only what it would import first is there already. Another interpreter, or another PYTHONPATH, is started as ever.
+its own; only what it would import first is there already. Another interpreter, or one that other variables steer, is
+started as ever.
 """
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Self
 
-from scaffold.verify import process as of_verify
+from scaffold.verify.processes import ONE_THREAD
 from tests import warm_server
 
-STARTED_ANEW = of_verify.ended_with
+STREAMS = 3
 
 
 class Forked:
@@ -27,8 +28,7 @@ class Forked:
     def __init__(self, server: "Server", pid: int, streams: list[int]) -> None:
         self.server, self.pid = server, pid
         self.stdin = os.fdopen(streams[0], "wb", buffering=0)
-        self.stdout = os.fdopen(streams[1], "rb")
-        self.stderr = os.fdopen(streams[2], "rb") if len(streams) > 2 else None
+        self.stdout, self.stderr = (os.fdopen(item, "rb") for item in streams[1:])
         self.returncode: int | None = None
 
     def wait(self) -> int:
@@ -37,11 +37,14 @@ class Forked:
             self.returncode = self.server.ask({"wait": self.pid})
         return self.returncode
 
-    def close(self) -> None:
-        for stream in (self.stdin, self.stdout, self.stderr):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (self.stdout, self.stderr, self.stdin):
+            with suppress(BrokenPipeError):
+                stream.close()
+        self.wait()
 
 
 class Server:
@@ -51,21 +54,17 @@ class Server:
         self._stack = stack
         self._connection: socket.socket | None = None
         self._owner = os.getpid()
-        self._steering = steering(os.environ)
+        self._steering = _steering(os.environ)
 
-    def can_start(self, command: list[str]) -> bool:
-        """Whether it would be the same program: a fork of this process has no server."""
-        same = steering(os.environ) == self._steering and os.getpid() == self._owner
-        return same and command[:2] == [sys.executable, "-u"]
-
-    def start(self, command: list[str], stderr: int) -> Forked:
-        """Start a process; `stderr` is a pipe, or goes nowhere."""
-        ours, theirs = [], []
-        for number in range(3 if stderr == subprocess.PIPE else 2):
-            reading, writing = os.pipe()
-            ours.append(writing if number == 0 else reading)
-            theirs.append(reading if number == 0 else writing)
-        variables = dict(os.environ | of_verify.ONE_THREAD)
+    def start(self, command: list[str], **options: Any) -> Any:
+        """Start a process, as Popen does: it does so where that would be another program, and in forks of this process."""
+        same = _steering(os.environ) == self._steering and os.getpid() == self._owner
+        if not same or command[:2] != [sys.executable, "-u"]:
+            return subprocess.Popen(command, **options)
+        pipes = [os.pipe() for _ in range(STREAMS)]
+        theirs = [pipe[number > 0] for number, pipe in enumerate(pipes)]
+        ours = [pipe[number == 0] for number, pipe in enumerate(pipes)]
+        variables = dict(options["env"])
         request = {"argv": command[2:], "env": variables, "cwd": os.getcwd()}
         pid = self.ask(request, theirs)
         for stream in theirs:
@@ -84,7 +83,7 @@ class Server:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, warm_server.SIZE)
         process = subprocess.Popen(
             [sys.executable, "-u", warm_server.__file__, str(theirs.fileno())],
-            env=os.environ | of_verify.ONE_THREAD,
+            env=os.environ | ONE_THREAD,
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
         )
@@ -94,31 +93,15 @@ class Server:
         return ours
 
 
-def steering(environment: Any) -> dict[str, str]:
+def _steering(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that an interpreter heeds at its start."""
     named = {key: environment[key] for key in environment if key.startswith("PYTHON")}
     return named | {"HOME": environment.get("HOME", "")}
 
 
 @contextmanager
-def running_server() -> Iterator[Callable[[list[str], int], Any]]:
-    """What takes the place of `ended_with`: processes forked from one that has torch loaded."""
+def running_server() -> Iterator[SimpleNamespace]:
+    """What takes the place of `subprocess` where the processes of `scaffold.verify` are started."""
     with ExitStack() as stack:
-        server = Server(stack)
-
-        @contextmanager
-        def ended_with(command: list[str], stderr: int) -> Iterator[Forked]:
-            process = server.start(command, stderr)
-            try:
-                yield process
-            finally:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                process.close()
-
-        def either(command: list[str], stderr: int) -> Any:
-            start = ended_with if server.can_start(command) else STARTED_ANEW
-            return start(command, stderr)
-
-        yield either
+        start = Server(stack).start
+        yield SimpleNamespace(Popen=start, PIPE=subprocess.PIPE)

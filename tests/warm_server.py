@@ -4,6 +4,7 @@ In: over a socket, whose descriptor is the argument, the command, the environmen
 process, or which one to wait for. Out: its number, or its exit code. Invariant: it ends with the process that asks.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -50,8 +51,6 @@ def _forked(
 
 def _become(request: dict[str, Any], streams: list[int]) -> None:
     """Be the process that is asked for."""
-    if len(streams) == 2:
-        streams.append(os.open(os.devnull, os.O_WRONLY))
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -90,4 +89,5 @@ if __name__ == "__main__":
     import scaffold.verify.child.rule_runs  # noqa: F401
 
     torch.set_num_threads(1)
+    gc.freeze()  # no garbage: the processes need not look at it
     serve(socket.socket(fileno=int(sys.argv[1])))

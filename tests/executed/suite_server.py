@@ -5,11 +5,15 @@ Out: the exit status of each on stdout; the report as JUnit XML, and beside it w
 Invariant: nothing that a test does is seen by another one's process.
 """
 
+import gc
 import json
 import os
 import signal
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -20,11 +24,16 @@ OPTIONS = ["-p", "no:cacheprovider", "-c", os.devnull, "--rootdir=.", "--color=n
 
 
 def load_all() -> None:
-    """Import once what every child would import: compiling is most of it."""
+    """Import once what every child would import: compiling is most of it, then the plugins of pytest."""
     torch.set_num_threads(1)
     compiled = torch.compile(lambda x: 2 * x, fullgraph=True, backend="aot_eager")
     compiled(torch.ones(1, requires_grad=True))
     torch.compiler.reset()
+    with TemporaryDirectory() as empty, redirect_stdout(StringIO()):
+        pytest.main([*OPTIONS, "--collect-only", f"--junitxml={empty}/x", empty])
+    # A run of pytest collects garbage several times: what is here already is none, and need not be looked at.
+    gc.collect()
+    gc.freeze()
 
 
 def run_tests(request: dict[str, Any]) -> int:

@@ -10,6 +10,8 @@ import pytest
 from scaffold.verify.pool import cores
 from scaffold.verify.processes import ChildProcess, end_in_words, work_through
 
+pytestmark = pytest.mark.usefixtures("cold_processes")
+
 ECHO = """
 import json, os, sys, time
 for line in sys.stdin:
