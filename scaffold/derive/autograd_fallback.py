@@ -12,7 +12,7 @@ from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, Position, Pullback, tensors
 from scaffold.derive.lower.unruled_calls import changes_statistics
-from scaffold.derive.names import fresh
+from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,
     Graph,

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.derive.graph.conditions import negated
-from scaffold.derive.names import fresh
+from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,
     Graph,

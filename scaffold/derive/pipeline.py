@@ -33,7 +33,7 @@ from scaffold.derive.stated_gradients import (
     outer_names,
     stated_backward,
 )
-from scaffold.derive.write.layout import blocks_of, laid_out
+from scaffold.derive.write.backward_layout import blocks_of, laid_out
 from scaffold.derive.write.placement import joint_gradients
 from scaffold.errors import Location
 from scaffold.formula import Graph, Statement, written

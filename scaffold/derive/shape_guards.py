@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.derivation import Derivation, ShapeCheck
-from scaffold.derive.names import fresh
+from scaffold.derive.name_collisions import fresh
 from scaffold.derive.stated_gradients import outer_names
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Formula, Graph, Node, emit

@@ -14,7 +14,7 @@ from scaffold.derive.derivation import Element, Forward
 from scaffold.derive.forward.body import grad_name, gradient_names, returned_names
 from scaffold.derive.forward.optional_branches import Unfolder
 from scaffold.derive.metadata import reads
-from scaffold.derive.names import (
+from scaffold.derive.name_collisions import (
     apart,
     apart_from,
     fresh,

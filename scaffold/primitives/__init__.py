@@ -20,13 +20,13 @@ from scaffold.primitives.facts import (
     inheriting,
     wrong_facts,
 )
-from scaffold.primitives.spelling import Key, Kind, full_name, key_of, normalized
-from scaffold.primitives.table import (
+from scaffold.primitives.sections import (
     Primitives,
     built_in_primitives,
     built_in_text,
     read_primitives,
 )
+from scaffold.primitives.spelling import Key, Kind, full_name, key_of, normalized
 
 __all__ = [
     "CATEGORIES",

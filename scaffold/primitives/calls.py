@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from scaffold.primitives.facts import Facts, Memory, facts_of
-from scaffold.primitives.table import built_in_primitives
+from scaffold.primitives.sections import built_in_primitives
 
 
 @cache

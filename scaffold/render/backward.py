@@ -15,7 +15,7 @@ from scaffold.derive import (
     variadic_names,
 )
 from scaffold.derive.backward_program import surely_written
-from scaffold.derive.write.layout import UNTYPED
+from scaffold.derive.write.backward_layout import UNTYPED
 from scaffold.formula import Assign, If, emit, emit_lines, written
 from scaffold.render.imports import names_read
 from scaffold.render.typing import is_typed

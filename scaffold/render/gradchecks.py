@@ -10,7 +10,7 @@ from scaffold.derive import Derivation
 from scaffold.derive.activity import calls
 from scaffold.derive.forward.verbatim_forward import writes_in_place
 from scaffold.formula import Node, expressions
-from scaffold.render.sizes import input_dims
+from scaffold.render.sizes_of_tests import input_dims
 from scaffold.render.testcases import BATCH, Making
 from scaffold.spec import OpSpec, is_leading
 

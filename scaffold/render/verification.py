@@ -17,7 +17,7 @@ from scaffold.render.layout import Layout
 from scaffold.render.opfile import op_file
 from scaffold.render.reference import reference_lines
 from scaffold.render.signature import starred
-from scaffold.render.sizes import allows, choose_sizes, fixed_sizes
+from scaffold.render.sizes_of_tests import allows, choose_sizes, fixed_sizes
 from scaffold.render.testcall import ReferenceView, reference_view
 from scaffold.render.testcases import leading_arguments, leading_names, size_name
 from scaffold.render.testfile import ProofView, TestView, imports_of, view

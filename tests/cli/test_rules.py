@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.derive.rules.check import checked_table
 from scaffold.derive.rules.table import built_in
+from scaffold.derive.rules.table_checks import checked_table
 from tests.cli.running import Outcome, new_op, scaffold
 
 SQUARE = """\

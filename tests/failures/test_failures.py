@@ -118,7 +118,7 @@ OUT_OF_REACH = (
     "as_ours: ",  # what the system says, of a full disk: tests/cli/test_app.py
     "not valid Python: {error}",  # characters that are refused before
     *("_refuse_index: ", "_refuse_ambiguous: "),  # the parser refuses, or renames
-    # no command reads a table of rules as yet: tests/derive/rules/test_check.py
+    # no command reads a table of rules as yet: tests/derive/rules/test_table_checks.py
     *("problem: ", "is no rule"),
     "found.died",  # tests/verify/test_rules.py
     "alias: ",  # the tokens are split at brackets before

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaffold.derive.rules.spelling import Spelling, spelling
+from scaffold.derive.rules.call_bindings import Spelling, spelling
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.primitives.calls import (
     changed_tensors,

@@ -6,7 +6,7 @@ import pytest
 
 from scaffold.formula import emit
 from scaffold.render.divided_sizes import divisions
-from scaffold.render.sizes import allows, choose_sizes
+from scaffold.render.sizes_of_tests import allows, choose_sizes
 from scaffold.spec import OpSpec
 from tests.derive.building import spec_of
 

@@ -4,7 +4,7 @@ import pytest
 
 from scaffold.formula import emit
 from scaffold.render.indexed_sizes import reaches
-from scaffold.render.sizes import choose_sizes
+from scaffold.render.sizes_of_tests import choose_sizes
 from tests.render.test_divided_sizes import op
 
 

@@ -8,7 +8,7 @@ from scaffold.derive import derive
 from scaffold.render.domains import with_domains
 from scaffold.render.layout import Layout
 from scaffold.render.reference import reference_lines
-from scaffold.render.sizes import choose_sizes
+from scaffold.render.sizes_of_tests import choose_sizes
 from scaffold.render.testfile import suite_file
 from scaffold.render.testlimits import (
     full_rank,

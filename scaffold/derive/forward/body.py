@@ -13,7 +13,12 @@ from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.optional_branches import Lines, Unfolder
 from scaffold.derive.forward.outputs import own_results
 from scaffold.derive.forward.verbatim_forward import kept_forward
-from scaffold.derive.names import apart_from, fresh, hidden_builtins, renamed_local
+from scaffold.derive.name_collisions import (
+    apart_from,
+    fresh,
+    hidden_builtins,
+    renamed_local,
+)
 from scaffold.derive.value_kinds import kinds_of_inputs
 from scaffold.errors import ScaffoldError
 from scaffold.formula import (

@@ -4,7 +4,7 @@ In: statements with `x @ w + bias if bias is not None else x @ w`. Out: `out = x
 Invariant: the same values, and nothing is computed that a branch would have left out.
 """
 
-from scaffold.derive.names import fresh
+from scaffold.derive.name_collisions import fresh
 from scaffold.formula import Assign, Graph, If, Node, Statement, changed_in_place
 
 STEMS = {"+": "total", "-": "difference", "*": "product"}

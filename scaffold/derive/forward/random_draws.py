@@ -13,7 +13,7 @@ from scaffold.derive.activity import callee, carries_gradient, is_random
 from scaffold.derive.aliasing import Trace
 from scaffold.derive.forward.optional_branches import Lines
 from scaffold.derive.lower.mutation import changes_of_a_name, made_anew
-from scaffold.derive.names import fresh
+from scaffold.derive.name_collisions import fresh
 from scaffold.derive.value_kinds import Kinds, kinds_of_inputs
 from scaffold.formula import (
     Assign,

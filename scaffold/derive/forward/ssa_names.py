@@ -7,7 +7,7 @@ assignment. Invariant: the same values; what a name is at the end keeps that nam
 from collections.abc import Collection
 
 from scaffold.derive.backward_program import surely_written
-from scaffold.derive.names import apart, fresh
+from scaffold.derive.name_collisions import apart, fresh
 from scaffold.formula import Graph, Node, Statement, rewritten, written
 
 Lines = tuple[Statement, ...]

@@ -11,7 +11,7 @@ from scaffold.derive.graph.conditions import holds, undecided
 from scaffold.derive.graph.inference import infer
 from scaffold.derive.graph.op import Op, Program, literal, tensors
 from scaffold.derive.graph.static_values import UnsupportedError
-from scaffold.derive.rules.spelling import Spelling, bind
+from scaffold.derive.rules.call_bindings import Spelling, bind
 from scaffold.derive.rules.table import Found, Rule, Table
 from scaffold.formula import Node, emit, literal_value
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.derive.live_variables import without_dead
-from scaffold.derive.names import fresh
+from scaffold.derive.name_collisions import fresh
 from scaffold.derive.value_kinds import Kinds
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from scaffold.derive.rules.spelling import Parameter, Spelling, spelling
+from scaffold.derive.rules.call_bindings import Parameter, Spelling, spelling
 from scaffold.errors import Location
 from scaffold.formula import Formula, Graph, Node, Scope, Text, parse
 from scaffold.primitives import (

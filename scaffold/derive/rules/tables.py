@@ -20,7 +20,7 @@ def table_with(files: tuple[RuleFile, ...]) -> Table:
     """The built-in table under a team's own, the last of them uppermost."""
     table = built_in()
     if files:
-        from scaffold.derive.rules.check import checked_table
+        from scaffold.derive.rules.table_checks import checked_table
     for file in files:
         table = checked_table(file.text, file.path, table)
     return table

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.algebra import Algebra
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import choose
 from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, tensors
+from scaffold.derive.graph.operations import Algebra
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError, fold

@@ -9,8 +9,8 @@ multiplies single numbers first, and by patterns.
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
-from scaffold.derive.graph.algebra import Algebra
 from scaffold.derive.graph.op import Op, Program, is_number, number
+from scaffold.derive.graph.operations import Algebra
 from scaffold.derive.graph.static_values import is_literal
 from scaffold.formula import Number, computed
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from scaffold.derive.aliasing import Trace
 from scaffold.derive.backward_program import lines_of
-from scaffold.derive.names import fresh
+from scaffold.derive.name_collisions import fresh
 from scaffold.derive.value_kinds import Kinds
 from scaffold.derive.write.value_names import BEFORE
 from scaffold.formula import (

@@ -30,7 +30,7 @@ from scaffold.derive.graph.shapes import (
     Unsqueezed,
 )
 from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
-from scaffold.derive.rules.spelling import Parameter, Spelling
+from scaffold.derive.rules.call_bindings import Parameter, Spelling
 from scaffold.derive.write.in_place import InPlace, Temporaries
 from scaffold.derive.write.preconditions import Need, Outcome, meets
 from scaffold.derive.write.shape_sources import Holders, UnknownShapeError

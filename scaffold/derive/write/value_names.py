@@ -10,7 +10,7 @@ import keyword
 from collections.abc import Iterator, Mapping, Sequence
 
 from scaffold.derive.graph.op import Op, is_number, literal
-from scaffold.derive.names import fresh
+from scaffold.derive.name_collisions import fresh
 from scaffold.derive.simplify.forward_products import is_scaled
 from scaffold.derive.simplify.rewrites import is_one_hot
 

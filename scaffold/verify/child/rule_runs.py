@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaffold.derive.rules.samples import (
+from scaffold.derive.rules.sample_calls import (
     Argument,
     Domain,
     Drawn,

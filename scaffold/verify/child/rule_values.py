@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from scaffold.derive.rules.spelling import Spelling, bind
+from scaffold.derive.rules.call_bindings import Spelling, bind
 from scaffold.derive.rules.table import Rule, Table
 from scaffold.formula import ARITHMETIC, COMPARISONS, Assign, Node
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaffold.derive.rules.samples import Sample
-from scaffold.derive.rules.spelling import Spelling, spelling
+from scaffold.derive.rules.call_bindings import Spelling, spelling
+from scaffold.derive.rules.sample_calls import Sample
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.verify.child.rule_runs import (
     Run,

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaffold.derive.rules.samples import Drawn, Several
+from scaffold.derive.rules.sample_calls import Drawn, Several
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.formula import Node
 from scaffold.verify.child.rule_runs import Run, drawn_values

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from scaffold.derive.rules.samples import read_sample
+from scaffold.derive.rules.sample_calls import read_sample
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.verify.child.rule_runs import drawn_values
 from tests.derive.building import load, spec_of, text_of

@@ -2,9 +2,9 @@
 
 import pytest
 
-from scaffold.derive.rules.check import checked_table
-from scaffold.derive.rules.spelling import Spelling, bind, spelling
+from scaffold.derive.rules.call_bindings import Spelling, bind, spelling
 from scaffold.derive.rules.table import BUILDERS, built_in
+from scaffold.derive.rules.table_checks import checked_table
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Graph
 from scaffold.primitives import built_in_text

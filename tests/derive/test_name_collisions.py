@@ -3,7 +3,7 @@
 import pytest
 
 from scaffold.derive.forward.ssa_names import as_they_were, with_versions
-from scaffold.derive.names import (
+from scaffold.derive.name_collisions import (
     apart,
     apart_from,
     fresh,

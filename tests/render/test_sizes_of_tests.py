@@ -4,7 +4,7 @@ import pytest
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Formula, Graph, Scope, Text, parse
-from scaffold.render.sizes import allows, choose_sizes
+from scaffold.render.sizes_of_tests import allows, choose_sizes
 from scaffold.spec import Attribute, Dim, OpSpec, TensorInput
 
 NAMES = frozenset({"H", "G", "D", "groups", "math"})

@@ -7,14 +7,14 @@ In: the text of a table, and the one below it. Out: a `Table`, or `ScaffoldError
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from scaffold.derive.rules.samples import (
+from scaffold.derive.rules.call_bindings import Spelling, spelling
+from scaffold.derive.rules.sample_calls import (
     Drawn,
     Sample,
     Several,
     read_domain,
     read_sample,
 )
-from scaffold.derive.rules.spelling import Spelling, spelling
 from scaffold.derive.rules.table import BUILDERS, Table, operands, read_rule
 from scaffold.derive.simplify.identities import wrong_identity
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all

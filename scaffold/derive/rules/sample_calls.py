@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scaffold.derive.rules.spelling import Spelling, bind
+from scaffold.derive.rules.call_bindings import Spelling, bind
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Graph, Node, Scope, Text, parse
 
