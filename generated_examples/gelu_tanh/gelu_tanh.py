@@ -28,8 +28,9 @@ class GELUTanhFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
         (x,) = ctx.saved_tensors
-        tanh = torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x**2))
-        product = x * (1 - tanh**2) * (1 + 0.134145 * x * x)
+        square = x**2
+        tanh = torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * square))
+        product = x * (1 - tanh**2) * (1 + 0.134145 * square)
         grad_x: Tensor = (
             0.5 * grad_output * (1 + tanh + math.sqrt(2 / math.pi) * product)
         )

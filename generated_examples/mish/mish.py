@@ -27,7 +27,7 @@ class MishFunction(Function):
     def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
         (x,) = ctx.saved_tensors
         tanh = torch.tanh(F.softplus(x))
-        grad_x: Tensor = grad_output * (tanh + x * torch.sigmoid(x) * (1 - tanh**2))
+        grad_x: Tensor = grad_output * (tanh + F.silu(x) * (1 - tanh**2))
         return grad_x
 
 

@@ -41,8 +41,9 @@ from scaffold.derive.simplify.constructors import Maker, in_order
 from scaffold.derive.simplify.forward_products import REUNITED, forward_products
 from scaffold.derive.simplify.hoisting import HOISTED
 from scaffold.derive.simplify.joined_sums import JOINED
+from scaffold.derive.simplify.one_hots import ONE_HOTS, without_zeros
 from scaffold.derive.simplify.probabilities import with_probabilities
-from scaffold.derive.simplify.rewrites import ONE_HOTS, REWRITES
+from scaffold.derive.simplify.rewrites import REWRITES
 from scaffold.derive.simplify.scalar_factors import Scalars
 from scaffold.derive.write.derived_gradients import gradient_statements
 from scaffold.formula import Graph, Statement, expressions
@@ -274,6 +275,10 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
     if not (spec.forgoes_second or spec.once_differentiable):
         there = {*walked.lowered.results, *(op for op in held if op.rule == "input")}
         known = with_probabilities(make, roots, held, there)
+        for name in roots:
+            renew(name, known)
+        # After all sums have their terms. Where memory is written over, `write/in_place.py` does it without a copy.
+        known = without_zeros(make, roots, held)
         for name in roots:
             renew(name, known)
     return roots, of

@@ -38,15 +38,17 @@ FLAGS = (
     *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
     "undifferentiated",
 )
+# Measured, as `python -m benchmarks.passes` does it: what is not said otherwise is as fast as memory is.
 PASSES = {
     "constant": 1,
+    "elementwise": 1,
     "loss": 2,
     "reduction": 1,
-    "same_shape": 3,
+    "same_shape": 1,
     "view": 0,
     "structural": 1,
     "indexing": 2,
-    "backward": 3,
+    "backward": 1,
     "contraction": 8,
     "linalg": 64,
 }
@@ -111,6 +113,7 @@ class Facts(NamedTuple):
         tuple[int, str], ...
     ] = ()  # tensors without a gradient, by position
     changes: tuple[tuple[int, str], ...] = ()  # arguments that it writes into
+    is_dear: bool = False  # nobody computes it twice, though it be as fast as a product
 
     @property
     def is_one_tensor(self) -> bool:
@@ -149,7 +152,7 @@ def facts_of(section: Section) -> Facts:
         tuple(name for name, said in domains if said.startswith("index(")),
         tuple(name for name, said in domains if said == "bool"),
         section.get("shape", _shape(section)),
-        section.get("passes", _passes(category, kinds)),
+        section.get("passes", PASSES[category]),
         _dtype(section),
         _in_place(section, memory),
         tuple(section.get("words", ())),
@@ -161,6 +164,7 @@ def facts_of(section: Section) -> Facts:
         _operator(section.get("call", "")),
         _positions(section, section.get("nondiff", ())),
         _positions(section, section.get("changes", ())),
+        _is_dear(section, kinds),
     )
 
 
@@ -187,11 +191,11 @@ def _shape(section: Section) -> str:
     return SHAPE.get(section["category"], "unknown")
 
 
-def _passes(category: str, kinds: tuple[str, ...]) -> int:
-    """What it takes to compute a result: an elementwise one of floats alone is a root, a power, a logarithm."""
-    if category == "elementwise":
-        return 4 if kinds == ("float",) else 1
-    return PASSES[category]
+def _is_dear(section: Section, kinds: tuple[str, ...]) -> bool:
+    """Whether a text computes it once: a root, a power, a logarithm (functions of floats, no operators), a softmax."""
+    if section["category"] == "elementwise":
+        return kinds == ("float",) and "(" in section.get("call", "")
+    return section["category"] in ("same_shape", "backward")
 
 
 def _dtype(section: Section) -> str | int:

@@ -13,7 +13,7 @@ from scaffold.derive.rules.table import Table
 SIZE = 64  # of a dimension, and of all leading dimensions together
 UNKNOWN = SIZE * SIZE  # numbers in a tensor of no known shape
 BYTES = {"bool": 1, "int": 8, "real": 4, "complex": 8}
-KEEP = 0.375  # what a byte costs: a `float32` that waits is worth one and a half passes
+KEEP = 0.75  # what a byte costs: a `float32` that waits is worth three passes
 LEAF = 0.8  # inputs and outputs are there anyway, as often as not
 AT_HAND = frozenset(
     {

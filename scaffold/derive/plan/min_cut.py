@@ -134,7 +134,7 @@ class Flow:
 # --- What is saved, and what is computed again.
 
 
-NOTICEABLE = 0.05  # the part of forward and backward that saving must spare
+NOTICEABLE = 0.03  # the part of forward and backward that saving must spare
 TABLE_FACTOR = 16  # saving a table of pairs is priced this many times its bytes: it grows with the square of the length
 SOURCE, SINK = "source", "sink"
 
@@ -162,7 +162,7 @@ def to_save(
 def _read(backward: Collection[Op], forward: Collection[Op]) -> Iterator[Op]:
     """The values of the forward that the backward starts from."""
     for op in backward:
-        if op in forward or op.rule == "dtype":
+        if op in forward or op.rule in ("dtype", "zeros"):  # they read no values
             continue
         yield from (arg for arg in _tensors(op.args) if arg in forward)
 

@@ -163,7 +163,7 @@ def is_dear(op: Op) -> bool:
     """Whether a value is better computed once."""
     if is_free(op) or op.kind not in PLAIN:
         return False
-    return op.facts.passes >= DEAR or is_reduction(op)
+    return op.facts.is_dear or op.facts.passes >= DEAR or is_reduction(op)
 
 
 def _is_plain(op: Op, there: Collection[Op]) -> bool:

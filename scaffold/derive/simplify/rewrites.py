@@ -4,7 +4,7 @@ In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape
 """
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, literal
+from scaffold.derive.graph.op import OfShape, Op, SummedTo, literal
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.shape_rules import dim_of, dims_of
 from scaffold.derive.graph.shapes import Axes, Dim, Shape, Squeezed
@@ -12,6 +12,7 @@ from scaffold.derive.graph.static_values import is_length
 from scaffold.derive.rules.formula_words import count
 from scaffold.derive.simplify.algebra import factors, product
 from scaffold.derive.simplify.constructors import Maker, Registry
+from scaffold.derive.simplify.one_hots import is_one_hot
 
 # --- What is known of values without computing them: true in exact arithmetic wherever the values are finite. What is not
 # known is not true.
@@ -54,7 +55,7 @@ def sums_to_zero(op: Op, dims: Axes) -> bool:
 # --- Transposes and squeezes.
 
 
-ONE_HOTS, REWRITES = Registry(), Registry()
+REWRITES = Registry()
 
 
 @REWRITES.on("mT")
@@ -261,24 +262,6 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
     tensors = (*outer.tensors, reduced)
     found = products.op(outer._replace(tensors=tensors))
     return make.expanded(found, left)
-
-
-@ONE_HOTS.on("div")
-def _divided_apart(make: Maker, a: Op, b: Op) -> Op | None:
-    """`g * onehot / y` as `g / y.gather(...) * onehot`: what `y` is elsewhere, zero maybe, is not divided by."""
-    if not (make.is_(a, "mul") and b.is_tensor and b.shape == a.shape):
-        return None
-    source, onehot = a.args
-    if not is_one_hot(onehot):
-        return None
-    _, dim, index, _ = onehot.args
-    return make.mul(make.div(source, make("gather", b, dim, index)), onehot)
-
-
-def is_one_hot(op: Op) -> bool:
-    """Whether it is zeros with a 1 in each line."""
-    ones = op.rule == "scatter" and is_number(op.args[3], 1)
-    return ones and op.args[0].rule == "zeros"
 
 
 def has_poles(op: Op) -> bool:

@@ -12,11 +12,12 @@ from typing import NamedTuple
 from scaffold.derive.graph.op import Op
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.shapes import SCALAR
-from scaffold.derive.simplify.rewrites import is_one_hot
+from scaffold.derive.simplify.one_hots import is_one_hot
 from scaffold.formula import Graph, If, Node, Statement
 
 # What is written as an operator has its two sides looked at, either of which may be written over.
-OPERATORS = frozenset({"add", "sub", "mul", "div"})
+SUMS = frozenset({"add", "sub"})
+OPERATORS = SUMS | {"mul", "div"}
 
 
 class Temporaries(NamedTuple):
@@ -43,11 +44,14 @@ class InPlace(NamedTuple):
     temporaries: Temporaries
 
     def __call__(self, op: Op) -> Node | None:
-        """The expression, if memory can be taken over."""
-        written = self._written(op) if op.kind == "real" else None
-        if written is not None:
-            self.temporaries.found.add(op)
-            self.temporaries.made[written] = op
+        """The expression, if memory can be taken over, or a product need not be written down."""
+        if op.kind != "real":
+            return None
+        written = self._written(op)
+        if written is None:
+            return self._fused(op)
+        self.temporaries.found.add(op)
+        self.temporaries.made[written] = op
         return written
 
     def _written(self, op: Op) -> Node | None:
@@ -111,16 +115,49 @@ class InPlace(NamedTuple):
         return self.graph.node("call", "", (method, *rest), written.keywords)
 
     def _combined(self, rule: str, method: str, own: Op, other: Op) -> Node:
-        if rule in ("add", "sub") and is_one_hot(other) and not self._is_named(other):
+        if rule in SUMS and is_one_hot(other) and not self._is_named(other):
             return self._added_to_one(rule, own, other)
-        if rule in ("add", "sub") and other.rule == "mul" and not self._is_named(other):
+        if rule in SUMS and other.rule == "mul" and not self._is_named(other):
             factor, value = other.args
             if factor.kind == "static" and value.kind == "real":
                 return self._on(own, method, value, alpha=factor)
-            plain = may_be_number(factor) or may_be_number(value)
-            if rule == "add" and factor.kind == value.kind == "real" and not plain:
-                return self._on(own, "addcmul_", factor, value)
+            if self._are_tensors(factor, value):
+                return self._with_product("addcmul_", rule, own, other)
         return self._on(own, method, other)
+
+    def _are_tensors(self, *ops: Op) -> bool:
+        return all(op.kind == "real" and not may_be_number(op) for op in ops)
+
+    def _fused(self, op: Op) -> Node | None:
+        """`x + y * z` as `torch.addcmul(x, y, z)`, which is as fast as the product alone."""
+        for at in (1, 0):
+            if self.fuses(op, at) and not self._is_named(op.args[at]):
+                return self._with_product("", op.rule, op.args[1 - at], op.args[at])
+        return None
+
+    def fuses(self, op: Op, at: int) -> bool:
+        """Whether a term of a sum is a product that is computed with it, unless it has a name."""
+        if op.rule not in SUMS or op.args[at].rule != "mul":
+            return False
+        if op.rule == "sub" and at == 0:
+            return False
+        parts = (*op.args, *op.args[at].args)
+        return self._are_tensors(*parts) and all(part.shape != SCALAR for part in parts)
+
+    def _with_product(self, method: str, rule: str, own: Op, product: Op) -> Node:
+        """The sum of a value and a product, by that method or by the function."""
+        factors = map(self.node, product.args)
+        if method:
+            callee, *first = (self.graph.node("attribute", method, (self.node(own),)),)
+        else:
+            torch = self.graph.name("torch")
+            callee = self.graph.node("attribute", "addcmul", (torch,))
+            first = [self.node(own)]
+        args = (callee, *first, *factors)
+        if rule == "add":
+            return self.graph.node("call", "", args)
+        minus = self.graph.node("unary", "-", (self.graph.constant("1"),))
+        return self.graph.node("call", "", (*args, minus), ("value",))
 
     def _added_to_one(self, rule: str, own: Op, onehot: Op) -> Node:
         """`probs - onehot` without a tensor for the zeros."""

@@ -13,7 +13,7 @@ from scaffold.derive.graph.op import Op, Program
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.plan.costs import is_never_named
-from scaffold.derive.simplify.rewrites import is_one_hot
+from scaffold.derive.simplify.one_hots import is_one_hot
 from scaffold.derive.write.in_place import Temporaries
 from scaffold.derive.write.placement import merged, under, without_copy
 from scaffold.derive.write.preconditions import Safety
@@ -59,18 +59,20 @@ def _inline_ops(
     printer: Printer, op: Op, of: Mapping[Op, Op], held: Container[Op]
 ) -> Iterator[Op]:
     """The ops that stand in the expression of another."""
-    waiting = list(op.args)
+    waiting = [(op, at) for at in range(len(op.args))]
     while waiting:
-        part = waiting.pop()
+        user, at = waiting.pop()
+        part = user.args[at]
         if part in printer.names or part.rule in ("input", "cotangent"):
             continue
         if printer.in_place is not None and is_one_hot(part):
             continue  # it may stand there as an index only
         plain = part.rule in ("zeros", "neg") and of.get(part) not in held
-        if not plain and not is_never_named(part):
+        fused = printer.in_place is not None and printer.in_place.fuses(user, at)
+        if not (plain or fused or is_never_named(part)):
             yield part
         if part.rule != "cond":
-            waiting += part.args
+            waiting += [(part, at) for at in range(len(part.args))]
 
 
 # --- The statements.

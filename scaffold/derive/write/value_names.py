@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from scaffold.derive.graph.op import Op, is_number, literal
 from scaffold.derive.name_collisions import fresh
 from scaffold.derive.simplify.forward_products import is_scaled
-from scaffold.derive.simplify.rewrites import is_one_hot
+from scaffold.derive.simplify.one_hots import is_one_hot
 
 # Words for the engine's own ops, the best first, without a cotangent in them. A primitive has its words in the table.
 VALUE: dict[str, tuple[str, ...]] = {

@@ -1,0 +1,98 @@
+"""Zeros with a 1 in each line: what they are multiplied with, and what they are added to.
+
+In: gradients. Out: the same without a tensor for the zeros where there is a shorter way. Invariant: same value, same shape.
+"""
+
+from collections.abc import Collection, Mapping
+
+from scaffold.derive.graph import shapes
+from scaffold.derive.graph.op import Op, is_number
+from scaffold.derive.graph.shape_rules import dims_of
+from scaffold.derive.graph.shapes import Shape
+from scaffold.derive.simplify.assumptions import TURNED, Users, rebuilt, users_of
+from scaffold.derive.simplify.constructors import Maker, Registry
+from scaffold.derive.simplify.products import Product, taken_apart
+
+ONE_HOTS = Registry()
+
+
+@ONE_HOTS.on("div")
+def _divided_apart(make: Maker, a: Op, b: Op) -> Op | None:
+    """`g * onehot / y` as `g / y.gather(...) * onehot`: what `y` is elsewhere, zero maybe, is not divided by."""
+    if not (make.is_(a, "mul") and b.is_tensor and b.shape == a.shape):
+        return None
+    source, onehot = a.args
+    if not is_one_hot(onehot):
+        return None
+    return make.mul(make.div(source, _at(make, b, onehot)), onehot)
+
+
+def _at(make: Maker, value: Op, onehot: Op) -> Op:
+    """What a value is where a one-hot is 1."""
+    _, dim, index, _ = onehot.args
+    return make("gather", value, dim, index)
+
+
+def is_one_hot(op: Op) -> bool:
+    """Whether it is zeros with a 1 in each line."""
+    ones = op.rule == "scatter" and is_number(op.args[3], 1)
+    return ones and op.args[0].rule == "zeros"
+
+
+def without_zeros(
+    make: Maker, roots: Mapping[str, Op], held: Collection[Op]
+) -> dict[Op, Op]:
+    """What each op below the gradients becomes where the one place of a one-hot is written, and not all of its zeros added.
+
+    `probs - onehot` is `probs.scatter(-1, index, probs.gather(-1, index) - 1)`, if nothing else reads the one-hot.
+    """
+    known: dict[Op, Op] = {}
+    if not any(is_one_hot(op) for root in roots.values() for op in root.walk()):
+        return known
+    users = users_of(roots.values())
+
+    def renewed(op: Op) -> Op:
+        if op not in known:
+            known[op] = op
+            if op not in held:
+                inner = _in_its_place(make, op, users)
+                known[op] = rebuilt(make, inner or op, renewed)
+        return known[op]
+
+    for root in roots.values():
+        renewed(root)
+    return known
+
+
+def _in_its_place(make: Maker, op: Op, users: Users) -> Op | None:
+    """`x - onehot` and `x + onehot`, a multiple of it too, without the zeros."""
+    if op.rule not in TURNED:
+        return None
+    own, other = op.args
+    term = taken_apart(other, lambda part: len(users.get(part, ())) > 1)
+    onehot = next(filter(is_one_hot, term.tensors), None)
+    if onehot is None or len(users[onehot]) > 1:
+        return None  # what another value reads is there anyway
+    if not _is_like(make, own, onehot, op):
+        return None
+    factor = make.products.op(term.without(Product(1, (), (onehot,))))
+    return _scattered(make, op.rule, own, onehot, factor)
+
+
+def _is_like(make: Maker, own: Op, onehot: Op, total: Op) -> bool:
+    """Whether a value has shape and precision of its sum with a one-hot."""
+    same = own.shape == onehot.shape and own.kind == onehot.kind == total.kind
+    return same and make.precision(own) >= make.precision(total)
+
+
+def _scattered(make: Maker, rule: str, own: Op, onehot: Op, factor: Op) -> Op | None:
+    """A value plus or minus a factor at one place of each line."""
+    _, dim, index, _ = onehot.args
+    if factor.is_tensor and not factor.shape == index.shape == _line(own, dim):
+        return None  # not one number for each line
+    value = make(rule, _at(make, own, onehot), factor)
+    return make.applier.named(onehot.rule, own, dim, index, value)
+
+
+def _line(op: Op, dim: Op) -> Shape:
+    return shapes.reduced(op.shape, dims_of(dim), True)
