@@ -7,7 +7,7 @@ from tests.derive.building import load, spec_of, text_of
 from tests.derive.checking import check_needs
 from tests.derive.random_forwards import drawn
 
-DEFAULT, EXHAUSTIVE, CHUNK = 100, 5000, 50
+DEFAULT, EXHAUSTIVE, CHUNK = 50, 5000, 50
 
 
 def check(seed: int) -> bool:

@@ -33,7 +33,14 @@ def commented(text: str) -> str:
 
 
 @pytest.mark.parametrize("case", BAD, ids=str)
-def test_what_is_fixed_is_found_no_more(case: Case) -> None:
+def test_a_fix_ends_the_finding_and_touches_nothing_else(case: Case) -> None:
+    check_found_no_more(case)
+    check_other_lines(case)
+    check_comments(case)
+
+
+def check_found_no_more(case: Case) -> None:
+    """What is fixed is found no more."""
     findings = found(case.text, case.rule)
     after = fixed(case.text, case.rule)
     ast.parse(after)
@@ -41,8 +48,8 @@ def test_what_is_fixed_is_found_no_more(case: Case) -> None:
     assert not left & {f.message for f in findings if f.edits}
 
 
-@pytest.mark.parametrize("case", BAD, ids=str)
-def test_only_lines_of_an_edit_change(case: Case) -> None:
+def check_other_lines(case: Case) -> None:
+    """Only lines of an edit change."""
     findings = found(case.text, case.rule)
     functions = {
         node.lineno: node
@@ -73,8 +80,8 @@ def changed_by(edit: Edit, functions: dict[int, ast.FunctionDef]) -> range:
     return range(0)
 
 
-@pytest.mark.parametrize("case", BAD, ids=str)
-def test_no_comment_is_lost(case: Case) -> None:
+def check_comments(case: Case) -> None:
+    """No comment is lost."""
     text = commented(case.text)
     after = fixed(text, case.rule)
     there, left = (re.findall(r"# line \d+", t) for t in (text, after))

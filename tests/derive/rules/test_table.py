@@ -58,9 +58,8 @@ of_each_kind = pytest.mark.parametrize(
 )
 
 
-@of_each_kind
-def test_the_gradients_have_the_precision_of_the_arguments(rule: Rule) -> None:
-    """A `where` of two numbers, or an index, must not make it another."""
+def check_precision(rule: Rule) -> None:
+    """The gradients have that of the arguments: a `where` of two numbers, or an index, must not make it another."""
     for dtype in dtypes(rule):
         single = {torch.float64: torch.float32, torch.complex128: torch.complex64}
         for sample in samples(rule):
@@ -78,7 +77,25 @@ def same(got: Tensor, wanted: Tensor, where: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_the_rule_can_be_read(rule: Rule) -> None:
+def test_a_rule_is_what_torch_says(rule: Rule) -> None:
+    """One test a rule: thousands of small ones take longer to count than to run."""
+    check_samples(rule)
+    if rule.formulas:
+        check_gradients(rule)
+    check_spellings(rule)
+    if rule.facts.nondiff and rule.category != "backward":
+        check_without_gradient(rule)
+
+
+@of_each_kind
+def test_a_rule_of_each_kind_is_precise_and_smooth(rule: Rule) -> None:
+    check_precision(rule)
+    check_domain(rule)
+    if rule.name not in NOT_TWICE:  # autograd itself does not
+        check_twice(rule)
+
+
+def check_samples(rule: Rule) -> None:
     assert rule.samples
     assert len(samples(rule)) == len(rule.samples)
     for sample in samples(rule):
@@ -87,8 +104,8 @@ def test_the_rule_can_be_read(rule: Rule) -> None:
         assert condition is None or Interpreter(TABLE, values)(condition) is True
 
 
-@pytest.mark.parametrize("rule", WITH_FORMULAS, ids=lambda rule: rule.name)
-def test_the_gradients_are_those_of_autograd(rule: Rule) -> None:
+def check_gradients(rule: Rule) -> None:
+    """They are those of autograd."""
     checked = set()
     for place, run in runs(rule):
         checked |= set(run.active)
@@ -109,11 +126,8 @@ def test_a_value_is_what_the_call_computes(rule: Rule) -> None:
         same(got, wanted, f"[{rule.name}] {formula}\non {place}")
 
 
-@of_each_kind
-def test_the_formulas_can_be_differentiated_again(rule: Rule) -> None:
+def check_twice(rule: Rule) -> None:
     """The gradient of the gradient, for the cotangent and the arguments, is the one that autograd has."""
-    if rule.name in NOT_TWICE:
-        pytest.skip("autograd itself does not differentiate it twice")
     for place, run in runs(rule):
         over = [*run.inputs, *run.grads]
         for formula, got, wanted in run.variants():
@@ -140,8 +154,7 @@ def again(grad: Tensor, over: list[Tensor], weight: Tensor) -> list[Tensor]:
     ]
 
 
-@of_each_kind
-def test_the_domain_is_where_the_call_is_smooth(rule: Rule) -> None:
+def check_domain(rule: Rule) -> None:
     """Finite differences and autograd agree: no sample lies on a kink, outside of the domain, or at a tie."""
     for place, run in runs(rule):
 
@@ -156,8 +169,8 @@ def test_the_domain_is_where_the_call_is_smooth(rule: Rule) -> None:
         assert torch.autograd.gradcheck(call, inputs, fast_mode=True), place
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_every_spelling_is_the_same_call(rule: Rule) -> None:
+def check_spellings(rule: Rule) -> None:
+    """Every spelling is the same call."""
     for head in TABLE.heads[rule.name]:
         spelled = spelling(head, TABLE.heads[rule.name][0], TABLE.graph)
         assert spelled is not None, head
@@ -190,12 +203,8 @@ def callable_on(values: Values, spelled: Spelling) -> bool:
     return isinstance(first, Tensor) or spelled.kind in ("function", "operator")
 
 
-@pytest.mark.parametrize(
-    "rule", [rule for rule in RULES if rule.facts.nondiff], ids=lambda rule: rule.name
-)
-def test_what_is_said_to_have_no_gradient_has_none(rule: Rule) -> None:
-    if rule.category == "backward":
-        pytest.skip("in the formulas of others it is differentiated by autograd")
+def check_without_gradient(rule: Rule) -> None:
+    """What is said to have no gradient has none; in the formulas of others it is differentiated by autograd."""
     for sample in samples(rule):
         given = drawn_values(TABLE, rule, sample)
         tensors = [
@@ -241,4 +250,4 @@ def test_a_planted_bug_is_noticed(name: str, parameter: str, formula: str) -> No
         op=f"wrong_{name}",
     )
     with pytest.raises((AssertionError, RuntimeError)):
-        test_the_gradients_are_those_of_autograd(wrong)
+        check_gradients(wrong)
