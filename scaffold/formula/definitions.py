@@ -244,7 +244,7 @@ def resolve(
 ) -> Function:
     """A copy of a function in which its names are told apart; the locals of one that is called are prefixed."""
     node = copy.deepcopy(function)
-    resolver = _Resolver(definitions, {}, f"{name}." if called else "")
+    resolver = NameResolver(definitions, {}, f"{name}." if called else "")
     return resolver.function(name, node)
 
 
@@ -266,7 +266,7 @@ def _bound(body: Iterable[ast.AST]) -> Iterator[str]:
             yield from _bound(ast.iter_child_nodes(item))
 
 
-class _Resolver(ast.NodeTransformer):
+class NameResolver(ast.NodeTransformer):
     """Replaces the names of one function, and with a longer prefix those of the functions in it."""
 
     def __init__(self, definitions: Definitions, around: Meanings, prefix: str) -> None:
@@ -292,7 +292,7 @@ class _Resolver(ast.NodeTransformer):
             node.id = self.locals[node.id]
         elif node.id in self.definitions.constants:
             value = copy.deepcopy(self.definitions.constants[node.id])
-            resolver = _Resolver(self.definitions, {}, "")
+            resolver = NameResolver(self.definitions, {}, "")
             return resolver.visit(value)  # type: ignore[no-any-return]
         elif node.id in self.definitions.functions:
             node.id = f"@{node.id}"
@@ -338,7 +338,7 @@ class _Resolver(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         inner = f"{self.locals.get(node.name, node.name)}."
-        found = _Resolver(self.definitions, self.locals, inner).function(
+        found = NameResolver(self.definitions, self.locals, inner).function(
             node.name, node
         )
         node.name, node.body = self.locals.get(node.name, node.name), found.body
@@ -346,7 +346,7 @@ class _Resolver(ast.NodeTransformer):
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
         inner = f"{self.prefix}lambda_{node.lineno}_{node.col_offset}."
-        found = _Resolver(self.definitions, self.locals, inner).function("", node)
+        found = NameResolver(self.definitions, self.locals, inner).function("", node)
         returned = found.body[0]
         assert isinstance(returned, ast.Return) and returned.value
         node.body = returned.value

@@ -65,7 +65,7 @@ def program_of(text: Text, scope: Scope) -> Program:
 
 
 def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
-    file = Text(origin.source, Location(text.location.source))
+    file = Text(origin.source, Location(text.location.source), files=origin.files)
     problems: list[ScaffoldError] = []
 
     def report(refusal: Refusal) -> None:

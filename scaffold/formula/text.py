@@ -32,18 +32,26 @@ class Origin(NamedTuple):
     module: ast.Module
     definitions: Definitions
     function: str | None
+    files: tuple[tuple[int, str], ...] = ()  # as in `Text`
 
 
 class Text(NamedTuple):
-    """Source text and where it begins; `indent` columns were cut from every line after the first."""
+    """Source text and where it begins; `indent` columns were cut from every line after the first.
+
+    From the lines of `files`, counted from 0, on it is the text of other files, in their order.
+    """
 
     value: str
     location: Location
     indent: int = 0
     origin: Origin | None = None
+    files: tuple[tuple[int, str], ...] = ()
 
     def place(self, line: int, column: int) -> Location:
         """The place of a position, line and column counted from 0."""
+        for first, path in reversed(self.files):
+            if line >= first:
+                return Location(path, line - first + 1, column + 1)
         return self.location.shifted(line, column + (self.indent if line else 0))
 
 

@@ -28,6 +28,7 @@ from scaffold.formula.definitions import (
     without_docstring,
 )
 from scaffold.formula.numpy_numbers import with_math
+from scaffold.formula.other_files import OtherFiles, ReadFile
 from scaffold.formula.substitution import names_in
 from scaffold.formula.text import (
     WELL_KNOWN,
@@ -57,11 +58,13 @@ def function_in(
     function: str | None,
     role: str,
     elsewhere: frozenset[str] = frozenset(),
+    read: ReadFile | None = None,
 ) -> FunctionText:
     """The function of a file that a reference `@path:function` names.
 
     Without a name it is the only function of the file, the one called like its `role` (forward, backward), or the only
-    one that no other calls; a file without functions is one body. Functions that come from `elsewhere` stay calls.
+    one that no other calls; a file without functions is one body. Functions that come from `elsewhere` stay calls; those
+    of files of the same package are read by `read`.
     """
     text = with_plain_newlines(Text(source, Location(path)))
     module = parse_source(text)
@@ -76,15 +79,38 @@ def function_in(
         return _whole_file(module, definitions, text)
     chosen = _choose(functions, function, role, module, text)
     found = _parameters(chosen, definitions.imports, text)
-    origin = Origin(text.value, module, definitions, chosen.name)
-    names = _names_needed(chosen, role, definitions.without(elsewhere))
     lines = text.value.split("\n")
+    names = _names_needed(chosen, role, definitions.without(elsewhere))
+    origin = Origin(text.value, module, definitions, chosen.name)
+    if read is not None and role != "samples":
+        wanted = names - elsewhere
+        origin = _with_other_files(origin, text, wanted, read)
+        names -= origin.definitions.functions.keys() | origin.definitions.constants
     return FunctionText(
         _body_of(chosen, lines, text)._replace(origin=origin),
         found,
         _imports(origin, names, text),
         "\n".join(lines[chosen.lineno - 1 : chosen.end_lineno]),
     )
+
+
+def _with_other_files(
+    origin: Origin, text: Text, names: Collection[str], read: ReadFile
+) -> Origin:
+    """The same with what its names mean in other files of the package."""
+    others = OtherFiles(text, origin.module, read)
+    meanings = others.meanings(names)
+    if not meanings:
+        return origin
+    own, found = origin.definitions, meanings.items()
+    functions = {name: item.function for name, item in found if item.function}
+    constants = {name: item.constant for name, item in found if item.constant}
+    definitions = own._replace(
+        functions={**own.functions, **others.functions, **functions},
+        constants={**own.constants, **constants},
+    )
+    source, files = others.text.value, others.text.files
+    return origin._replace(source=source, definitions=definitions, files=files)
 
 
 def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Text:

@@ -78,7 +78,7 @@ def read_reference(
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ScaffoldError(f"cannot read '{path}': {reason}", place) from None
     source = source.removeprefix("\ufeff")
-    found = function_in(source, path, match["function"], role, imported)
+    found = function_in(source, path, match["function"], role, imported, read)
     name = found.text.origin.function if found.text.origin else None
     return Reference(name, found.text, found.parameters, found.imports, found.source)
 
