@@ -98,9 +98,9 @@ def test_a_name_that_the_file_defines_again_is_its_own() -> None:
         ("from .helpers import f", "ops/op.py", "ops/op.py:1:1", "has no function 'f'"),
         ("from ..ops import f", "ops/op.py", "ops/op.py:1:1", "leaves the package"),
         ("from ..helpers import f", "op.py", "op.py:1:1", "leaves the package"),
-        ("from .circle import f", "ops/op.py", "ops/op.py:1:1", "imported in a circle"),
+        ("from .circle import f", "ops/op.py", "ops/circle.py:1:1", "imported in a circle"),
         ("from .broken import f", "ops/op.py", "ops/broken.py:1:5", "not valid Python"),
-        ("from .again import f", "ops/op.py", "ops/again.py:2:18", "'f' calls itself"),
+        ("from .again import f", "ops/op.py", "ops/again.py:1:18", "'g' calls itself"),
         ("from .other import f", "ops/op.py", "ops/other.py:4:12", "unknown name 'run'"),
     ],
 )  # fmt: skip
