@@ -12,7 +12,6 @@ from scaffold.derive import Derivation
 from scaffold.render.environment import with_imports
 from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import format_source
-from scaffold.render.gradchecks import first_options, second_options
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
 from scaffold.render.shape_checks import Refused, refused
@@ -28,6 +27,8 @@ from scaffold.render.testgradients import (
     ContractView,
     TransformsView,
     contract_view,
+    first_options,
+    second_options,
     transforms_view,
 )
 from scaffold.render.testinputs import InputsView, inputs_view

@@ -1,11 +1,14 @@
 """Sizes of named dims: distinct, and as the conditions want them."""
 
+from typing import Any
+
 import pytest
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import Formula, Graph, Scope, Text, parse
-from scaffold.render.sizes_of_tests import allows, choose_sizes
+from scaffold.formula import Formula, Graph, Scope, Text, emit, parse
+from scaffold.render.sizes_of_tests import allows, choose_sizes, divisions, reaches
 from scaffold.spec import Attribute, Dim, OpSpec, TensorInput
+from tests.derive.building import spec_of
 
 NAMES = frozenset({"H", "G", "D", "groups", "math"})
 
@@ -95,3 +98,104 @@ def test_other_sizes_are_allowed_where_conditions_hold(
 ) -> None:
     spec = op("H", "G", require=("H % G == 0",))
     assert allows(spec, {"H": 4, "G": size}) is allowed
+
+
+# Sizes that the forward divides
+
+
+def derived(inputs: str, forward: str, require: str = "") -> OpSpec:
+    options: dict[str, Any] = {"require": [require]} if require else {}
+    return spec_of(inputs, forward=forward, derive=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "conditions"),
+    [
+        (
+            "x[B, H, W, C], ws: int = 2",
+            "B, H, W, C = x.shape; return x.view(B, H // ws, ws, W // ws, ws, C)",
+            ["H % ws == 0", "W % ws == 0"],
+        ),
+        ("x[N, T, C]", "n = x.size(2) // 4; return x[..., :n]", ["C % 4 == 0"]),
+        ("x[..., D]", "a, b = x.chunk(2, dim=-1); return a * b", ["D % 2 == 0"]),
+        ("x[D, N]", "a, b = torch.chunk(x, 2); return a * b", ["D % 2 == 0"]),
+        ("x[..., D], g: int = 3", "x.unflatten(-1, (g, -1))", ["D % g == 0"]),
+        (
+            "x[N, C, L], g: int = 4",
+            "x.reshape(x.shape[0], g, -1)",
+            ["N * C * L % (N * g) == 0"],
+        ),
+        ("x[N, C, H, W]", "F.pixel_shuffle(x, 2)", ["C % (2 * 2) == 0"]),
+        ("x[N, C, H, W]", "F.pixel_unshuffle(x, 3)", ["H % 3 == 0", "W % 3 == 0"]),
+        ("x[..., D]", "x[..., : x.shape[-2] // 2]", []),  # no dim of that name
+        ("x, n: int = 4", "x * (n // 2)", []),
+    ],
+)
+def test_divisions_are_read_off(
+    inputs: str, forward: str, conditions: list[str]
+) -> None:
+    spec = derived(inputs, forward)
+    found = [emit(item.result) for item in divisions(spec) if item.result]
+    assert found == conditions
+
+
+def test_sizes_are_divided_into_several() -> None:
+    sizes = choose_sizes(derived("x[N, D], k: int = 3", "x.unflatten(-1, (k, -1))"))
+    assert sizes["D"] == 6
+
+
+def test_a_size_that_leaves_a_remainder_is_no_case() -> None:
+    spec = derived("x[N, D], k: int = 3", "x.unflatten(-1, (k, -1))")
+    assert allows(spec, {"D": 0})
+    assert not allows(spec, {"D": 1})
+
+
+def test_what_is_required_goes_first() -> None:
+    spec = derived("x[N, D]", "x[:, : x.shape[1] // 2]", require="D == 5")
+    assert choose_sizes(spec)["D"] == 5
+
+
+# How far the forward's indices reach
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "conditions"),
+    [
+        ("x[B, T]", "x[:, 3] - x[:, 1]", ["T >= 4"]),
+        ("x[B, T]", "x[:, -4] * x[5]", ["T >= 4", "B >= 6"]),
+        ("x[..., D]", "x[..., 3]", ["D >= 4"]),
+        ("x[T, ..., D]", "x[2, ..., 3]", ["T >= 3", "D >= 4"]),
+        ("x[B, T, D]", "x[..., 4, :]", ["T >= 5"]),
+        ("x[B, T]", "x[None, :, 4]", ["T >= 5"]),
+        ("x[B, T]", "torch.cat((x[:, :2], x[:, 2:]), -1)", ["T >= 4"]),
+        ("x[B, T]", "x[:, :-1] * x[:, 1:]", ["T >= 3"]),
+        ("x[B, T]", "x[:, 0:] * x[:, -5:]", ["T >= 7"]),
+        ("x[B, T]", "x[:, :100]", []),  # which is all of a smaller one
+        ("x[B, T]", "x[:, 100]", ["T >= 101"]),
+        ("x[B, T]", "x.select(-1, 4)", ["T >= 5"]),
+        ("x[B, T]", "x.narrow(1, 2, 3)", ["T >= 5"]),
+        ("x[..., T]", "x.select(0, 4)", []),  # a leading dim, or T
+        ("x[B, 3]", "x[:, 2]", []),
+        ("x", "x[:, 2]", []),
+        ("x[B, T], n: int = 4", "x[:, :n]", []),
+    ],
+)
+def test_what_an_index_counts_on(
+    inputs: str, forward: str, conditions: list[str]
+) -> None:
+    found = reaches(derived(inputs, forward))
+    assert [emit(item.result) for item in found if item.result] == conditions
+
+
+def test_sizes_are_as_large() -> None:
+    assert choose_sizes(derived("x[B, T]", "x[:, 3]")) == {"B": 2, "T": 4}
+
+
+def test_what_is_divided_goes_first() -> None:
+    """No size up to 128 would do both."""
+    forward = "x.unflatten(-1, (3, -1)).sum((-1, -2)) * x[:, 127]"
+    assert choose_sizes(derived("x[B, D]", forward))["D"] % 3 == 0
+
+
+def test_what_is_required_goes_before_what_is_indexed() -> None:
+    assert choose_sizes(derived("x[B, T]", "x[:, 3]", require="T == 3"))["T"] == 3

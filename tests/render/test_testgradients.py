@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from scaffold.derive import derive
-from scaffold.render.gradchecks import MANY, first_options, second_options
 from scaffold.render.testcases import plan_making
+from scaffold.render.testgradients import MANY, first_options, second_options
 from tests.derive.building import spec_of
 
 
