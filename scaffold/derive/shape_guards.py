@@ -5,6 +5,7 @@ Invariant: a call that passes the tests, and that PyTorch takes, has the shapes 
 is not asked again, and where the backward would be the same without the declaration nothing is.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -460,10 +461,12 @@ def _check(
         like = _like_another(known, others) or all_starred
         sizes = ", ".join(_listed(known.sizes))
         shape = like.shape if like else f"({sizes}{',' * (len(dims) == 1)})"
-        shown = f"[*{like.shape}]" if like else f"[{sizes}]"
+        shown = f"{{[*{like.shape}]}}" if like else f"{{[{sizes}]}}"
+        if re.fullmatch(r"[\d, ]*", sizes):
+            shown = f"[{sizes}]"
         test = f"{name}.shape != {shape}"
         axis = None if is_leading(dims[-1]) else -1
-        return ShapeCheck(name, absent, (test,), declared, f"{{{shown}}}", axis)
+        return ShapeCheck(name, absent, (test,), declared, shown, axis)
     tests = [rank_tests[name]] if name in rank_tests else []
     tests += [_test(*run) for run in _runs(known, others)]
     if not tests:

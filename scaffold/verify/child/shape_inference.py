@@ -49,13 +49,20 @@ def _unusual(ranks: Sequence[int]) -> tuple[int, int]:
 def _takes(checks: Any, usual: Sequence[Any], shapes: Shapes) -> bool:
     inputs = list(usual)
     for position, shape in shapes.items():
-        inputs[position] = torch.rand(shape, dtype=usual[position].dtype)
+        inputs[position] = _values(usual[position], shape)
     try:
         with torch.no_grad():
             (checks.FORWARD or checks.OPERATOR)(*inputs)
     except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return False
     return True
+
+
+def _values(usual: Tensor, shape: Sequence[int]) -> Tensor:
+    """Values that suit many forwards: between 0 and 1; an index that every dim has."""
+    if usual.is_floating_point() or usual.is_complex():
+        return torch.rand(shape, dtype=usual.dtype)
+    return torch.zeros(shape, dtype=usual.dtype)
 
 
 def _changed(shapes: Shapes, dims: Sequence[Dim], size: int) -> Shapes:

@@ -11,6 +11,10 @@ PROPOSED = {
     "x @ w[2:] + x.sum()": ("x, w[D, D]", ""),
     "x.reshape(7, 11)": ("x", ""),
     "w @ x": ("w[N, D], x", ""),
+    "torch.logsumexp(q, 1) - q.gather(1, i[:, None])[:, 0]": (
+        "q, i[...; int]",
+        "q[N, D], i[N]",
+    ),
 }
 
 
