@@ -46,7 +46,7 @@ def _add_op(
 ) -> Settled:
     specified = generated.specified
     undone = recover(specified.places.root) if write else ()
-    project = open_project(may_lack=True)
+    project = _as_generated(open_project(may_lack=True), generated)
     path = _manifest(project, specified.spec.name)
     keys = _for_manifest(specified.raw, project.root / path)
     text = project.texts.get(path, "")
@@ -73,6 +73,13 @@ def _add_op(
         adding=True,
     )
     return outcome.settled._replace(undone=undone)
+
+
+def _as_generated(project: Project, generated: Generated) -> Project:
+    """The project with the templates that the op was generated with: an option may name others than the configuration."""
+    house, used = project.places.house, generated.specified.places.house
+    places = project.places._replace(house=house._replace(templates=used.templates))
+    return project._replace(places=places)
 
 
 def _proven(generated: Generated, project: Project) -> dict[str, Proof]:

@@ -448,7 +448,7 @@ def _common(*sides: Sequence[str]) -> int:
 # --- A merge of definitions by their names, for a file that its generator now writes in another form.
 #
 # In: the three texts. Out: the new text, with what somebody wrote or changed in the file; None where a name is defined twice, or two
-# statements share a line, or both sides changed an import.
+# statements share a line, both sides changed an import, or a statement without a name was changed.
 # Invariant: what the generator wrote and writes no more goes, unless somebody changed it, or reads it in what he wrote.
 
 
@@ -467,7 +467,13 @@ class _File(NamedTuple):
     parts: dict[str, _Part]
     imports: dict[str, Imported]  # by the name that they bind
 
+    @property
+    def nameless(self) -> set[str]:
+        """The statements that define nothing, but for a docstring."""
+        return {key for key in self.parts if key.startswith(END)} - {DOCSTRING}
 
+
+DOCSTRING = '="'
 END = "="  # the name of what stands below the last statement
 
 
@@ -478,6 +484,8 @@ def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
         return None
     pairs = ((old, here), (old, then), (here, then))
     if any(_differ(one.imports, other.imports) for one, other in pairs):
+        return None
+    if old.nameless - here.nameless:
         return None
     decided = _decided(old.parts, here.parts, then.parts)
     kept = {key for key in here.parts if key in decided and not decided[key].conflicts}
@@ -521,6 +529,8 @@ def _file(text: str) -> _File | None:
             continue
         form = normal_form(piece)
         key = _defined(node) or f"{END}{form}"
+        if not found.pieces and isinstance(node, ast.Expr):
+            key = DOCSTRING
         if key in found.parts:
             return None
         found.parts[key] = _Part(piece, form, frozenset(_read(node)))

@@ -9,6 +9,8 @@ import pytest
 from scaffold import verify
 from scaffold.verify import Request, Verdict
 from scaffold.workspace import disk
+from tests.cli.projects import COMMENTED, SCALE, SHIFT, project
+from tests.cli.running import scaffold
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -25,6 +27,22 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         place = tmp_path_factory.mktemp("cache")
         patch.setenv("XDG_CACHE_HOME", str(place))
         yield place
+
+
+@pytest.fixture
+def synced(tmp_path: Path) -> Path:
+    """A project of two ops whose files are written."""
+    project(tmp_path, SCALE, SHIFT)
+    assert scaffold(tmp_path, "sync").code == 0
+    return tmp_path
+
+
+@pytest.fixture
+def commented(tmp_path: Path) -> Path:
+    """The same with comments in its manifest."""
+    project(tmp_path, COMMENTED)
+    assert scaffold(tmp_path, "sync").code == 0
+    return tmp_path
 
 
 @pytest.fixture

@@ -19,20 +19,12 @@ from tests.cli.projects import (
     contents,
     interrupted,
     lose,
-    project,
 )
 from tests.cli.running import environment, scaffold
 
 pytestmark = pytest.mark.usefixtures("proven_at_once")
 
 OK = "5 ok\n"
-
-
-@pytest.fixture
-def synced(tmp_path: Path) -> Path:
-    project(tmp_path, SCALE, SHIFT)
-    assert scaffold(tmp_path, "sync").code == 0
-    return tmp_path
 
 
 def edit(path: Path, old: str, new: str) -> None:

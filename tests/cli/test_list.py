@@ -9,27 +9,19 @@ from tests.cli.projects import (
     COMMENTED,
     SHIFT,
     edit,
-    project,
 )
 from tests.cli.running import scaffold
 
 pytestmark = pytest.mark.usefixtures("proven_at_once")
 
 
-@pytest.fixture
-def synced(tmp_path: Path) -> Path:
-    project(tmp_path, COMMENTED)
-    assert scaffold(tmp_path, "sync").code == 0
-    return tmp_path
-
-
-def test_list_says_how_ops_stand(synced: Path) -> None:
-    edit(synced / "ops/scale.py", "x * factor", "factor * x")
-    (synced / "tests/test_shift.py").unlink()
+def test_list_says_how_ops_stand(commented: Path) -> None:
+    edit(commented / "ops/scale.py", "x * factor", "factor * x")
+    (commented / "tests/test_shift.py").unlink()
     new = "\n[ops.todo]\ninputs = 'x'\n\n[ops.later]\ninputs = 'x'\n"
-    (synced / "ops.toml").write_text(COMMENTED + new)
-    assert scaffold(synced, "upgrade", "todo").code == 0
-    outcome = scaffold(synced, "list")
+    (commented / "ops.toml").write_text(COMMENTED + new)
+    assert scaffold(commented, "upgrade", "todo").code == 0
+    outcome = scaffold(commented, "list")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.splitlines() == [
         "scale  ops.toml:4   ops/scale.py (edited), tests/test_scale.py",
@@ -37,7 +29,7 @@ def test_list_says_how_ops_stand(synced: Path) -> None:
         "todo   ops.toml:17  ops/todo.py, tests/test_todo.py; skeleton",
         "later  ops.toml:20  not written yet: scaffold sync",
     ]
-    (synced / "ops.toml").write_text(SHIFT)
-    *_, gone = json.loads(scaffold(synced, "list", "--format", "json").out)["ops"]
+    (commented / "ops.toml").write_text(SHIFT)
+    *_, gone = json.loads(scaffold(commented, "list", "--format", "json").out)["ops"]
     assert gone["op"] == "todo"
     assert gone["status"] == ["in no manifest any more: scaffold remove todo"]

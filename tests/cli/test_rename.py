@@ -10,15 +10,8 @@ from tests.cli.running import scaffold
 pytestmark = pytest.mark.usefixtures("proven_at_once")
 
 
-@pytest.fixture
-def synced(tmp_path: Path) -> Path:
-    project(tmp_path, COMMENTED)
-    assert scaffold(tmp_path, "sync").code == 0
-    return tmp_path
-
-
-def test_a_new_name_reaches_everything(synced: Path) -> None:
-    outcome = scaffold(synced, "rename", "scale", "stretch")
+def test_a_new_name_reaches_everything(commented: Path) -> None:
+    outcome = scaffold(commented, "rename", "scale", "stretch")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.splitlines() == [
         "update  ops.toml",
@@ -28,18 +21,18 @@ def test_a_new_name_reaches_everything(synced: Path) -> None:
         "create  tests/test_stretch.py",
         "1 renamed (2 files)",
     ]
-    held = contents(synced)
+    held = contents(commented)
     assert not [
         path for path, data in held.items() if "scale" in path or b"cale" in data
     ]
     text = COMMENTED.replace("ops.scale", "ops.stretch")
-    assert (synced / "ops.toml").read_text() == text
-    clean(synced)
+    assert (commented / "ops.toml").read_text() == text
+    clean(commented)
 
 
-def test_what_was_edited_comes_along_with_the_names_in_it(synced: Path) -> None:
-    edit(synced / "ops/scale.py", "return x * factor", "return factor * x")
-    with (synced / "tests/test_scale.py").open("a") as file:
+def test_what_was_edited_comes_along_with_the_names_in_it(commented: Path) -> None:
+    edit(commented / "ops/scale.py", "return x * factor", "return factor * x")
+    with (commented / "tests/test_scale.py").open("a") as file:
         file.write(
             "\n\ndef test_my_scale() -> None:\n"
             '    """To scale: see :func:`scale`."""\n'
@@ -47,10 +40,10 @@ def test_what_was_edited_comes_along_with_the_names_in_it(synced: Path) -> None:
             "    assert scale(x, factor=3.0) is not torch.scale  # scale\n"
             "    assert ScaleFunction and Scale and dict(scale=1)\n"
         )
-    assert scaffold(synced, "rename", "scale", "stretch").code == 0
-    assert "return factor * x" in (synced / "ops/stretch.py").read_text()
+    assert scaffold(commented, "rename", "scale", "stretch").code == 0
+    assert "return factor * x" in (commented / "ops/stretch.py").read_text()
     assert (
-        (synced / "tests/test_stretch.py")
+        (commented / "tests/test_stretch.py")
         .read_text()
         .endswith(
             "\n\ndef test_my_stretch() -> None:\n"
@@ -60,39 +53,39 @@ def test_what_was_edited_comes_along_with_the_names_in_it(synced: Path) -> None:
             "    assert StretchFunction and Stretch and dict(scale=1)\n"
         )
     )
-    told = scaffold(synced, "check")
+    told = scaffold(commented, "check")
     assert told.out.splitlines()[-1] == "3 ok, 2 edited, 1 unproven"
 
 
-def test_what_is_out_of_date_is_brought_up_to_date(synced: Path) -> None:
-    edit(synced / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
-    edit(synced / "ops/scale.py", "return x * factor", "return factor * x")
-    assert scaffold(synced, "rename", "scale", "stretch").code == 0
-    text = (synced / "ops/stretch.py").read_text()
+def test_what_is_out_of_date_is_brought_up_to_date(commented: Path) -> None:
+    edit(commented / "ops.toml", "factor: float = 2.0", "factor: float = 3.0")
+    edit(commented / "ops/scale.py", "return x * factor", "return factor * x")
+    assert scaffold(commented, "rename", "scale", "stretch").code == 0
+    text = (commented / "ops/stretch.py").read_text()
     assert "def stretch(x: Tensor, factor: float = 3.0)" in text
     assert "return factor * x" in text
 
 
-def test_edits_that_collide_are_marked(synced: Path) -> None:
+def test_edits_that_collide_are_marked(commented: Path) -> None:
     name = '"""The custom operator scale."""'
-    edit(synced / "ops/scale.py", name, '"""Our own operator scale."""')
-    outcome = scaffold(synced, "rename", "scale", "stretch")
+    edit(commented / "ops/scale.py", name, '"""Our own operator scale."""')
+    outcome = scaffold(commented, "rename", "scale", "stretch")
     assert outcome.code == 1
     assert "conflict  ops/stretch.py" in outcome.out
-    text = (synced / "ops/stretch.py").read_text()
+    text = (commented / "ops/stretch.py").read_text()
     assert "Our own operator scale." in text and "<<<<<<<" in text
-    assert "conflict-markers  ops/stretch.py" in scaffold(synced, "check").out
-    again = scaffold(synced, "rename", "stretch", "scale")
+    assert "conflict-markers  ops/stretch.py" in scaffold(commented, "check").out
+    again = scaffold(commented, "rename", "stretch", "scale")
     assert again.code == 1 and "holds conflict markers" in again.err
 
 
-def test_a_class_name_that_is_stated_stays(synced: Path) -> None:
-    edit(synced / "ops.toml", "[ops.scale]", "[ops.scale]\nclass-name = 'Times'")
-    assert scaffold(synced, "sync").code == 0
-    assert scaffold(synced, "rename", "scale", "stretch").code == 0
-    text = (synced / "ops/stretch.py").read_text()
+def test_a_class_name_that_is_stated_stays(commented: Path) -> None:
+    edit(commented / "ops.toml", "[ops.scale]", "[ops.scale]\nclass-name = 'Times'")
+    assert scaffold(commented, "sync").code == 0
+    assert scaffold(commented, "rename", "scale", "stretch").code == 0
+    text = (commented / "ops/stretch.py").read_text()
     assert "class TimesFunction" in text and "def stretch(" in text
-    clean(synced)
+    clean(commented)
 
 
 def test_an_op_that_is_not_written_yet_is_renamed_in_the_manifest(
@@ -104,10 +97,10 @@ def test_an_op_that_is_not_written_yet_is_renamed_in_the_manifest(
     assert "[ops.stretch]" in (tmp_path / "ops.toml").read_text()
 
 
-def test_other_uses_are_told_and_left(synced: Path) -> None:
-    model = synced / "model.py"
+def test_other_uses_are_told_and_left(commented: Path) -> None:
+    model = commented / "model.py"
     model.write_text("import torch\nfrom ops.scale import scale\n")
-    outcome = scaffold(synced, "rename", "scale", "stretch")
+    outcome = scaffold(commented, "rename", "scale", "stretch")
     assert outcome.err == "note: model.py:2: imports 'scale' still\n"
     assert "ops.scale" in model.read_text()
 

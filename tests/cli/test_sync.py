@@ -27,13 +27,6 @@ FILES = [
 ]
 
 
-@pytest.fixture
-def synced(tmp_path: Path) -> Path:
-    project(tmp_path, SCALE, SHIFT)
-    assert scaffold(tmp_path, "sync").code == 0
-    return tmp_path
-
-
 def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text

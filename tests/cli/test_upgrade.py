@@ -33,13 +33,6 @@ HELPER = "\n\ndef by_hand() -> int:\n    return 1\n"
 MARKED = ("<<<<<<< yours", "||||||| base", "=======", ">>>>>>> scaffold")
 
 
-@pytest.fixture
-def synced(tmp_path: Path) -> Path:
-    project(tmp_path, SCALE, SHIFT)
-    assert scaffold(tmp_path, "sync").code == 0
-    return tmp_path
-
-
 def respecify(root: Path) -> None:
     """Another default of `factor`, which shows in both files."""
     edit(root / "ops.toml", *DEFAULT)

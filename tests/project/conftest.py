@@ -1,5 +1,11 @@
 """As in tests/cli: runs of commands in this process."""
 
-from tests.cli.conftest import cache, interruptible, proven_at_once, without_syncing
+from tests.cli.conftest import (
+    cache,
+    interruptible,
+    proven_at_once,
+    synced,
+    without_syncing,
+)
 
-__all__ = ["cache", "interruptible", "proven_at_once", "without_syncing"]
+__all__ = ["cache", "interruptible", "proven_at_once", "synced", "without_syncing"]

@@ -46,6 +46,24 @@ def test_a_file_of_that_name_takes_the_op_as_well(globbed: Path) -> None:
     assert (globbed / "ops/foo.toml").read_text().startswith(f"{SCALE}\n[ops.foo]\n")
 
 
+def test_the_templates_of_an_option_are_those_that_are_written(tmp_path: Path) -> None:
+    """Also where the configuration names others."""
+    configuration = "[tool.scaffold]\ntemplate-dirs = ['configured']\n"
+    (tmp_path / "pyproject.toml").write_text(configuration)
+    for name in ("configured", "given"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "op.py.jinja").write_text(
+            '{% extends "builtin/op.py.jinja" %}\n'
+            f"{{% block docstring %}}\n# {name}\n{{{{ super() }}}}{{% endblock %}}\n"
+        )
+    done = scaffold(tmp_path, "new-op", "one", *QUICK, "--template-dir", "given")
+    assert done.code == 0, done.err
+    text = (tmp_path / "one.py").read_text()
+    assert "# given\n" in text and "# configured" not in text
+    assert scaffold(tmp_path, "check", "--template-dir", "given").code == 0
+    assert "template moved" in scaffold(tmp_path, "check").out
+
+
 @pytest.mark.parametrize(
     ("patterns", "path"),
     [

@@ -32,13 +32,6 @@ BY_HAND = "\n\nOURS = 'kept'\n"
 
 
 @pytest.fixture
-def synced(tmp_path: Path) -> Path:
-    project(tmp_path, SCALE, SHIFT)
-    assert scaffold(tmp_path, "sync").code == 0
-    return tmp_path
-
-
-@pytest.fixture
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Another version of the tool, whose tests ask more."""
     copy = tmp_path_factory.mktemp("newer") / "templates"

@@ -39,6 +39,7 @@ def table(*lines: str) -> str:
 
 
 SPLIT = table("source = 'src'", "tests = 'tests'")
+IMPORTLIB = "[tool.pytest.ini_options]\naddopts = '--import-mode=importlib'\n"
 ARRANGEMENTS = {
     "here": Arrangement((), ("foo.py", "test_foo.py"), "foo", False),
     "in a package": Arrangement(
@@ -228,6 +229,66 @@ ARRANGEMENTS = {
             "pyproject.toml": "[tool.pytest.ini_options]\n"
             "addopts = ['--import-mode', 'importlib']\n",
             "ops/__init__.py": "",
+        },
+    ),
+    "importlib mode, in a project": Arrangement(
+        (),
+        ("src/foo.py", "tests/test_foo.py"),
+        "foo",
+        True,
+        {"pyproject.toml": SPLIT + IMPORTLIB},
+    ),
+    "importlib mode, tests of a project in a package": Arrangement(
+        (),
+        ("src/foo.py", "checks/unit/test_foo.py"),
+        "foo",
+        True,
+        {
+            "pyproject.toml": table("source = 'src'", "tests = 'checks/unit'")
+            + IMPORTLIB,
+            "checks/__init__.py": "",
+            "checks/unit/__init__.py": "",
+        },
+    ),
+    "tests of a project in a package": Arrangement(
+        (),
+        ("src/foo.py", "tests/test_foo.py"),
+        "foo",
+        True,
+        {"pyproject.toml": SPLIT, "tests/__init__.py": "", "conftest.py": ""},
+    ),
+    "tests of a project below directories": Arrangement(
+        (),
+        ("src/foo.py", "tests/unit/foo/test_foo.py"),
+        "foo",
+        True,
+        {
+            "pyproject.toml": SPLIT + "names = { test = 'unit/{op}/test_{op}.py' }\n",
+            "tests/conftest.py": "",
+        },
+    ),
+    "what tests share elsewhere": Arrangement(
+        (),
+        ("src/foo.py", "tests/test_foo.py"),
+        "foo",
+        True,
+        {
+            "pyproject.toml": SPLIT + "testing = { file = 'lib/ours/op_testing.py' }\n",
+            "lib/ours/__init__.py": "",
+        },
+    ),
+    "what tests share beside ops": Arrangement(
+        (),
+        ("src/myops/foo.py", "tests/test_foo.py"),
+        "myops.foo",
+        True,
+        {
+            "pyproject.toml": table(
+                "source = 'src/myops'",
+                "tests = 'tests'",
+                "package = 'myops'",
+                "testing = { file = 'src/myops/op_testing.py' }",
+            ),
         },
     ),
     "not installed": Arrangement(  # [project] alone is what `uv init` writes

@@ -305,3 +305,23 @@ def test_what_stands_before_a_definition_stays_there() -> None:
     assert merged.conflicts == 0
     assert merged.text.index("TestOp") < merged.text.index("test_ours")
     assert merged.text.index("test_ours") < merged.text.index("test_two")
+
+
+def test_a_statement_without_a_name_that_both_changed_is_a_conflict() -> None:
+    mine = FORMER.replace("Tests of op.", "Our tests of op.") + OWN
+    assert merge(FORMER, mine, LATTER.replace("Tests of op.", "Of op.")).conflicts
+    merged = merge(FORMER, mine, LATTER)
+    assert merged.conflicts == 0
+    assert merged.text.startswith('"""Our tests of op."""\n')
+    assert merged.text.count('"""') == 4
+
+
+def test_a_statement_without_a_name_comes_along() -> None:
+    own = """
+
+if __name__ == "__main__":
+    pytest.main()
+"""
+    merged = merge(FORMER, FORMER + own, LATTER.replace("Tests of op.", "Of op."))
+    assert merged.conflicts == 0
+    assert merged.text.endswith(own) and "import pytest\n" in merged.text
