@@ -173,7 +173,7 @@ def test_of_a_linear_layer_the_bias_alone_is_asked(bias: str) -> None:
 
 def test_a_shape_of_numbers_is_shown_as_it_is_declared() -> None:
     """`{[2]}` in a message would be a list to format."""
-    _, error = guards("x[N, D], w[2]", "x * w[0] + x.square() * w[1]")
+    _, error = guards("x[..., D], w[2]", "x * w[0] + x.square() * w[1]")
     assert error.strip() == (
         'raise ValueError(f"w[2] has shape {[*w.shape]}, not [2]")'
     )
