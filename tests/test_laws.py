@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,13 @@ from benchmarks.structure import imports as imports_of
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "scaffold").rglob("*.py"))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """What a file says, read once for all laws."""
+    return ast.parse(path.read_text())
+
 
 CHILD = "verify.child"  # runs in a process of its own, the user's code with it
 
@@ -267,7 +275,7 @@ def test_the_law_is_kept(law: Law) -> None:
     broken = [
         f"{path.relative_to(ROOT)}:{line}: {what}"
         for path in SOURCES
-        for line, what in law(package_of(path), ast.parse(path.read_text()))
+        for line, what in law(package_of(path), tree_of(path))
     ]
     assert not broken, "\n" + "\n".join(broken)
 
@@ -352,7 +360,7 @@ def test_what_is_imported_is_required_and_nothing_else() -> None:
     required = requirements()
     imported: dict[str, set[str]] = {}
     for path in SOURCES:
-        names = {name.split(".")[0] for _, name in imports(ast.parse(path.read_text()))}
+        names = {name.split(".")[0] for _, name in imports(tree_of(path))}
         foreign = names - {"scaffold", *sys.stdlib_module_names, *MADE}
         imported.setdefault(package_of(path), set()).update(foreign)
     for package, names in imported.items():

@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -91,17 +90,16 @@ def transcript(outputs: list[str]) -> str:
     )
 
 
-def test_commands_print_what_is_shown(played: Played) -> None:
+def test_commands_print_and_generate_what_is_shown(played: Played) -> None:
+    """In one test: it is played once, whoever runs which tests."""
     shown = transcript([command.output for command in COMMANDS])
     assert transcript(played.printed) == shown
+    for block in BLOCKS:
+        if block.role == "shown":
+            assert block.text in (played.directory / block.name).read_text(), block
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if b.role == "shown"], ids=str)
-def test_code_that_is_shown_is_generated(played: Played, block: Any) -> None:
-    assert block.text in (played.directory / block.name).read_text()
-
-
-def test_every_file_that_is_written_is_used(played: Played) -> None:
+def test_every_file_that_is_written_is_used() -> None:
     """A `file:` block that no command names would be noise."""
     typed = "\n".join(command.text for command in COMMANDS)
     for step in read_steps(TEXT):
