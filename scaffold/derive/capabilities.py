@@ -24,7 +24,7 @@ from scaffold.formula import (
     same_memory,
     written_to,
 )
-from scaffold.primitives.calls import is_made_of_numbers, is_mask
+from scaffold.primitives.calls import is_made_of_numbers, is_mask, may_be
 from scaffold.spec import OpSpec
 
 Lines = tuple[Statement, ...]
@@ -227,7 +227,6 @@ def _comes_of_factory(node: Node, made: Collection[str]) -> bool:
 # In: statements and results of a forward. Out: yes or no. Invariant: what is said selects so; neither vmap nor a compiler runs it.
 
 
-SELECTS = frozenset({"argwhere", "masked_select", "nonzero", "unique"})
 STATIC = frozenset({"in", "is", "is not", "not in"})
 
 
@@ -252,7 +251,8 @@ def _learn(item: Assign, known: set[str]) -> None:
 
 def _selects(node: Node, masks: Collection[str]) -> bool:
     if node.kind == "call":
-        return node.args[0].label in SELECTS and node.args[0].kind == "attribute"
+        callee = node.args[0]
+        return callee.kind == "attribute" and may_be(callee.label, "selects")
     return node.kind == "subscript" and any(
         _is_mask(part, masks) for part in _indices(node.args[1])
     )
