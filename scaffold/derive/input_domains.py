@@ -73,8 +73,19 @@ def _follows(op: Op, word: Domain) -> list[tuple[Op, Domain]]:
     """The arguments, and the domains that are enough for the op to be in its own; nothing where that is not known."""
     if word == "positive":
         return _positive(op)
+    if word == "unit" and (op.rule == "mul" or _is_natural_power(op)):
+        factors = tensors(op.args)
+        return [(arg, word) for arg in factors] if _no_larger(op) else []
     moved = _moves(op) and op.args[0].is_tensor
     return [(op.args[0], word)] if moved and word in ("nonzero", "unit") else []
+
+
+def _no_larger(op: Op) -> bool:
+    """Whether a product or a power of values between 0 and 1 is one: `x * x`, `0.5 * x`, `x ** 2`."""
+    if op.rule != "mul":
+        return True
+    numbers = [number(arg) for arg in op.args if not arg.is_tensor]
+    return all(isinstance(item, int | float) and 0 < item <= 1 for item in numbers)
 
 
 def _moves(op: Op) -> bool:
