@@ -23,6 +23,10 @@ class RotaryFunction(Function):
             raise ValueError(
                 f"sin[positions, D] has shape {[*sin.shape]}, not {[*x.shape[-2:]]}"
             )
+        if x.shape[-1] % 2 != 0:
+            raise ValueError(
+                f"x[..., positions, D] has shape {[*x.shape]}, not one with D % 2 == 0"
+            )
         half = x.shape[-1] // 2
         first, second = x[..., :half], x[..., half:]
         rotated = torch.cat([-second, first], dim=-1)
@@ -38,9 +42,9 @@ class RotaryFunction(Function):
         cos, sin = ctx.saved_tensors
         half = grad_output.shape[-1] // 2
         grad_rotated = grad_output * sin
-        grad_first = grad_rotated[..., grad_output.shape[-1] - half :]
-        grad_second = -grad_rotated[..., : grad_output.shape[-1] - half]
-        return torch.cat((grad_first, grad_second), -1) + grad_output * cos, None, None
+        grad_second = -grad_rotated[..., :half]
+        joined_grad = torch.cat((grad_rotated[..., half:], grad_second), -1)
+        return joined_grad + grad_output * cos, None, None
 
 
 def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -97,6 +97,7 @@ def test_other_shapes_are_refused() -> None:
     broken = [
         (1, "cos", torch.cat([inputs[1]] * 2, dim=-1)),
         (2, "sin", torch.cat([inputs[2]] * 2, dim=-1)),
+        (0, ".*", torch.cat([inputs[0], inputs[0].narrow(-1, 0, 1)], dim=-1)),
     ]
     for position, name, value in broken:
         wrong = [*inputs]
