@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import compileall
 import gc
+import os
 import re
 import subprocess
 import sys
@@ -24,6 +25,10 @@ from tests.warm import running_server
 
 if TYPE_CHECKING:
     from tests.executed.suites import Suites
+
+# The tensors of tests are small, and tests share the cores: threads would only wait for each other, which costs as much as
+# work. torch heeds it when it is imported, here and in processes that tests start.
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 SLICE = re.compile(r"(\d+)/(\d+)")
 ROOT = Path(__file__).resolve().parents[1]
