@@ -23,7 +23,6 @@ class AttentionFunction(Function):
         query, key, value, scale = inputs
         ctx.save_for_backward(query, key, value)
         ctx.scale = scale
-        ctx.value_shape = value.shape
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
@@ -40,7 +39,7 @@ class AttentionFunction(Function):
         if ctx.needs_input_grad[1]:
             grad_key = (ctx.scale * (grad_scores.mT @ query)).sum_to_size(key.shape)
         if ctx.needs_input_grad[2]:
-            grad_value = (probs.mT @ grad_output).sum_to_size(ctx.value_shape)
+            grad_value = (probs.mT @ grad_output).sum_to_size(value.shape)
         return grad_query, grad_key, grad_value, None
 
 

@@ -30,7 +30,7 @@ from scaffold.derive.forward.detached_outputs import perhaps_detached, without_g
 from scaffold.derive.forward.live_forward import live_forward
 from scaffold.derive.name_collisions import apart_from, fresh
 from scaffold.derive.pipeline import derive
-from scaffold.derive.saving import facet_of, variadic_names
+from scaffold.derive.saving import facet_of, is_for_most, variadic_names
 
 __all__ = [
     "Block",
@@ -46,6 +46,7 @@ __all__ = [
     "facet_of",
     "fresh",
     "grad_name",
+    "is_for_most",
     "live_forward",
     "perhaps_detached",
     "variadic_names",

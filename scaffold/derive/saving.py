@@ -103,7 +103,12 @@ def transfer(
         if data.get(name)
     )
     _refuse_two_tuples(spec, saved, place)
-    rewriter = _Rewriter(spec, graph, origins, names, data, _assigned(lines))
+    every = frozenset(item.name for item in spec.differentiable)
+    there = {
+        name: every if is_for_most(spec, serves) else serves
+        for name, serves in data.items()
+    }
+    rewriter = _Rewriter(spec, graph, origins, names, there, _assigned(lines))
     renewed = tuple(rewriter.line(line) for line in lines)
     return Transfer(renewed, saved, tuple(rewriter.kept.values()))
 
@@ -128,6 +133,16 @@ def context_of(
         return Context(saved, kept, (), watched)
     filled = _filled(spec, watched, names)
     return Context(saved, (*kept, *_kept_for(filled, kept)), filled, watched)
+
+
+def is_for_most(spec: OpSpec, names: frozenset[str]) -> bool:
+    """Whether at least two of the differentiable inputs are among the names, and more than half of them: one alone is often wanted.
+
+    What they read is saved without a condition, and is at hand for the others too.
+    """
+    count = len(spec.differentiable)
+    found = sum(item.name in names for item in spec.differentiable)
+    return found == count or (found > 1 and 2 * found > count)
 
 
 def variadic_names(spec: OpSpec) -> frozenset[str]:
@@ -204,10 +219,11 @@ class _Rewriter:
         graph: Graph,
         origins: Origins,
         names: ContextNames,
-        data: dict[str, frozenset[str]],
+        there: dict[str, frozenset[str]],
         assigned: frozenset[str],
     ) -> None:
-        self.graph, self.data, self.origins = graph, data, origins
+        self.graph, self.origins = graph, origins
+        self.there = there  # the gradients for which a tensor is at hand
         self.spec, self.assigned = spec, assigned
         self.attributes = {item.name for item in spec.attributes}
         self.inputs = {item.name: item for item in spec.tensors}
@@ -228,7 +244,7 @@ class _Rewriter:
             self.kept[name] = Kept(name, node.label)
             return self.graph.node("attribute", name, (self.graph.name("ctx"),))
         read = metadata_read(node)
-        if read is None or serves <= self.data.get(read.name, frozenset()):
+        if read is None or serves <= self.there.get(read.name, frozenset()):
             return None
         output = self._output_with(read)
         if output is not None and self._gradient_has_it(output):

@@ -52,13 +52,6 @@ def serves_all(spec: OpSpec, names: frozenset[str]) -> bool:
     return names >= {item.name for item in spec.differentiable}
 
 
-def serves_most(spec: OpSpec, names: frozenset[str]) -> bool:
-    """Whether at least two of the differentiable inputs are among the names, and more than half of them: one alone is often wanted."""
-    count = len(spec.differentiable)
-    found = sum(item.name in names for item in spec.differentiable)
-    return found == count or (found > 1 and 2 * found > count)
-
-
 def guard(
     spec: OpSpec, names: frozenset[str], lines: list[str], always: bool = False
 ) -> list[str]:

@@ -5,13 +5,12 @@ In: an `OpSpec` and its `Derivation`. Out: a `FunctionView`. Invariant: every st
 
 from typing import NamedTuple
 
-from scaffold.derive import Derivation, Saved, facet_of, variadic_names
+from scaffold.derive import Derivation, Saved, facet_of, is_for_most, variadic_names
 from scaffold.formula import emit, emit_lines
 from scaffold.render.backward import (
     any_needed,
     backward_lines,
     backward_parameters,
-    serves_most,
 )
 from scaffold.render.kept import kept_lines
 from scaffold.render.shape_checks import check_lines
@@ -267,7 +266,7 @@ def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
     """The tensor, only where a gradient that needs it is wanted; most of the time one is where most of them need it."""
     value = outputs[item.origin] if item.source == "output" else item.origin
     several = item.source != "intermediate" and item.origin in variadic_names(spec)
-    if serves_most(spec, item.serves):
+    if is_for_most(spec, item.serves):
         return f"*{value}" if several else value
     test = any_needed(spec, item.serves)
     return (

@@ -421,3 +421,66 @@ return torch.clamp(x - tau.amax(-1, keepdim=True), min=0)
         (tensor(2, 1),),
     )
     assert text.count("sort(") == 1
+
+
+# --- What is multiplied and divided by the same
+
+
+def test_a_step_size_that_is_multiplied_with_again_cancels() -> None:
+    text = backward(
+        "x[N, D], s[1]",
+        """
+q = (x / s).clamp(-2, 1)
+q = (q.round() - q).detach() + q
+return q * s
+""",
+        (tensor(3, 4), tensor(1).abs() + 0.3),
+        (tensor(0, 4), tensor(1).abs() + 0.3),
+        (tensor(4, 3).t(), tensor(1).abs() + 0.3),
+    )
+    assert "grad_x = torch.where(mask, grad_output, 0)" in text
+    assert text.count("/") == 1  # `x / s`
+
+
+def test_what_cancels_leaves_its_shape_only_where_that_is_whole() -> None:
+    for inputs in ("x[N, D], s[D], w[N, 1]", "x, s, w"):
+        backward(
+            inputs,
+            "return torch.relu(w * s / s) + x.sum() * s",
+            (tensor(3, 4), tensor(4), tensor(3, 1)),
+            (tensor(0, 4), tensor(4), tensor(0, 1)),
+        )
+        backward(
+            inputs,
+            "return (torch.relu(w / s) * s + x / s * w) * s",
+            (tensor(3, 4), tensor(4), tensor(3, 1)),
+            (tensor(3, 0), tensor(0), tensor(3, 1)),
+        )
+
+
+# --- A tensor that is at hand tells its shape
+
+
+def test_a_tensor_that_is_saved_plainly_tells_its_shape() -> None:
+    text = op_text(
+        "x, weight, gate, eps: float = 1e-6",
+        forward="""
+h = x * F.silu(gate)
+h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + eps)
+return weight * h
+""",
+    )
+    assert "ctx.save_for_backward(x, weight, gate)" in text
+    assert "ctx.weight_shape" not in text
+
+
+def test_a_rotation_of_what_chunk_leaves_saves_no_input_for_its_shape() -> None:
+    text = op_text(
+        "x[*batch, S, D], cos[S, D; const], sin[S, D; const]",
+        forward="""
+x1, x2 = x.chunk(2, dim=-1)
+return x * cos + torch.cat((-x2, x1), dim=-1) * sin
+""",
+    )
+    assert "ctx.save_for_backward(cos, sin)" in text
+    assert "grad_joined[..., : grad_output.shape[-1] // 2]" in text

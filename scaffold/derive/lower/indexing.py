@@ -229,11 +229,19 @@ def _part_size(program: Program, op: Op, whole: Dim, position: int) -> Dim:
     if op.rule != "chunk" or type(said) is not int or said < 1:
         return own
     share = sizes.divided(whole, said)
+    if share is None and said == 2 and _has_two(program, op, position):
+        half = sizes.quotient(whole, 2)
+        return sizes.minus(whole, half) if position == 0 else half
     if share is None and position == said - 1:
         # Where there is a last part, there are all.
         before = (_part_size(program, op, whole, at) for at in range(position))
         return sizes.minus(whole, sizes.added(before))
     return own if share is None else share
+
+
+def _has_two(program: Program, op: Op, position: int) -> bool:
+    """Whether two halves are there, so that the first is no smaller than the second: of a size of 1 `chunk` makes one."""
+    return position == 1 or (position == 0 and program.is_unpacked(op))
 
 
 def _length_said(

@@ -117,6 +117,21 @@ def _unsqueeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
     return a.args[0] if undone else None
 
 
+@REWRITES.on("squeeze")
+def _squeezed_product(make: Maker, a: Op, dim: Op) -> Op | None:
+    """`(w.unsqueeze(1) * g.sum(1, keepdim=True)).squeeze(1)` as `w * g.sum(1)`."""
+    parts = factors(make, a)
+    if a in make.shared or len(parts) == 1:
+        return None
+    if any(not item.is_tensor or item.shape.rank != a.shape.rank for item in parts):
+        return None
+    found = [make.squeeze(item, dim) for item in parts]
+    simpler = all(
+        one.args[:1] != (item,) for one, item in zip(found, parts, strict=True)
+    )
+    return product(make, found) if simpler else None
+
+
 def _same_dim(make: Maker, a: Op, one: Op, two: Op) -> bool:
     places = [shapes.position(a.shape, dim_of(dim)) for dim in (one, two)]
     return dim_of(one) == dim_of(two) or None not in places and places[0] == places[1]
@@ -172,6 +187,34 @@ def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "where"})
 LINEAR = ARITHMETIC | {"real", "conj"}
 POLES = frozenset({"reciprocal", "rsqrt"})
+
+
+@REWRITES.on("div")
+def _cancelled(make: Maker, a: Op, b: Op) -> Op | None:
+    """`g * s / s` as `g`, where that has the whole shape: of `(x / s).clamp(-8, 7) * s`."""
+    parts = factors(make, a)
+    if not b.is_tensor or b not in parts or len(parts) == 1:
+        return None
+    parts.remove(b)
+    found = product(make, parts)
+    return found if found is not None and found.shape == a.shape else None
+
+
+@REWRITES.on("mul")
+def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
+    """`g * s * (x / s)` as `g * x`, in either order."""
+    for one, two in ((a, b), (b, a)):
+        if not make.is_(two, "div") or not two.args[1].is_tensor:
+            continue
+        above, below = two.args
+        parts = factors(make, one)
+        if below in parts and len(parts) > 1:
+            parts.remove(below)
+            found = product(make, [*parts, above])
+            whole = shapes.broadcast(a.shape, b.shape)
+            if found is not None and found.shape == whole:
+                return found
+    return None
 
 
 @REWRITES.on("div")

@@ -133,36 +133,52 @@ class Holders:
             return number_node(self.program, dim)
         if is_lead(dim):
             raise UnsupportedError(NO_SHAPE)
-        for op in self._holding():
-            if op.shape.dims is not None and dim in op.shape.dims:
-                at = op.shape.dims.index(dim)
-                behind = len(op.shape.dims) - at
-                last = behind <= op.shape.trailing
-                first = at == 0 and behind > 1 and op.shape.lead is None
-                index = number_node(self.program, -behind if last and not first else at)
-                shape = self._attribute(self._name(op), "shape")
-                return self.graph.node("subscript", "", (shape, index))
-        return self._computed_size(dim)
+        # A local of the forward is asked last, since it may have to be computed for it.
+        found = self._read_size(dim, self.sure) or self._computed_size(dim)
+        found = found or self._read_size(dim, self._holding())
+        if found is None:
+            raise UnsupportedError(NO_SHAPE)
+        return found
 
-    def _computed_size(self, dim: Dim) -> Node:
-        """A size that is a part of one at hand, or made of several: `x.shape[-1] // 2`."""
-        held = (other for op in self._holding() for other in op.shape.dims or ())
-        for other in held:
+    def _read_size(self, dim: Dim, holding: Iterable[Op]) -> Node | None:
+        """The size of a dim of one of some tensors."""
+        for op in holding:
+            if op.shape.dims is not None and dim in op.shape.dims:
+                return self._size_of(op, op.shape.dims.index(dim))
+        return None
+
+    def _size_of(self, op: Op, at: int) -> Node:
+        """`x.shape[-1]`."""
+        behind = len(op.shape.dims or ()) - at
+        last = behind <= op.shape.trailing
+        first = at == 0 and behind > 1 and op.shape.lead is None
+        index = number_node(self.program, -behind if last and not first else at)
+        shape = self._attribute(self._name(op), "shape")
+        return self.graph.node("subscript", "", (shape, index))
+
+    def _computed_size(self, dim: Dim) -> Node | None:
+        """A size that is a part of one at hand, or made of several: `x.shape[-1] // 2`; None for any other."""
+        for other in (other for op in self.sure for other in op.shape.dims or ()):
             count = None if is_lead(other) else sizes.divided(other, dim)
             if type(count) is int:
                 return self._binary("//", self.size(other), self.size(count))
         if not (isinstance(dim, UnnamedSize) and sizes.is_told_by_names(dim)):
-            raise UnsupportedError(NO_SHAPE)
-        if isinstance(dim, sizes.Quotient):
-            return self._binary("//", self.size(dim.size), self.size(dim.by))
-        terms = sorted(sizes.terms_of(dim).items(), key=lambda item: item[1] < 0)
+            return None
+        try:
+            if isinstance(dim, sizes.Quotient):
+                return self._binary("//", self.size(dim.size), self.size(dim.by))
+            return self._sum(sizes.terms_of(dim))
+        except UnsupportedError:  # only an optional input has one of the names
+            return None
+
+    def _sum(self, terms: sizes.Terms) -> Node | None:
+        """Multiples of sizes, added up; what is taken away comes last."""
         found: Node | None = None
-        for product, count in terms:
+        for product, count in sorted(terms.items(), key=lambda item: item[1] < 0):
             number = (abs(count),) if abs(count) > 1 or not product else ()
             term = self._multiplied((*number, *product))
             label = "-" if count < 0 else "+"
             found = term if found is None else self._binary(label, found, term)
-        assert found is not None
         return found
 
     def _binary(self, label: str, one: Node, two: Node) -> Node:

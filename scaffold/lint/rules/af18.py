@@ -12,7 +12,7 @@ CUTS = {"detach", "item", "numpy", "tolist", "detach_"}
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """The first place in backward that cuts the graph."""
+    """The first place in backward that cuts the graph; where forward detaches, what backward computes again is a constant too."""
     function = facts.function
     backward = function.backward
     if backward is None or function.once_differentiable or facts.is_trivial:
@@ -35,11 +35,24 @@ def _cut(facts: Facts, node: ast.AST) -> str:
     ):
         return "" if facts.names.resolve(node).startswith("torch.") else ".data"
     if isinstance(node, ast.Call):
-        if method_call(node, facts.names) in CUTS and not node.args:
-            return f".{method_call(node, facts.names)}()"
+        method = method_call(node, facts.names)
+        if method == "detach" and _detaches(facts):
+            return ""
+        if method in CUTS and not node.args:
+            return f".{method}()"
         if facts.names.resolve(node.func) == "torch.no_grad":
             return "torch.no_grad()"
     return ""
+
+
+def _detaches(facts: Facts) -> bool:
+    """Whether forward has constants of its own: of `x + (x.round() - x).detach()` the second derivative has them as well."""
+    forward = facts.function.forward
+    calls = ast.walk(forward.node) if forward else ()
+    return any(
+        isinstance(node, ast.Call) and method_call(node, facts.names) == "detach"
+        for node in calls
+    )
 
 
 RULE = Rule(
