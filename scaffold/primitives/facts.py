@@ -120,6 +120,11 @@ class Facts(NamedTuple):
         """Whether it returns one tensor, and no tuple of them."""
         return len(self.results) == 1 and not self.results[0].startswith("*")
 
+    @property
+    def is_view(self) -> bool:
+        """Whether its result has the memory of its argument, always."""
+        return self.category == self.memory == "view"
+
     def kind(self, position: int = 0) -> str:
         """What says the kind of a result."""
         return self.kinds[position if len(self.kinds) > 1 else 0]

@@ -7,22 +7,66 @@ what cannot be said so is refused.
 from collections.abc import Sequence
 
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, literal
+from scaffold.derive.graph.op import OfShape, Op, literal
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower import indexing
+from scaffold.derive.rules.formula_words import in_shape
+from scaffold.derive.rules.formulas import FormulaEvaluator
+from scaffold.derive.simplify.constructors import Maker
 
 CHANGES = "it changes a tensor in place"
 
 
 def put(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
     """What `value` is after `value[parts] = new`."""
-    if value.kind != "real" or new.is_tensor and new.kind != "real":
+    if not _is_real(value) or new.is_tensor and not _is_real(new):
         raise UnsupportedError(CHANGES)
     if any(part.is_tensor for part in parts):
         done = _picked(applier, value, parts, new)
     else:
         done = _sliced(applier, value, parts, new)
     return applier.program.shaped(done, value.shape)
+
+
+def put_view(make: Maker, value: Op, view: Op, new: Op) -> Op:
+    """What `value` is after a change in place has made `new` of a view of it.
+
+    The gradient of a view puts what it is given where the view has its elements: among zeros, in the place of which the
+    other elements of `value` stand.
+    """
+    program, table = make.program, make.applier.table
+    rule = table.of_op(view.rule)
+    known = rule is not None and view.facts.is_view and "x" in rule.formulas
+    if rule is None or not known or not _is_real(value):
+        raise UnsupportedError(CHANGES)
+    names = (item.name for item in rule.parameters)
+    args = dict(zip(names, view.args, strict=True))
+    if args.get("x") is not value:
+        raise UnsupportedError(CHANGES)
+    grad = program.shaped(_as(make.applier, new, view), view.shape)
+    env = {**args, "grad": grad, "result": view}
+    formula = table.gradients(rule, "x")[0]
+    placed = FormulaEvaluator(make, env, table.home(rule)).value(formula)
+    return program.shaped(_among(make, placed, grad, value), value.shape)
+
+
+def _among(make: Maker, placed: Op, new: Op, value: Op) -> Op:
+    """A value that only moves the elements of `new`, with those of `value` around them."""
+    if placed is new:
+        return new
+    first, *others = placed.args
+    if placed.rule == "reshaped" and first is new:
+        shape = make.program.op("shape", (), OfShape(value.shape))
+        return in_shape(make, new, shape)
+    if placed.facts.is_view and first is new:
+        return placed
+    if first is make.zeros(new, value.shape) and others[:1] == [new]:
+        return make(placed.rule, value, *others)
+    raise UnsupportedError(CHANGES)
+
+
+def _is_real(op: Op) -> bool:
+    return op.kind == "real"
 
 
 def _picked(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:

@@ -4,7 +4,8 @@ In: calls and statements as they are written. Out: the call that makes a new ten
 second name. Invariant: a tensor that changes has one name, or none, before and after.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from scaffold.derive.aliasing import Trace
 from scaffold.formula import (
@@ -45,6 +46,58 @@ def changes_of_a_name(item: Assign) -> frozenset[Node]:
     fits = node is not None and node.kind == "name" and len(several) == len(found)
     fits = fits and item.target.kind in ("name", "absent") and not item.operator
     return frozenset(found) if fits else frozenset()
+
+
+class ChangedView(NamedTuple):
+    """What a statement changes through a view: `torch.diagonal(c).add_(1).pow_(2)`."""
+
+    calls: frozenset[Node]  # that change it
+    value: Node  # the last of them
+    views: tuple[Node, ...]  # the view, what it is a view of, and so on to the name
+
+
+def changes_of_views(item: Assign) -> tuple[ChangedView, ...]:
+    """The changes by which a statement changes views of tensors that have a name, each of another one, and nothing else."""
+    found = tuple(map(_changed_view, _outermost_changes(item.value)))
+    views = [change for change in found if change is not None]
+    calls = sum(len(change.calls) for change in views)
+    several = [*_changed_under_names(item.value)]
+    roots = {change.views[-1] for change in views}
+    plain = item.target.kind in ("name", "absent") and not item.operator
+    fits = plain and len(views) == len(found) == len(roots)
+    read_before = all(  # nothing else reads the name, before or after its change
+        _count(item.value, change.views[-1])
+        == _count(change.views[0], change.views[-1])
+        for change in views
+    )
+    known = fits and read_before and len(several) == calls
+    return tuple(views) if known else ()
+
+
+def _outermost_changes(value: Node) -> Iterator[Node]:
+    if _changes(value):
+        yield value
+        return
+    for inner in value.args:
+        yield from _outermost_changes(inner)
+
+
+def _changed_view(value: Node) -> ChangedView | None:
+    """The change that a call in place, or a chain of them, makes to a view."""
+    calls, node = list[Node](), value
+    while changed := next(written_to(node), None):
+        calls.append(node)
+        node = changed
+    views = tuple(same_memory(node))
+    known = len(views) > 1 and _are_nested(views)
+    return ChangedView(frozenset(calls), value, views) if known else None
+
+
+def _are_nested(views: Sequence[Node]) -> bool:
+    """Whether each is a view of the next one, and the last a name."""
+    return views[-1].kind == "name" and all(
+        set(same_memory(inner)) == {*views[at:]} for at, inner in enumerate(views)
+    )
 
 
 def _changes(node: Node) -> bool:

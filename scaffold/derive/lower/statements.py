@@ -6,6 +6,7 @@ to it; a tensor that changes in place is refused.
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from scaffold.derive.activity import carries_gradient, is_random
@@ -24,10 +25,12 @@ from scaffold.derive.lower.expressions import (
     inputs_of,
 )
 from scaffold.derive.lower.forward_names import Place
-from scaffold.derive.lower.index_assignment import CHANGES, put
+from scaffold.derive.lower.index_assignment import CHANGES, put, put_view
 from scaffold.derive.lower.mutation import (
+    ChangedView,
     changes_names,
     changes_of_a_name,
+    changes_of_views,
     written_over,
 )
 from scaffold.formula import (
@@ -86,7 +89,8 @@ def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
     writes = Counter[str]()
     for item in assignments(statements):
         inside = item.target.kind == "subscript" and item.target.args[0].kind != "name"
-        if inside or changes_names(item) and not changes_of_a_name(item):
+        known = changes_of_a_name(item) or changes_of_views(item)
+        if inside or changes_names(item) and not known:
             raise UnsupportedError(CHANGES)
         writes.update(written(item))
     return writes
@@ -161,14 +165,40 @@ class Lowering:
             value = self.program.graph.node(
                 "binary", item.operator, (item.target, value)
             )
-        op = self.expressions.assigned_value(value, changes_of_a_name(item))
+        views = changes_of_views(item)
+        own = frozenset().union(*(view.calls for view in views))
+        op = self.expressions.assigned_value(value, own or changes_of_a_name(item))
         self.expressions.kinds.after((item,))
+        changed = {view.views[-1].label: self._changed_under(view) for view in views}
         for name in changed_in_place(item.value):
-            self.env[name] = op
+            self.env[name] = changed[name] if views else op
         if item.target.kind == "subscript":
             self._put(item.target, op)
         elif item.target.kind != "absent":
             self._bind(item.target, op)
+
+    def _changed_under(self, view: ChangedView) -> Op:
+        """What the tensor of a name is once a view of it has changed: `h.t().add_(y)`."""
+        new, values = self.expressions.value(view.value), view.views
+        root = self.expressions.value(values[-1])
+        if root.rule == "input" or not root.is_tensor:
+            raise UnsupportedError(CHANGES)
+        if root.active and root in retained(self.applier.table, root):
+            raise UnsupportedError(READ_LATER)
+        for node, inner in pairwise(values):
+            whole, part = map(self.expressions.value, (inner, node))
+            if node.kind != "subscript":
+                new = put_view(self.expressions.make, whole, part, new)
+                continue
+            index = self._parts_of(node.args[1])
+            if any(at.is_tensor or at.rule == "list" for at in index):
+                return root  # `h[mask].pow_(2)` changes a copy
+            new = put(self.applier, whole, index, new)
+        return new
+
+    def _parts_of(self, index: Node) -> list[Op]:
+        several = index.args if index.kind == "tuple" else (index,)
+        return [self.expressions.part(part) for part in several]
 
     def _put(self, target: Node, new: Op) -> None:
         """`h[index] = new`."""
@@ -178,10 +208,7 @@ class Lowering:
             raise UnsupportedError(CHANGES)
         if before.active and before in retained(self.applier.table, before):
             raise UnsupportedError(READ_LATER)
-        parts = index.args if index.kind == "tuple" else (index,)
-        whole = put(
-            self.applier, before, [self.expressions.part(part) for part in parts], new
-        )
+        whole = put(self.applier, before, self._parts_of(index), new)
         self.env[container.label] = whole
 
     def _bind(self, target: Node, op: Op) -> None:

@@ -8,7 +8,7 @@ that holds for any. `sum_to(g, x)` of a `g[B, N]` and an `x[N]` is `g.sum(0)`; o
     def expand_as(make: Maker, g: Op, x: Op) -> Op: ...
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from scaffold.derive.graph import shapes
@@ -411,9 +411,9 @@ def leading(make: Maker, x: Op) -> Op:
     return make.const(tuple(range(_rank(make, x) - 1)))
 
 
-def _in_sizes(make: Maker, x: Op, sizes: Sequence[Op]) -> Op:
-    """A tensor in a shape of these sizes."""
-    return make("reshape", x, make.program.op("list", sizes))
+def in_shape(make: Maker, x: Op, shape: Op) -> Op:
+    """A tensor in a shape, or in one of these sizes."""
+    return make("reshape", x, shape)
 
 
 @word
@@ -427,7 +427,7 @@ def channels(make: Maker, weight: Op, x: Op) -> Op:
             one = program.op("list", (make.const(1),))
             several = program.python("binary", "*", one, count)
             sizes = [make.const(-1), program.op("starred", (several,))]
-        return _in_sizes(make, weight, sizes)
+        return in_shape(make, weight, program.op("list", sizes))
     for _ in range(_rank(make, x) - 2):
         weight = _with_dim(make, weight, -1)
     return weight
@@ -521,7 +521,7 @@ def batched(make: Maker, x: Op, rank: Op) -> Op:
     if x.shape.rank == count:
         return _with_dim(make, x, 0)
     last = (size(make, x, make.const(at)) for at in range(-count, 0))
-    return _in_sizes(make, x, (make.const(-1), *last))
+    return in_shape(make, x, make.program.op("list", (make.const(-1), *last)))
 
 
 @word
@@ -564,7 +564,7 @@ def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
             sizes.append(size(make, x, make.const(at - extra)))
     if not dims:
         return g
-    apart = _in_sizes(make, g, sizes)
+    apart = in_shape(make, g, make.program.op("list", sizes))
     summed = make.sum(apart, make.const(tuple(dims)))
     return make.program.shaped(summed, x.shape)
 

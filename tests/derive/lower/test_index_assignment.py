@@ -8,7 +8,8 @@ from torch import Tensor
 
 from scaffold.derive import derive
 from scaffold.errors import ScaffoldError
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.against_autograd import check_forward, tensor
+from tests.derive.building import backward_of, load, spec_of, text_of
 from tests.derive.checking import check_needs
 
 INPUTS = "x[N, D], y[N, D], index[N; index(4)], p: float = 0.5"
@@ -128,3 +129,43 @@ return h
 def test_an_input_that_changes_beside_a_name_is_refused(forward: str) -> None:
     with pytest.raises(ScaffoldError, match="changes its input 'y' in place"):
         derive(spec_of(INPUTS, forward=forward))
+
+
+VIEWS = (
+    "h = x * 2\nh.t().add_(y)\nreturn h * h",
+    "h = x * 2\nh.mT.mul_(y).add_(1)\nreturn h.exp()",
+    "h = (x * 2).contiguous()\nh.view(-1).mul_(3)\nreturn h * x",
+    "h = x * 2\nh.unsqueeze(0).transpose(1, 2).add_(y)\nreturn h * x",
+    "h = x * 2\nh[1:].t().sub_(1)\nreturn h * h",
+    "h = x * 2\nd = torch.diagonal(h).add_(-1).mul_(2).sum()\nreturn h * d",
+    "h = x * 2\nh.diagonal(1).mul_(3)\nreturn h * h",
+    "h = x * 2\ns = h[h > 0].mul_(3).sum()\nreturn h * s",
+    "h = x * 2\nk = x * x\ns = h[h > 0].pow_(2).sum() + k.t().add_(y).sum()\nreturn h * k * s",
+)
+
+
+@pytest.mark.parametrize("dims", ["x[N, D], y[D, N]", "x, y"])
+@pytest.mark.parametrize("forward", VIEWS)
+def test_what_a_view_changes(forward: str, dims: str) -> None:
+    inputs = dims if "y" in forward else dims.partition(", y")[0]
+    calls = [
+        (x, *([tensor(4, n)] * ("y" in forward)))
+        for n in (3, 1)
+        for x in (tensor(n, 4), tensor(4, n).mT)
+    ]
+    text = check_forward(inputs, forward, calls, derive=True)
+    assert "autograd" not in backward_of(text) or dims == "x, y"
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "h = x * 2\nv = h.t()\nv.add_(1)\nreturn h",  # a view with a name
+        "h = x * 2\nh.reshape(-1).add_(1)\nreturn h",  # which may be a copy
+        "h = x.exp()\nh.t().add_(1)\nreturn h",  # autograd needs what was there
+    ],
+)
+def test_what_is_no_sure_change_of_a_view(forward: str) -> None:
+    spec = spec_of("x[N, D]", forward=forward, derive=True)
+    found = derive(spec)
+    assert found.missing or "autograd" in " ".join(found.notes)
