@@ -1,0 +1,43 @@
+"""`[tool.scaffold.testing]`: the module that tests share is one of the project, and no test."""
+
+from typing import Any
+
+import pytest
+
+from scaffold.errors import Location
+from scaffold.spec.config_values import Stated
+from scaffold.spec.problems import Problems
+from scaffold.spec.testing import BESIDE, read_testing
+
+
+def read(value: dict[str, Any]) -> tuple[str | None, list[str]]:
+    problems = Problems(lambda path, *, key=False: Location("pyproject.toml"))
+    found = read_testing(Stated(value, "testing", problems, "root", "root"))
+    return found.file, [problem.message for problem in problems.found]
+
+
+@pytest.mark.parametrize(
+    ("value", "file"),
+    [("tests/op_testing.py", "tests/op_testing.py"), ("lib/../shared.py", "shared.py")],
+)
+def test_a_module_of_the_project(value: str, file: str) -> None:
+    assert read({"file": value}) == (file, [])
+
+
+def test_nothing_said_is_the_module_beside_the_tests() -> None:
+    assert read({}) == (BESIDE.file, []) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"file": "tests/test_shared.py"}, "'file' must name a module that is no test"),
+        ({"file": "shared_test.py"}, "'file' must name a module that is no test"),
+        ({"file": 3}, "'file' must name a module that is no test"),
+        ({"file": "../shared.py"}, "'file' must name a file of the project"),
+        ({"file": "pytest.py"}, "'pytest.py' would hide the installed module"),
+        ({"files": "a.py"}, "unknown key 'files' in [tool.scaffold.testing]"),
+    ],
+)
+def test_what_is_refused(value: dict[str, Any], message: str) -> None:
+    assert read(value) == (None, [message])

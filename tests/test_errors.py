@@ -1,0 +1,55 @@
+"""Errors: a place, a message and a hint on lines of their own, and which exit code several of them have."""
+
+import pytest
+
+from scaffold.errors import (
+    ConflictError,
+    ConflictErrors,
+    Location,
+    ScaffoldError,
+    ScaffoldErrors,
+    VerificationError,
+    did_you_mean,
+    raise_all,
+)
+
+PLACE = Location("ops.toml", 3, 5)
+
+
+def test_a_place_moves_with_the_text_that_starts_there() -> None:
+    assert str(PLACE) == "ops.toml:3:5"
+    assert PLACE.shifted(0, 4) == Location("ops.toml", 3, 9)
+    assert PLACE.shifted(2, 4) == Location("ops.toml", 5, 5)
+
+
+def test_what_is_printed_is_one_line_and_a_hint() -> None:
+    error = ScaffoldError("no 'a\nb\x1b'", PLACE, "say it")
+    assert str(error) == "ops.toml:3:5: no 'a\\nb\\x1b'\nhint: say it"
+    assert str(ScaffoldError("no")) == "error: no"
+
+
+def test_several_are_flat_and_have_the_gravest_exit_code() -> None:
+    first, second = ConflictError("one"), VerificationError("two", details=("x: 1",))
+    both = ScaffoldErrors([first, ScaffoldErrors([second, ScaffoldError("three")])])
+    assert [problem.message for problem in both.problems] == ["one", "two", "three"]
+    assert str(both).splitlines() == ["error: one", "error: two", "error: three"]
+    assert (both.exit_code, both.details) == (2, ("x: 1",))
+
+
+def test_what_was_collected_is_raised_as_it_is() -> None:
+    raise_all([])
+    alone = ScaffoldError("alone")
+    with pytest.raises(ScaffoldError) as one:
+        raise_all([alone])
+    assert one.value is alone
+    with pytest.raises(ConflictErrors) as conflicts:
+        raise_all([ConflictError("a"), ConflictError("b")])
+    assert conflicts.value.exit_code == 1
+    with pytest.raises(ScaffoldErrors) as mixed:
+        raise_all([ConflictError("a"), alone])
+    assert mixed.value.exit_code == 2
+
+
+def test_only_what_is_close_is_meant() -> None:
+    assert did_you_mean("smae", ["same", "other"]) == "did you mean 'same'?"
+    assert did_you_mean("xyz", ["same", "other"]) is None
