@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaffold.derive.rules.samples import Argument, Drawn, Sample, Several
+from scaffold.derive.rules.sample_calls import Argument, Drawn, Sample, Several
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.verify.child.rule_runs import drawn_values, samples
 from scaffold.verify.child.rule_values import called

@@ -130,11 +130,7 @@ class Applier:
             values[0].rule in ("list", "shape") or values[0].kind == "group"
         ):
             return values[0]
-        if (
-            len(values) == 1
-            and values[0].rule == "static"
-            and _is_shape(values[0].expression)
-        ):
+        if len(values) == 1 and _may_be_several(values[0]):
             return values[0]
         return self.program.op("list", values)
 
@@ -221,8 +217,10 @@ KEYWORDS = {
 }
 
 
-def _is_shape(node: Node) -> bool:
-    return node.label == "shape" or node.kind == "name"
+def _may_be_several(op: Op) -> bool:
+    """Whether a Python value may be several sizes: a shape, or what only its name tells."""
+    named = op.rule == "static" and op.expression.kind == "name"
+    return named or op.is_python("attribute", "shape")
 
 
 def constant(program: Program, node: Node) -> Op | None:

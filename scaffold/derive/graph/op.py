@@ -56,7 +56,7 @@ class Constant(NamedTuple):
 
 
 class Expression(NamedTuple):
-    """A Python value that is read: a name, or what an expression of the forward has throughout a call."""
+    """A Python value that is read by its name, or that only its text tells: a comprehension, a call with keywords."""
 
     node: Node
 
@@ -398,7 +398,7 @@ class Program:
         value = _written_out(node)
         if value is not UNKNOWN:
             return self.const(value)
-        if node.kind in COMPUTED or _is_function_of_numbers(node):
+        if node.kind in COMPUTED and not node.keywords:
             return self.python(node.kind, node.label, *map(self.static, node.args))
         return self.op("static", (), Expression(node))
 
@@ -524,20 +524,8 @@ ARITHMETIC: Mapping[str, Callable[[Dim, Dim], Dim]] = {
 # What a Python value is computed by.
 COMPUTED = frozenset(
     {"unary", "binary", "compare", "boolean", "conditional", "tuple", "list"}
+    | {"attribute", "subscript", "slice", "call"}
 )
-FUNCTIONS = frozenset({"abs", "float", "int", "len", "max", "min", "round"})
-
-
-def _is_function_of_numbers(node: Node) -> bool:
-    """Whether a node is a call of a builtin function, or of one of `math`."""
-    if node.kind != "call" or node.keywords:
-        return False
-    match node.args[0]:
-        case Node("name", name):
-            return name in FUNCTIONS
-        case Node("attribute", _, (Node("name", "math"),)):
-            return True
-    return False
 
 
 def _written_out(node: Node) -> object:

@@ -131,16 +131,16 @@ def may_be_none(program: Program, op: Op) -> bool:
 def known_value(op: Op) -> object:
     """The value of what literals alone say, `UNKNOWN` for anything else: of `math.inf`, of `2 * 3`."""
     found = literal(op)
-    return evaluated(_as_text(op)) if found is UNKNOWN else found
+    return evaluated(as_text(op)) if found is UNKNOWN else found
 
 
-def _as_text(op: Op) -> Node:
+def as_text(op: Op) -> Node:
     """A Python value as an expression whose value alone is asked for."""
     match op.data:
         case Expression(node):
             return node
         case Operator(kind, label):
-            return Node(kind, label, tuple(map(_as_text, op.args)))
+            return Node(kind, label, tuple(map(as_text, op.args)))
         case Constant(_, value):
             return Node("constant", repr(value))
     return Node("name", "_")  # a size
@@ -188,8 +188,15 @@ def is_int(program: Program, op: Op) -> bool:
     if op.rule in ("size", "rank", "count", "ratio") or isinstance(number(op), int):
         return True
     match op.data:
-        case Expression(node):
-            return _is_int(program, node)
+        case Expression(Node("name", name)):
+            value = program.assigned(name)
+            if value is None:
+                return name in program.declared.ints
+            return is_int(program, value)
+        case Operator("attribute", "ndim"):
+            return True
+        case Operator("subscript"):
+            return op.args[0].is_python("attribute", "shape")
         case Operator("unary", "-"):
             return is_int(program, op.args[0])
         case Operator("binary", "+" | "-" | "*" | "//" | "%"):
@@ -197,33 +204,12 @@ def is_int(program: Program, op: Op) -> bool:
         case Operator("conditional"):
             return all(_is_whole(program, part) for part in op.args[1:])
         case Operator("call"):
-            callee = (
-                dotted(op.args[0].expression) if op.args[0].rule == "static" else None
-            )
+            if op.args[0].is_python("attribute", "dim", "numel"):
+                return True
+            callee = dotted(as_text(op.args[0]))
             return callee in ("int", "len", "math.ceil", "math.floor") or (
                 callee == "round" and len(op.args) == 2
             )
-    return False
-
-
-def _is_int(program: Program, node: Node) -> bool:
-    """Whether what is read is one."""
-    match node:
-        case Node("name", name):
-            value = program.assigned(name)
-            if value is None:
-                return name in program.declared.ints
-            return is_int(program, value)
-        case Node("attribute", "ndim") | Node(
-            "subscript", _, (Node("attribute", "shape"), _)
-        ):
-            return True
-        case Node("call", _, (Node("attribute", "dim" | "size" | "numel"), *args)):
-            return bool(args) or node.args[0].label != "size"
-        case Node("call", _, (Node("name", "len" | "int"), *_)):
-            return True
-        case Node("call", _, (Node("attribute", "size"), _)):
-            return True
     return False
 
 
@@ -245,8 +231,18 @@ def is_sequence(program: Program, op: Op) -> bool:
     if op.rule == "list":
         return True
     match op.data:
-        case Expression(node):
-            return _is_sequence(program, node)
+        case Expression(Node("comprehension")):
+            return True
+        case Expression(Node("name", name)):
+            value = program.assigned(name)
+            if value is None:
+                return name in program.declared.sequences
+            return is_sequence(program, value)
+        case Operator("call"):
+            return dotted(as_text(op.args[0])) in ("tuple", "list")
+        case Operator("subscript"):
+            whole, index = op.args
+            return index.is_python("slice") and is_sequence(program, whole)
         case Operator("tuple" | "list" | "comprehension"):
             return True
         case Operator("binary", "+" | "*"):
@@ -256,30 +252,18 @@ def is_sequence(program: Program, op: Op) -> bool:
     return False
 
 
-def _is_sequence(program: Program, node: Node) -> bool:
-    """Whether what is read is one."""
-    match node:
-        case Node("comprehension"):
-            return True
-        case Node("name", name):
-            value = program.assigned(name)
-            if value is None:
-                return name in program.declared.sequences
-            return is_sequence(program, value)
-        case Node("call", _, (Node("name", "tuple" | "list"), *_)):
-            return True
-        case Node("subscript", _, (whole, Node("slice"))):
-            return is_sequence(program, program.static(whole))
-    return False
-
-
 def is_no_string(program: Program, op: Op) -> bool:
     """Whether a static value is sure to be something else than a string: a number, or several."""
     if op.is_tensor or is_int(program, op) or is_sequence(program, op):
         return True
     match op.data:
-        case Expression(node):
-            return _is_no_string(program, node)
+        case Expression(Node("name", name)):
+            value = program.assigned(name)
+            if value is None:
+                return name in program.declared.no_strings
+            return is_no_string(program, value)
+        case Expression(Node("constant", text)):
+            return not isinstance(literal_value(text), str)
         case Constant(_, value):
             return not isinstance(value, str)
         case Operator("unary" | "compare"):
@@ -292,27 +276,6 @@ def is_no_string(program: Program, op: Op) -> bool:
 
 
 NO_STRING_OPERATORS = frozenset({"-", "/", "//", "**"})
-
-
-def _is_no_string(program: Program, node: Node) -> bool:
-    """Whether what is read is something else than a string."""
-    match node:
-        case Node("name", name):
-            value = program.assigned(name)
-            if value is None:
-                return name in program.declared.no_strings
-            return is_no_string(program, value)
-        case Node("constant", text):
-            return not isinstance(literal_value(text), str)
-        case Node("unary") | Node("compare"):
-            return True
-        case Node("binary", label) if label in NO_STRING_OPERATORS:
-            return True
-        case Node("binary", "+" | "*", parts):
-            return all(_is_no_string(program, part) for part in parts)
-        case Node("conditional", _, (_, body, orelse)):
-            return all(_is_no_string(program, part) for part in (body, orelse))
-    return is_int(program, program.static(node))
 
 
 def _negated(program: Program, value: Op) -> Op:
@@ -368,10 +331,10 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
 
 def _under_root(op: Op) -> Op | None:
     """What a square root is of."""
-    if not op.is_python("call") or len(op.args) != 2 or op.args[0].rule != "static":
+    if not op.is_python("call") or len(op.args) != 2:
         return None
-    callee = op.args[0].expression
-    return op.args[1] if (callee.kind, callee.label) == ("attribute", "sqrt") else None
+    callee, value = op.args
+    return value if callee.is_python("attribute", "sqrt") else None
 
 
 def _signs_out(program: Program, left: Op, right: Op) -> Op | None:

@@ -22,6 +22,7 @@ from scaffold.derive.graph.op import (
     Named,
     OfShape,
     Op,
+    Operator,
     Position,
     Program,
     literal,
@@ -39,6 +40,7 @@ from scaffold.derive.graph.shapes import (
 )
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
+    as_text,
     dotted,
     is_int,
     size_at,
@@ -100,7 +102,8 @@ def _declared(dim: int | str, name: str, known: Mapping[str, Dim]) -> Dim:
 
 def kind_of_type(op: Op) -> Kind | None:
     """The kind of tensors of a type of torch's, by its name or as it is written: `torch.cuda.FloatTensor`."""
-    text = op.expression.label if op.rule == "static" else literal(op)
+    attribute = isinstance(op.data, Operator) and op.data.kind == "attribute"
+    text = as_text(op).label if attribute or op.rule == "static" else literal(op)
     last = text.rpartition(".")[2] if isinstance(text, str) else ""
     return TENSORS.get(last.removesuffix("Tensor")) if last != "Tensor" else None
 

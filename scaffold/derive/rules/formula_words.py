@@ -23,7 +23,7 @@ from scaffold.derive.graph.static_values import (
 )
 from scaffold.derive.lower.indexing import sliced
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.formula import UNKNOWN, Node
+from scaffold.formula import UNKNOWN
 
 # --- Code for tensors whose rank nobody declared.
 #
@@ -369,13 +369,11 @@ def trailing(make: Maker, sizes: Op) -> Op:
     count = _length_of(sizes)
     if count is not None:
         return make.const(tuple(range(-count, 0)))
-    if sizes.rule != "static" or not is_sequence(make.program, sizes):
+    program = make.program
+    if not is_sequence(program, sizes):
         raise UnsupportedError("sizes that are not written out")
-    graph = make.program.graph  # `tuple(range(-len(sizes), 0))`
-    length = graph.node("call", "", (graph.name("len"), sizes.expression))
-    ends = (graph.node("unary", "-", (length,)), graph.constant("0"))
-    dims = graph.node("call", "", (graph.name("range"), *ends))
-    return make.program.static(graph.node("call", "", (graph.name("tuple"), dims)))
+    start = program.python("unary", "-", program.called("len", sizes))
+    return program.called("tuple", program.called("range", start, program.const(0)))
 
 
 def _length_of(sizes: Op) -> int | None:
@@ -385,25 +383,19 @@ def _length_of(sizes: Op) -> int | None:
         return None if starred else len(sizes.args)
     if sizes.rule == "shape":
         return sizes.asked.rank
-    match sizes.expression if sizes.rule == "static" else None:
-        case Node(
-            "subscript",
-            _,
-            (
-                Node("attribute", "shape"),
-                Node(
-                    "slice",
-                    _,
-                    (
-                        Node("unary", "-", (Node("constant", count),)),
-                        Node("absent"),
-                        Node("absent"),
-                    ),
-                ),
-            ),
-        ):
-            return int(count) if count.isdigit() else None
+    if not sizes.is_python("subscript") or not sizes.args[1].is_python("slice"):
+        return None
+    start = literal(sizes.args[1].args[0])
+    of_shape = sizes.args[0].is_python("attribute", "shape")
+    absent = all(_is_absent(op) for op in sizes.args[1].args[1:])
+    if of_shape and absent and isinstance(start, int) and start < 0:
+        return -start
     return None
+
+
+def _is_absent(op: Op) -> bool:
+    """Whether a bound of a slice is left out."""
+    return op.rule == "static" and op.expression.kind == "absent"
 
 
 @word
