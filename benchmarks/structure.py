@@ -5,7 +5,8 @@ Out: a line for each package, then the whole. `names` counts the words of the ta
 Python, docstrings apart; a word that is also a plain English or Python one (`x`, `index`, `max`, `type`) does not count. `types` are
 those of them that are words for types (`float`, `bool`, `half`), as a signature and a dtype have them. `alone` are
 modules that just one other module imports, commands and lint rules apart: of each only their list knows. `twice` are file names that are used in several packages, `circles` groups of modules that
-import each other, imports inside functions included. `-v` lists these three. `comments` counts lines that are a comment alone.
+import each other, imports inside functions included. `untested` are modules without a test of their name,
+`tests/<package>/test_<module>.py`; of a lint rule, without cases of its name. `-v` lists these four. `comments` counts lines that are a comment alone.
 
 The figures are no aim in themselves: files that are glued together, or names that hide in longer strings, would better them and help
 nobody to find a place.
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "scaffold"
+TESTS = ROOT / "tests"
 PLAIN = frozenset(
     {"x", "y", "input", "index", "min", "max", "shape", "size", "type", "dtype", "to"}
     | {"sum", "result", "grad", "dim", "item", "list", "const", "call", "static"}
@@ -132,6 +134,13 @@ def functions(module: Module) -> Iterator[int]:
             yield (node.end_lineno or 0) - node.lineno + 1
 
 
+def has_test(module: Module) -> bool:
+    """Whether there is a test of its name at its place."""
+    place = TESTS / module.path.parent.relative_to(PACKAGE)
+    cases = place.parent / "cases" / f"{module.path.stem}.txt"
+    return cases.exists() or (place / f"test_{module.path.stem}.py").exists()
+
+
 def line(title: str, those: list[Module], words: frozenset[str]) -> str:
     """What is counted of some modules."""
     lengths = [length for module in those for length in functions(module)]
@@ -159,14 +168,20 @@ def main() -> None:
     ]
     twice = [stem for stem, n in named_so.items() if n > 1 and stem != "__init__"]
     rings = circles(graph)
+    named_apart = [name for name in inside if known[name].path.stem != "__main__"]
+    untested = [name for name in named_apart if not has_test(known[name])]
+    share = 1 - len(untested) / len(named_apart)
     for package in sorted({module.package for module in known.values()}):
         those = [module for module in known.values() if module.package == package]
         print(line(package, those, words))
     print(line("all", list(known.values()), words))
-    print(f"alone {len(alone)}  twice {len(twice)}  circles {len(rings)}")
+    print(
+        f"alone {len(alone)}  twice {len(twice)}  circles {len(rings)}  tested {share:.0%}"
+    )
     if options.verbose:
         print(*(f"alone {name}" for name in alone), sep="\n")
         print(*(f"twice {stem}" for stem in sorted(twice)), sep="\n")
+        print(*(f"untested {name}" for name in untested), sep="\n")
         print(*(f"circle {' '.join(sorted(ring))}" for ring in rings), sep="\n")
 
 
