@@ -4,7 +4,7 @@ In: declared dims, and the shapes of arguments. Out: the shape of a result. Inva
 call; what cannot be told is a shape of its own, equal to no other.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 # --- Sizes.
@@ -365,7 +365,35 @@ def broadcast(*shapes: Shape) -> Shape:
             merged = both
     if not rest:
         return merged
-    return unknown(Broadcast(tuple(sorted((merged, *rest), key=repr))))
+    filled = _filled((merged, *rest))
+    if filled != [merged, *rest]:
+        return broadcast(*filled)
+    return unknown(Broadcast(tuple(sorted(filled, key=repr))))
+
+
+def _filled(parts: Sequence[Shape]) -> list[Shape]:
+    """Shapes that broadcast, in which a 1 behind leading dims has the size that another one has there.
+
+    `x[..., D]` and `y[..., 1]` broadcast as `x[..., D]` and `y[..., D]` do, so that a sum over the last dim broadcasts back to what
+    it was of.
+    """
+    sizes: dict[int, Dim] = {}
+    for part in parts:
+        for at in range(-part.trailing, 0):
+            size = _size_at(part, at)
+            if size is not None and size != 1:
+                sizes.setdefault(at, size)
+    return [_with_sizes(part, sizes) for part in parts]
+
+
+def _with_sizes(shape: Shape, sizes: Mapping[int, Dim]) -> Shape:
+    if shape.dims is None or shape.lead is None:
+        return shape
+    dims = list(shape.dims)
+    for at in range(-shape.trailing, 0):
+        if dims[at] == 1:
+            dims[at] = sizes.get(at, 1)
+    return Shape(tuple(dims))
 
 
 def _without_smaller(shapes: Iterable[Shape]) -> list[Shape]:
@@ -432,6 +460,9 @@ def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:
         if shape.rank is not None and shape.dims is not None:
             return Shape((1,) * shape.rank)
         return unknown(Kept(shape, None))
+    parts = () if keepdim else _parts(shape)
+    if parts and all(_is_at_end(part, dim) for part in parts for dim in dims):
+        return broadcast(*(reduced(part, dims, keepdim) for part in parts))
     places = [position(shape, dim) for dim in dims]
     if shape.dims is None or None in places:
         return unknown(Kept(shape, dims) if keepdim else Dropped(shape, dims))
@@ -442,11 +473,20 @@ def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:
     return Shape(tuple(dim for at, dim in enumerate(shape.dims) if at not in places))
 
 
+def _is_at_end(shape: Shape, dim: Axis, more: int = 0) -> bool:
+    """Whether a dim is counted from the end, and stands behind leading dims; one of those, or that many before them."""
+    if not isinstance(dim, int) or dim >= 0 or shape.dims is None:
+        return False
+    return -dim <= shape.trailing + more
+
+
 def unsqueezed(shape: Shape, dim: Axis) -> Shape:
     """With a dim of size 1 more."""
     match shape.origin:
         case Dropped(base, (only,)) if only == dim:
             return unknown(Kept(base, (only,)))
+        case Broadcast(parts) if all(_is_at_end(part, dim, 1) for part in parts):
+            return broadcast(*(unsqueezed(part, dim) for part in parts))
     if shape.dims is not None and isinstance(dim, int):
         if dim < 0 and -dim <= shape.trailing + 1:
             at = len(shape.dims) + dim + 1
@@ -464,6 +504,8 @@ def squeezed(shape: Shape, dim: Axis) -> Shape:
             return base
         case Kept(base, (only,)) if only == dim:
             return unknown(Dropped(base, (only,)))
+        case Broadcast(parts) if all(_size_at(part, dim) == 1 for part in parts):
+            return broadcast(*(squeezed(part, dim) for part in parts))
     at = position(shape, dim)
     if at is not None and shape.dims is not None and shape.dims[at] == 1:
         return Shape((*shape.dims[:at], *shape.dims[at + 1 :]))

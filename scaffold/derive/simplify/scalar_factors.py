@@ -56,6 +56,8 @@ class Scalars:
             return item.rule != "mul" and not by_one_number
 
         product = Products(self.make.program, self.make, whole).of(op)
+        if product.number != 1:  # else the repeated number is there as it is
+            product = product._replace(tensors=self._before_repeated(product.tensors))
         small = [item for item in product.tensors if _is_small(item)]
         large = [item for item in product.tensors if not _is_small(item)]
         below = (*product.below, *product.static_below)
@@ -70,7 +72,24 @@ class Scalars:
         for item in rest[1:]:
             together = self._times(together, item)
         found = self._times(scalar, together)
+        if found.shape == op.shape:
+            return found
+        # The number was repeated for the shape: so is the new one.
+        found = self._times(self.make.expanded(scalar, op.shape), together)
         return found if found.shape == op.shape else None
+
+    def _before_repeated(self, tensors: Iterable[Op]) -> tuple[Op, ...]:
+        """Factors, with one number in the place of a tensor that has it everywhere."""
+        return tuple(
+            (
+                item.args[0]
+                if item.rule == "expanded"
+                and not self.whole(item)
+                and _is_small(item.args[0])
+                else item
+            )
+            for item in tensors
+        )
 
     def _times(self, one: Op, two: Op) -> Op:
         return self.make.applier.named("mul", one, two)

@@ -113,6 +113,30 @@ def test_a_reduction(
     assert shapes.reduced(of(shape), dims, keepdim) == of(result)
 
 
+@pytest.mark.parametrize("dims", [(-1,), (-2,), (-2, -1)])
+def test_a_reduction_of_what_broadcasts_is_what_the_reductions_broadcast_to(
+    dims: tuple[int, ...],
+) -> None:
+    x, y = of("...x N D"), of("...y N D")
+    apart = [shapes.reduced(shape, dims, False) for shape in (x, y)]
+    whole = shapes.broadcast(x, y)
+    assert shapes.reduced(whole, dims, False) == shapes.broadcast(*apart)
+
+
+def test_what_broadcasts_and_gains_a_dim_broadcasts_back_to_what_it_was() -> None:
+    x, y = of("...x D"), of("...y D")
+    whole = shapes.broadcast(x, y)
+    narrow = shapes.unsqueezed(shapes.reduced(whole, (-1,), False), -1)
+    assert narrow == shapes.broadcast(of("...x 1"), of("...y 1"))
+    assert shapes.squeezed(narrow, -1) == shapes.broadcast(of("...x"), of("...y"))
+    assert shapes.broadcast(narrow, y) == whole
+
+
+def test_a_1_before_leading_dims_is_no_size_at_the_end() -> None:
+    first, second = of("1 ...x D"), of("...y N D")
+    assert shapes.broadcast(first, second).origin == shapes.Broadcast((second, first))
+
+
 def test_a_first_dim_behind_leading_ones_is_not_known() -> None:
     assert shapes.reduced(of("...x D"), (0,), False).dims is None
     assert shapes.position(of("...x D"), 0) is None
