@@ -93,7 +93,7 @@ SETTINGS = (
     ),
     Option(
         "--verify/--no-verify",
-        "Run it against PyTorch's autograd before it is written (default: unless all of it is left to write).",
+        "Run it against PyTorch's autograd before it is written (default: if derived).",
         bool,
     ),
     PYTHON,

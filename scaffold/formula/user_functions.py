@@ -174,8 +174,7 @@ def _choose(
         if len(free) == 1:
             return free[0]
         path = text.location.source
-        named = ", ".join(f"'@{path}:{name}'" for name in functions)
-        hint = f"name one of them: {named}"
+        hint = f"name one of them: '@{path}:{next(iter(functions))}'"
         raise ScaffoldError("the file holds several functions", text.location, hint)
     _refuse_method(wanted, role, module, text)
     listed = ", ".join(functions) or "none"

@@ -58,11 +58,13 @@ class Project(NamedTuple):
             return self.listed
         problems = []
         read = [from_here(self.root, path) for path in self.texts]
+        place = Location(read[0]) if len(read) == 1 else None
+        where = "the file" if place else _sequence(read)
         for name in names:
             if name not in self.listed:
                 hint = did_you_mean(name, self.listed) or "see: scaffold list"
-                message = f"no op '{name}' in {_sequence(read)}"
-                problems.append(ScaffoldError(message, hint=hint))
+                message = f"no op '{name}' in {where}"
+                problems.append(ScaffoldError(message, place, hint))
         raise_all(problems)
         return {name: self.listed[name] for name in dict.fromkeys(names)}
 

@@ -184,7 +184,7 @@ def beside(spec: OpSpec, subject: str) -> tuple[str, ...]:
     mine = stated.get(subject)
     text = " ".join(mine.text.split()) if mine else ""
     written = (f"written: {subject} = {text}",) if mine else ()
-    return (*written, *(f"derived: {line}" for line in derived))
+    return (*written, f"derived: {'; '.join(derived)}")
 
 
 def _derived(spec: OpSpec, name: str) -> tuple[str, ...]:

@@ -358,7 +358,7 @@ def _entry(path: str, name: str) -> Entry:
         raise ScaffoldError("the file holds no op", Location(path), hint)
     if name not in entries:
         hint = did_you_mean(name, entries) or f"its ops: {', '.join(entries)}"
-        raise ScaffoldError(f"no op '{name}' in {path}", hint=hint)
+        raise ScaffoldError(f"no op '{name}' in the file", Location(path), hint)
     return entries[name]
 
 

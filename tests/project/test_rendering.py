@@ -209,8 +209,8 @@ def test_a_project_that_is_not_about_us_is_left_alone(
         ("latin.toml", "--spec:1:1: cannot read 'latin.toml': not UTF-8"),
         ("", "--spec:1:1: cannot read '': "),
         ("empty.toml", "empty.toml:1:1: the file holds no op\nhint: "),
-        ("other.toml", "error: no op 'foo' in other.toml\nhint: did you mean"),
-        ("many.toml", "error: no op 'foo' in many.toml\nhint: its ops: a, b"),
+        ("other.toml", "other.toml:1:1: no op 'foo' in the file\nhint: did you mean"),
+        ("many.toml", "many.toml:1:1: no op 'foo' in the file\nhint: its ops: a, b"),
     ],
 )
 def test_a_spec_that_cannot_be_read(tmp_path: Path, path: str, complaint: str) -> None:

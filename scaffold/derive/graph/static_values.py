@@ -228,7 +228,7 @@ def is_literal(op: Op) -> bool:
 
 def is_sequence(program: Program, op: Op) -> bool:
     """Whether a static value is sure to be a tuple or a list."""
-    if op.rule == "list":
+    if op.rule in ("list", "shape"):
         return True
     match op.data:
         case Expression(Node("comprehension")):
@@ -238,7 +238,11 @@ def is_sequence(program: Program, op: Op) -> bool:
             if value is None:
                 return name in program.declared.sequences
             return is_sequence(program, value)
+        case Operator("attribute", "shape"):
+            return True
         case Operator("call"):
+            if op.args[0].is_python("attribute", "size"):  # `x.size()`
+                return len(op.args) == 1
             return dotted(as_text(op.args[0])) in ("tuple", "list")
         case Operator("subscript"):
             whole, index = op.args

@@ -322,7 +322,7 @@ class Expressions(Evaluator):
         """The op of an attribute of a tensor."""
         (inner,) = node.args
         value = self.value(inner)
-        if node.label in ("values", "indices") and value.kind == "group":
+        if value.kind == "group":
             return self._field(value, node.label)
         if node.label == "data":
             return self._spelled(node, "method", "detach", (value,))
@@ -495,6 +495,12 @@ class Expressions(Evaluator):
                 return self.program.op("shape", (), OfShape(self.value(inner).shape))
             case Node("subscript", _, (Node("attribute", "shape", (inner,)), index)):
                 return self._size(node, inner, index)
+            case Node(
+                "subscript",
+                _,
+                (Node("call", _, (Node("attribute", "size", (inner,)),)), index),
+            ):
+                return self._size(node, inner, index)
             case Node("call", _, (Node("attribute", "size", (inner,)), index)):
                 return self._size(node, inner, index)
             case Node("call", _, (Node("attribute", "size", (inner,)),)):
@@ -584,6 +590,12 @@ class Expressions(Evaluator):
                     "shape" if label == "shape" else "rank", (), told
                 )
             case Node("subscript", _, (Node("attribute", "shape", (inner,)), index)):
+                return self._size(node, inner, index)
+            case Node(
+                "subscript",
+                _,
+                (Node("call", _, (Node("attribute", "size", (inner,)),)), index),
+            ):
                 return self._size(node, inner, index)
             case Node("call", _, (Node("attribute", "size", (inner,)), index)):
                 return self._size(node, inner, index)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 from scaffold.derive.graph.op import Kind, Op, Program, Template
 from scaffold.derive.graph.shape_rules import made_shape
-from scaffold.derive.graph.shapes import Shape, is_lead
 from scaffold.derive.graph.static_values import UnsupportedError, dotted, is_int
 from scaffold.derive.value_kinds import COMPLEX, INTEGERS, is_of_module
 from scaffold.formula import Graph, Node, keywords
@@ -112,26 +111,7 @@ def item_of_call(program: Program, op: Op, position: int) -> Op:
     kind = kind_of_call(template.node, op.args)
     if kind == "real" and all(arg.kind == "int" for arg in op.args):
         kind = "int"
-    shape = _grid_shape(template, op.args)
-    return program.op(
-        "call", op.args, template._replace(node=item), kind=kind, shape=shape
-    )
-
-
-def _grid_shape(template: Template, tensors: Sequence[Op]) -> Shape | None:
-    """Of a part of `torch.meshgrid`: a size for each vector."""
-    callee, *args = template.node.args
-    named, holes = keywords(template.node), template.filled(tensors)
-    vectors = args[: len(args) - len(named)]
-    if callee.label != "meshgrid" or any(item not in holes for item in vectors):
-        return None
-    each = [holes[item].shape.dims for item in vectors]
-    if any(dims is None or len(dims) != 1 or is_lead(dims[0]) for dims in each):
-        return None
-    sizes = [dim for dims in each for dim in dims or ()]
-    if "xy" in (named["indexing"].label if "indexing" in named else ""):
-        sizes[:2] = sizes[1::-1]
-    return Shape(tuple(sizes))
+    return program.op("call", op.args, template._replace(node=item), kind=kind)
 
 
 def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:

@@ -8,8 +8,9 @@ that holds for any. `sum_to(g, x)` of a `g[B, N]` and an `x[N]` is `g.sum(0)`; o
     def expand_as(make: Maker, g: Op, x: Op) -> Op: ...
 """
 
+import string
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import OfShape, Op, Program, SummedTo, literal
@@ -238,12 +239,8 @@ def reshape_as(make: Maker, g: Op, x: Op) -> Op:
     for at, dim in enumerate(x.shape.dims or ()):
         behind = at - len(x.shape.dims or ())
         if dim == 1 and shapes.unsqueezed(g.shape, behind) == x.shape:
-            return _with_dim(make, g, behind)
+            return make.unsqueeze(g, make.const(behind))
     return make.reshaped(g, x.shape)
-
-
-def _with_dim(make: Maker, x: Op, at: int) -> Op:
-    return make.unsqueeze(x, make.const(at))
 
 
 @word
@@ -421,7 +418,7 @@ def channels(make: Maker, weight: Op, x: Op) -> Op:
             sizes = [make.const(-1), program.op("starred", (several,))]
         return in_shape(make, weight, program.op("list", sizes))
     for _ in range(_rank(make, x) - 2):
-        weight = _with_dim(make, weight, -1)
+        weight = make.unsqueeze(weight, make.const(-1))
     return weight
 
 
@@ -511,7 +508,7 @@ def batched(make: Maker, x: Op, rank: Op) -> Op:
     if x.shape.rank == count + 1:
         return x
     if x.shape.rank == count:
-        return _with_dim(make, x, 0)
+        return make.unsqueeze(x, make.const(0))
     last = (size(make, x, make.const(at)) for at in range(-count, 0))
     return in_shape(make, x, make.program.op("list", (make.const(-1), *last)))
 
@@ -520,7 +517,10 @@ def batched(make: Maker, x: Op, rank: Op) -> Op:
 def columns(make: Maker, tensors: Op) -> Op:
     if tensors.rule != "list" or any(x.shape.rank in (None, 0) for x in tensors.args):
         raise UnsupportedError("the number of dims is not known")
-    several = (_with_dim(make, x, 1) if x.shape.rank == 1 else x for x in tensors.args)
+    several = (
+        make.unsqueeze(x, make.const(1)) if x.shape.rank == 1 else x
+        for x in tensors.args
+    )
     return make.program.op("list", several)
 
 
@@ -532,7 +532,63 @@ def _at_least(make: Maker, x: Op, count: int) -> Op:
         return make(f"atleast_{count}d", x)
     places = ((), (0,), (0, 0), (0, 0, -1))[count]  # of a tensor without dims
     for at in places[x.shape.rank :]:
-        x = _with_dim(make, x, at)
+        x = make.unsqueeze(x, make.const(at))
+    return x
+
+
+@word
+def equation(make: Maker, x: Op, y: Op, dims: Op) -> Op:
+    said, ranks = literal(dims), (x.shape.rank, y.shape.rank)
+    if None in ranks or not isinstance(said, int | tuple):
+        raise UnsupportedError("dims that are not written out")
+    one, two = (rank or 0 for rank in ranks)
+    pairs = (range(one - said, one), range(said)) if isinstance(said, int) else said
+    first, second = (
+        [int(at) % rank for at in several]
+        for several, rank in zip(pairs, (one, two), strict=True)
+    )
+    letters = string.ascii_lowercase
+    of_y = list(letters[one : one + two])
+    for at, other in zip(second, first, strict=True):
+        of_y[at] = letters[other]
+    kept = [item for at, item in enumerate(letters[:one]) if at not in first]
+    kept += [item for at, item in enumerate(of_y) if at not in second]
+    return make.const(f"{letters[:one]},{''.join(of_y)}->{''.join(kept)}")
+
+
+@word
+def chain(make: Maker, tensors: Op) -> Op:
+    if tensors.rule != "list":
+        raise UnsupportedError("tensors that are not written out")
+    return reduce(make.matmul, tensors.args)
+
+
+@word
+def grids(make: Maker, tensors: Op, indexing: Op) -> Op:
+    order = literal(indexing)
+    if tensors.rule != "list" or order not in ("ij", "xy"):
+        raise UnsupportedError("tensors that are not written out")
+    several = tensors.args
+    if any(x.shape.rank != 1 for x in several):
+        raise UnsupportedError("the number of dims is not known")
+    places = list(range(len(several)))
+    if order == "xy":
+        places[:2] = places[1::-1]
+    sizes = [dim for at in places for dim in several[at].shape.dims or ()]
+    whole = make.program.op("shape", (), OfShape(Shape(tuple(sizes))))
+    return make.program.op(
+        "list",
+        [
+            make("expand", _along(make, x, at, len(several)), whole)
+            for x, at in zip(several, places, strict=True)
+        ],
+    )
+
+
+def _along(make: Maker, x: Op, at: int, count: int) -> Op:
+    """A vector as the dim of a grid that it tells."""
+    for _ in range(count - at - 1):
+        x = make.unsqueeze(x, make.const(-1))
     return x
 
 

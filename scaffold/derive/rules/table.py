@@ -316,9 +316,14 @@ class Builder(NamedTuple):
     parameters: tuple[str, ...]
     tensor: bool
     meaning: str
+    in_values: bool = True  # its gradient is known
 
 
 def _tensor(parameters: str, meaning: str) -> Builder:
+    return Builder(tuple(parameters.split()), True, meaning, False)
+
+
+def _primitives(parameters: str, meaning: str) -> Builder:
     return Builder(tuple(parameters.split()), True, meaning)
 
 
@@ -354,7 +359,14 @@ BUILDERS: dict[str, Builder] = {
     "inverse_permutation": _python("dims", "what undoes a permutation"),
     "number_at": _python("numbers at", "one of several numbers, or the one for all"),
     "default_eps": _python("x", "the eps of rms_norm, if none is given"),
-    "batched": _tensor("x rank", "x with one dim before so many last ones"),
-    "columns": _tensor("tensors", "each of a tuple with a last dim of size 1, if 1-D"),
-    "at_least": _tensor("tensors rank", "each of a tuple with that many dims"),
+    "equation": _python("x y dims", "the equation of einsum that tensordot is"),
+    "chain": _primitives("tensors", "the product of matrices, from the first"),
+    "grids": _primitives(
+        "tensors indexing", "each vector over the grid of all of them"
+    ),
+    "batched": _primitives("x rank", "x with one dim before so many last ones"),
+    "columns": _primitives(
+        "tensors", "each of a tuple with a last dim of size 1, if 1-D"
+    ),
+    "at_least": _primitives("tensors rank", "each of a tuple with that many dims"),
 }

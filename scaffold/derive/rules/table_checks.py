@@ -350,6 +350,9 @@ def _of_calls(
             continue
         if name in BUILDERS:
             known = len(BUILDERS[name].parameters)
+            if path == ("value",) and not BUILDERS[name].in_values:
+                hint = "use primitives: expand(x, shape(y)), reshape(x, sizes)"
+                yield entry.problem(f"{name} has no gradient", *path, hint=hint)
         elif name in table:
             parameters = table.rule(name).parameters
             starred = any(item.starred for item in parameters)

@@ -98,6 +98,8 @@ class Maker(Algebra):
         """The primitive of a name, applied; as an identity has it, or the first simplification that finds a simpler op."""
         if args and not any(tensors(args)) and name != "where":
             folded = fold(self.program, name, args)
+            if folded is None and self._keeps_zero(name, args[0]):
+                return args[0]  # of a result that no gradient comes from
             if folded is None:
                 raise UnsupportedError(f"{name} of Python values")
             return folded
@@ -109,6 +111,11 @@ class Maker(Algebra):
             if found is not None:
                 return found
         return self.applier.named(name, *args)
+
+    def _keeps_zero(self, name: str, first: Op) -> bool:
+        """Whether a primitive makes zeros of the number 0."""
+        facts = self.program.facts(name) if is_number(first, 0) else None
+        return facts is not None and facts.linear and len(facts.differentiable) == 1
 
     # What may be taken apart
 

@@ -6,6 +6,7 @@ In: nodes, rules. Out: values. Invariant: nothing here knows the engine; what a 
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -70,6 +71,19 @@ def negated(numbers: Any) -> Any:
     return tuple(-item for item in numbers) if several else -numbers
 
 
+def equation(x: Tensor, y: Tensor, dims: Any) -> str:
+    """That of einsum for `torch.tensordot`."""
+    n = dims if isinstance(dims, int) else 0
+    pairs = dims if not isinstance(dims, int) else (range(x.ndim - n, x.ndim), range(n))
+    places = {at % y.ndim: other % x.ndim for other, at in zip(*pairs, strict=True)}
+    names = "abcdefghijklmnop"
+    of_x = names[: x.ndim]
+    of_y = [names[places.get(at, x.ndim + at)] for at in range(y.ndim)]
+    kept = [item for at, item in enumerate(of_x) if at not in places.values()]
+    kept += [item for at, item in enumerate(of_y) if at not in places]
+    return f"{of_x},{''.join(of_y)}->{''.join(kept)}"
+
+
 def number_at(numbers: Any, at: int) -> Any:
     several = isinstance(numbers, tuple | list)
     return numbers[at if len(numbers) > 1 else 0] if several else numbers
@@ -125,6 +139,9 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "inverse_permutation": inverse_permutation,
     "number_at": number_at,
     "default_eps": default_eps,
+    "equation": equation,
+    "chain": lambda tensors: reduce(torch.matmul, tensors),
+    "grids": lambda tensors, indexing: torch.meshgrid(*tensors, indexing=indexing),
     "batched": lambda x, rank: x.reshape(-1, *x.shape[-rank:]),
     "columns": lambda tensors: [x[:, None] if x.ndim == 1 else x for x in tensors],
     "at_least": lambda tensors, rank: AT_LEAST[rank](*tensors),

@@ -157,6 +157,52 @@ def test_pools_and_resized_images(inputs: str, forward: str, calls: list[Any]) -
     assert "torch.func.vjp" not in check_forward(inputs, forward, calls)
 
 
+INDEX = torch.tensor([2, 0])
+PLACED = [(tensor(3, 4), INDEX, tensor(2, 4)), (tensor(3, 4), INDEX, tensor(4))]
+THREE = [(tensor(2, 3, 4), tensor(4, 3, 2))]
+VECTORS = [(tensor(3), tensor(4)), (tensor(1), tensor(0))]
+FACTOR = torch.linalg.cholesky(
+    torch.eye(3).double() * 4 + tensor(3, 3) @ tensor(3, 3).mT
+)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "calls"),
+    [
+        ("x, i[...; int], v", "x.index_put((i,), v)", PLACED),
+        ("x, i[...; int], v", "y = x * x\ny.index_put_((i,), v)\nreturn y", PLACED),
+        (
+            "x, i[...; int], v",
+            "torch.index_put(x, (i, i), v, accumulate=True)",
+            [(tensor(3, 4), INDEX, tensor(2))],
+        ),
+        ("a[I, J, K], b[K, J, L]", "torch.tensordot(a, b, ([1, 2], [1, 0]))", THREE),
+        ("a[I, J, K], b[K, L, M]", "torch.tensordot(a, b, dims=1)", THREE),
+        ("x[N], y[M]", "a, b = torch.meshgrid(x, y)\nreturn a.exp() * b", VECTORS),
+        ("x[N], y[M]", "torch.meshgrid(x, y, indexing='xy')[0]", VECTORS),
+        (
+            "x, d: int = -1",
+            "torch.quantile(x, 0.3, d, keepdim=True)",
+            [(tensor(4, 3), 0)],
+        ),
+        ("x, q: float = 0.5", "x.quantile(q)", [(tensor(4, 3), 0.3)]),
+        (
+            "a, b, c",
+            "torch.linalg.multi_dot((a, b, c))",
+            [(tensor(2, 3), tensor(3, 4), tensor(4, 2))],
+        ),
+        ("b, f", "torch.cholesky_solve(b, f)", [(tensor(3, 2), FACTOR)]),
+        ("x", "torch.aminmax(x, dim=-1).max", [(tensor(4, 3),)]),
+        ("x", "torch.linalg.svdvals(x).sum(-1)", [(tensor(4, 3),), (tensor(2, 2, 3),)]),
+        ("x[B, C, H, W]", "F.local_response_norm(x, 2)", IMAGES),
+        ("x[B, C, H, W]", "F.layer_norm(x, x.size()[1:])", IMAGES),
+        ("x", "F.layer_norm(x, x.shape[1:])", IMAGES),
+    ],
+)
+def test_other_calls_with_a_value(inputs: str, forward: str, calls: list[Any]) -> None:
+    assert "torch.func.vjp" not in check_forward(inputs, forward, calls)
+
+
 def test_an_image_that_is_resized_is_not_saved_for_its_shape() -> None:
     text = op_text("x[B, C, H, W]", forward="F.interpolate(x, scale_factor=2)")
     assert "save_for_backward" not in text

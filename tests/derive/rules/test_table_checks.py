@@ -127,6 +127,11 @@ def test_a_call_that_does_not_fit_is_not_bound() -> None:
         ("category", 'category = "view"\nkind = 3', "'kind' must be a string, or an"),
         ("grad.x", 'grad.x = "grad"\nvalue = "x"', "its value has a gradient"),
         ("grad.x", 'value = "tanh(gain * x)"', "'value' and 'differentiable' go"),
+        (
+            "grad.x",
+            'value = "expand_as(x, x)"\ndifferentiable = ["x"]',
+            "expand_as has no gradient",
+        ),
         ("grad.x", 'value = "y"\ndifferentiable = ["x"]', "unknown name 'y'"),
         ("grad.x", 'value = "x"\ndifferentiable = ["y"]', "'y' is no parameter"),
         ("grad.x", 'grad.x = "grad"\nalso = ["x +"]', "'x +' is no spelling"),

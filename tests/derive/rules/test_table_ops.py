@@ -28,13 +28,14 @@ RULES = [
 ]
 TENSOR = re.compile(r"(?<![\w.'])([A-Za-z]\w*)\[([\d, ]*|\(\))\]")
 # PyTorch itself has no second derivative
-ONCE = {"hardsigmoid", "cdist", "cdist_any", "multi_margin_loss"}
+ONCE = {"hardsigmoid", "cdist", "cdist_any", "embedding_bag", "multi_margin_loss"}
 MATRICES = {"matmul"}  # what is not declared is taken for a matrix
 # A sample of these is no call of the rule: it takes an argument that the rule cannot tell before a call.
-LEFT_TO_AUTOGRAD = {"norm", "index_put", "tensordot", "det", "irfft", "ihfft"}
+LEFT_TO_AUTOGRAD = {"norm", "tensordot", "det", "irfft", "ihfft"}
 # Their rule is for tensors of some rank, which nobody knows of what is not declared.
 BY_RANK = {rule.name for rule in RULES if "rank(" in (rule.when or "")} | {
-    "column_stack"
+    "column_stack",
+    "meshgrid",
 }
 TRAITS = {torch.int64: "int", torch.bool: "bool", torch.cdouble: "complex"}
 
