@@ -167,7 +167,7 @@ def facts_of(section: Section) -> Facts:
         _optional(section),
         section.get("sign", ""),
         _operator(section.get("call", "")),
-        _positions(section, section.get("nondiff", ())),
+        _positions(section, _constants(section)),
         _positions(section, section.get("changes", ())),
         _is_dear(section, kinds),
     )
