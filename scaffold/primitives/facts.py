@@ -232,6 +232,11 @@ def _optional(section: Section) -> tuple[tuple[int, str], ...]:
     return _positions(section, found)
 
 
+def _constants(section: Section) -> Collection[str]:
+    """The tensors without a gradient; of the gradients of others PyTorch may have one that no rule is about."""
+    return () if section["category"] == "backward" else section.get("nondiff", ())
+
+
 def _positions(section: Section, found: Collection[str]) -> tuple[tuple[int, str], ...]:
     """Parameters, each with its position; of functions whose parameters nobody says there are none."""
     names = parameters(section["call"]) if found and "call" in section else ()
