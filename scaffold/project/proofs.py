@@ -23,6 +23,7 @@ from scaffold.project.interpreter import (
     Proving,
     find_interpreter,
 )
+from scaffold.project.op_testing import ROLE, survey_shared
 from scaffold.project.project import Project, open_project
 from scaffold.project.proof_errors import Subject, as_options, error_of
 from scaffold.project.rendering import Generated, provable_of
@@ -30,8 +31,9 @@ from scaffold.project.survey import Op, survey
 from scaffold.spec.imports import runs_code_of
 from scaffold.verify import Request, Verdict, import_path
 from scaffold.workspace import apply, plan, recover
-from scaffold.workspace.reconcile import decoded, present
+from scaffold.workspace.reconcile import Standing, decoded, present
 from scaffold.workspace.records import (
+    Kept,
     Proof,
     Record,
     adds_only,
@@ -262,6 +264,7 @@ def _subject(generated: Generated) -> Subject:
 UNKNOWN = "no record tells how it was written: scaffold sync"
 STALE = "it is out of date: scaffold check {op}"
 MOVED = "it changed while its tests ran"
+SHARED_TAKEN = "what its tests share was changed, in {path}: put new questions beside those that are there"
 TAKEN = "its generated tests were changed: put new ones beside them"
 
 
@@ -303,12 +306,27 @@ def _objection(project: Project, op: Op, stale: bool) -> str:
         return UNKNOWN
     if stale:
         return STALE.format(op=op.listed.name)
-    known = op.standings[test.path]
-    if known.edited:
-        base = test.written
-        if base is None or not adds_only(base, known.text or ""):
-            return TAKEN
-    return ""
+    if _is_taken(test, op.standings[test.path]):
+        return TAKEN
+    return _objection_to_shared(project)
+
+
+def _objection_to_shared(project: Project) -> str:
+    """Why what the tests share, which asks the questions, is not what was generated; "" where it is."""
+    shared = survey_shared(project)
+    kept = shared.record.kept(ROLE) if shared and shared.record else None
+    if shared is None or kept is None:
+        return UNKNOWN
+    taken = _is_taken(kept, shared.standings[kept.path])
+    return SHARED_TAKEN.format(path=kept.path) if taken else ""
+
+
+def _is_taken(kept: Kept, known: Standing) -> bool:
+    """Whether something of a generated file is not there any more, or says something else."""
+    if not known.edited:
+        return False
+    base = kept.written
+    return base is None or not adds_only(base, known.text or "")
 
 
 def record_passed(

@@ -6,6 +6,7 @@ itself lost or changed is told as such, never trusted (whether a generated file 
 
 import ast
 import base64
+import copy
 import hashlib
 import json
 import os
@@ -67,10 +68,16 @@ def function_digest(text: str, names: Collection[str]) -> str:
 
 
 def adds_only(base: str, text: str) -> bool:
-    """Whether a file still holds every statement of its base, and beside them definitions of names that are new to it."""
-    before, after = _cut(base), _cut(text)
-    if before is None or after is None:
+    """Whether a file still holds every statement of its base, and beside them definitions of names that are new to it.
+
+    Those of classes count too: a method may be added.
+    """
+    cuts = _cut(base), _cut(text)
+    if cuts[0] is None or cuts[1] is None:
         return False
+    before, after = (
+        [one for part in cut or () for one in _opened(part)] for cut in cuts
+    )
     waiting = Counter(part.said for part in before)
     taken = {name for part in before for name in (*part.binds, *part.reads)}
     for part in after:
@@ -79,6 +86,21 @@ def adds_only(base: str, text: str) -> bool:
         elif part.binds & taken or not isinstance(part.node, _DEFINITIONS):
             return False
     return not waiting.total()
+
+
+def _opened(part: "_Part") -> Iterator["_Part"]:
+    """A class as its head and its statements, whose names are told by it; anything else as it is."""
+    if not isinstance(part.node, ast.ClassDef):
+        yield part
+        return
+    head = copy.copy(part.node)
+    head.body = []
+    yield part._replace(node=head)
+    for statement in _without_docstring(part.node.body):
+        for one in _parts(statement):
+            binds = {f"{part.node.name}.{name}" for name in one.binds}
+            origin = f"{part.node.name}.{one.origin}"
+            yield one._replace(binds=binds, origin=origin)
 
 
 def _cut(text: str) -> list["_Part"] | None:

@@ -149,6 +149,33 @@ def test_tests_that_somebody_only_added_to(text: str, holds: bool) -> None:
     assert adds_only(TESTS, text) is holds
 
 
+QUESTIONS = """class OpTests:
+    \"\"\"What is asked.\"\"\"
+
+    twice = True
+
+    def test_one(self) -> None:
+        assert self.twice
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        (f"{QUESTIONS}\n    def test_ours(self) -> None: ...\n", True),
+        (QUESTIONS.replace("    twice = True", "    ours = 1\n    twice = True"), True),
+        (QUESTIONS.replace("What is", "All that is"), True),
+        (QUESTIONS.replace("twice = True", "twice = False"), False),
+        (QUESTIONS.replace("assert self.twice", "pass"), False),
+        (f"{QUESTIONS}\n    def test_one(self) -> None: ...\n", False),
+        (QUESTIONS.replace("OpTests:", "OpTests(Ours):"), False),
+        (f"{QUESTIONS}\n\nOpTests.test_one = None\n", False),
+    ],
+)
+def test_questions_that_somebody_only_added_to(text: str, holds: bool) -> None:
+    assert adds_only(QUESTIONS, text) is holds
+
+
 def test_a_record_that_another_run_has_just_removed_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
