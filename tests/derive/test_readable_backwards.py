@@ -458,6 +458,64 @@ def test_what_cancels_leaves_its_shape_only_where_that_is_whole() -> None:
         )
 
 
+def test_smoothed_labels_sum_to_one() -> None:
+    calls = [
+        (tensor(3, 4), torch.tensor([0, 3, 1]), eps) for eps in (0.1, 0.0, 1.0)
+    ] + [(tensor(1, 1), torch.tensor([0]), 0.1)]
+    text = backward(
+        "logits[N, C], target[N; index(C)], eps: float = 0.1",
+        """
+logp = torch.log_softmax(logits, -1)
+nll = -logp.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+smooth = -logp.mean(-1)
+return ((1 - eps) * nll + eps * smooth).mean()
+""",
+        *calls,
+    )
+    assert ".sum(" not in text
+    assert "return grad_output / target.numel() * probs - total_grad" in text
+
+
+def test_a_line_with_several_ones_does_not_sum_to_one() -> None:
+    backward(
+        "x[N, C], k: int",
+        """
+chosen = torch.zeros_like(x).scatter(-1, x.topk(k, dim=-1).indices, 1)
+p = torch.softmax(x, -1)
+return (p * (0.1 + 0.5 * chosen)).log_softmax(-1).sum(-1) + (torch.log_softmax(x, -1) * (2 + chosen)).sum(-1)
+""",
+        (tensor(3, 4), 2),
+        (tensor(3, 4), 1),
+    )
+
+
+def test_planes_are_summed_without_dims_that_come_and_go() -> None:
+    text = backward(
+        "y[N, C, H, W], w[C], b[C]",
+        "y * torch.sin(w)[:, None, None] + b[:, None, None]",
+        (tensor(2, 3, 4, 5), tensor(3), tensor(3)),
+        (tensor(0, 3, 4, 5), tensor(3), tensor(3)),
+        (tensor(2, 1, 1, 5), tensor(1), tensor(1)),
+    )
+    assert "squeeze(" not in text.replace("unsqueeze(", "")
+    assert "grad_b = grad_output.sum((0, 2, 3))" in text
+
+
+def test_interleaved_pairs_are_reshaped_by_sizes() -> None:
+    text = backward(
+        "x[*b, S, D], cos[S, E], sin[S, E]",
+        """
+x1, x2 = x[..., ::2], x[..., 1::2]
+return torch.stack((x1 * cos - x2 * sin, x1 * sin + x2 * cos), -1).flatten(-2)
+""",
+        (tensor(2, 3, 4), tensor(3, 2), tensor(3, 2) + 1),
+        (tensor(3, 2), tensor(3, 1), tensor(3, 1) + 1),
+        (tensor(2, 0, 4), tensor(0, 2), tensor(0, 2) + 1),
+        require=["D == 2 * E"],
+    )
+    assert "(*x.shape[:-1], ctx.cos_shape[-1], 2)" in text
+
+
 # --- A tensor that is at hand tells its shape
 
 

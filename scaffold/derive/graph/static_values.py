@@ -305,6 +305,10 @@ def _binary(program: Program, label: str, one: Op, two: Op) -> Op:
         return one
     if label == "+" and one is two and left is None:
         return _binary(program, "*", program.const(2), one)
+    if label == "+":  # `eps + (1 - eps)`: the weights of smoothed labels
+        for part, rest in ((one, two), (two, one)):
+            if rest.is_python("binary", "-") and rest.args[1] is part:
+                return rest.args[0]
     if label == "*":
         product = _product(program, one, two)
         if product is not None:

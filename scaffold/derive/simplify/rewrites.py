@@ -98,11 +98,13 @@ def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
 def _squeezed_sum_to(make: Maker, a: Op, dim: Op) -> Op | None:
     """`g.sum_to_size(w.unsqueeze(-1).shape).squeeze(-1)` as `g.sum(-1).sum_to_size(w.shape)`."""
     at = dim_of(dim)
-    if not isinstance(at, int):
+    if isinstance(at, int) and at >= 0 and a.shape.rank is not None:
+        at -= a.shape.rank  # from the end, as dims of both are counted
+        dim = make.const(at)
+    if not isinstance(at, int) or at >= 0:
         return None
     whole, shape = a.args[0], shapes.squeezed(a.shape, at)
-    counted = at < 0 or (a.shape.rank is not None and whole.shape.rank == a.shape.rank)
-    if not counted or isinstance(shape.origin, Squeezed):
+    if isinstance(shape.origin, Squeezed):
         return None
     inputs = (op for op in make.program.ops if op.rule == "input")
     like = next((op for op in inputs if op.shape == shape), None)
@@ -112,9 +114,20 @@ def _squeezed_sum_to(make: Maker, a: Op, dim: Op) -> Op | None:
 
 @REWRITES.on("squeeze")
 def _unsqueeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`x.unsqueeze(1).squeeze(-1)` as `x`, of a matrix."""
-    undone = make.is_(a, "unsqueeze") and _same_dim(make, a, a.args[1], dim)
+    """`x.unsqueeze(1).squeeze(-1)` as `x`, of a matrix; or of a column, whose last dim is 1 as well."""
+    if not make.is_(a, "unsqueeze"):
+        return None
+    undone = _same_dim(make, a, a.args[1], dim) or _ones_between(a, a.args[1], dim)
     return a.args[0] if undone else None
+
+
+def _ones_between(a: Op, one: Op, two: Op) -> bool:
+    """Whether two dims are 1, and all between them: it does not matter which of them is left out."""
+    places = [shapes.position(a.shape, dim_of(dim)) for dim in (one, two)]
+    known = [at for at in places if at is not None]
+    if len(known) < len(places) or a.shape.dims is None:
+        return False
+    return all(dim == 1 for dim in a.shape.dims[min(known) : max(known) + 1])
 
 
 @REWRITES.on("squeeze")
@@ -245,11 +258,54 @@ def _sum_of_quotient(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 @REWRITES.on("sum")
 def _sum_of_one_hot(make: Maker, a: Op, *rest: Op) -> Op | None:
-    """The sum of each line of a one-hot, which is 1."""
-    kept = len(rest) > 1 and literal(rest[1]) is True
-    if not kept or not is_one_hot(a) or dims_of(rest[0]) != dims_of(a.args[1]):
+    """The sum of each line of a one-hot, which is 1; of `a + b * onehot`, as of smoothed labels, it is `n * a + b`."""
+    dims = dims_of(rest[0]) if len(rest) > 1 and literal(rest[1]) is True else None
+    if not dims:
         return None
-    return make.const(1)
+    return make.const(1) if _has_one(a, dims) else _of_smoothed(make, a, rest[0])
+
+
+def _has_one(op: Op, dims: Axes | None) -> bool:
+    """Whether it is zeros with one 1 along a dim; as many as are chosen are not one."""
+    if not is_one_hot(op) or dims is None or dims != dims_of(op.args[1]):
+        return False
+    index = op.args[2].shape
+    at = shapes.position(index, dims[0])
+    return at is not None and index.dims is not None and index.dims[at] == 1
+
+
+def _of_smoothed(make: Maker, a: Op, dim: Op) -> Op | None:
+    """The sum of each line of `a + b * onehot`."""
+    dims = dims_of(dim)
+    if not dims or not make.is_(a, "add"):
+        return None
+    left = shapes.reduced(a.shape, dims, True)
+    for same, other in (a.args, a.args[::-1]):
+        found = make.products.of(other)
+        hot = [item for item in found.tensors if _has_one(item, dims)]
+        if len(hot) != 1 or not is_constant_along(same, left):
+            continue
+        height = found.without(
+            found._replace(
+                number=1, statics=(), tensors=(hot[0],), below=(), static_below=()
+            )
+        )
+        if all(is_constant_along(item, left) for item in height.tensors + height.below):
+            whole = _times(make, same, count(make, a, dim))
+            return make.expanded(make.add(whole, make.products.op(height)), left)
+    return None
+
+
+def _times(make: Maker, a: Op, n: Op) -> Op:
+    """`n * a`, where `a` may be divided by n."""
+    found = make.products.of(a)
+    for at, below in enumerate(found.static_below):
+        parts = below.args if below.is_python("binary", "*") else (below,)
+        if n in parts:
+            others = tuple(item for item in parts if item is not n)
+            rest = found.static_below[:at] + others + found.static_below[at + 1 :]
+            return make.products.op(found._replace(static_below=rest))
+    return make.mul(n, a)
 
 
 @REWRITES.on("scatter_add")

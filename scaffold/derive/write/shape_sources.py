@@ -91,24 +91,38 @@ class Holders:
         return self._by_any(shape)
 
     def _by_prefix(self, shape: Shape) -> Node | None:
-        """`x.shape[:-1]`, `(*x.shape[:-1], 1)`: a shape that differs in its last dim from one at hand."""
+        """`x.shape[:-1]`, `(*x.shape[:-1], 1)`: a shape that begins as one at hand does, and goes on with sizes that are known."""
         assert shape.dims is not None
-        graph, absent = self.graph, self.graph.node("absent")
         for op in self._holding():
-            if not op.shape.dims or not op.shape.trailing:
-                continue
-            bounds = (absent, number_node(self.program, -1), absent)
-            whole = self._attribute(self._name(op), "shape")
-            index = graph.node("slice", "", bounds)
-            first = graph.node("subscript", "", (whole, index))
-            if op.shape.dims[:-1] == shape.dims:
-                return first
-            if shape.trailing and op.shape.dims[:-1] == shape.dims[:-1]:
-                if not isinstance(shape.dims[-1], int):
+            for cut in range(1, op.shape.trailing + 1):
+                same = (op.shape.dims or ())[:-cut]
+                if same != shape.dims[: len(same)] or not same:
                     continue
-                starred = graph.node("starred", "", (first,))
-                return graph.node("tuple", "", (starred, self.size(shape.dims[-1])))
+                first = self._beginning(op, cut)
+                rest = [self._known_size(dim) for dim in shape.dims[len(same) :]]
+                if not rest:
+                    return first
+                sizes = [size for size in rest if size is not None]
+                if len(sizes) == len(rest):
+                    starred = self.graph.node("starred", "", (first,))
+                    return self.graph.node("tuple", "", (starred, *sizes))
         return None
+
+    def _beginning(self, op: Op, cut: int) -> Node:
+        """`x.shape[:-1]`, without so many dims at the end."""
+        graph, absent = self.graph, self.graph.node("absent")
+        bounds = (absent, number_node(self.program, -cut), absent)
+        whole = self._attribute(self._name(op), "shape")
+        index = graph.node("slice", "", bounds)
+        return graph.node("subscript", "", (whole, index))
+
+    def _known_size(self, dim: Dim) -> Node | None:
+        """A size that a tensor at hand tells."""
+        if isinstance(dim, int):
+            return number_node(self.program, dim)
+        if is_lead(dim):
+            return None
+        return self._read_size(dim, self.sure) or self._computed_size(dim)
 
     def _by_any(self, shape: Shape) -> Node:
         raise UnknownShapeError(shape)
