@@ -484,7 +484,7 @@ NAMED = {
     "scaffold.derive.lower": 35,
     "scaffold.derive.plan": 5,
     "scaffold.derive.rules": 55,  # 34 in the coded gradients
-    "scaffold.derive.simplify": 172,  # among them two that cancel a factor, and what a product is squeezed to
+    "scaffold.derive.simplify": 171,  # among them two that cancel a factor, and what a product is squeezed to
     "scaffold.derive.write": 69,
     "scaffold.formula": 29,
     "scaffold.inspect": 20,

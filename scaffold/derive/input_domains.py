@@ -73,16 +73,20 @@ def _follows(op: Op, word: Domain) -> list[tuple[Op, Domain]]:
     """The arguments, and the domains that are enough for the op to be in its own; nothing where that is not known."""
     if word == "positive":
         return _positive(op)
-    if word == "unit" and (op.rule == "mul" or _is_natural_power(op)):
+    if word == "unit" and (_is_product(op) or _is_natural_power(op)):
         factors = tensors(op.args)
         return [(arg, word) for arg in factors] if _no_larger(op) else []
     moved = _moves(op) and op.args[0].is_tensor
     return [(op.args[0], word)] if moved and word in ("nonzero", "unit") else []
 
 
+def _is_product(op: Op) -> bool:
+    return op.facts.operator == "*"
+
+
 def _no_larger(op: Op) -> bool:
     """Whether a product or a power of values between 0 and 1 is one: `x * x`, `0.5 * x`, `x ** 2`."""
-    if op.rule != "mul":
+    if not _is_product(op):
         return True
     numbers = [number(arg) for arg in op.args if not arg.is_tensor]
     return all(isinstance(item, int | float) and 0 < item <= 1 for item in numbers)
@@ -101,7 +105,7 @@ def _moves(op: Op) -> bool:
 def _positive(op: Op) -> list[tuple[Op, Domain]]:
     if op.rule == "sub" and is_number(op.args[0], 1):
         return [(op.args[1], "unit")]
-    if op.rule == "mul" and op.args[0] is op.args[1]:
+    if _is_product(op) and op.args[0] is op.args[1]:
         return []
     keeps = "positive" in op.facts.flags
     if keeps and op.facts.category == "elementwise":

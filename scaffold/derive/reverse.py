@@ -16,6 +16,7 @@ from scaffold.derive.autograd_fallback import pulled_back
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
 from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, tensors
+from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.graph.shapes import Dropped, Kept
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.coded_gradients import CODED
@@ -33,6 +34,7 @@ from scaffold.derive.simplify.compositions import Composer
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.joined_parts import joined_parts
 from scaffold.derive.simplify.joined_sums import as_one_choice, sure_of_one
+from scaffold.derive.simplify.rewrites import sums_to_zero
 from scaffold.formula import Node
 
 Pairs = list[tuple[Op, Op]]
@@ -70,6 +72,16 @@ def may_gain_a_dim(item: Op, results: Iterable[Op]) -> bool:
         for result in results
         for op in result.walk()
     )
+
+
+def _is_zero(make: Maker, g: Op) -> bool:
+    """Whether a sum is zero in exact arithmetic: that which reaches the maximum that a softmax subtracts."""
+    if g.rule == "neg":
+        return _is_zero(make, g.args[0])
+    if g.rule != "sum":
+        return False
+    dims = dims_of(g.args[1])
+    return dims is not None and sums_to_zero(make, g.args[0], dims)
 
 
 class Reverse:
@@ -140,6 +152,8 @@ class Reverse:
         total: Op | None = None
         for item in by_shape.values():
             part = sum_to(self.make, item, op)
+            if _is_zero(self.make, part):
+                continue
             if len(by_shape) == 1 and self._may_be_summed_later(op, item, part):
                 part = item
             if item in self.via:

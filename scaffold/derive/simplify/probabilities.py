@@ -20,12 +20,12 @@ def with_probabilities(
     for op in seen - {*held}:
         for arg in op.args:
             users.setdefault(arg, set()).add(op.rule)
-    others = {op for op in seen if op in held and op.rule != "log_softmax"}
+    others = {op for op in seen if op in held and not _is_logarithm(op)}
     needed = {*down_to(others, there)}
     logs = {
         op
         for op in seen - {*there} - needed
-        if op.rule == "log_softmax" and users.get(op) == {"exp"}
+        if _is_logarithm(op) and users.get(op) == {"exp"}
     }
     known: dict[Op, Op] = {}
 
@@ -41,3 +41,7 @@ def with_probabilities(
         for root in roots.values():
             renewed(root)
     return known
+
+
+def _is_logarithm(op: Op) -> bool:
+    return "log_distribution" in op.facts.flags

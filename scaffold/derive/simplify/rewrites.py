@@ -31,25 +31,97 @@ def is_constant_along(op: Op, left: Shape) -> bool:
     return not op.is_tensor or shapes.fits(op.shape, left)
 
 
-def sums_to_zero(op: Op, dims: Axes) -> bool:
-    """Whether its sum along the dims is zero: it is centred there, or a multiple of what is."""
-    left = shapes.reduced(op.shape, dims, True)
+def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
+    """Whether its sum along the dims is zero: it is centred there, is a gradient of a softmax, or a multiple or a sum of such."""
     if op.rule == "neg":
-        return sums_to_zero(op.args[0], dims)
-    if op.rule == "sub":
-        x, mean = op.args
-        centred = mean.rule == "mean" and len(mean.args) == 3
-        return centred and mean.args[0] is x and along(mean) == dims
-    if op.rule in ("mul", "div"):
+        return sums_to_zero(make, op.args[0], dims)
+    operator = op.facts.operator
+    if operator in ("+", "-") and all(
+        arg.shape == op.shape and sums_to_zero(make, arg, dims) for arg in op.args
+    ):
+        return True
+    if operator == "-":
         one, two = op.args
-        pairs = [(one, two)] if op.rule == "div" else [(one, two), (two, one)]
         return any(
-            part.shape == op.shape
-            and is_constant_along(other, left)
-            and sums_to_zero(part, dims)
-            for part, other in pairs
+            _is_mean(rest, x, dims) or _is_share_of_sum(make, rest, x, dims)
+            for x, rest in ((one, two), (two, one))
         )
-    return False
+    if operator not in ("*", "/"):
+        return False
+    left = shapes.reduced(op.shape, dims, True)
+    parts = [op.args[0]] if operator == "/" else _all_factors(op)
+    varying = [part for part in parts if not is_constant_along(part, left)]
+    if operator == "/" and not is_constant_along(op.args[1], left):
+        return False
+    if len(varying) == 2:
+        one, two = varying
+        pairs = ((one, two), (two, one))
+        return any(_is_of_softmax(make, p, centred, dims) for p, centred in pairs)
+    return len(varying) == 1 and (
+        varying[0].shape == op.shape and sums_to_zero(make, varying[0], dims)
+    )
+
+
+def _all_factors(op: Op) -> list[Op]:
+    """The factors of a product, of values with a name too."""
+    if op.facts.operator != "*":
+        return [op]
+    return [factor for arg in op.args for factor in _all_factors(arg)]
+
+
+def _same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
+    """Whether two ways to say dims mean the same ones."""
+    if not one or not two or one == two:
+        return one == two and bool(one)
+    places = [{shapes.position(shape, dim) for dim in dims} for dims in (one, two)]
+    return None not in places[0] and places[0] == places[1]
+
+
+def _is_mean(op: Op, x: Op, dims: Axes) -> bool:
+    """Whether it is the mean along the dims, as `x - mean` has it: kept, or of the first dims, for which it is broadcast."""
+    if op.rule != "mean" or len(op.args) != 3 or op.args[0] is not x:
+        return False
+    if not _same_dims(x.shape, dims_of(op.args[1]), dims):
+        return False
+    places = {shapes.position(x.shape, dim) for dim in dims}
+    return literal(op.args[2]) is True or places == {*range(len(dims))}
+
+
+def _is_distribution(op: Op, dims: Axes) -> bool:
+    """Whether its values along the dims sum to 1: a softmax, or what a log_softmax is the logarithm of."""
+    flag = "distribution"
+    if op.rule == "exp":
+        op, flag = op.args[0], "log_distribution"
+    return flag in op.facts.flags and _same_dims(op.shape, dims_of(op.args[1]), dims)
+
+
+def _is_of_softmax(make: Maker, probs: Op, centred: Op, dims: Axes) -> bool:
+    """`probs * (g - sum(g * probs))`: the gradient of a softmax."""
+    minus = centred.facts.operator == "-" and len(centred.args) == 2
+    if not minus or not _is_distribution(probs, dims):
+        return False
+    g, total = centred.args
+    if g.shape != probs.shape or not _reduces(total, dims, probs.shape):
+        return False
+    return total is make.sum(make.mul(g, probs), *total.args[1:])
+
+
+def _is_share_of_sum(make: Maker, op: Op, g: Op, dims: Axes) -> bool:
+    """`probs * sum(g)`, as the gradient of a log_softmax, `g - probs * sum(g)`, has it."""
+    if op.facts.operator != "*":
+        return False
+    return any(
+        _is_distribution(probs, dims)
+        and probs.shape == g.shape
+        and _reduces(total, dims, g.shape)
+        and total is make.sum(g, *total.args[1:])
+        for probs, total in (op.args, op.args[::-1])
+    )
+
+
+def _reduces(op: Op, dims: Axes, shape: Shape) -> bool:
+    """Whether it is a sum along the dims that keeps them."""
+    return op.rule == "sum" and _same_dims(shape, along(op), dims)
 
 
 # --- Transposes and squeezes.
@@ -340,7 +412,7 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
     left = shapes.reduced(a.shape, dims, True)
     if make.is_(a, "add", "sub"):
         one, two = a.args
-        if two.is_tensor and two.shape == one.shape and sums_to_zero(two, dims):
+        if two.is_tensor and two.shape == one.shape and sums_to_zero(make, two, dims):
             return make(rule, one, dim, keepdim)
         return None
     products = make.deep_products

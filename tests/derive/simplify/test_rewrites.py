@@ -1,10 +1,11 @@
-"""What a mask hides is not divided by in second derivatives: those are autograd's of the forward, also where it is zero."""
+"""What is known of values without computing them: sums that are zero; what a mask hides is not divided by in second derivatives."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.against_autograd import check_forward, tensor
+from tests.derive.building import backward_of, load, spec_of, text_of
 
 FORWARDS = {
     "before a factor": "(x * y).clamp(min=0).sqrt().gather(-1, index)",
@@ -34,3 +35,53 @@ def test_second_derivatives_are_those_of_autograd(forward: str) -> None:
     right = second(plain, *tensors)
     assert all(item.isfinite().all() for item in right)
     torch.testing.assert_close(second(op, *tensors), right)
+
+
+# What is subtracted has no gradient: of each forward what the backward must not have.
+CENTRED = {
+    "the maximum before a softmax": (
+        "s = x * w\nreturn torch.softmax(s - s.max(-1, keepdim=True).values, -1) * v",
+        ("scatter", "values.", "new_zeros"),
+    ),
+    "the mean before a softmax, scaled": (
+        "s = x * w\nreturn torch.softmax(2 * (s - s.mean(-1, keepdim=True)), 1) * v",
+        (".mean(-1, keepdim=True) -", "grad.mean"),
+    ),
+    "the maximum before a log_softmax": (
+        "s = x * w\nreturn torch.log_softmax(s - s.amax(1, keepdim=True), -1) * v",
+        ("new_zeros", "torch.where", "== "),
+    ),
+    "a mean along the first dim": (
+        "c = x - x.mean(0)\nreturn (c**2).mean(0) * w[0] + v[0]",
+        (".sum(0", "grad.mean"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CENTRED)
+@pytest.mark.parametrize("dims", ["[N, D]", "[..., D]"])
+def test_what_sums_to_zero_is_not_computed(name: str, dims: str) -> None:
+    forward, absent = CENTRED[name]
+    inputs = ", ".join(f"{item}{dims}" for item in "xwv")
+    shapes = [(3, 4), (1, 4), (3, 1), (2, 5)]
+    calls = [tuple(tensor(*shape) + at / 2 for at in range(3)) for shape in shapes]
+    calls.append(tuple(tensor(4, 3).t() + at for at in range(3)))
+    text = backward_of(check_forward(inputs, forward, calls))
+    if dims == "[N, D]":
+        assert not [word for word in absent if word in text], text
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "s = x * w\nreturn torch.softmax(s - s.max(0, keepdim=True).values, -1) * v",
+        "s = x * w\nreturn torch.softmax((s - s.amax(-1, keepdim=True)) * v, -1) * v",
+        "p = torch.softmax(x, 0)\nreturn p - p.mean(-1, keepdim=True) * w + v",
+        "s = x * w\nreturn torch.log_softmax(s - s.amax(0, keepdim=True), -1) * v",
+        "c = x - w.mean(0)\nreturn (c**2).sum(0) * w[0] + (c * v).sum(0)",
+        "c = x - x.mean(0)\nreturn (c**2).sum(1) * w[:, 0] + (c * v).sum(1)",
+    ],
+)
+def test_what_sums_to_something_is_summed(forward: str) -> None:
+    calls = [tuple(tensor(3, 4) + at / 2 for at in range(3)), (tensor(1, 4),) * 3]
+    check_forward("x[N, D], w[N, D], v[N, D]", forward, calls)
