@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -18,16 +18,19 @@ from scaffold.cli.options import FORMAT, FORMATS, PYTHON, check_choice, offer_op
 from scaffold.cli.output import TERMINAL, is_terminal, show_notes, show_object
 from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
 from scaffold.project.console import from_here
-from scaffold.project.file_status import Checked, check_project
 from scaffold.project.interpreter import OPTION, Interpreter, need_interpreter
-from scaffold.project.project import Project, open_project
-from scaffold.project.proofs import begin, record_passed
 from scaffold.verify import processes_for
 from scaffold.verify.mutants import Mutant
 from scaffold.verify.reports import Report
 from scaffold.verify.score import Outcome, planted, score
 from scaffold.verify.subjects import find_subject, read_module
 from scaffold.verify.suites import Suite, run_suites
+
+if (
+    TYPE_CHECKING
+):  # what renders ops is imported by a run that needs it, not to show help
+    from scaffold.project.file_status import Checked
+    from scaffold.project.project import Project
 
 OPS = Annotated[
     list[str] | None,
@@ -133,7 +136,7 @@ class Tested(NamedTuple):
     there: bool = True
     op: Path | None = None  # its file
     place: Location | None = None  # of the op's table
-    project: Project | None = None  # that the op is of
+    project: "Project | None" = None  # that the op is of
     standing: tuple[
         tuple[str, str], ...
     ] = ()  # paths of files that are not ok, and why
@@ -179,6 +182,9 @@ def _is_path(name: str) -> bool:
 
 def _of_project(names: tuple[str, ...]) -> Iterable[Tested]:
     """The tests of ops, and how the files of these stand."""
+    from scaffold.project.file_status import check_project
+    from scaffold.project.project import open_project
+
     project = open_project(may_lack=bool(names))
     if not project.texts:
         raise_all([_unlisted(name) for name in names])
@@ -200,7 +206,7 @@ def _unlisted(name: str) -> ScaffoldError:
     return ScaffoldError(f"no op '{name}': there is no manifest here", hint=hint)
 
 
-def _tested(project: Project, op: str, roles: dict[str, Checked]) -> Tested:
+def _tested(project: "Project", op: str, roles: "dict[str, Checked]") -> Tested:
     test, file = roles.get("test"), roles.get("op")
     return Tested(
         op,
@@ -260,6 +266,8 @@ class Proof(NamedTuple):
 
 def show_proofs(found: Sequence[Tested], asked: Asked) -> None:
     """Run the tests, say what became of them and record what they prove; exit with 1 unless all passed."""
+    from scaffold.project.proofs import begin, record_passed
+
     stale = {
         item.name: "stale" in dict(item.standing).values()
         for item in found
