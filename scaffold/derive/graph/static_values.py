@@ -196,7 +196,9 @@ def is_int(program: Program, op: Op) -> bool:
         case Operator("attribute", "ndim"):
             return True
         case Operator("subscript"):
-            return op.args[0].is_python("attribute", "shape")
+            whole, index = op.args
+            one = not index.is_python("slice")
+            return one and whole.is_python("attribute", "shape")
         case Operator("unary", "-"):
             return is_int(program, op.args[0])
         case Operator("binary", "+" | "-" | "*" | "//" | "%"):

@@ -239,11 +239,6 @@ class Expressions(Evaluator):
             self.program.set_dtype(op, kind)
         return op
 
-    def _static_node(self, op: Op) -> Node:
-        if op.rule in ("static", "python"):
-            return static_node(self.program, op)
-        raise UnsupportedError("a part of a shape")
-
     def other(self, node: Node) -> Op:
         """A dtype by the name of a type of Python's."""
         if node.kind != "name":
@@ -462,11 +457,10 @@ class Expressions(Evaluator):
         if op.rule == "shape":
             return size_at(self.program, op.asked, position)
         if op.kind == "static":
-            node = self._static_node(op)
-            index = self.program.graph.constant(str(position))
-            return self.program.static(
-                self.program.graph.node("subscript", "", (node, index))
-            )
+            if op.rule not in ("static", "python"):
+                raise UnsupportedError("a part of a shape")
+            at = self.program.const(position)
+            return self.program.python("subscript", "", op, at)
         if op.rule == "call" and not op.active:
             return item_of_call(self.program, op, position)
         if op.kind != "group" or op.rule in ("input", "call"):

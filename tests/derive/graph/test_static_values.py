@@ -116,3 +116,42 @@ def test_what_literals_alone_say(text: str, value: object) -> None:
 def test_a_literal_stays_as_it_is_spelled() -> None:
     one = program()
     assert emit(static_node(one, one.static(parsed(one, "a * 1e-06")))) == "a * 1e-06"
+
+
+@pytest.mark.parametrize(
+    ("text", "leaves"),
+    [
+        ("a.shape[-1] // 2", {"a"}),
+        ("a.size(0) + b", {"a", "b"}),
+        ("a[0][1:]", {"a"}),
+        ("math.sqrt(a.shape[0])", {"math", "a"}),
+        ("tuple(a)[-2:]", {"tuple", "a"}),
+    ],
+)
+def test_a_leaf_is_a_name(text: str, leaves: set[str]) -> None:
+    of = program()
+    op = of.static(parsed(of, text))
+    found = [item.expression for item in op.walk() if item.rule == "static"]
+    assert {node.label for node in found if node.kind == "name"} == leaves
+    assert all(node.kind in ("name", "absent") for node in found)
+    assert emit(static_node(of, op)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "one", "several"),
+    [
+        ("a.shape[0]", True, False),
+        ("a.ndim", True, False),
+        ("a.numel()", True, False),
+        ("a.shape[0] // 2", True, False),
+        ("tuple(a)", False, True),
+        ("tuple(a)[1:]", False, True),
+        ("a.shape[1:]", False, True),
+        ("a[0]", False, False),
+    ],
+)
+def test_one_int_or_several(text: str, one: bool, several: bool) -> None:
+    of = program()
+    op = of.static(parsed(of, text))
+    assert is_int(of, op) is one
+    assert is_sequence(of, op) is several
