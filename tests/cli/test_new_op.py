@@ -251,6 +251,7 @@ def test_messages_name_files_as_seen_from_here(tmp_path: Path) -> None:
     assert new_op(below, *PAIR).out == (
         "create  ../src/foo.py\n"
         "create  ../tests/test_foo.py\n"
+        "create  ../tests/op_testing.py\n"
         "create  ../ops.toml\n"
     )
     again = new_op(below, *PAIR, "--style", "combined")

@@ -342,7 +342,7 @@ def test_records_of_an_earlier_version_are_taken_over(synced: Path) -> None:
     """Each text stood in a file of its own; a run that has nothing else to do writes them into the record."""
     before = contents(synced)
     in_version_1(synced)
-    assert scaffold(synced, "check", "--strict").code == 0
+    assert scaffold(synced, "check", "scale", "shift", "--strict").code == 0
     outcome = scaffold(synced, "sync")
     assert (outcome.code, outcome.err) == (0, "")
     assert contents(synced) == before
