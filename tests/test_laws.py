@@ -483,7 +483,7 @@ NAMED = {
     "scaffold.derive.graph": 58,  # 24 of them the methods that make ops
     "scaffold.derive.lower": 35,
     "scaffold.derive.plan": 5,
-    "scaffold.derive.rules": 55,  # 34 in the coded gradients
+    "scaffold.derive.rules": 56,  # 34 in the coded gradients; the grids of meshgrid are expanded
     "scaffold.derive.simplify": 171,  # among them two that cancel a factor, and what a product is squeezed to
     "scaffold.derive.write": 69,
     "scaffold.formula": 29,
