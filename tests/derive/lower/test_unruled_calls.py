@@ -16,16 +16,6 @@ def p(*shape: int) -> Tensor:
 
 
 CASES: dict[str, tuple[str, str, Callable[[], tuple[Tensor, ...]]]] = {
-    "images": (
-        "x[N, C, H], t[N, H; int], w[C]",
-        "F.nll_loss(x, t, weight=w)",
-        lambda: (p(3, 4, 2), torch.randint(0, 4, (3, 2)), p(4)),
-    ),
-    "of any rank": (
-        "x, t[...; int], w",
-        "F.cross_entropy(x, t, w)",
-        lambda: (p(3, 4), torch.randint(0, 4, (3,)), p(4)),
-    ),
     "margins": (
         "x[N, C], t[N; int], w[C]",
         "F.multi_margin_loss(x, t, weight=w)",
@@ -36,10 +26,10 @@ CASES: dict[str, tuple[str, str, Callable[[], tuple[Tensor, ...]]]] = {
         "torch.linalg.pinv(x, rtol=tolerance)",
         lambda: (p(3, 2), torch.tensor(0.01, dtype=torch.double)),
     ),
-    "statistics": (
-        "x, mean, var",
-        "F.batch_norm(x, mean, var)",
-        lambda: (p(3, 4, 2), p(4), p(4)),
+    "probabilities": (
+        "x[N, C], t[N, C], w[C]",
+        "F.cross_entropy(x, t, w)",
+        lambda: (p(3, 4), p(3, 4), p(4)),
     ),
     "no statistics": (
         "x[N, C]",

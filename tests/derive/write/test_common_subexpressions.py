@@ -6,7 +6,7 @@ from scaffold.derive.activity import is_random
 from scaffold.derive.value_kinds import Kinds
 from scaffold.derive.write.common_subexpressions import Backward, named_once
 from scaffold.formula import Formula, emit_lines
-from tests.derive.test_gradients import backward_of_case
+from tests.derive.building import backward_of, op_text
 from tests.formula.parsing import formula
 
 
@@ -117,6 +117,7 @@ def test_a_name_that_is_taken_is_not_given() -> None:
 
 def test_what_a_lambda_computes_is_its_own() -> None:
     """Its parameter has the name of the input."""
-    text = "\n".join(backward_of_case("avg_max_pool"))
-    assert "lambda x: F.max_pool2d(x, kernel_size=2, stride=2)" in text
-    assert text.count("F.max_pool2d(") == 2
+    forward = "y = torch.linalg.pinv(x, rtol=0.1)\nreturn y * y"
+    text = backward_of(op_text("x[N, D]", forward=forward, derive=True))
+    assert "lambda x: torch.linalg.pinv(x, rtol=0.1)" in text
+    assert text.count("torch.linalg.pinv(") == 2
