@@ -16,8 +16,9 @@ from torch import Tensor
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location
 from scaffold.render.layout import Layout
-from scaffold.render.opfile import op_file
+from scaffold.render.opfile import op_draft, op_file
 from scaffold.spec import OpSpec, build
+from scaffold.spec.surroundings import LINE_LENGTH
 
 
 def locate(path: tuple[str, ...], *, key: bool = False) -> Location:
@@ -37,6 +38,11 @@ def text_of(spec: OpSpec, derivation: Derivation | None = None) -> str:
     """The op's file."""
     layout = Layout(spec.name, f"{spec.name}.py", f"test_{spec.name}.py")
     return op_file(spec, derivation or derive(spec), layout)
+
+
+def draft_of(spec: OpSpec, derivation: Derivation | None = None) -> str:
+    """The same before it is formatted, for a test that only runs it: to format takes longer than to derive."""
+    return op_draft(spec, derivation or derive(spec), LINE_LENGTH)
 
 
 def op_text(inputs: str | None = None, **raw: Any) -> str:

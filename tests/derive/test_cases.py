@@ -12,7 +12,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from scaffold.derive import Derivation, derive
 from scaffold.spec import OpSpec
-from tests.derive.building import backward_of, load, spec_of, text_of
+from tests.derive.building import backward_of, draft_of, load, spec_of, text_of
 from tests.derive.cases import CASES, Case
 from tests.derive.checking import check_needs
 from tests.sweeps import in_every_run
@@ -40,7 +40,7 @@ def made(name: str) -> Made:
     spec = spec_of(case.inputs, derive=True, **options)
     derivation = derive(spec)
     text = text_of(spec, derivation)
-    module, skeleton = load(text), load(text_of(spec_of(case.inputs, **options)))
+    module, skeleton = load(text), load(draft_of(spec_of(case.inputs, **options)))
     plain = getattr(skeleton, spec.function_name)
     function = getattr(module, spec.function_name)
     return Made(spec, derivation, text, function, getattr(module, spec.name), plain)

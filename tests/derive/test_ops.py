@@ -11,7 +11,7 @@ from torch import Tensor
 
 from scaffold.derive import derive
 from scaffold.errors import ScaffoldError
-from tests.derive.building import importable, load, op_text, spec_of, text_of
+from tests.derive.building import draft_of, importable, load, op_text, spec_of
 from tests.derive.checking import check_op, copying
 
 Raw = dict[str, Any]
@@ -666,7 +666,7 @@ def test_the_op_is_the_function_that_it_should_be(name: str, style: str) -> None
     spec = spec_of(**{"style": style, **op.raw})
     derivation = derive(spec)
     with importable(**KERNELS):
-        module = load(text_of(spec, derivation))
+        module = load(draft_of(spec, derivation))
     assert derivation.once_differentiable == op.once
     function, wrapper = module.SomeOpFunction, module.some_op
     check_op(

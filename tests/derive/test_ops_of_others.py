@@ -14,7 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from scaffold.derive import Derivation, derive
 from scaffold.spec import OpSpec
-from tests.derive.building import load, reference, spec_of, text_of
+from tests.derive.building import draft_of, load, reference, spec_of, text_of
 from tests.derive.cases import Case
 from tests.derive.checking import check_needs
 from tests.derive.ops_of_others import ONCE, OPS, SURROGATES
@@ -110,7 +110,7 @@ def made(name: str, typed: bool, setting: str = "recompute") -> Made:
     module = load(text)
     plain = reference([item.name for item in spec.inputs], BY_NAME[name].forward)
     if any(item.optional for item in spec.tensors):  # a term of one may be left out
-        skeleton = text_of(replace(spec, derive=False, style="setup-context"))
+        skeleton = draft_of(replace(spec, derive=False, style="setup-context"))
         plain = getattr(load(skeleton), spec.function_name).forward
     function = getattr(module, spec.function_name)
     return Made(spec, text, function, getattr(module, spec.name), plain)

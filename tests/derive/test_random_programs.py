@@ -3,7 +3,7 @@
 import pytest
 
 from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_needs
 from tests.derive.random_forwards import drawn
 
@@ -16,10 +16,10 @@ def check(seed: int) -> bool:
     spec = spec_of(program.inputs, forward=program.forward, derive=True)
     derivation = derive(spec)
     assert not derivation.missing, derivation.notes
-    text = text_of(spec, derivation)
+    text = draft_of(spec, derivation)
     module = load(text)
     plain = spec_of(program.inputs, forward=program.forward, derive=False)
-    skeleton = load(text_of(plain))
+    skeleton = load(draft_of(plain))
     function = getattr(module, spec.function_name)
     wrapper = getattr(module, spec.name)
     reference = getattr(skeleton, spec.function_name).forward

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import draft_of, load, spec_of
 
 SHAPES = {
     "vector, batch": ((3,), (2, 3, 4)),
@@ -44,7 +43,7 @@ CASES = [
 @cache
 def derived(signature: str, forward: str) -> Any:
     spec = spec_of(signature, forward=forward, derive=True)
-    text = text_of(spec, derive(spec))
+    text = draft_of(spec)
     assert "torch.func.vjp" not in text
     return load(text).some_op
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import draft_of, load, spec_of, text_of
 from tests.derive.checking import check_needs
 from tests.derive.random_forwards import drawn
 from tests.derive.test_cases import (
@@ -30,7 +30,7 @@ from tests.sweeps import pairs_in_every_run
 def made(name: str, style: str) -> Made:
     case = BY_NAME[name]
     options: dict[str, Any] = {"forward": case.forward, "outputs": case.outputs}
-    plain_text = text_of(spec_of(case.inputs, derive=False, **options))
+    plain_text = draft_of(spec_of(case.inputs, derive=False, **options))
     spec = spec_of(
         case.inputs, derive=True, save_policy="balanced", style=style, **options
     )
@@ -143,8 +143,8 @@ def check_random(seed: int) -> None:
         program.inputs, derive=True, save_policy="balanced", style="combined", **options
     )
     derivation = derive(spec)
-    module = load(text_of(spec, derivation))
-    skeleton = load(text_of(spec_of(program.inputs, derive=False, **options)))
+    module = load(draft_of(spec, derivation))
+    skeleton = load(draft_of(spec_of(program.inputs, derive=False, **options)))
     count = len(program.values)
     alone = [tuple(at == only for at in range(count)) for only in range(count)]
     try:
@@ -168,7 +168,7 @@ def test_of_several_gradients_one_alone_may_come_in_batches(at: int) -> None:
     forward = "return torch.sin(x) * w, torch.sigmoid(w * x) * x"
     options: dict[str, Any] = {"outputs": "a, b", "save_policy": "balanced"}
     spec = spec_of("x[N], w[N]", forward=forward, derive=True, **options)
-    function = getattr(load(text_of(spec, derive(spec))), spec.name)
+    function = getattr(load(draft_of(spec)), spec.name)
     x, w = (torch.randn(3).double().requires_grad_() for _ in range(2))
     plain = (torch.sin(x) * w, torch.sigmoid(w * x) * x)
     expected = torch.autograd.grad(plain[at], (x, w), torch.ones(3).double())

@@ -13,7 +13,7 @@ from scaffold.derive import derive
 from scaffold.derive.rules.sample_calls import read_sample
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.verify.child.rule_runs import drawn_values
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_needs
 from tests.sweeps import in_every_run, one_of_each
 
@@ -123,8 +123,8 @@ def check(op: Op, rule: Rule) -> None:
     declared = "..." not in op.inputs and "[" in op.inputs
     left = LEFT_TO_AUTOGRAD | (set() if declared else BY_RANK)
     assert ruled or rule.name in left, derivation.notes
-    module = load(text_of(spec, derivation))
-    plain = getattr(load(text_of(spec_of(op.inputs, **options))), spec.function_name)
+    module = load(draft_of(spec, derivation))
+    plain = getattr(load(draft_of(spec_of(op.inputs, **options))), spec.function_name)
     wanted = {item.name for item in spec.differentiable}
     can = [item.name in wanted for item in spec.inputs]
     alone = [tuple(at == only for at in range(len(can))) for only in range(len(can))]
