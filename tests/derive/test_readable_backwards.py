@@ -516,6 +516,43 @@ return torch.stack((x1 * cos - x2 * sin, x1 * sin + x2 * cos), -1).flatten(-2)
     assert "(*x.shape[:-1], ctx.cos_shape[-1], 2)" in text
 
 
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "torch.tanh(x[:, 1:] - x[:, :-1])",
+        "torch.tanh(x[:, 2:] * x[:, :-2])",
+        "x[:, 1:-1] * torch.sin(x[:, 2:])",
+        "torch.sin(x[:, 2:]) + x[:, :-2] * x[:, 1:-1]",
+        "torch.cat((torch.sin(x[:, -1:]), x[:, :-1]), 1) * x",
+    ],
+)
+def test_neighbours_are_as_many(forward: str) -> None:
+    calls = [(tensor(3, size),) for size in (3, 4, 6)]
+    text = backward("x[N, D]", f"return {forward}", *calls, (tensor(0, 4),))
+    assert "to_size" not in text
+
+
+def test_a_mean_of_the_rest_is_of_the_rest() -> None:
+    for inputs in ("x[N, D]", "x[..., D]", "x"):
+        backward(
+            inputs,
+            "return (x[..., 1:] - x[..., :-1]).abs().sum() + x[..., 3:-1].pow(2).sum() * x[..., :-4].sum()",
+            *((tensor(2, size),) for size in (0, 1, 2, 3, 4, 6)),
+        )
+
+
+def test_scales_that_are_viewed_as_planes_are_summed_at_once() -> None:
+    text = backward(
+        "x[N, C, L], w[C], b[C]",
+        "return x * torch.sin(x) * w.view(1, -1, 1) + b.view(1, -1, 1)",
+        (tensor(2, 3, 4), tensor(3), tensor(3)),
+        (tensor(0, 3, 4), tensor(3), tensor(3)),
+        (tensor(2, 1, 1), tensor(1), tensor(1)),
+    )
+    assert "reshape" not in text
+    assert "keepdim" not in text
+
+
 # --- A tensor that is at hand tells its shape
 
 

@@ -102,6 +102,10 @@ def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim
     if isinstance(size, int) and len(plain) == 3 and (bounds[2] is None or plain[2]):
         return len(range(size)[slice(*plain)])
     if bounds[2] in (None, 1):
+        if len(plain) == 3 and (cut := _cut_off(bounds[0], bounds[1])):
+            left, none = sizes.minus(size, cut), program.const(None)
+            surely = sizes.is_never_negative(left)
+            return left if surely else Slice(size, program.const(cut), none, none)
         first = _bound(program, start, 0)
         last = _bound(program, end, size)
         if all(map(_in_order, (0, first, last), (first, last, size))):
@@ -113,6 +117,16 @@ def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim
             if part is not None:
                 return part
     return Slice(size, start, end, step)
+
+
+def _cut_off(start: object, end: object) -> int:
+    """How many elements a slice leaves out, however many there are: as many of `x[1:]` as of `x[:-1]`, two of `x[1:-1]`; 0 for another."""
+    before = 0 if start is None else start
+    behind = 0 if end is None else end
+    if not isinstance(before, int) or not isinstance(behind, int):
+        return 0
+    counted = before >= 0 and (behind < 0 or end is None)
+    return before - behind if counted else 0
 
 
 def _bound(program: Program, bound: Op, left_out: Dim) -> Dim:
@@ -283,7 +297,16 @@ def _whole(one: Dim, two: Dim) -> Dim | None:
         return None
     in_order = one.start is none is two.end and one.end is two.start
     turned = two.start is none is one.end and two.end is one.start
-    return one.size if in_order or turned else None
+    return one.size if in_order or turned or _make_up(one, two) else None
+
+
+def _make_up(one: Slice, two: Slice) -> bool:
+    """Whether it is so many at the end, and the others: `x[:-2]` and `x[-2:]`."""
+    counts = [literal(item.start) for item in (one, two) if literal(item.end) is None]
+    match counts:
+        case [int() as first, int() as second]:
+            return first == -second
+    return False
 
 
 def einsum(program: Program, args: Args) -> Shape | None:

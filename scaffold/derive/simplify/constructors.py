@@ -19,9 +19,10 @@ from typing import Any
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import choose
-from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, tensors
+from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, literal, tensors
 from scaffold.derive.graph.operations import Algebra
 from scaffold.derive.graph.precision import Precision
+from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError, fold
 from scaffold.derive.simplify.identities import Identities
@@ -197,6 +198,9 @@ class Maker(Algebra):
             return op
         if op.rule == "expanded" and op.args[0].shape == shapes.SCALAR:
             return self.expanded(op.args[0], shape)
+        if self._keeps_dims_of(op, shape):
+            x, dims, _ = op.args
+            return self(op.rule, x, dims, self.const(False))
         if op.rule == "neg" and not self.opaque(op):
             return self.neg(self.reshaped(op.args[0], shape))
         return self.program.op(
@@ -207,6 +211,15 @@ class Maker(Algebra):
             shape=shape,
             active=op.active,
         )
+
+    def _keeps_dims_of(self, op: Op, shape: Shape) -> bool:
+        """Whether it is a reduction with dims of size 1, and the shape is what is left without them: of `w.view(1, -1, 1)`."""
+        if op.facts.category != "reduction" or self.is_whole(op) or len(op.args) != 3:
+            return False
+        x, dims, keepdim = op.args
+        if literal(keepdim) is not True or not x.is_tensor:
+            return False
+        return shapes.reduced(x.shape, dims_of(dims), False) == shape
 
     def zeros(self, like: Op, shape: Shape) -> Op:
         """Zeros of a shape, with dtype and device of another tensor."""
