@@ -73,7 +73,8 @@ BY_VALUE = {
     "x[D, N] ; torch.cov(x)": """\
         (x,) = ctx.saved_tensors
         difference = x - x.mean(-1, keepdim=True)
-        grad_product = grad_output / max(x.shape[-1] - 1, 0)
+        grad_squeeze_all = grad_output / max(x.shape[-1] - 1, 0)
+        grad_product = grad_squeeze_all.reshape((x.shape[0], x.shape[0]))
         # w.r.t. x - x.mean(-1, keepdim=True)
         grad_difference = grad_product @ difference + grad_product.mT @ difference
         grad_x: Tensor = grad_difference - grad_difference.mean(-1, keepdim=True)
@@ -110,7 +111,11 @@ BATCHED = [(tensor(3, 4), tensor(3, 4).flip(0), LABELS)]
             "F.cosine_embedding_loss(a, b, t, reduction=reduction)",
             [(*BATCHED[0], reduction) for reduction in ("mean", "sum", "none")],
         ),
-        ("x[D, N], c: int = 1", "torch.cov(x, correction=c)", [(tensor(3, 4), 0)]),
+        (
+            "x[D, N], c: int = 1",
+            "torch.cov(x, correction=c)",
+            [(tensor(3, 4), 0), (tensor(1, 4), 0)],
+        ),
     ],
 )
 def test_calls_with_a_value(inputs: str, forward: str, calls: list[Any]) -> None:
