@@ -579,3 +579,50 @@ return x * cos + torch.cat((-x2, x1), dim=-1) * sin
     )
     assert "ctx.save_for_backward(cos, sin)" in text
     assert "grad_joined[..., : grad_output.shape[-1] // 2]" in text
+
+
+# --- What is wanted, and the tests that hold it
+
+WANTED = {
+    "sizes that conditions tell are used": (
+        test_a_modulation_of_three_times_the_size_is_not_summed_to_size,
+        test_a_haar_transform_of_even_sizes_is_two_stacks,
+        test_a_rotation_of_two_halves_is_summed_over_heads_alone,
+    ),
+    "named leading dims are the same wherever they stand": (
+        test_the_halves_of_an_even_size_are_gated_plainly,
+        test_both_parts_that_a_chunk_leaves_make_up_the_dim,
+    ),
+    "parts of a dim are one cat or stack, by nothing private": (
+        test_numbered_parts_are_one_stack,
+        test_parts_of_a_dim,
+        test_a_chain_of_slices_is_one_cat,
+        test_a_slice_from_the_end_needs_nothing_private,
+        test_neighbours_are_as_many,
+    ),
+    "nothing is built or saved for its shape, or computed twice": (
+        test_a_product_is_not_built_for_its_shape,
+        test_a_rotation_of_what_chunk_leaves_saves_no_input_for_its_shape,
+        test_interleaved_pairs_are_reshaped_by_sizes,
+        test_a_linear_with_an_optional_bias_is_computed_once,
+    ),
+    "constants fold, factors cancel": (
+        test_a_power_that_is_a_number_leaves_no_tests,
+        test_a_step_size_that_is_multiplied_with_again_cancels,
+    ),
+    "save lists are plain": (
+        test_a_tensor_that_most_gradients_need_is_saved_plainly,
+        test_a_tensor_that_is_saved_plainly_tells_its_shape,
+    ),
+    "names are of the field, and zero branches allocate nothing": (
+        test_values_are_called_by_their_operands,
+        test_parts_are_called_by_their_place,
+        test_a_product_with_the_cotangent_is_called_by_its_factor,
+        test_a_branch_in_which_a_part_is_zero_allocates_nothing,
+    ),
+    "textbook forms": (
+        test_smoothed_labels_sum_to_one,
+        test_what_is_sorted_is_sorted_once,
+        test_the_largest_of_two_takes_three_lines,
+    ),
+}
