@@ -5,29 +5,21 @@ import gc
 import itertools
 import pickle
 import weakref
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar
 
 import pytest
 import torch
-from torch import Tensor
-from torch.autograd import gradcheck
+from torch import Tensor, nn
+from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 from linear_kaiming import LinearKaiming, LinearKaimingFunction, linear_kaiming
 
-DIFFERENTIABLE = ("input", "weight", "bias")
-NEEDS = [
-    needs
-    for count in range(1, 4)
-    for needs in itertools.combinations(DIFFERENTIABLE, count)
-]
-CASES: dict[str, dict[str, Any]] = {"base": {}, "without-bias": {"absent": ["bias"]}}
-EMPTY_CASES: dict[str, dict[str, Any]] = {
-    "N=0": {"N": 0},
-    "in_features=0": {"in_features": 0},
-    "out_features=0": {"out_features": 0},
-}
+Case = dict[str, Any]
+Cases = dict[str, Case]
+Options = dict[str, Any]
+Inputs = tuple[Any, ...]
 
 
 def permuted(tensor: Tensor) -> Tensor:
@@ -36,196 +28,388 @@ def permuted(tensor: Tensor) -> Tensor:
     return torch.stack([tensor.permute(order)] * 2, dim=-1)[..., 0].permute(order)
 
 
-def make(
-    *,
-    N: int = 2,
-    in_features: int = 3,
-    out_features: int = 4,
-    absent: Collection[str] = (),
-    needs: Collection[str] = DIFFERENTIABLE,
-    layout: Callable[[Tensor], Tensor] = torch.clone,
-) -> tuple[Any, ...]:
-    """Make the inputs in call order; those in `needs` require grad."""
-    torch.manual_seed(0)
-    inputs = {
-        "input": torch.randn(N, in_features, dtype=torch.double),
-        "weight": torch.randn(out_features, in_features, dtype=torch.double),
-        "bias": torch.randn(out_features, dtype=torch.double),
-    }
-    return tuple(
-        None if name in absent else layout(value).requires_grad_(name in needs)
-        for name, value in inputs.items()
-    )
+def as_tuple(outputs: Any) -> tuple[Tensor, ...]:
+    """What a call returned, also where that is one tensor."""
+    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
 
-def reference(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """linear_kaiming in plain PyTorch."""
-    output = input @ weight.t()
-    if bias is not None:
-        output = output + bias
-    return output
-
-
-def gradients(output: Tensor, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Backpropagate a grad_output that is not contiguous to the inputs that need it."""
+def gradients(outputs: Sequence[Tensor], inputs: Inputs) -> tuple[Tensor, ...]:
+    """Backpropagate grad_outputs that are not contiguous to the inputs that need it."""
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     torch.manual_seed(1)
-    grad_output = permuted(torch.randn_like(output))
-    return torch.autograd.grad(output, needed, grad_output, materialize_grads=True)
+    grad_outputs = [permuted(torch.randn_like(output)) for output in outputs]
+    return torch.autograd.grad(outputs, needed, grad_outputs, materialize_grads=True)
 
 
-@pytest.fixture(params=[*CASES, *EMPTY_CASES])
-def case(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Arguments of `make`; an empty tensor only where PyTorch allows it."""
-    if request.param in CASES:
-        return CASES[request.param]
-    arguments = EMPTY_CASES[request.param]
-    inputs = make(**arguments)
-    try:
-        output = reference(*inputs)
-        values = (output, *gradients(output, inputs))
-    except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
-        pytest.skip(f"PyTorch: {error}")
-    if not all(value.isfinite().all() for value in values):
-        pytest.skip("not finite")
-    return arguments
+class OpTests:
+    """Subclass it: say which op it is, and what differs from the defaults."""
+
+    op: ClassVar[Callable[..., Any]]  # called with every value in its place
+    function: ClassVar[type[torch.autograd.Function]]
+    make: ClassVar[Callable[..., dict[str, Any]]]  # inputs by name, in call order
+    reference: ClassVar[Callable[..., Any] | None] = None  # the op in plain PyTorch
+    surrogate: ClassVar[Callable[..., Any] | None] = None  # what has the op's gradient
+    differentiable: ClassVar[tuple[str, ...]] = ()
+    cases: ClassVar[Cases] = {"base": {}}  # arguments of `inputs`
+    empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
+    refused: ClassVar[Sequence[tuple[Any, ...]]] = ()  # input, its change, the message
+
+    has_gradient: ClassVar[bool] = True
+    ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
+    changed_in_place: ClassVar[tuple[str, ...]] = ()
+    random: ClassVar[bool] = False
+    layouts: ClassVar[tuple[Callable[[Tensor], Tensor], ...]] = (torch.clone, permuted)
+
+    supports_batched_gradcheck: ClassVar[bool] = True
+    supports_double_backward: ClassVar[bool] = True
+    unsupported_of_empty: ClassVar[Sequence[str]] = ()
+    supports_vmap: ClassVar[bool] = True
+    supports_jacrev: ClassVar[bool] = True
+    gradcheck_options: ClassVar[Options] = {}
+    rtol: ClassVar[float | None] = None  # of all other comparisons
+    atol: ClassVar[float | None] = None
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """The cases, the layouts, and the inputs that a call may need gradients of."""
+        if "case" in metafunc.fixturenames:
+            names = [*self.cases, *self.empty_cases]
+            metafunc.parametrize("case", names, indirect=True)
+        if "layout" in metafunc.fixturenames:
+            metafunc.parametrize("layout", self.layouts)
+        if "needs" in metafunc.fixturenames:
+            count = len(self.differentiable)
+            counts = range(1, count + 1) if count <= 4 else (1, count - 1, count)
+            groups = [itertools.combinations(self.differentiable, n) for n in counts]
+            metafunc.parametrize("needs", [*itertools.chain(*groups)], ids="+".join)
+
+    @pytest.fixture
+    def case(self, request: pytest.FixtureRequest) -> Case:
+        """Arguments of `inputs`; an empty tensor only where PyTorch allows it."""
+        if request.param in self.cases:
+            return self.cases[request.param]
+        arguments = self.empty_cases[request.param]
+        inputs = self.inputs(**arguments)
+        expected = self.surrogate or self.reference
+        try:
+            values = as_tuple(self.prepared(expected or self.op)(*inputs))
+            if expected and self.has_gradient:
+                values += self.expected_gradients(inputs)
+        except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
+            pytest.skip(f"PyTorch: {error}")
+        if not values:
+            pytest.skip("forward returns nothing")
+        if not all(value.isfinite().all() for value in values):
+            pytest.skip("not finite")
+        return arguments
+
+    def inputs(
+        self,
+        *,
+        absent: Collection[str] = (),
+        closed: Collection[str] = (),
+        needs: Collection[str] | None = None,
+        layout: Callable[[Tensor], Tensor] = torch.clone,
+        seed: int = 0,
+        **arguments: Any,
+    ) -> Inputs:
+        """Make the inputs in call order; those in `needs` require grad."""
+        torch.manual_seed(seed)
+        needed = self.differentiable if needs is None else needs
+        made: dict[str, Any] = self.make(**arguments) | dict.fromkeys(absent)
+        for name, value in made.items():
+            if isinstance(value, Tensor):
+                value = value & False if name in closed else value
+                made[name] = layout(value).requires_grad_(name in needed)
+        return tuple(made.values())
+
+    def changes(self, name: str) -> bool:
+        """Whether the op changes an input in place, perhaps as one of several."""
+        return name.partition("[")[0] in self.changed_in_place
+
+    def on_copy(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Give `function` a copy of what it changes in place."""
+        if not self.changed_in_place:
+            return function
+        changed = [self.changes(name) for name in self.make()]
+
+        def call(*inputs: Any) -> Any:
+            pairs = zip(inputs, changed, strict=False)
+            return function(*(x.clone() if copied else x for x, copied in pairs))
+
+        return call
+
+    def seeded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Let every call of `function` draw the same random numbers."""
+        if not self.random:
+            return function
+
+        def call(*inputs: Any) -> Any:
+            torch.manual_seed(2)
+            return function(*inputs)
+
+        return call
+
+    def prepared(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` as one that depends on its inputs alone, and changes nothing."""
+        return self.seeded(self.on_copy(function))
+
+    def differentiable_outputs(self, outputs: Any) -> tuple[Tensor, ...]:
+        """The outputs that have a gradient."""
+        every = as_tuple(outputs)
+        return tuple(every[index] for index in self.ends) if self.ends else every
+
+    def run(self, *inputs: Any) -> tuple[Tensor, ...]:
+        """The outputs of the op that have a gradient."""
+        return self.differentiable_outputs(self.prepared(self.op)(*inputs))
+
+    def expected_gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Those of the reference, some of whose outputs may require no grad."""
+        expected = self.surrogate or self.reference
+        assert expected is not None
+        outputs = self.differentiable_outputs(self.prepared(expected)(*inputs))
+        attached = [
+            output if output.requires_grad else output.detach().requires_grad_()
+            for output in outputs
+        ]
+        return gradients(attached, inputs)
+
+    def assert_close(self, actual: Any, expected: Any) -> None:
+        """Compare as closely as the op computes."""
+        assert_close(actual, expected, rtol=self.rtol, atol=self.atol)
+
+    def test_forward_matches_reference(self, case: Case) -> None:
+        inputs = self.inputs(**case)
+        assert self.reference is not None
+        actual = self.prepared(self.op)(*inputs)
+        self.assert_close(actual, self.prepared(self.reference)(*inputs))
+
+    def test_other_shapes_are_refused(self) -> None:
+        """Backward is written for the declared shapes."""
+        names = list(self.make())
+        for name, change, *message in self.refused:
+            wrong = [*self.inputs()]
+            wrong[names.index(name)] = change(wrong[names.index(name)])
+            with pytest.raises(ValueError, match="^" + (message or [rf"{name}\["])[0]):
+                self.seeded(self.op)(*wrong)
+
+    def test_gradcheck(self, case: Case, layout: Callable[[Tensor], Tensor]) -> None:
+        inputs = self.inputs(**case, layout=layout)
+        empty = case in self.empty_cases.values()
+        unsupported = self.unsupported_of_empty if empty else ()
+        options = self.gradcheck_options
+        batched = (
+            self.supports_batched_gradcheck and "batched_gradcheck" not in unsupported
+        )
+        assert gradcheck(
+            self.run,
+            inputs,
+            check_batched_grad=batched,
+            check_grad_dtypes=True,
+            **options,
+        )
+        if self.supports_double_backward and "double_backward" not in unsupported:
+            assert gradgradcheck(self.run, inputs, **options)
+
+    def test_gradients_match_reference(
+        self, case: Case, layout: Callable[[Tensor], Tensor]
+    ) -> None:
+        inputs = self.inputs(**case, layout=layout)
+        expected = self.expected_gradients(inputs)
+        self.assert_close(gradients(self.run(*inputs), inputs), expected)
+
+    def test_differentiable_once(self) -> None:
+        inputs = self.inputs()
+        output = self.run(*inputs)[0]
+        first = next(x for x in inputs if isinstance(x, Tensor) and x.requires_grad)
+        grad_output = torch.ones_like(output, requires_grad=True)
+        gradient: Any = torch.autograd.grad(
+            output, first, grad_output, create_graph=True
+        )[0]
+        with pytest.raises(RuntimeError, match="differentiate twice"):
+            gradient.abs().sum().backward()
+
+    def test_backward_contract(self, case: Case, needs: tuple[str, ...]) -> None:
+        """Exact shape and dtype where a gradient is needed, None elsewhere.
+
+        Autograd sums a gradient that is too large: gradcheck cannot see a missing sum.
+        """
+        inputs = self.inputs(**case, needs=needs, layout=self.layouts[-1])
+        if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+            return  # the input that is needed is absent
+        function: Any = self.function
+        returned: list[tuple[Any, ...]] = []
+
+        def backward(ctx: Any, *grad_outputs: Any) -> Any:
+            found = function.backward(ctx, *grad_outputs)
+            returned.append(found if isinstance(found, tuple) else (found,))
+            return found
+
+        methods = {"backward": staticmethod(backward)}
+        recorder: Any = type("Recorder", (function,), methods)
+        declared = len(as_tuple(self.prepared(self.op)(*inputs)))
+        outputs = as_tuple(self.on_copy(recorder.apply)(*inputs))[:declared]
+        gradients(self.differentiable_outputs(outputs), inputs)
+        for value, gradient in zip(inputs, returned[-1], strict=True):
+            if isinstance(value, Tensor) and value.requires_grad:
+                assert gradient is not None
+                assert (gradient.shape, gradient.dtype) == (value.shape, value.dtype)
+            else:
+                assert gradient is None
+
+    def test_output_is_freed_without_gc(self) -> None:
+        """An output on ctx would make a reference cycle."""
+        gc.disable()
+        try:
+            outputs = as_tuple(self.prepared(self.op)(*self.inputs()))
+            alive = [weakref.ref(output) for output in outputs]
+            del outputs
+            assert all(output() is None for output in alive)
+        finally:
+            gc.enable()
+
+    def test_input_changed_after_forward(self) -> None:
+        """Backward refuses or gives the old gradient; a tensor on ctx does neither."""
+        for position, name in enumerate(self.make()):
+            if not self.changes(name):
+                self.check_changed(lambda inputs, _, at=position: inputs[at])
+
+    def check_changed(self, pick: Callable[..., Any]) -> None:
+        """Change a tensor, picked of inputs and outputs, between the passes."""
+        inputs = self.inputs()
+        expected = gradients(self.run(*inputs), inputs)
+        outputs = as_tuple(self.prepared(self.op)(*inputs))
+        changed = pick(inputs, outputs)
+        if not isinstance(changed, Tensor):
+            return
+        with torch.no_grad():
+            changed.zero_()
+        try:
+            actual = gradients(self.differentiable_outputs(outputs), inputs)
+        except RuntimeError as error:
+            assert "inplace" in str(error)
+        else:
+            self.assert_close(actual, expected)
+
+    def test_compile(self) -> None:
+        inputs = self.inputs()
+        op = self.on_copy(self.op)
+        compiled = torch.compile(op, fullgraph=True, backend="aot_eager")
+        actual, expected = self.seeded(compiled)(*inputs), self.seeded(op)(*inputs)
+        self.assert_close(actual, expected)
+        found = gradients(self.differentiable_outputs(actual), inputs)
+        ends = self.differentiable_outputs(expected)
+        self.assert_close(found, gradients(ends, inputs))
 
 
-def test_forward_matches_reference(case: dict[str, Any]) -> None:
-    inputs = make(**case)
-    assert_close(linear_kaiming(*inputs), reference(*inputs))
+class ModuleTests:
+    """Subclass it: say how the module is built, and what it owns of the op's inputs."""
+
+    op_tests: ClassVar[type[OpTests]]
+    build: ClassVar[Callable[..., nn.Module]]
+    owned: ClassVar[tuple[str, ...]] = ()  # inputs that are parameters or buffers
+    optional: ClassVar[tuple[str, ...]] = ()  # those that the constructor can leave out
+    attributes: ClassVar[tuple[str, ...]] = ()  # what a copy has beside those
+    given: ClassVar[tuple[str, ...]] = ()  # inputs of a call
+    given_by_keyword: ClassVar[tuple[str, ...]] = ()
+    updated: ClassVar[tuple[str, ...]] = ()  # buffers that a call in training changes
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """With and without each input that is optional."""
+        if "options" in metafunc.fixturenames:
+            switches = itertools.product([True, False], repeat=len(self.optional))
+            options = [dict(zip(self.optional, s, strict=True)) for s in switches]
+            named = [" ".join(f"{k}={v}" for k, v in each.items()) for each in options]
+            ids = [name or "default" for name in named]
+            metafunc.parametrize("options", options, ids=ids)
+
+    def inputs(self) -> dict[str, Any]:
+        """Those of the op, by name, and copies of what it changes in place."""
+        tests = self.op_tests()
+        named = dict(zip(tests.make(), tests.inputs(), strict=True))
+        return {k: v.clone() if tests.changes(k) else v for k, v in named.items()}
+
+    def call(self, module: nn.Module, inputs: dict[str, Any]) -> Any:
+        """What the module gives for the inputs that it does not own."""
+        given = [
+            value
+            for name, value in inputs.items()
+            if name.partition("[")[0] in self.given
+        ]
+        named = {name: inputs[name] for name in self.given_by_keyword}
+        return self.op_tests().seeded(module)(*given, **named)
+
+    def test_module_copies(self, options: dict[str, bool]) -> None:
+        module = self.build(**options)
+        loaded = self.build(**options)
+        loaded.load_state_dict(module.state_dict())
+        for copied in (
+            loaded,
+            copy.deepcopy(module),
+            pickle.loads(pickle.dumps(module)),
+        ):
+            assert_close(copied.state_dict(), module.state_dict())
+            for name in self.attributes:
+                assert getattr(copied, name) == getattr(module, name)
+
+    def test_module_on_meta(self) -> None:
+        tensors = self.build(device="meta").state_dict().values()
+        assert tensors and all(tensor.is_meta for tensor in tensors)
+
+    def test_module_calls_op(self, options: dict[str, bool]) -> None:
+        tests, inputs = self.op_tests(), self.inputs()
+        module = self.build(**options).train(not self.updated)
+        state = {name: inputs[name] for name in self.owned}
+        module.load_state_dict(state, strict=not self.optional)
+        operands = self.inputs() | {name: getattr(module, name) for name in self.owned}
+        expected = tests.seeded(tests.op)(*operands.values())
+        tests.assert_close(self.call(module, inputs), expected)
 
 
-def test_other_shapes_are_refused() -> None:
-    """Backward is written for the declared shapes."""
-    inputs = make()
-    broken = [
-        (0, "input", inputs[0][None]),
-        (2, "bias", torch.cat([inputs[2]] * 2, dim=-1)),
-    ]
-    for position, name, value in broken:
-        wrong = [*inputs]
-        wrong[position] = value
-        with pytest.raises(ValueError, match=rf"^{name}\["):
-            linear_kaiming(*wrong)
-
-
-@pytest.mark.parametrize("layout", [torch.clone, permuted])
-def test_gradcheck(case: dict[str, Any], layout: Callable[[Tensor], Tensor]) -> None:
-    inputs = make(**case, layout=layout)
-    assert gradcheck(
-        linear_kaiming, inputs, check_batched_grad=True, check_grad_dtypes=True
+class TestLinearKaiming(OpTests):
+    op = staticmethod(linear_kaiming)
+    function = LinearKaimingFunction
+    differentiable = ("input", "weight", "bias")
+    supports_double_backward = False
+    supports_vmap = False
+    supports_jacrev = False
+    refused = (
+        ("input", lambda input: input[None]),
+        ("bias", lambda bias: torch.cat([bias] * 2, dim=-1)),
     )
-
-
-def test_gradients_match_reference(case: dict[str, Any]) -> None:
-    inputs = make(**case)
-    expected = gradients(reference(*inputs), inputs)
-    assert_close(gradients(linear_kaiming(*inputs), inputs), expected)
-
-
-def test_differentiable_once() -> None:
-    inputs = make()
-    output = linear_kaiming(*inputs)
-    grad_output = torch.ones_like(output, requires_grad=True)
-    gradient, *_ = torch.autograd.grad(
-        output, inputs[0], grad_output, create_graph=True
-    )
-    with pytest.raises(RuntimeError, match="differentiate twice"):
-        gradient.sum().backward()
-
-
-class Recorder(LinearKaimingFunction):
-    """Keeps what backward returned last."""
-
-    returned: tuple[Tensor | None, ...] = ()
+    cases: ClassVar[Cases] = {"base": {}, "without-bias": {"absent": ["bias"]}}
+    empty_cases: ClassVar[Cases] = {
+        "N=0": {"N": 0},
+        "in_features=0": {"in_features": 0},
+        "out_features=0": {"out_features": 0},
+    }
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        Recorder.returned = LinearKaimingFunction.backward(ctx, *grad_outputs)
-        return Recorder.returned
+    def make(
+        *, N: int = 2, in_features: int = 3, out_features: int = 4
+    ) -> dict[str, Any]:
+        return {
+            "input": torch.randn(N, in_features, dtype=torch.double),
+            "weight": torch.randn(out_features, in_features, dtype=torch.double),
+            "bias": torch.randn(out_features, dtype=torch.double),
+        }
+
+    @staticmethod
+    def reference(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """linear_kaiming in plain PyTorch."""
+        output = input @ weight.t()
+        if bias is not None:
+            output = output + bias
+        return output
 
 
-@pytest.mark.parametrize("needs", NEEDS, ids="+".join)
-def test_backward_contract(case: dict[str, Any], needs: tuple[str, ...]) -> None:
-    """Exact shape and dtype where a gradient is needed, None elsewhere.
+class TestLinearKaimingModule(ModuleTests):
+    op_tests = TestLinearKaiming
+    owned = ("weight", "bias")
+    optional = ("bias",)
+    given = ("input",)
 
-    Autograd sums a gradient that is too large, so gradcheck cannot see a missing sum.
-    """
-    inputs = make(**case, needs=needs)
-    if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
-        return  # the input that is needed is absent
-    apply: Callable[..., Any] = Recorder.apply
-    gradients(apply(*inputs), inputs)
-    for value, gradient in zip(inputs, Recorder.returned, strict=True):
-        if isinstance(value, Tensor) and value.requires_grad:
-            assert gradient is not None
-            assert (gradient.shape, gradient.dtype) == (value.shape, value.dtype)
-        else:
-            assert gradient is None
-
-
-def test_output_is_freed_without_gc() -> None:
-    """An output on ctx would make a reference cycle."""
-    gc.disable()
-    try:
-        output = linear_kaiming(*make())
-        alive = weakref.ref(output)
-        del output
-        assert alive() is None
-    finally:
-        gc.enable()
-
-
-@pytest.mark.parametrize("changed", range(3), ids=["input", "weight", "bias"])
-def test_input_changed_after_forward(changed: int) -> None:
-    """Backward refuses or gives the old gradient; a tensor on ctx would do neither."""
-    inputs = make()
-    expected = gradients(linear_kaiming(*inputs), inputs)
-    output = linear_kaiming(*inputs)
-    with torch.no_grad():
-        inputs[changed].zero_()
-    try:
-        actual = gradients(output, inputs)
-    except RuntimeError as error:
-        assert "inplace" in str(error)
-    else:
-        assert_close(actual, expected)
-
-
-def test_compile() -> None:
-    inputs = make()
-    compiled = torch.compile(linear_kaiming, fullgraph=True, backend="aot_eager")
-    actual, expected = compiled(*inputs), linear_kaiming(*inputs)
-    assert_close(actual, expected)
-    assert_close(gradients(actual, inputs), gradients(expected, inputs))
-
-
-def build(*, bias: bool = True, device: str = "cpu") -> LinearKaiming:
-    return LinearKaiming(
-        in_features=3, out_features=4, bias=bias, device=device, dtype=torch.double
-    )
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_module_copies(bias: bool) -> None:
-    module = build(bias=bias)
-    loaded = build(bias=bias)
-    loaded.load_state_dict(module.state_dict())
-    pickled = pickle.loads(pickle.dumps(module))
-    for copied in (loaded, copy.deepcopy(module), pickled):
-        assert_close(copied.state_dict(), module.state_dict())
-
-
-def test_module_on_meta() -> None:
-    tensors = build(device="meta").state_dict().values()
-    assert tensors and all(tensor.is_meta for tensor in tensors)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_module_calls_linear_kaiming(bias: bool) -> None:
-    inputs = make()
-    module = build(bias=bias)
-    module.load_state_dict({"weight": inputs[1], "bias": inputs[2]}, strict=False)
-    expected = linear_kaiming(inputs[0], module.weight, module.bias)
-    assert_close(module(inputs[0]), expected)
+    @staticmethod
+    def build(**options: Any) -> LinearKaiming:
+        return LinearKaiming(
+            in_features=3, out_features=4, dtype=torch.double, **options
+        )

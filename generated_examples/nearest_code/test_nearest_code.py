@@ -1,77 +1,260 @@
 """Tests of the custom operator nearest_code."""
 
-from collections.abc import Collection
-from typing import Any
+import copy
+import itertools
+import pickle
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 from nearest_code import NearestCode, nearest_code
 
-DIFFERENTIABLE = ("x", "codes")
-CASES: dict[str, dict[str, Any]] = {"base": {}}
-EMPTY_CASES: dict[str, dict[str, Any]] = {
-    "N=0": {"N": 0},
-    "D=0": {"D": 0},
-    "K=0": {"K": 0},
-}
+Case = dict[str, Any]
+Cases = dict[str, Case]
+Inputs = tuple[Any, ...]
 
 
-def make(
-    *,
-    N: int = 2,
-    D: int = 3,
-    K: int = 4,
-    needs: Collection[str] = DIFFERENTIABLE,
-) -> tuple[Any, ...]:
-    """Make the inputs in call order; those in `needs` require grad."""
-    torch.manual_seed(0)
-    inputs = {
-        "x": torch.randn(N, D, dtype=torch.double),
-        "codes": torch.randn(K, D, dtype=torch.double),
-    }
-    return tuple(value.requires_grad_(name in needs) for name, value in inputs.items())
+def permuted(tensor: Tensor) -> Tensor:
+    """Copy to memory that is neither contiguous nor in the order of the dimensions."""
+    order = tuple(reversed(range(tensor.ndim)))
+    return torch.stack([tensor.permute(order)] * 2, dim=-1)[..., 0].permute(order)
 
 
-def reference(x: Tensor, codes: Tensor) -> Tensor:
-    """nearest_code in plain PyTorch."""
-    return torch.cdist(x, codes).argmin(-1)
+def as_tuple(outputs: Any) -> tuple[Tensor, ...]:
+    """What a call returned, also where that is one tensor."""
+    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
 
-@pytest.fixture(params=[*CASES, *EMPTY_CASES])
-def case(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Arguments of `make`; an empty tensor only where PyTorch allows it."""
-    if request.param in CASES:
-        return CASES[request.param]
-    arguments = EMPTY_CASES[request.param]
-    inputs = make(**arguments)
-    try:
-        output = reference(*inputs)
-        values = (output,)
-    except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
-        pytest.skip(f"PyTorch: {error}")
-    if not all(value.isfinite().all() for value in values):
-        pytest.skip("not finite")
-    return arguments
+def gradients(outputs: Sequence[Tensor], inputs: Inputs) -> tuple[Tensor, ...]:
+    """Backpropagate grad_outputs that are not contiguous to the inputs that need it."""
+    needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    torch.manual_seed(1)
+    grad_outputs = [permuted(torch.randn_like(output)) for output in outputs]
+    return torch.autograd.grad(outputs, needed, grad_outputs, materialize_grads=True)
 
 
-def test_forward_matches_reference(case: dict[str, Any]) -> None:
-    inputs = make(**case)
-    assert_close(nearest_code(*inputs), reference(*inputs))
+class OpTests:
+    """Subclass it: say which op it is, and what differs from the defaults."""
+
+    op: ClassVar[Callable[..., Any]]  # called with every value in its place
+    make: ClassVar[Callable[..., dict[str, Any]]]  # inputs by name, in call order
+    reference: ClassVar[Callable[..., Any] | None] = None  # the op in plain PyTorch
+    surrogate: ClassVar[Callable[..., Any] | None] = None  # what has the op's gradient
+    differentiable: ClassVar[tuple[str, ...]] = ()
+    cases: ClassVar[Cases] = {"base": {}}  # arguments of `inputs`
+    empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
+
+    has_gradient: ClassVar[bool] = True
+    ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
+    changed_in_place: ClassVar[tuple[str, ...]] = ()
+    random: ClassVar[bool] = False
+    layouts: ClassVar[tuple[Callable[[Tensor], Tensor], ...]] = (torch.clone, permuted)
+
+    rtol: ClassVar[float | None] = None  # of all other comparisons
+    atol: ClassVar[float | None] = None
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """The cases, the layouts, and the inputs that a call may need gradients of."""
+        if "case" in metafunc.fixturenames:
+            names = [*self.cases, *self.empty_cases]
+            metafunc.parametrize("case", names, indirect=True)
+        if "layout" in metafunc.fixturenames:
+            metafunc.parametrize("layout", self.layouts)
+        if "needs" in metafunc.fixturenames:
+            count = len(self.differentiable)
+            counts = range(1, count + 1) if count <= 4 else (1, count - 1, count)
+            groups = [itertools.combinations(self.differentiable, n) for n in counts]
+            metafunc.parametrize("needs", [*itertools.chain(*groups)], ids="+".join)
+
+    @pytest.fixture
+    def case(self, request: pytest.FixtureRequest) -> Case:
+        """Arguments of `inputs`; an empty tensor only where PyTorch allows it."""
+        if request.param in self.cases:
+            return self.cases[request.param]
+        arguments = self.empty_cases[request.param]
+        inputs = self.inputs(**arguments)
+        expected = self.surrogate or self.reference
+        try:
+            values = as_tuple(self.prepared(expected or self.op)(*inputs))
+            if expected and self.has_gradient:
+                values += self.expected_gradients(inputs)
+        except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
+            pytest.skip(f"PyTorch: {error}")
+        if not values:
+            pytest.skip("forward returns nothing")
+        if not all(value.isfinite().all() for value in values):
+            pytest.skip("not finite")
+        return arguments
+
+    def inputs(
+        self,
+        *,
+        absent: Collection[str] = (),
+        closed: Collection[str] = (),
+        needs: Collection[str] | None = None,
+        layout: Callable[[Tensor], Tensor] = torch.clone,
+        seed: int = 0,
+        **arguments: Any,
+    ) -> Inputs:
+        """Make the inputs in call order; those in `needs` require grad."""
+        torch.manual_seed(seed)
+        needed = self.differentiable if needs is None else needs
+        made: dict[str, Any] = self.make(**arguments) | dict.fromkeys(absent)
+        for name, value in made.items():
+            if isinstance(value, Tensor):
+                value = value & False if name in closed else value
+                made[name] = layout(value).requires_grad_(name in needed)
+        return tuple(made.values())
+
+    def changes(self, name: str) -> bool:
+        """Whether the op changes an input in place, perhaps as one of several."""
+        return name.partition("[")[0] in self.changed_in_place
+
+    def on_copy(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Give `function` a copy of what it changes in place."""
+        if not self.changed_in_place:
+            return function
+        changed = [self.changes(name) for name in self.make()]
+
+        def call(*inputs: Any) -> Any:
+            pairs = zip(inputs, changed, strict=False)
+            return function(*(x.clone() if copied else x for x, copied in pairs))
+
+        return call
+
+    def seeded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Let every call of `function` draw the same random numbers."""
+        if not self.random:
+            return function
+
+        def call(*inputs: Any) -> Any:
+            torch.manual_seed(2)
+            return function(*inputs)
+
+        return call
+
+    def prepared(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` as one that depends on its inputs alone, and changes nothing."""
+        return self.seeded(self.on_copy(function))
+
+    def differentiable_outputs(self, outputs: Any) -> tuple[Tensor, ...]:
+        """The outputs that have a gradient."""
+        every = as_tuple(outputs)
+        return tuple(every[index] for index in self.ends) if self.ends else every
+
+    def expected_gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Those of the reference, some of whose outputs may require no grad."""
+        expected = self.surrogate or self.reference
+        assert expected is not None
+        outputs = self.differentiable_outputs(self.prepared(expected)(*inputs))
+        attached = [
+            output if output.requires_grad else output.detach().requires_grad_()
+            for output in outputs
+        ]
+        return gradients(attached, inputs)
+
+    def assert_close(self, actual: Any, expected: Any) -> None:
+        """Compare as closely as the op computes."""
+        assert_close(actual, expected, rtol=self.rtol, atol=self.atol)
+
+    def test_forward_matches_reference(self, case: Case) -> None:
+        inputs = self.inputs(**case)
+        assert self.reference is not None
+        actual = self.prepared(self.op)(*inputs)
+        self.assert_close(actual, self.prepared(self.reference)(*inputs))
+
+    def test_output_requires_no_grad(self, case: Case) -> None:
+        outputs = as_tuple(self.prepared(self.op)(*self.inputs(**case)))
+        assert not any(output.requires_grad for output in outputs)
 
 
-def test_output_requires_no_grad(case: dict[str, Any]) -> None:
-    assert not nearest_code(*make(**case)).requires_grad
+class ModuleTests:
+    """Subclass it: say how the module is built, and what it owns of the op's inputs."""
+
+    op_tests: ClassVar[type[OpTests]]
+    build: ClassVar[Callable[..., nn.Module]]
+    owned: ClassVar[tuple[str, ...]] = ()  # inputs that are parameters or buffers
+    optional: ClassVar[tuple[str, ...]] = ()  # those that the constructor can leave out
+    attributes: ClassVar[tuple[str, ...]] = ()  # what a copy has beside those
+    given: ClassVar[tuple[str, ...]] = ()  # inputs of a call
+    given_by_keyword: ClassVar[tuple[str, ...]] = ()
+    updated: ClassVar[tuple[str, ...]] = ()  # buffers that a call in training changes
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """With and without each input that is optional."""
+        if "options" in metafunc.fixturenames:
+            switches = itertools.product([True, False], repeat=len(self.optional))
+            options = [dict(zip(self.optional, s, strict=True)) for s in switches]
+            named = [" ".join(f"{k}={v}" for k, v in each.items()) for each in options]
+            ids = [name or "default" for name in named]
+            metafunc.parametrize("options", options, ids=ids)
+
+    def inputs(self) -> dict[str, Any]:
+        """Those of the op, by name, and copies of what it changes in place."""
+        tests = self.op_tests()
+        named = dict(zip(tests.make(), tests.inputs(), strict=True))
+        return {k: v.clone() if tests.changes(k) else v for k, v in named.items()}
+
+    def call(self, module: nn.Module, inputs: dict[str, Any]) -> Any:
+        """What the module gives for the inputs that it does not own."""
+        given = [
+            value
+            for name, value in inputs.items()
+            if name.partition("[")[0] in self.given
+        ]
+        named = {name: inputs[name] for name in self.given_by_keyword}
+        return self.op_tests().seeded(module)(*given, **named)
+
+    def test_module_copies(self, options: dict[str, bool]) -> None:
+        module = self.build(**options)
+        loaded = self.build(**options)
+        loaded.load_state_dict(module.state_dict())
+        for copied in (
+            loaded,
+            copy.deepcopy(module),
+            pickle.loads(pickle.dumps(module)),
+        ):
+            assert_close(copied.state_dict(), module.state_dict())
+            for name in self.attributes:
+                assert getattr(copied, name) == getattr(module, name)
+
+    def test_module_calls_op(self, options: dict[str, bool]) -> None:
+        tests, inputs = self.op_tests(), self.inputs()
+        module = self.build(**options).train(not self.updated)
+        state = {name: inputs[name] for name in self.owned}
+        module.load_state_dict(state, strict=not self.optional)
+        operands = self.inputs() | {name: getattr(module, name) for name in self.owned}
+        expected = tests.seeded(tests.op)(*operands.values())
+        tests.assert_close(self.call(module, inputs), expected)
 
 
-def build() -> NearestCode:
-    return NearestCode()
+class TestNearestCode(OpTests):
+    op = staticmethod(nearest_code)
+    differentiable = ("x", "codes")
+    has_gradient = False
+    empty_cases: ClassVar[Cases] = {"N=0": {"N": 0}, "D=0": {"D": 0}, "K=0": {"K": 0}}
+
+    @staticmethod
+    def make(*, N: int = 2, D: int = 3, K: int = 4) -> dict[str, Any]:
+        return {
+            "x": torch.randn(N, D, dtype=torch.double),
+            "codes": torch.randn(K, D, dtype=torch.double),
+        }
+
+    @staticmethod
+    def reference(x: Tensor, codes: Tensor) -> Tensor:
+        """nearest_code in plain PyTorch."""
+        return torch.cdist(x, codes).argmin(-1)
 
 
-def test_module_calls_nearest_code() -> None:
-    inputs = make()
-    module = build()
-    expected = nearest_code(inputs[0], inputs[1])
-    assert_close(module(inputs[0], inputs[1]), expected)
+class TestNearestCodeModule(ModuleTests):
+    op_tests = TestNearestCode
+    given = ("x", "codes")
+
+    @staticmethod
+    def build() -> NearestCode:
+        return NearestCode()

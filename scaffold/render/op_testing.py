@@ -1,12 +1,16 @@
-"""The file that the generated tests of a project share: `op_testing.py`, the questions that every op is asked.
+"""What the tests of all ops share: `op_testing.py`, the questions that every op is asked; in a project a file, elsewhere part of the test.
 
-In: how the team wants its files to look. Out: its text. Invariant: it follows from the templates and the house alone, and imports
-nothing of this package.
+In: how the team wants its files to look; the text of a test. Out: the text of the file, or what of it the test needs.
+Invariant: it follows from the templates and the house alone, and imports nothing of this package; a test that holds its questions asks
+those that it would import.
 """
 
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
-from scaffold.render.environment import with_imports
+from scaffold.render.environment import render_block, with_imports
 from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import format_source
 from scaffold.render.imports import import_block
@@ -14,6 +18,11 @@ from scaffold.render.templates import OP_TESTING
 from scaffold.render.testcases import LIBRARY
 
 KNOWN = tuple(item for item in LIBRARY if item.binding != "once_differentiable")
+CONDITION = "asked_if"  # the decorator that says of which classes a question is asked
+LEFT_OUT = "Questions"  # the class that leaves questions out while tests are collected
+SKELETON = ("unwritten", "written")  # what is there for parts that are not written
+Definition = ast.FunctionDef | ast.ClassDef
+Truths = Mapping[str, bool]  # attributes of a class, and whether they are true
 
 
 class OpTestingView(NamedTuple):
@@ -36,3 +45,189 @@ def op_testing_draft(house: House = PLAIN) -> str:
     return with_imports(
         OP_TESTING, view, lambda code: import_block(code, (), KNOWN, single), house
     )
+
+
+def makers() -> str:
+    """The functions of ours that make special tensors."""
+    return render_block(OP_TESTING, "makers", OpTestingView((), "", ""))
+
+
+# --- The part of it that one test needs.
+#
+# In: the text of the file, and that of a test without it. Out: definitions, in their order, without imports.
+# Invariant: what is cut is never reached: a question that is not asked, and what nothing else reads.
+
+
+def needed(text: str, test: str, complete: bool) -> str:
+    """What a test holds that does not import the file; nothing of a `complete` op is left to write."""
+    lines = text.splitlines()
+    own = ast.parse(test)
+    tree = _parsed(text)
+    kept = _Kept(own, SKELETON if complete else ())
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            kept.leave_out(_not_asked(node, _attributes(own, node.name)))
+    kept.follow(tree.body)
+    cut = set(kept.cut_lines(tree.body))
+    shown = [line for number, line in enumerate(lines, 1) if number not in cut]
+    return "\n".join(shown).replace(f"({LEFT_OUT}):", ":")
+
+
+@lru_cache(maxsize=2)
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def _attributes(test: ast.Module, base: str) -> Truths:
+    """What the class of a test that extends `base` says, and whether it is true."""
+    for node in test.body:
+        if isinstance(node, ast.ClassDef) and base in map(ast.unparse, node.bases):
+            return dict(_truths(node.body))
+    return {}
+
+
+def _truths(body: Iterable[ast.stmt]) -> Iterator[tuple[str, bool]]:
+    """The attributes of a class, with whether each is true: what is computed, or is a function, is."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, True
+        for target in _targets(node):
+            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+            try:
+                yield target, value is not None and bool(ast.literal_eval(value))
+            except ValueError:
+                yield target, True
+
+
+def _targets(node: ast.stmt) -> list[str]:
+    """The names that a statement assigns."""
+    match node:
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return [name]
+        case ast.Assign(targets=[ast.Tuple(elts=elements)]):
+            return [item.id for item in elements if isinstance(item, ast.Name)]
+    return []
+
+
+def _not_asked(node: ast.ClassDef, stated: Truths) -> Iterator[str]:
+    """The questions of a class that are not asked of an op with these attributes."""
+    truths = dict(_truths(node.body)) | dict(stated)
+    for item in node.body:
+        for condition in _conditions(item):
+            name = condition.removeprefix("not ")
+            if truths.get(name, False) is not (name == condition):
+                yield f"{node.name}.{getattr(item, 'name', '')}"
+
+
+def _conditions(item: ast.stmt) -> list[str]:
+    """What a question is asked under."""
+    if not isinstance(item, ast.FunctionDef):
+        return []
+    return [
+        argument.value
+        for one in item.decorator_list
+        if _is_condition(one) and isinstance(one, ast.Call)
+        for argument in one.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
+
+
+def _is_condition(decorator: ast.expr) -> bool:
+    match decorator:
+        case ast.Call(func=ast.Name(id=name)):
+            return name == CONDITION
+    return False
+
+
+class _Kept:
+    """Which definitions are read, from the test inwards."""
+
+    def __init__(self, test: ast.Module, never: tuple[str, ...]) -> None:
+        self.read = set(_read(test))  # names, and attributes as `.name`
+        self.never = never
+        self.out: set[str] = set()  # `Class.question`
+
+    def leave_out(self, questions: Iterable[str]) -> None:
+        """Cut these questions."""
+        self.out |= {*questions}
+
+    def keeps(self, node: ast.stmt, owner: str = "") -> bool:
+        """Whether a definition, of a class if one is named, is read or found by pytest."""
+        names = [node.name] if isinstance(node, Definition) else _targets(node)
+        if not owner:
+            return any(name in self.read for name in names) and not self._cut(names)
+        if not names:
+            return not self._calls_what_is_cut(node)
+        found = any(name.startswith(("test_", "pytest_", "__")) for name in names)
+        fixture = "fixture" in " ".join(map(ast.unparse, _decorators(node)))
+        read = any(f".{name}" in self.read for name in names)
+        whole = any(f"{owner}.{name}" in self.out for name in names)
+        return (found or fixture or read) and not whole and not self._cut(names)
+
+    def _cut(self, names: Iterable[str]) -> bool:
+        return any(name in (*self.never, CONDITION, LEFT_OUT) for name in names)
+
+    def _calls_what_is_cut(self, node: ast.stmt) -> bool:
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name))):
+                return name in self.never
+        return False
+
+    def follow(self, body: list[ast.stmt]) -> None:
+        """Read what is kept until nothing more is."""
+        before = -1
+        while len(self.read) != before:
+            before = len(self.read)
+            for node in filter(self.keeps, body):
+                if not isinstance(node, ast.ClassDef):
+                    self.read |= {*_read(node)}
+                    continue
+                for item in node.body:
+                    if self.keeps(item, node.name):
+                        self.read |= {*_read(item)}
+
+    def cut_lines(self, body: list[ast.stmt]) -> Iterator[int]:
+        """The lines of all that is not kept."""
+        for node in body:
+            if not self.keeps(node):
+                yield from _lines(node)
+            elif isinstance(node, ast.ClassDef):
+                for item in node.body:
+                    yield from self._cut_in_class(item, node.name)
+
+    def _cut_in_class(self, item: ast.stmt, owner: str) -> Iterator[int]:
+        if not self.keeps(item, owner):
+            yield from _lines(item)
+            return
+        for one in _decorators(item):
+            if _is_condition(one):
+                yield from _lines(one)
+        for inner in getattr(item, "body", ()):
+            if self._calls_what_is_cut(inner):
+                yield from _lines(inner)
+
+
+def _decorators(node: ast.stmt) -> list[ast.expr]:
+    return node.decorator_list if isinstance(node, Definition) else []
+
+
+def _lines(node: ast.stmt | ast.expr) -> range:
+    """The lines of a node, with those of its decorators."""
+    above = _decorators(node) if isinstance(node, ast.stmt) else []
+    first = min([node.lineno, *(item.lineno for item in above)])
+    return range(first, (node.end_lineno or node.lineno) + 1)
+
+
+def _read(node: ast.AST) -> Iterator[str]:
+    """The names that code reads, and the attributes, each after a dot."""
+    for item in ast.walk(node):
+        match item:
+            case ast.Name(id=name):
+                yield name
+            case ast.Attribute(attr=name):
+                yield f".{name}"
+            case ast.ClassDef(body=body):
+                for inner in body:  # an attribute that a test sets stays declared
+                    yield from (f".{name}" for name in _targets(inner))

@@ -61,11 +61,17 @@ def _string(text: str) -> str:
 
 
 class Refused(NamedTuple):
-    """An input that forward refuses: its position among those of `make`, whom the message names, and the expression."""
+    """An input that forward refuses, how its shape is changed, and whether the message names it."""
 
-    position: int
-    name: str  # a pattern
-    value: str
+    name: str
+    value: str  # an expression of the name
+    named: bool
+
+    @property
+    def shown(self) -> str:
+        """As the tests list it."""
+        message = "" if self.named else ', ".*"'
+        return f'("{self.name}", lambda {self.name}: {self.value}{message})'
 
 
 def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
@@ -81,18 +87,14 @@ def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
 
 
 def _refused(spec: OpSpec, check: ShapeCheck, before: Sequence[ShapeCheck]) -> Refused:
-    position = spec.index(check.name)
-    value = f"inputs[{position}]"
+    name = check.name
     # A check of an optional input that comes before may read the shape of this one, and refuse first.
-    read = any(f"{check.name}.shape" in test for one in before for test in one.tests)
-    name = ".*" if read else check.name
+    read = any(f"{name}.shape" in test for one in before for test in one.tests)
     if check.too_few:
-        return Refused(position, name, f"{value}.flatten()")
-    if check.axis is None or spec.dims(check.name) == ():
-        return Refused(position, name, f"{value}[None]")
+        return Refused(name, f"{name}.flatten()", not read)
+    if check.axis is None or spec.dims(name) == ():
+        return Refused(name, f"{name}[None]", not read)
     if check.condition:  # `H % 2 == 0` holds for twice the size too
-        first = f"{value}.narrow({check.axis}, 0, 1)"
-        return Refused(
-            position, name, f"torch.cat([{value}, {first}], dim={check.axis})"
-        )
-    return Refused(position, name, f"torch.cat([{value}] * 2, dim={check.axis})")
+        more = f"{name}, {name}.narrow({check.axis}, 0, 1)"
+        return Refused(name, f"torch.cat([{more}], dim={check.axis})", not read)
+    return Refused(name, f"torch.cat([{name}] * 2, dim={check.axis})", not read)

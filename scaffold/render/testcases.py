@@ -41,38 +41,24 @@ from scaffold.spec import (
 LIBRARY = (
     *KNOWN,
     *(Import(name) for name in ("contextlib", "copy", "gc", "itertools", "pickle")),
-    *(Import(name) for name in ("pytest", "sys", "weakref")),
+    *(Import(name) for name in ("pytest", "re", "sys", "weakref")),
     Import("collections.abc", "Collection"),
     Import("pathlib", "Path"),
     Import("typing", "ClassVar"),
+    Import("typing", "TypeVar"),
     Import("torch.autograd", "gradcheck"),
     Import("torch.autograd", "gradgradcheck"),
     Import("torch.testing", "assert_close"),
 )
+MAKERS = ("distinct", "in_double", "mask", "nonzero", "spd")
+# What a test imports from `op_testing`, or holds itself.
+SHARED = ("Cases", "ModuleTests", "OpTests", "Options", *MAKERS)
 HELPERS = frozenset(
-    {
-        "assert_near",
-        "build",
-        "call_recorder",
-        "case",
-        "distinct",
-        "function_of",
-        "gradients",
-    }
-    | {"in_double", "loss", "make", "module", "nonzero", "on_copy", "permuted"}
-    | {"positional", "reference", "request", "true_forward"}
-    | {
-        "seeded",
-        "spd",
-        "surrogate",
-        "unwritten",
-        "written",
-        "CASES",
-        "DIFFERENTIABLE",
-        "EMPTY_CASES",
-        "NEEDS",
-        "Recorder",
-    }
+    {"CONDITIONS", "Case", "Inputs", "Questions", "Test", "as_tuple", "asked_if"}
+    | {"gradients", "holds", "permuted", "unwritten", *SHARED}
+    # Those of a proof, which has the same class.
+    | {"backpropagating", "call_recorder", "make", "making", "needs_of", "on_copy"}
+    | {"prepared", "recording", "true_forward"}
     | {item.binding for item in LIBRARY}
 )
 
@@ -102,9 +88,9 @@ VARIADIC = 3  # tensors of a variadic input
 BATCH = 2  # the leading dim
 SHAPE = "(2, 3)"  # where no dims are declared, if any dims are not
 CROSSED = 3  # optionals up to which every combination is a case
-RESERVED = frozenset(  # names that `make` has a use for
+RESERVED = frozenset(  # names that `make`, or what calls it, has a use for
     {"F", "absent", "batch", "closed", "count", "index", "inputs", "layout"}
-    | {"mask", "name", "needs", "sample", "seed", "shape", "value"}
+    | {"mask", "name", "needs", "sample", "seed", "self", "shape", "value"}
 )
 
 
@@ -270,8 +256,7 @@ def _items(spec: OpSpec) -> Iterator[str]:
             key = f'f"{item.name}[{{index}}]"'
             yield f"**{{{key}: {_tensor(spec, item)} for index in range(count)}}"
         else:
-            closed = f' & ("{item.name}" not in closed)' if item in masks(spec) else ""
-            yield f'"{item.name}": {_tensor(spec, item)}{closed}'
+            yield f'"{item.name}": {_tensor(spec, item)}'
 
 
 def masks(spec: OpSpec) -> tuple[TensorInput, ...]:

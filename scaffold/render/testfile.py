@@ -2,65 +2,68 @@
 
 In: an `OpSpec`, its `Derivation`, where the files go, and the op in plain PyTorch where that is known.
 Out: the text of `test_NAME.py`, formatted.
-Invariant: it imports what it uses, and holds no section that has nothing to say.
+Invariant: it imports what it uses, and says nothing that is so of every op.
 """
 
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from scaffold.derive import Derivation
-from scaffold.render.environment import with_imports
+from scaffold.render.environment import render_template, with_imports
 from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import format_source
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
-from scaffold.render.shape_checks import Refused, refused
+from scaffold.render.op_testing import needed, op_testing_draft
+from scaffold.render.signature import (
+    annotation,
+    call_arguments,
+    starred,
+    wrapper_type,
+)
 from scaffold.render.templates import TESTS
-from scaffold.render.testcall import (
-    CallView,
-    ReferenceView,
-    call_view,
-    reference_view,
+from scaffold.render.testcases import (
+    LIBRARY,
+    SHARED,
+    Making,
+    op_imports,
+    plan_making,
+    samples_name,
 )
-from scaffold.render.testcases import LIBRARY, op_imports, plan_making, samples_name
-from scaffold.render.testgradients import (
-    ContractView,
-    TransformsView,
-    contract_view,
-    first_options,
-    second_options,
-    transforms_view,
-)
-from scaffold.render.testinputs import InputsView, inputs_view
-from scaffold.render.testlimits import (
-    is_its_derivative,
-    maps,
-    precision,
-    singular,
-    takes_any_layout,
-)
-from scaffold.render.testmodule import ModuleTests, module_tests
-from scaffold.spec import OpSpec
+from scaffold.render.testclaims import Claim, claims
+from scaffold.render.testmodule import ModuleTestsView, module_tests
+from scaffold.spec import Attribute, Import, Input, OpSpec, TensorInput
+
+BASE = ('"base": {}',)  # the cases of `OpTests`
+
+
+class FunctionView(NamedTuple):
+    """A function of all inputs, in the order of the Function's."""
+
+    name: str
+    title: str
+    parameters: str
+    type: str
+    lines: tuple[str, ...]
 
 
 class ProofView(NamedTuple):
     """What the module has beside the parts of the test file; expressions as they stand in it."""
 
+    makers: str  # functions that make special tensors
     cases: str
-    function: str
-    reference: str  # what has the gradient; None where no PyTorch function is known
-    forward: str  # what the op computes; the same but for a surrogate
-    true_forward: ReferenceView | None  # ... of a surrogate
+    true_forward: FunctionView | None  # of a surrogate
     names: str  # of the values of a call, a variadic input's with a star
-    outputs: (
-        str  # name, dims and dtype of each; () where there may be any number of them
-    )
+    outputs: str  # name, dims and dtype of each; () for any number of them
     input_shapes: str  # name -> declared dims, None where there are none
     broadcast: str  # position of an input -> how many of its dims are not leading ones
     attributes: str  # position of an attribute -> further values of it
     newer: str  # functions that the shipped table does not have
     tolerance: str
-    bare: bool  # backward returns one gradient rather than a tuple
+    attached: bool  # an output of the reference may require no grad
+    declared: str  # how many of the Function's outputs the op returns; None for all
+    single: bool
     surrogate: bool
     loose: bool  # the forward may refuse any case
     contiguous: bool  # ... and whatever is not contiguous
@@ -73,26 +76,17 @@ class TestView(NamedTuple):
     header: str  # as in the op's file
     op: str
     imports: str
-    inputs: InputsView
-    call: CallView
-    reference: ReferenceView | None
-    contract: ContractView | None  # None: the op has no gradient
-    transforms: TransformsView | None
-    module: ModuleTests | None
-    skeleton: bool
-    gradchecks: bool
-    layouts: str  # of the inputs
-    once_differentiable: bool
-    compiles: bool
-    close: str  # what compares tensors
-    rounded: (
-        str  # the precision that the forward computes in: "double", "single", "half"
-    )
-    refused: tuple[Refused, ...]  # inputs whose shapes forward does not take
-    first_options: str  # of gradcheck
-    second_options: str  # of gradgradcheck
-    second_of_empty: bool  # gradgradcheck takes empty tensors too
-    proof: "ProofView | None" = None  # what verification has beside that
+    op_testing_lines: tuple[str, ...]  # the questions, where they are not imported
+    samples_lines: tuple[str, ...]  # the user's function
+    name: str  # of the class
+    claims: tuple[Claim, ...]
+    make_parameters: str
+    make_lines: tuple[str, ...]
+    functions: tuple[
+        FunctionView, ...
+    ]  # the op if it takes keywords, what it is compared with
+    module: ModuleTestsView | None
+    proof: ProofView | None = None  # what verification has beside that
 
 
 def suite_file(
@@ -115,10 +109,14 @@ def suite_draft(
     house: House = PLAIN,
 ) -> str:
     """The text of the test file before it is formatted."""
-    incomplete = view(spec, derivation, layout, reference, house)
+    shown = view(spec, derivation, layout, reference, house)
+    if layout.op_testing is None:
+        own = render_template(TESTS, shown, house.templates)
+        text = needed(op_testing_draft(house), own, derivation.complete)
+        shown = shown._replace(op_testing_lines=tuple(text.splitlines()))
     single = house.single_line_imports
     return with_imports(
-        TESTS, incomplete, lambda code: imports_of(spec, layout, code, single), house
+        TESTS, shown, lambda code: imports_of(spec, layout, code, single), house
     )
 
 
@@ -129,46 +127,116 @@ def view(
     reference: tuple[str, ...] | None,
     house: House = PLAIN,
 ) -> TestView:
-    """The view, but for the imports, which follow from the code that it makes."""
+    """The view, but for the imports and the questions, which follow from the code that it makes."""
     names = {item.name: item.binding for item in op_imports(spec, layout.module)}
     making = plan_making(spec)
-    gradients, rounded = bool(spec.differentiable), precision(spec)
-    transforms = (
-        gradients and derivation.transforms and derivation.style == "setup-context"
-    )
-    random = derivation.random
-    call = call_view(spec, names[spec.name], random)
-    stated = reference_view(spec, reference, random) if reference is not None else None
-    # Autograd of such a forward is what its gradient is compared with, nothing else.
-    detached = stated is not None and not is_its_derivative(spec)
+    tests = f"Test{spec.class_name}"
     return TestView(
         licence_lines=house.licence,
         header=house.header,
         op=spec.name,
         imports="",
-        inputs=inputs_view(spec, making, samples_name(spec), gradients, transforms),
-        call=call,
-        reference=stated,
-        contract=contract_view(spec, derivation) if gradients else None,
-        transforms=transforms_view(spec, call, maps(spec)) if transforms else None,
-        module=module_tests(spec, making, names[spec.module_name]),
-        skeleton=not derivation.complete,
-        gradchecks=gradients and spec.surrogate is None and not detached,
-        layouts="torch.clone, permuted" if takes_any_layout(spec) else "torch.clone",
-        close="assert_close" if rounded == "double" else "assert_near",
-        rounded=rounded,
-        once_differentiable=derivation.once_differentiable,
-        compiles=gradients and derivation.compiles,
-        refused=refused(spec, derivation),
-        first_options=first_options(spec, derivation, making),
-        second_options=second_options(spec, making),
-        second_of_empty=not (making.empty and singular(spec)),
+        op_testing_lines=(),
+        samples_lines=_samples_lines(spec),
+        name=tests,
+        claims=tuple(_claims(spec, derivation, making, names[spec.name], reference)),
+        make_parameters=", ".join(
+            ["*", *making.parameters] if making.parameters else []
+        ),
+        make_lines=_make_lines(spec, making),
+        functions=tuple(_functions(spec, names[spec.name], reference)),
+        module=module_tests(spec, making, names[spec.module_name], tests),
+    )
+
+
+def _claims(
+    spec: OpSpec,
+    derivation: Derivation,
+    making: Making,
+    op: str,
+    reference: tuple[str, ...] | None,
+) -> Iterator[Claim]:
+    """Which op it is, what it claims, and the cases."""
+    if not _takes_keywords(spec):
+        yield Claim("op", f"staticmethod({op})")
+    yield from claims(spec, derivation, making, compared=reference is not None)
+    if making.cases != BASE:
+        yield Claim("cases", f"{{{', '.join(making.cases)}}}", "Cases")
+    if making.empty:
+        yield Claim("empty_cases", f"{{{', '.join(making.empty)}}}", "Cases")
+
+
+def _takes_keywords(spec: OpSpec) -> bool:
+    return any(item.keyword_only for item in spec.inputs)
+
+
+def _functions(
+    spec: OpSpec, op: str, reference: tuple[str, ...] | None
+) -> Iterator[FunctionView]:
+    """The op, called with every value in its place, and what it is compared with."""
+    if _takes_keywords(spec):
+        values = call_arguments((item, starred(item)) for item in spec.inputs)
+        title = f"{spec.name}, called with every value in its place."
+        lines = (f"return {op}({values})",)
+        yield FunctionView("op", title, _parameters(spec), wrapper_type(spec), lines)
+    if reference is not None:
+        yield compared_with(spec, reference)
+
+
+def compared_with(spec: OpSpec, lines: tuple[str, ...]) -> FunctionView:
+    """The op in plain PyTorch, or for a surrogate what has its gradient."""
+    name, title = "reference", f"{spec.name} in plain PyTorch."
+    if spec.surrogate is not None:
+        name, title = "surrogate", f"What {spec.name} has the gradient of."
+    return FunctionView(name, title, _parameters(spec), wrapper_type(spec), lines)
+
+
+def _parameters(spec: OpSpec) -> str:
+    return ", ".join(f"{starred(item)}: {_annotation(item)}" for item in spec.inputs)
+
+
+def _annotation(item: Input) -> str:
+    opaque = isinstance(item, Attribute) and item.imported is not None
+    return "Any" if opaque else annotation(item)
+
+
+def _samples_lines(spec: OpSpec) -> tuple[str, ...]:
+    """The user's function of samples, under a name that is free."""
+    if spec.samples is None:
+        return ()
+    own, free = f"def {spec.samples.function}(", f"def {samples_name(spec)}("
+    return tuple(spec.samples.source.strip("\n").replace(own, free, 1).splitlines())
+
+
+def _make_lines(spec: OpSpec, making: Making) -> tuple[str, ...]:
+    """The body of `make`: a dict of the inputs, or one of the user's tuples taken apart."""
+    if spec.samples is None:
+        items = making.items
+        sole = len(items) == 1 and items[0].startswith("**{")
+        return (
+            "return {",
+            *([items[0][3:-1]] if sole else [f"    {item}," for item in items]),
+            "}",
+        )
+    keys = ", ".join(
+        (
+            f'*(f"{item.name}[{{index}}]" for index in range(len(values)))'
+            if isinstance(item, TensorInput) and item.variadic
+            else f'"{item.name}"'
+        )
+        for item in spec.inputs
+    )
+    return (
+        f"values = [in_double(value) for value in list({samples_name(spec)}())[sample]]",
+        f"return dict(zip([{keys}], values, strict=True))",
     )
 
 
 def imports_of(spec: OpSpec, layout: Layout, code: str, single: bool = False) -> str:
     """The import block; where no import finds the op or what tests share, directories are added to the path before it."""
     op = op_imports(spec, layout.module)
+    if layout.op_testing is not None:
+        op += tuple(Import(layout.op_testing, name) for name in SHARED)
     if not layout.search_paths:
         return import_block(code, (*op, *spec.imports), LIBRARY, single)
     added = "\n".join(

@@ -9,19 +9,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from scaffold.derive import Derivation
+from scaffold.derive import Derivation, perhaps_detached
 from scaffold.render.attribute_values import further_values
 from scaffold.render.domains import with_domains
 from scaffold.render.environment import with_imports
 from scaffold.render.layout import Layout
+from scaffold.render.op_testing import makers
 from scaffold.render.opfile import op_file
 from scaffold.render.reference import reference_lines
 from scaffold.render.signature import starred
 from scaffold.render.sizes_of_tests import allows, choose_sizes, fixed_sizes
-from scaffold.render.testcall import ReferenceView, reference_view
 from scaffold.render.testcases import leading_arguments, leading_names, size_name
-from scaffold.render.testfile import ProofView, TestView, imports_of, view
-from scaffold.render.testgradients import contract_view
+from scaffold.render.testfile import (
+    FunctionView,
+    ProofView,
+    compared_with,
+    imports_of,
+    view,
+)
 from scaffold.render.testlimits import precision, takes_any_layout
 from scaffold.render.testvalues import literal
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, leading
@@ -29,7 +34,6 @@ from scaffold.spec.imports import newer_of
 from scaffold.spec.op_spec import DType
 
 OP_MODULE = "verified_op"
-TRUE_FORWARD = "true_forward"
 GUESSES = ("(3, 3)", "(3,)", "(3, 3, 3)")
 TOLERANCE = {  # of a forward that computes less precisely than its inputs are
     "single": {"atol": "1e-5", "rtol": "1e-4"},
@@ -61,7 +65,7 @@ def verification(
     place = Layout(OP_MODULE, f"{OP_MODULE}.py", f"test_{OP_MODULE}.py")
     reference = reference_lines(spec, derivation)
     draft = view(spec, derivation, place, reference)
-    draft = draft._replace(proof=_proof_view(spec, derivation, draft, derived))
+    draft = draft._replace(proof=_proof_view(spec, derivation, derived, reference))
     checks = with_imports(
         "verification.py.jinja", draft, lambda code: imports_of(spec, place, code)
     )
@@ -69,20 +73,21 @@ def verification(
 
 
 def _proof_view(
-    spec: OpSpec, derivation: Derivation, draft: TestView, derived: frozenset[str]
+    spec: OpSpec,
+    derivation: Derivation,
+    derived: frozenset[str],
+    reference: tuple[str, ...] | None,
 ) -> ProofView:
-    known = draft.reference.function if draft.reference else "None"
-    plain = _true_forward(spec, derivation) if spec.surrogate else None
-    named = plain.function.replace(plain.name, TRUE_FORWARD) if plain else "None"
+    single = len(spec.outputs) == 1 and not spec.outputs[0].variadic
+    extra = bool(derivation.intermediates) and derivation.style == "setup-context"
+    detached = reference is not None and spec.surrogate is None
     return ProofView(
+        makers=makers(),
         cases=", ".join(
             f"{literal(name)}: {{{text}}}"
             for name, text in (*_further_cases(spec), *_guesses(spec, derived))
         ),
-        function=spec.function_name,
-        reference=known,
-        forward=named if spec.surrogate else known,
-        true_forward=plain,
+        true_forward=_true_forward(spec, derivation),
         names=str(tuple(starred(item) for item in spec.inputs)),
         outputs=str(_outputs(spec)),
         input_shapes=str({starred(item): item.dims for item in spec.tensors}),
@@ -90,19 +95,22 @@ def _proof_view(
         attributes=str(further_values(spec)),
         newer=str(newer_of(spec)),
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
-        bare=bool(spec.differentiable) and contract_view(spec, derivation).bare,
+        attached=detached and perhaps_detached(spec),
+        declared=str(len(spec.outputs) if extra else None),
+        single=single,
         surrogate=spec.surrogate is not None,
         loose=_is_loose(spec),
         contiguous=not takes_any_layout(spec),
     )
 
 
-def _true_forward(spec: OpSpec, derivation: Derivation) -> ReferenceView | None:
+def _true_forward(spec: OpSpec, derivation: Derivation) -> FunctionView | None:
     """What a surrogate's gradient is not the derivative of, where that is known."""
-    lines = reference_lines(replace(spec, surrogate=None), derivation)
-    if lines is None:
+    if spec.surrogate is None:
         return None
-    return reference_view(replace(spec, surrogate=None), lines, derivation.random)
+    plain = replace(spec, surrogate=None)
+    lines = reference_lines(plain, derivation)
+    return None if lines is None else compared_with(plain, lines)
 
 
 def _outputs(spec: OpSpec) -> tuple[tuple[str, tuple[Dim, ...] | None, DType], ...]:

@@ -30,9 +30,9 @@ def name_of(example: Example) -> str:
 
 
 def functions_of(example: Example) -> set[str]:
-    """The names of the tests that the example's test file defines."""
+    """The names of the tests that the example's test file defines, in whatever class."""
     tree = ast.parse(example.test_file.read_text())
-    found = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     return {node.name for node in found if node.name.startswith("test_")}
 
 

@@ -5,6 +5,7 @@ In: a directory with test files. Out: a `Report`. Invariant: every directory is 
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -80,8 +81,13 @@ def running_suites(reports: Path) -> Iterator[Suites]:
 def _outcomes(report: Path) -> dict[str, str]:
     outcomes = {}
     for test in ElementTree.parse(report).iter("testcase"):
-        outcomes[f"{test.get('classname')}::{test.get('name')}"] = _outcome(test)
+        outcomes[f"{_module(test)}::{test.get('name')}"] = _outcome(test)
     return outcomes
+
+
+def _module(test: ElementTree.Element) -> str:
+    """Where a test stands, without the class that it is a method of."""
+    return re.sub(r"\.Test\w*$", "", test.get("classname") or "")
 
 
 def _outcome(test: ElementTree.Element) -> str:

@@ -20,7 +20,7 @@ return output""",
     "grad_weight": "grad_weight = grad_output.t().mm(input)",
     "grad_bias": "grad_bias = grad_output.sum(0)",
 }
-WITHOUT_MATHS = {"test_module_copies[True]", "test_module_copies[False]"} | {
+WITHOUT_MATHS = {"test_module_copies[bias=True]", "test_module_copies[bias=False]"} | {
     "test_module_on_meta"
 }
 STYLES = pytest.mark.parametrize("style", ["setup-context", "combined"])
@@ -216,7 +216,7 @@ def test_every_kind_of_skeleton_can_be_filled(
     new_op(tmp_path, "op", *options)
     empty = suites.run(tmp_path)
     assert set(empty.counts) <= {"passed", "xfailed"}, empty.output
-    assert passed(empty) <= {"test_module_copies"}
+    assert passed(empty) <= {"test_module_copies[default]"}
     assert not findings_of_ruff(tmp_path)
     fill(tmp_path / "op.py", "op", bodies)
     filled = suites.run(tmp_path)

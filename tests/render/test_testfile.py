@@ -94,7 +94,7 @@ def test_a_generated_test_is_formatted_and_fits(example: Example) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.spec.name)
 def test_only_a_skeleton_speaks_of_what_is_not_written(example: Example) -> None:
-    words = ("xfail", "written", "NotImplementedError")
+    words = ("xfail", "written", "NotImplementedError", "contextlib")
     assert all(
         (word in example.suite_text) == (not example.derivation.complete)
         for word in words
@@ -184,8 +184,8 @@ def test_the_file_finds_its_op_in_another_directory(
 ) -> None:
     """Under the name of a helper of the file, which is harder."""
     example = BY_NAME["scale_by"]
-    op = example.op_text.replace("scale_by", "make").replace("ScaleBy", "Recorder")
-    spec = replace(example.spec, name="make", class_name="Recorder")
+    op = example.op_text.replace("scale_by", "make").replace("ScaleBy", "Questions")
+    spec = replace(example.spec, name="make", class_name="Questions")
     places = Layout(
         "make", "src/make.py", "tests/unit/test_make.py", 88, ("../../src",)
     )
@@ -216,11 +216,13 @@ def test_the_directory_of_the_op_is_said_plainly(
 
 def test_tolerances_go_to_both_checks() -> None:
     example = BY_NAME["sum_all"]
-    stated = (("atol", "0.001"), ("nondet_tol", "1e-9"))
-    text = suite_of(
-        replace(example, spec=replace(example.spec, tolerance=stated)), flat("sum_all")
-    )
-    assert text.count("atol=0.001") == text.count("nondet_tol=1e-9") == 2
+    options = (("atol", "0.001"), ("nondet_tol", "1e-9"))
+    spec = replace(example.spec, tolerance=options)
+    text = suite_of(replace(example, spec=spec), flat("sum_all"))
+    stated = '{"atol": 0.001, "nondet_tol": 1e-9}'
+    assert f"gradcheck_options: ClassVar[Options] = {stated}" in text
+    checks = text.split("def test_gradcheck")[1].split("def test_")[0]
+    assert checks.count("**options") == 2
 
 
 def test_a_surrogate_is_not_gradchecked() -> None:
@@ -232,7 +234,8 @@ def test_a_surrogate_is_not_gradchecked() -> None:
 
 def test_an_op_that_leaves_torch_is_not_transformed() -> None:
     text = BY_NAME["numpy_tanh"].suite_text
-    assert not [word for word in ("torch.func", "compile", "batched") if word in text]
+    assert not [word for word in ("torch.func", "torch.compile") if word in text]
+    assert "supports_batched_gradcheck = False" in text
 
 
 def test_a_team_can_replace_a_block() -> None:
@@ -251,7 +254,7 @@ def test_a_team_can_replace_a_block() -> None:
     shown = view(example.spec, example.derivation, flat("linear"), example.reference)
     text = environment.get_template("ours").render(view=shown)
     assert text.startswith("# ours")
-    assert "def test_gradcheck(" in text
+    assert "class TestLinear(OpTests):" in text
 
 
 def test_the_line_length_is_that_of_the_project() -> None:

@@ -61,14 +61,15 @@ def test_a_stated_gradient_too_is_that_of_autograd_where_something_is_detached()
 
 def test_what_is_detached_in_another_output_hides_nothing() -> None:
     text = suite_of("x, y", "return x * y, (x - y).detach()", outputs="a, b")
-    assert "gradgradcheck(lambda *inputs: some_op(*inputs)[:1], inputs)" in text
+    assert "ends = (0,)" in text and "def test_gradcheck" in text
 
 
 def test_views_are_of_contiguous_memory() -> None:
     assert not takes_any_layout(spec_of("x[N, D]", forward="x.view(-1)"))
     assert takes_any_layout(spec_of("x[N, D]", forward="x.reshape(-1)"))
-    assert "[torch.clone]" in suite_of("x[N, D]", "x.view(-1) * 2")
-    assert "[torch.clone, permuted]" in suite_of("x[N, D]", "x.reshape(-1) * 2")
+    alone = "    layouts = (torch.clone,)\n"
+    assert alone in suite_of("x[N, D]", "x.view(-1) * 2")
+    assert alone not in suite_of("x[N, D]", "x.reshape(-1) * 2")
 
 
 @pytest.mark.parametrize(
@@ -110,8 +111,8 @@ def test_single_precision_has_no_finite_differences(forward: str, single: bool) 
     assert precision(spec) == (rounded if single else "double")
     assert is_its_derivative(spec) is not single
     suite = suite_of(inputs, forward)
-    assert ("assert_near(" in suite) is single
-    assert ("rtol=2e-2" in suite) is half
+    assert ("rtol, atol = " in suite) is single
+    assert ("rtol, atol = 2e-2" in suite) is half
     assert ("def test_gradcheck" in suite) is not single
 
 

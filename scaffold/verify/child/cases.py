@@ -61,7 +61,7 @@ def list_cases(checks: Any) -> Iterator[Case]:
         for value in values:
             name = f"{checks.NAMES[position]}={value!r}"
             yield Case(name, {}, further=True, attribute=(position, value))
-    further = checks.FURTHER_CASES | getattr(checks, "EMPTY_CASES", {})
+    further = checks.FURTHER_CASES | checks.EMPTY_CASES
     for name, arguments in further.items():
         yield Case(name, arguments, further=True, guessed=checks.LOOSE)
 
@@ -83,20 +83,19 @@ def _broadcast(checks: Any) -> Iterator[Case]:
 
 
 def layouts(checks: Any) -> Sequence[tuple[str, Callable[[Tensor], Tensor] | None]]:
-    """In which order a tensor's elements are in memory; None where `make` takes no layout."""
-    if not hasattr(checks, "permuted"):
+    """In which order a tensor's elements are in memory; None where there is no gradient."""
+    if not checks.HAS_GRADIENT:
         return (("", None),)
     return (("", torch.clone), ("not contiguous", checks.permuted))
 
 
 def subsets(checks: Any) -> Sequence[Needs]:
     """The inputs of which gradients are needed: each alone, all, and with few inputs every subset."""
-    names: Needs = getattr(checks, "DIFFERENTIABLE", ())
-    if not names or not hasattr(checks, "call_recorder"):
+    names: Needs = checks.DIFFERENTIABLE
+    if not names or not checks.HAS_GRADIENT:
         return ()  # no output has a gradient
-    listed = list(getattr(checks, "NEEDS", [names]))
     alone = [(name,) for name in names]
-    return tuple(dict.fromkeys([names, *alone, *listed]))
+    return tuple(dict.fromkeys([names, *alone, *checks.NEEDS]))
 
 
 def make_inputs(

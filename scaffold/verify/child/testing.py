@@ -103,7 +103,8 @@ def _prepare(file: str) -> None:
     if "torch._dynamo" in sys.modules:
         return
     with suppress(Exception), open(file, encoding="utf-8-sig") as opened:
-        if "torch.compile" in opened.read():
+        text = opened.read()
+        if "torch.compile" in text or "OpTests" in text:
             torch = sys.modules["torch"]
             double = torch.compile(lambda x: 2 * x, fullgraph=True, backend="aot_eager")
             double(torch.ones(1, requires_grad=True))

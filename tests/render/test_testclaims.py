@@ -6,19 +6,20 @@ import pytest
 
 from scaffold.derive import derive
 from scaffold.render.testcases import plan_making
-from scaffold.render.testgradients import MANY, first_options, second_options
+from scaffold.render.testclaims import MANY, is_batched
+from scaffold.render.testclaims import options as options_of
 from tests.derive.building import spec_of
 
 
-def options(inputs: str, forward: str = "x * x", **keys: Any) -> tuple[str, str]:
+def options(inputs: str, forward: str = "x * x", **keys: Any) -> dict[str, str]:
     spec = spec_of(inputs, forward=forward, derive=True, **keys)
-    making = plan_making(spec)
-    return first_options(spec, derive(spec), making), second_options(spec, making)
+    assert is_batched(spec, derive(spec))
+    return options_of(spec, plan_making(spec))
 
 
 @pytest.mark.parametrize("inputs", ["x[..., D]", "x", f"x[{MANY}]", "x[A, B, C, D]"])
 def test_a_few_elements_are_checked_one_by_one(inputs: str) -> None:
-    assert options(inputs) == ("check_batched_grad=True, check_grad_dtypes=True", "")
+    assert options(inputs) == {}
 
 
 @pytest.mark.parametrize(
@@ -30,17 +31,13 @@ def test_a_few_elements_are_checked_one_by_one(inputs: str) -> None:
     ],
 )
 def test_many_elements_are_projected(inputs: str, forward: str) -> None:
-    first, second = options(inputs, forward)
-    assert "fast_mode=True" in first
-    assert second == ", fast_mode=True"
+    assert options(inputs, forward) == {"fast_mode": "True"}
 
 
 def test_only_what_has_a_gradient_counts() -> None:
-    first, _ = options(f"x[D], y[{MANY + 1}; const]", "x * y.sum()")
-    assert "fast_mode" not in first
+    assert not options(f"x[D], y[{MANY + 1}; const]", "x * y.sum()")
 
 
 def test_what_the_user_states_goes_first() -> None:
-    first, second = options(f"x[{MANY + 1}]", tolerance={"fast_mode": False})
-    assert "fast_mode=False" in first and "fast_mode=True" not in first
-    assert second == ", fast_mode=False"
+    stated = options(f"x[{MANY + 1}]", tolerance={"fast_mode": False})
+    assert stated == {"fast_mode": "False"}

@@ -1,0 +1,212 @@
+"""What the test of an op says of it, as attributes of its class: which function it is, and what differs from the defaults.
+
+In: an `OpSpec`, its `Derivation`, how the test makes its inputs. Out: assignments, in the order in which they stand.
+Invariant: nothing is said that is so by default; the defaults are those of `OpTests` in the template of `op_testing.py`.
+"""
+
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+from scaffold.derive import Derivation
+from scaffold.derive.activity import calls
+from scaffold.derive.forward.verbatim_forward import writes_in_place
+from scaffold.formula import Node, expressions
+from scaffold.render.shape_checks import refused
+from scaffold.render.sizes_of_tests import input_dims
+from scaffold.render.testcases import BATCH, Making
+from scaffold.render.testlimits import (
+    is_its_derivative,
+    maps,
+    precision,
+    singular,
+    takes_any_layout,
+)
+from scaffold.spec import OpSpec, is_leading
+
+TOLERANCES = {"single": "1e-4, 1e-5", "half": "2e-2, 1e-2"}
+
+
+class Claim(NamedTuple):
+    """An attribute of the class of tests: its name, its value as it stands, and its type where that must be said."""
+
+    name: str
+    value: str
+    type: str = ""
+
+    @property
+    def line(self) -> str:
+        """The assignment."""
+        annotation = f": ClassVar[{self.type}]" if self.type else ""
+        return f"{self.name}{annotation} = {self.value}"
+
+
+def claims(
+    spec: OpSpec, derivation: Derivation, making: Making, compared: bool
+) -> tuple[Claim, ...]:
+    """All of them, but for the op itself, the cases and the functions; `compared` says whether there is a reference."""
+    found = [*_inputs(spec, making)]
+    if spec.differentiable:
+        found += _gradient(spec, derivation, making, compared)
+    else:
+        found.append(Claim("has_gradient", "False"))
+    return (*found, *_calls(spec, derivation))
+
+
+def tupled(names: tuple[str, ...]) -> str:
+    """Names as a tuple."""
+    listed = ", ".join(f'"{name}"' for name in names)
+    return f"({listed},)" if len(names) == 1 else f"({listed})"
+
+
+def ends_of(spec: OpSpec) -> tuple[int, ...]:
+    """The positions of the outputs that have a gradient."""
+    listed = enumerate(spec.outputs)
+    return tuple(index for index, output in listed if output.differentiable)
+
+
+def _inputs(spec: OpSpec, making: Making) -> Iterator[Claim]:
+    if spec.differentiable:
+        yield Claim("function", spec.function_name)
+    if making.names:
+        yield Claim("differentiable", tupled(making.names))
+
+
+def _gradient(
+    spec: OpSpec, derivation: Derivation, making: Making, compared: bool
+) -> Iterator[Claim]:
+    """What PyTorch can do with the gradient."""
+    ends = ends_of(spec)
+    if len(ends) < len(spec.outputs):
+        yield Claim("ends", str(ends))
+    numeric = not compared or is_its_derivative(spec)
+    if not takes_any_layout(spec):
+        yield Claim("layouts", "(torch.clone,)")
+    if spec.surrogate is None:
+        if numeric:
+            yield from _gradcheck(spec, derivation, making)
+        else:
+            yield Claim("supports_gradcheck", "False")
+    if derivation.once_differentiable:
+        yield Claim("supports_double_backward", "False")
+    transforms = derivation.transforms and derivation.style == "setup-context"
+    if not (transforms and maps(spec)):
+        yield Claim("supports_vmap", "False")
+    if not transforms or _is_complex(spec):
+        yield Claim("supports_jacrev", "False")
+    if not derivation.compiles:
+        yield Claim("supports_compile", "False")
+    rounded = precision(spec)
+    if rounded != "double":
+        yield Claim("rtol, atol", TOLERANCES[rounded])
+
+
+def _gradcheck(spec: OpSpec, derivation: Derivation, making: Making) -> Iterator[Claim]:
+    """What gradcheck is told, and what it cannot ask."""
+    batched = is_batched(spec, derivation)
+    if not batched:
+        yield Claim("supports_batched_gradcheck", "False")
+    empty: tuple[str, ...] = ()
+    if making.empty and batched and not first_of_empty(derivation):
+        empty += ("batched_gradcheck",)
+    if making.empty and singular(spec) and not derivation.once_differentiable:
+        empty += ("double_backward",)
+    if empty:
+        yield Claim("unsupported_of_empty", tupled(empty))
+    stated = options(spec, making)
+    if stated:
+        listed = ", ".join(f'"{name}": {value}' for name, value in stated.items())
+        yield Claim("gradcheck_options", f"{{{listed}}}", "Options")
+
+
+def _calls(spec: OpSpec, derivation: Derivation) -> Iterator[Claim]:
+    if derivation.random:
+        yield Claim("random", "True")
+    if spec.dirty:
+        yield Claim("changed_in_place", tupled(tuple(spec.dirty)))
+    wrong = refused(spec, derivation)
+    if wrong:
+        yield Claim("refused", f"({', '.join(item.shown for item in wrong)},)")
+
+
+def _is_complex(spec: OpSpec) -> bool:
+    """Whether a tensor of the op is complex."""
+    inputs = {item.dtype for item in spec.tensors}
+    return "complex" in inputs | {item.dtype for item in spec.outputs}
+
+
+# --- What the generated test asks of gradcheck and of gradgradcheck.
+#
+# In: an `OpSpec`, its `Derivation`, and how the test makes its inputs. Out: yes or no; keyword arguments of the two.
+# Invariant: what the user states of the tolerance goes before what follows from the op.
+
+
+# The vmap that gradcheck's check_batched_grad uses, not torch.func's, has no rule for these.
+UNBATCHED = frozenset(
+    {"adjoint", "broadcast_to", "column_stack", "dstack", "einsum", "flatten"}
+    | {"hsplit", "hstack", "item", "meshgrid", "moveaxis", "multi_dot", "ravel"}
+    | {"swapaxes", "swapdims", "unflatten", "vstack"}
+)
+MANY = 250  # elements, beyond which the derivative of each by each takes minutes
+
+
+def is_batched(spec: OpSpec, derivation: Derivation) -> bool:
+    """Whether gradcheck can take the backward of a batch, which is not known before it is written."""
+    written = spec.kept is not None and writes_in_place(spec.kept)
+    return _is_batchable(derivation) and not written
+
+
+def first_of_empty(derivation: Derivation) -> bool:
+    """Whether it can do so of empty tensors too."""
+    return not any(map(_takes_the_first, _nodes(derivation)))
+
+
+def options(spec: OpSpec, making: Making) -> dict[str, str]:
+    """What gradcheck and gradgradcheck are told: many elements are projected on one."""
+    fast = {"fast_mode": "True"} if _elements(spec, making) > MANY else {}
+    return fast | dict(spec.tolerance)
+
+
+def _elements(spec: OpSpec, making: Making) -> int:
+    """How many elements the inputs with a gradient have."""
+    count = 0
+    for item in spec.differentiable:
+        sizes = (
+            making.sizes.get(str(dim), BATCH if is_leading(dim) else dim)
+            for dim in input_dims(spec, item.name)
+        )
+        known = [int(size) for size in sizes if str(size).isdecimal()]
+        count += prod(known)
+    return count
+
+
+def _is_batchable(derivation: Derivation) -> bool:
+    """Whether gradcheck can batch the backward, which is not known before it is written."""
+    nodes = _nodes(derivation)
+    called = {name for node in nodes for name in calls(node)}
+    unbatched = called & UNBATCHED or any(map(_slices_all, nodes))
+    return not (derivation.opaque or derivation.missing or unbatched)
+
+
+def _nodes(derivation: Derivation) -> list[Node]:
+    """The expressions of the backward, and of a forward that it runs as a whole."""
+    blocks = (item for block in derivation.blocks for item in block.statements)
+    several = (item for element in derivation.elements for item in element.statements)
+    nodes = [node for item in (*blocks, *several) for node in expressions(item)]
+    nodes += [element.value for element in derivation.elements]
+    return nodes + [item for item in derivation.results if item.kind == "body"]
+
+
+def _takes_the_first(node: Node) -> bool:
+    """Whether a slice begins at 0 and ends early, `x[:, :1]`: of a dim that is otherwise empty it takes all."""
+    return any(
+        item.args[0].label in ("", "0") and item.args[1].kind == "constant"
+        for item in node.walk()
+        if item.kind == "slice"
+    )
+
+
+def _slices_all(node: Node) -> bool:
+    """Whether a slice may take all there is: then it is an alias, for which that vmap has no rule either."""
+    bounds = (arg for item in node.walk() if item.kind == "slice" for arg in item.args)
+    return any(bound.kind not in ("absent", "constant", "unary") for bound in bounds)

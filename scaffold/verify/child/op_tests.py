@@ -1,0 +1,144 @@
+"""The class of an op's tests, as a proof uses it: its inputs, its calls and its gradients, without pytest and its cost.
+
+In: the class that the generated test has, over the defaults here. Out: functions of inputs in call order.
+Invariant: inputs, calls and grad_outputs are those of `OpTests` in `op_testing.py`.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from functools import wraps
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scaffold.verify.child.fast_torch import seed_generator, seeded_grad
+
+Cases = dict[str, dict[str, Any]]
+Options = dict[str, Any]
+ALL_SUBSETS = 4  # inputs up to which every subset of them may need gradients
+
+
+def permuted(tensor: Tensor) -> Tensor:
+    """Copy to memory that is neither contiguous nor in the order of the dimensions."""
+    order = tuple(reversed(range(tensor.ndim)))
+    return torch.stack([tensor.permute(order)] * 2, dim=-1)[..., 0].permute(order)
+
+
+class OpTests:
+    """What a test says of its op, and the defaults of what it does not say."""
+
+    op: Callable[..., Any]
+    function: Any = None
+    make: Callable[..., dict[str, Any]]
+    reference: Callable[..., Any] | None = None
+    surrogate: Callable[..., Any] | None = None
+    differentiable: tuple[str, ...] = ()
+    cases: Cases = {"base": {}}  # noqa: RUF012 (as the test has it)
+    empty_cases: Cases = {}  # noqa: RUF012
+    has_gradient = True
+    ends: tuple[int, ...] = ()
+    changed_in_place: tuple[str, ...] = ()
+    random = False
+    supports_gradcheck = True
+    supports_double_backward = True
+    supports_vmap = True
+
+
+def needs_of(tests: type[OpTests]) -> list[tuple[str, ...]]:
+    """The inputs that a call may need gradients of."""
+    names = tests.differentiable
+    few = len(names) <= ALL_SUBSETS
+    counts = range(1, len(names) + 1) if few else (1, len(names) - 1, len(names))
+    return [group for count in counts for group in combinations(names, count)]
+
+
+def making(tests: type[OpTests]) -> Callable[..., tuple[Any, ...]]:
+    """What makes the inputs of a call; those in `needs` require grad."""
+
+    @wraps(tests.make)
+    def make(
+        *,
+        absent: Collection[str] = (),
+        closed: Collection[str] = (),
+        needs: Collection[str] = tests.differentiable,
+        layout: Callable[[Tensor], Tensor] = torch.clone,
+        seed: int = 0,
+        **arguments: Any,
+    ) -> tuple[Any, ...]:
+        seed_generator(seed)
+        made = tests.make(**arguments) | dict.fromkeys(absent)
+        for name, value in made.items():
+            if isinstance(value, Tensor):
+                value = value & False if name in closed else value
+                made[name] = layout(value).requires_grad_(name in needs)
+        return tuple(made.values())
+
+    return make
+
+
+def on_copy(tests: type[OpTests], function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, given a copy of what the op changes in place."""
+    if not tests.changed_in_place:
+        return function
+    names = tests.make()
+    changed = [name.partition("[")[0] in tests.changed_in_place for name in names]
+
+    def call(*inputs: Any) -> Any:
+        pairs = zip(inputs, changed, strict=False)
+        return function(*(x.clone() if copied else x for x, copied in pairs))
+
+    return call
+
+
+def prepared(tests: type[OpTests], function: Callable[..., Any] | None) -> Any:
+    """The function as one of its inputs alone, which it leaves as they are; None of None."""
+    if function is None:
+        return None
+    called = on_copy(tests, function)
+    if not tests.random:
+        return called
+
+    def seeded(*inputs: Any) -> Any:
+        seed_generator(2)
+        return called(*inputs)
+
+    return seeded
+
+
+def backpropagating(
+    tests: type[OpTests], attached: bool
+) -> Callable[..., tuple[Tensor, ...]]:
+    """What gives the gradients of outputs; an output without a gradient counts where they are to be `attached`."""
+
+    def gradients(outputs: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        several = outputs if isinstance(outputs, tuple) else (outputs,)
+        ends = [several[index] for index in tests.ends] if tests.ends else [*several]
+        if attached:
+            ends = [
+                end if end.requires_grad else end.detach().requires_grad_()
+                for end in ends
+            ]
+        seed_generator(1)
+        weights = [permuted(torch.randn_like(end)) for end in ends]
+        found: tuple[Tensor, ...] = seeded_grad(
+            ends, needed, weights, materialize_grads=True
+        )
+        return found
+
+    return gradients
+
+
+def recording(
+    tests: type[OpTests], declared: int | None, single: bool
+) -> Callable[[Any, tuple[Any, ...]], Any]:
+    """What calls a subclass of the Function, and drops of what it returns all but those that are `declared`."""
+
+    def call_recorder(recorder: Any, inputs: tuple[Any, ...]) -> Any:
+        outputs = on_copy(tests, recorder.apply)(*inputs)
+        if declared is None:
+            return outputs
+        return outputs[0] if single else outputs[:declared]
+
+    return call_recorder

@@ -1,0 +1,123 @@
+"""What the tests of all ops share: clean Python; a test that imports it asks the same as one that holds it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from scaffold.render.layout import Layout
+from scaffold.render.op_testing import needed, op_testing_file
+from scaffold.render.testfile import suite_file
+from tests.executed.checks import findings_of_black, findings_of_mypy, findings_of_ruff
+from tests.executed.suites import Suites
+from tests.render.op_specs import EXAMPLES, Example
+
+KINDS = ("linear", "centring", "exp_", "sign_ste", "sum_all", "top_class")
+BY_NAME = {example.spec.name: example for example in EXAMPLES}
+SHARED = """
+import itertools
+
+Kept = dict[str, int]
+Left = dict[str, int]
+
+
+def asked_if(*conditions):
+    return lambda test: test
+
+
+class Questions:
+    pass
+
+
+def helper() -> Kept:
+    return {}
+
+
+class OpTests(Questions):
+    flag = False
+    stays = True
+    unread = 1
+
+    @asked_if("flag")
+    def test_flag(self): ...
+
+    @asked_if("not flag", "stays")
+    def test_other(self):
+        self.read()
+
+    def read(self):
+        helper()
+
+    def left(self): ...
+
+    def test_written(self):
+        self.written()
+        assert self.stays
+
+    def written(self): ...
+"""
+
+
+def imported(example: Example) -> str:
+    name = example.spec.name
+    layout = Layout(name, f"{name}.py", f"test_{name}.py", op_testing="op_testing")
+    return suite_file(example.spec, example.derivation, layout, example.reference)
+
+
+def definitions(text: str) -> set[str]:
+    named = (ast.ClassDef, ast.FunctionDef)
+    return {node.name for node in ast.walk(ast.parse(text)) if isinstance(node, named)}
+
+
+def test_a_test_holds_what_it_asks_and_reads() -> None:
+    text = needed(SHARED, "class TestOp(OpTests):\n    op = 1\n", complete=True)
+    assert definitions(text) == {
+        *("OpTests", "helper", "test_other", "read", "test_written")
+    }
+    assert "asked_if" not in text and "Left" not in text and "unread" not in text
+    assert "self.written()" not in text and "stays = True" in text
+    assert "class OpTests:" in text
+
+
+def test_what_the_class_of_an_op_says_counts() -> None:
+    text = needed(SHARED, "class TestOp(OpTests):\n    flag = True\n", complete=False)
+    found = definitions(text)
+    assert "test_flag" in found and "test_other" not in found
+    assert "written" in found and "self.written()" in text
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ops whose tests import what they share."""
+    directory = tmp_path_factory.mktemp("ops")
+    (directory / "op_testing.py").write_text(op_testing_file())
+    for name in KINDS:
+        (directory / f"{name}.py").write_text(BY_NAME[name].op_text)
+        (directory / f"test_{name}.py").write_text(imported(BY_NAME[name]))
+    return directory
+
+
+def test_it_is_clean_for_the_type_checker_the_linter_and_the_formatter(
+    project: Path, mypy_cache: Path
+) -> None:
+    assert not findings_of_mypy(project, mypy_cache)
+    assert not findings_of_ruff(project)
+    assert not findings_of_black(project)
+    lines = (project / "op_testing.py").read_text().splitlines()
+    assert max(map(len, lines)) <= 88
+
+
+def test_a_test_that_imports_asks_what_one_asks_that_holds_all(
+    project: Path, tmp_path: Path, suites: Suites
+) -> None:
+    for name in KINDS:
+        (tmp_path / f"{name}.py").write_text(BY_NAME[name].op_text)
+        (tmp_path / f"test_{name}.py").write_text(BY_NAME[name].suite_text)
+    options = ("--tb=no", "-k", "not compile and not vmap")
+    alone, together = suites.run(tmp_path, *options), suites.run(project, *options)
+    assert together.outcomes == alone.outcomes
+    assert set(together.counts) == {"passed"}
+
+
+def test_the_test_of_an_op_is_short() -> None:
+    assert len(imported(BY_NAME["linear"]).splitlines()) <= 70
