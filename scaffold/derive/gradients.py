@@ -45,6 +45,7 @@ from scaffold.derive.simplify.one_hots import ONE_HOTS, without_zeros
 from scaffold.derive.simplify.probabilities import with_probabilities
 from scaffold.derive.simplify.rewrites import REWRITES
 from scaffold.derive.simplify.scalar_factors import Scalars
+from scaffold.derive.variadic_inputs import JoinedInput, joined_input, with_joined
 from scaffold.derive.write.derived_gradients import gradient_statements
 from scaffold.formula import Graph, Statement, expressions
 from scaffold.spec import OpSpec
@@ -98,6 +99,7 @@ class Differentiated:
     results: tuple[Op, ...] = ()  # of the forward; none where it is not understood
     walked: Walked | None = None
     why: str = ""
+    joined: JoinedInput | None = None  # which was differentiated in place of another
 
     @property
     def outline(self) -> Mapping[str, Mapping[str, int]] | None:
@@ -108,14 +110,16 @@ class Differentiated:
     def _backward(self) -> BackwardGraph:
         """The gradients simplified, once for both styles; for another declaration it is mostly enough to have walked."""
         assert self.walked is not None
-        return _simplified(self.walked, self.question)
+        return _simplified(self.walked, _in_place(self.question, self.joined))
 
     def statements(self, spec: OpSpec) -> Derived:
         """The statements that assign the gradients, in the style of the spec."""
         why = self.why
         if self.walked is not None:
             try:
-                return _statements(spec, self.walked, self._backward)
+                found = _statements(spec, self.walked, self._backward)
+                graph, joined = self.question.graph, self.joined
+                return joined.derived(graph, found) if joined else found
             except (UnsupportedError, RecursionError) as error:
                 why = _reason(error)
         graph, forward, wanted, taken = self.question
@@ -140,7 +144,10 @@ class Differentiated:
 
 def differentiated(spec: OpSpec, question: Question) -> Differentiated:
     """The gradients of the wanted inputs."""
-    found = Differentiated(question)
+    joined = joined_input(spec, question.forward, question.graph, question.wanted)
+    found = Differentiated(question, joined=joined)
+    if joined is not None:
+        spec, question = joined.spec(spec), _in_place(question, joined)
     table = table_of(spec)
     program = Program(question.graph, table.facts, declared(spec))
     applier = Applier(program, table)
@@ -158,6 +165,16 @@ def differentiated(spec: OpSpec, question: Question) -> Differentiated:
         return replace(found, walked=walked)
     except (UnsupportedError, RecursionError) as error:
         return replace(found, why=_reason(error))
+
+
+def _in_place(question: Question, joined: JoinedInput | None) -> Question:
+    """The question with an input in the place of what a variadic one makes."""
+    if joined is None:
+        return question
+    graph, forward, wanted, taken = question
+    names = (joined.name if name == joined.several.name else name for name in wanted)
+    forward = with_joined(graph, forward, joined)
+    return Question(graph, forward, tuple(names), taken | {joined.name})
 
 
 def _reason(error: Exception) -> str:

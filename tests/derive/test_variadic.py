@@ -8,7 +8,7 @@ from torch import Tensor
 
 from scaffold.derive import Derivation, derive
 from tests.derive.building import load, spec_of, text_of
-from tests.derive.checking import check_op
+from tests.derive.checking import check_op, tuple_of
 
 
 def r(*shape: int) -> Tensor:
@@ -20,9 +20,17 @@ def checked(inputs: str, values: list[Any], forward: str, **raw: Any) -> Derivat
     spec = spec_of(inputs, forward=forward, derive=True, **raw)
     derivation = derive(spec)
     module = load(text_of(spec, derivation))
-    plain = load(text_of(spec_of(inputs, forward=forward, **raw))).SomeOpFunction
-    apply = module.SomeOpFunction.apply
-    check_op(module.SomeOpFunction, apply, plain.forward, values)
+    skeleton = spec_of(
+        inputs, forward=forward, **raw | {"derive": False, "style": "setup-context"}
+    )
+    plain = load(text_of(skeleton)).SomeOpFunction
+
+    def wrapper(*inputs: Any) -> Any:  # what is returned beside them is saved
+        outputs = tuple_of(module.SomeOpFunction.apply(*inputs))
+        return outputs[: len(spec.outputs)]
+
+    once = derivation.once_differentiable
+    check_op(module.SomeOpFunction, wrapper, plain.forward, values, once=once)
     return derivation
 
 
@@ -37,7 +45,8 @@ FORWARDS = (
 def test_each_of_the_tensors_gets_its_gradient(forward: str, count: int) -> None:
     derivation = checked("*tensors", [r(2, 3) for _ in range(count)], forward)
     assert not derivation.missing
-    assert "any number of tensors" in derivation.notes[0]
+    left = ["autograd differentiates the forward" in note for note in derivation.notes]
+    assert left == [True] * ("tensors[" in forward)
 
 
 @pytest.mark.parametrize("forward", FORWARDS)
@@ -74,3 +83,60 @@ def test_what_is_stated_stays() -> None:
 def test_an_input_called_i_is_in_the_way() -> None:
     spec = spec_of("i, *tensors", forward="i * sum(tensors)", derive=True)
     assert derive(spec).missing == {"i", "tensors"}
+
+
+JOINED = (
+    *("torch.cat(tensors, dim=0).exp()", "torch.stack(tensors, -1).logsumexp(-1)"),
+    *("sum(tensors).square() * scale", "torch.stack(tensors).mean(0) * w"),
+    "total = sum(tensors)\nreturn total * total.sum() + w",
+    "h = torch.cat(tensors, -1)\nreturn F.gelu(h) * h.mean()",
+)
+
+
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+@pytest.mark.parametrize("inputs", ["w, *tensors", "w[N, D], *tensors[N, D]"])
+@pytest.mark.parametrize("forward", JOINED)
+def test_what_is_made_of_all_tensors_is_derived(
+    forward: str, inputs: str, policy: str
+) -> None:
+    values = [r(2, 3), r(2, 3), r(3, 2).mT, r(2, 3)]
+    for count in (2, 4):
+        found = checked(
+            f"{inputs}, scale: float = 2.0",
+            [values[0], 2.0, *values[1:count]],
+            forward,
+            save_policy=policy,
+        )
+        assert not [note for note in found.notes if "autograd" in note]
+
+
+def test_parts_of_other_sizes_get_their_own() -> None:
+    checked("*tensors", [r(2, 3), r(4, 3), r(0, 3)], "torch.cat(tensors).sin()")
+    for dims in ("", "[N, D]"):
+        checked(f"*tensors{dims}", [r(2, 3), r(1, 3), r(2, 1)], "sum(tensors).sin()")
+    inputs = "w[N, D], *tensors[N, D]"
+    checked(inputs, [r(2, 3), r(1, 3), r(1, 3)], "torch.stack(tensors).sum(0) * w")
+    checked(inputs, [r(1, 3), r(2, 3), r(2, 1)], "sum(tensors) * w")
+
+
+def test_the_text_of_a_stack() -> None:
+    text = text_of(spec_of("*tensors", forward="torch.stack(tensors)"))
+    assert "grad_output[i] if needed else None" in text
+    for dim, part in ((-1, "[..., i]"), (1, "[:, i]"), (-2, "[..., i, :]")):
+        forward = f"torch.stack(tensors, dim={dim})"
+        checked("*tensors", [r(2, 3), r(2, 3)], forward)
+        text = text_of(spec_of("*tensors", forward=forward))
+        assert f"grad_output{part} if needed else None" in text
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "sum(tensors) * tensors[0]",
+        "sum(tensors) * torch.stack(tensors)",
+        "i = 2\nreturn sum(tensors) * i",
+    ],
+)
+def test_other_reads_are_left_to_autograd(forward: str) -> None:
+    found = checked("*tensors", [r(2, 3), r(2, 3)], forward)
+    assert "any number of tensors" in found.notes[0]

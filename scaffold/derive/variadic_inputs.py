@@ -1,0 +1,203 @@
+"""A variadic input that the forward reads as one tensor: `torch.stack(tensors)`, `sum(tensors)`, `torch.cat(tensors, -1)`.
+
+In: an op, and what is to be differentiated. Out: the same with an input in the place of that tensor, and the gradient of each of the
+tensors out of that input's. Invariant: no name of the input in the place is left in what is handed on; whatever else the forward
+does with the tensors is no matter of this module.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from scaffold.derive.derivation import Derived, Forward
+from scaffold.derive.name_collisions import fresh
+from scaffold.formula import (
+    Assign,
+    Graph,
+    Node,
+    Statement,
+    expressions,
+    keywords,
+    literal_value,
+    rewritten,
+)
+from scaffold.primitives.calls import facts_of_call
+from scaffold.spec import OpSpec, TensorInput
+
+INDEX = "i"  # of the tensor that a gradient is for
+JOINING = frozenset(
+    {"joined", "stacked"}
+)  # shapes of what is made of all tensors along a dim
+
+
+class JoinedInput(NamedTuple):
+    """The input in the place of a tensor that all of a variadic input make."""
+
+    several: TensorInput
+    name: str
+    value: Node  # what the forward writes: `torch.stack(tensors)`
+    dim: int | None  # None: they are added up
+
+    def spec(self, spec: OpSpec) -> OpSpec:
+        """The op of that input. Nothing is known of its shape: no check of the forward's holds the tensors against the other inputs."""
+        one = self.several._replace(name=self.name, dims=None, variadic=False)
+        inputs = (one if item is self.several else item for item in spec.inputs)
+        return replace(spec, inputs=tuple(inputs))
+
+    def derived(self, graph: Graph, found: Derived) -> Derived:
+        """What was derived of that op, over the tensors."""
+        back = {graph.name(self.name): self.value}
+
+        def over(items: Sequence[Statement]) -> tuple[Statement, ...]:
+            return rewritten(graph, tuple(items), back.get)
+
+        grad = graph.name(f"grad_{self.name}")
+        *lines, last = self._told(over(found.statements))
+        if isinstance(last, Assign) and last.target is grad:
+            if last.value.kind == "name":  # `grad_output`, which needs no second name
+                grad = last.value
+            else:
+                lines.append(last)
+        else:
+            lines.append(last)
+        own = graph.name(f"grad_{self.several.name}")
+        lines.append(Assign(own, self._element(graph, grad)))
+        forward = found.forward
+        if forward is not None:
+            results = tuple(graph.rewrite(item, back.get) for item in forward[1])
+            forward = over(forward[0]), results
+        again = None if found.again is None else over(found.again)
+        domains = tuple(item for item in found.domains if item[0] != self.name)
+        return found._replace(
+            statements=tuple(lines), forward=forward, again=again, domains=domains
+        )
+
+    def _told(self, lines: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        """The lines without comments on the input in the place, which stands nowhere."""
+        return tuple(
+            (
+                replace(item, comments=())
+                if any(self.name in text for text in item.comments)
+                else item
+            )
+            for item in lines
+        )
+
+    def _element(self, graph: Graph, grad: Node) -> Node:
+        """The gradient of one of the tensors."""
+        index, tensors = graph.name(INDEX), graph.name(self.several.name)
+        if self.dim is None:
+            own = graph.node("subscript", "", (tensors, index))
+            return _method(graph, grad, "sum_to_size", _attribute(graph, own, "shape"))
+        if _shape_of(self.value) == "stacked":
+            return graph.node("subscript", "", (grad, self._place(graph, index)))
+        dim = _number(graph, self.dim)
+        label = f"tensor.shape[{self.dim}] for tensor in"
+        sizes = graph.node("comprehension", label, (tensors,))
+        parts = _method(graph, grad, "split", sizes, dim)
+        return graph.node("subscript", "", (parts, index))
+
+    def _place(self, graph: Graph, index: Node) -> Node:
+        """The index of one of what is stacked: `i`, `..., i` or `:, i`."""
+        assert self.dim is not None
+        absent = graph.node("absent")
+        whole = graph.node("slice", "", (absent, absent, absent))
+        if self.dim >= 0:
+            parts = (*[whole] * self.dim, index)
+        else:
+            parts = (graph.constant("..."), index, *[whole] * (-1 - self.dim))
+        return graph.node("tuple", "", parts) if len(parts) > 1 else index
+
+
+def joined_input(
+    spec: OpSpec, forward: Forward, graph: Graph, wanted: Collection[str]
+) -> JoinedInput | None:
+    """The input in the place of what the forward makes of a variadic one; None where it reads the tensors otherwise as well."""
+    several = next((item for item in spec.tensors if item.variadic), None)
+    if several is None or several.name not in wanted or spec.kept is not None:
+        return None
+    lines = (node for item in forward.statements for node in expressions(item))
+    nodes = [*forward.results, *lines]
+    names = {
+        *(item.name for item in spec.inputs),
+        *(n for top in nodes for n in top.names()),
+    }
+    found = {node for top in nodes for node in top.walk() if _joins(node, several.name)}
+    if len(found) != 1 or INDEX in names:
+        return None
+    (value,) = found
+    joined = JoinedInput(several, fresh("joined", names), value, _dim(value))
+    put = _in_place(graph, joined)
+    read = any(several.name in graph.rewrite(top, put).names() for top in nodes)
+    return None if read else joined
+
+
+def with_joined(graph: Graph, forward: Forward, joined: JoinedInput) -> Forward:
+    """The forward over the input in the place."""
+    put = _in_place(graph, joined)
+    statements = rewritten(graph, forward.statements, put)
+    results = tuple(graph.rewrite(item, put) for item in forward.results)
+    return forward._replace(statements=statements, results=results)
+
+
+def _in_place(graph: Graph, joined: JoinedInput) -> Callable[[Node], Node | None]:
+    """What puts that input in the place."""
+    name = graph.name(joined.name)
+    return lambda node: name if node is joined.value else None
+
+
+def _joins(node: Node, name: str) -> bool:
+    match node:
+        case Node("call", _, (Node("name", "sum"), Node("name", read)), ()):
+            return read == name
+        case Node(
+            "call",
+            _,
+            (
+                Node("attribute", label, (Node("name", "torch"),)),
+                Node("name", read),
+                *_,
+            ),
+        ):
+            known = _shape_of(node) in JOINING and _dim(node) is not None
+            return known and read == name
+    return False
+
+
+def _dim(node: Node) -> int | None:
+    """The dim along which a call joins tensors; None where they are added up, or none is written out."""
+    callee, _, *others = node.args
+    if callee.kind == "name":
+        return None
+    given = keywords(node).get("dim") or (
+        others[0] if others and not node.keywords else None
+    )
+    if given is None:
+        return None if others else 0
+    match given:
+        case Node("constant", text):
+            value = literal_value(text)
+            return value if type(value) is int else None
+        case Node("unary", "-", (Node("constant", text),)):
+            value = literal_value(text)
+            return -value if type(value) is int else None
+    return None
+
+
+def _attribute(graph: Graph, node: Node, label: str) -> Node:
+    return graph.node("attribute", label, (node,))
+
+
+def _method(graph: Graph, node: Node, label: str, *args: Node) -> Node:
+    return graph.node("call", "", (_attribute(graph, node, label), *args))
+
+
+def _number(graph: Graph, number: int) -> Node:
+    plain = graph.constant(str(abs(number)))
+    return plain if number >= 0 else graph.node("unary", "-", (plain,))
+
+
+def _shape_of(call: Node) -> str:
+    """What the table says of the shape of what a call returns."""
+    found = facts_of_call(call.args[0].label)
+    return next((facts.shape for facts in found if "joins" in facts.flags), "")
