@@ -154,7 +154,7 @@ def _joins(node: Node, name: str) -> bool:
             "call",
             _,
             (
-                Node("attribute", label, (Node("name", "torch"),)),
+                Node("attribute", _, (Node("name", "torch"),)),
                 Node("name", read),
                 *_,
             ),
