@@ -22,7 +22,7 @@ LOCALS = "h = x\nrstd = x + x + x\nreturn x + input + gamma + sum(tensors)"
         ("x, input?, gamma?, *tensors", LOCALS, {"tensors": "rstd * tensors[i]"}, None),
         (
             "x, y, *tensors",
-            "rstd = x.exp() * y\nreturn x * (tensors[0] + sum(tensors)), x.exp()",
+            "rstd = x.exp() * y\nreturn x * (tensors[0] + sum(tensors[1:])), x.exp()",
             {"y": "grad_a * rstd"},
             "a, b",
         ),
