@@ -75,8 +75,8 @@ def repeated_for(
 
     More is saved only where a statement cannot come again.
     """
-    try:
-        return _walk(forward, wanted, saved, frozenset())
+    try:  # an output is at hand as it is
+        return _walk(forward, wanted, saved - forward.results, frozenset())
     except _SavedTooEarlyError:
         return plan(forward, wanted, saved)
 

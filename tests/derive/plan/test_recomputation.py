@@ -63,3 +63,10 @@ def test_an_earlier_value_is_not_read_by_the_name_of_the_one_that_is_saved() -> 
     found = repeated_for(known, frozenset({"h", "k"}), frozenset({"h"}))
     assert found == plan(known, frozenset({"h", "k"}), frozenset({"h"}))
     assert "h" not in found.saved
+
+
+def test_an_output_is_at_hand_and_not_saved_once_more() -> None:
+    forward = locals_of("i = x.argmin(1)\nh = y[i]")._replace(results=frozenset("i"))
+    found = repeated_for(forward, frozenset("h"), frozenset("i"))
+    assert emit_lines(found.repeated) == ["h = y[i]"]
+    assert found.saved == ()
