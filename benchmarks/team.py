@@ -26,7 +26,9 @@ from benchmarks.team_rivals import measure_rivals
 
 SYNC = python(SCAFFOLD, "sync", "--no-verify")  # torch would be all that is measured
 CONFIGURATION = "[tool.scaffold]\nsource = 'ops'\ntests = 'tests'\n"
-COLD = {"explicit": 1.15, "derived": 1.5}
+# Over black on the same files, of which there is little: a test is a fifth as long as where each held what all are asked, and a
+# run costs 34 ms an op in place of 60, half of it black's.
+COLD = {"explicit": 2.0, "derived": 2.3}
 AGAIN = 1.5
 MEGABYTES = 300
 PROOF = 0.5  # of an op, in times of `import torch`, which a process does once
