@@ -126,7 +126,7 @@ def test_a_directory_that_is_not_there_is_made(tmp_path: Path) -> None:
 
 def test_the_difference_is_that_of_the_blocks(project: Path) -> None:
     (project / "team" / "op.py.jinja").write_text(DOC)
-    copy = built_in("test.py.jinja").text.replace("seeded", "sown")
+    copy = built_in("test.py.jinja").text.replace("Tests of", "Sown tests of")
     (project / "company" / "test.py.jinja").write_text(copy)
     done = scaffold(project, "templates", "diff")
     assert done.code == 0
@@ -138,7 +138,7 @@ def test_the_difference_is_that_of_the_blocks(project: Path) -> None:
         "+++ company/test.py.jinja",
     ]
     assert "+# ours\n" in done.out
-    assert "+def sown(" in done.out
+    assert '+"""Sown tests of' in done.out
 
 
 def test_lint_tells_all_problems_at_once(project: Path) -> None:
