@@ -325,6 +325,7 @@ class TestAttention(OpTests):
         "base": {},
         "higher-rank": {"batch": (2, 7)},
         "no-batch": {"batch": ()},
+        "other-sizes": {"targets": 4, "D": 5, "sources": 6, "E": 7},
     }
     empty_cases: ClassVar[Cases] = {
         "empty-batch": {"batch": (0,)},

@@ -414,6 +414,7 @@ class TestCentre(OpTests):
         ("x", lambda x: x[None]),
         ("running_mean", lambda running_mean: torch.cat([running_mean] * 2, dim=-1)),
     )
+    cases: ClassVar[Cases] = {"base": {}, "other-sizes": {"N": 3, "features": 4}}
     empty_cases: ClassVar[Cases] = {"N=0": {"N": 0}, "features=0": {"features": 0}}
 
     @staticmethod

@@ -335,6 +335,7 @@ class TestCrossEntropy(OpTests):
         ("logits", lambda logits: logits[None]),
         ("target", lambda target: torch.cat([target] * 2, dim=-1)),
     )
+    cases: ClassVar[Cases] = {"base": {}, "other-sizes": {"N": 3, "C": 4}}
     empty_cases: ClassVar[Cases] = {"N=0": {"N": 0}}
 
     @staticmethod

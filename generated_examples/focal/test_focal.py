@@ -396,6 +396,7 @@ class TestFocalLoss(OpTests):
         "base": {},
         "higher-rank": {"batch": (2, 4)},
         "no-batch": {"batch": ()},
+        "other-sizes": {"N": 4},
     }
     empty_cases: ClassVar[Cases] = {
         "closed-target": {"closed": ["target"]},

@@ -394,6 +394,7 @@ class TestL2Normalize(OpTests):
         "base": {},
         "higher-rank": {"batch": (2, 4)},
         "no-batch": {"batch": ()},
+        "other-sizes": {"D": 4},
     }
     empty_cases: ClassVar[Cases] = {"empty-batch": {"batch": (0,)}, "D=0": {"D": 0}}
 

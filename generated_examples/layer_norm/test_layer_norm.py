@@ -409,6 +409,7 @@ class TestLayerNorm(OpTests):
         "without-weight-bias": {"absent": ["weight", "bias"]},
         "higher-rank": {"batch": (2, 4)},
         "no-batch": {"batch": ()},
+        "other-sizes": {"features": 4},
     }
     empty_cases: ClassVar[Cases] = {
         "empty-batch": {"batch": (0,)},

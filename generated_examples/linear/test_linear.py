@@ -403,6 +403,7 @@ class TestLinear(OpTests):
         "without-bias": {"absent": ["bias"]},
         "higher-rank": {"batch": (2, 5)},
         "no-batch": {"batch": ()},
+        "other-sizes": {"in_features": 4, "out_features": 5},
     }
     empty_cases: ClassVar[Cases] = {
         "empty-batch": {"batch": (0,)},

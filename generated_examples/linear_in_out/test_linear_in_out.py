@@ -402,6 +402,10 @@ class TestLinearInOut(OpTests):
         ("weights", lambda weights: weights[None]),
         ("bias", lambda bias: torch.cat([bias] * 2, dim=-1)),
     )
+    cases: ClassVar[Cases] = {
+        "base": {},
+        "other-sizes": {"N": 3, "in_features": 4, "out_features": 5},
+    }
     empty_cases: ClassVar[Cases] = {
         "N=0": {"N": 0},
         "in_features=0": {"in_features": 0},

@@ -376,7 +376,11 @@ class TestLinearKaiming(OpTests):
         ("input", lambda input: input[None]),
         ("bias", lambda bias: torch.cat([bias] * 2, dim=-1)),
     )
-    cases: ClassVar[Cases] = {"base": {}, "without-bias": {"absent": ["bias"]}}
+    cases: ClassVar[Cases] = {
+        "base": {},
+        "without-bias": {"absent": ["bias"]},
+        "other-sizes": {"N": 3, "in_features": 4, "out_features": 5},
+    }
     empty_cases: ClassVar[Cases] = {
         "N=0": {"N": 0},
         "in_features=0": {"in_features": 0},

@@ -406,7 +406,11 @@ class TestLinearSkeleton(OpTests):
     function = LinearSkeletonFunction
     differentiable = ("input", "weight", "bias")
     supports_batched_gradcheck = False
-    cases: ClassVar[Cases] = {"base": {}, "without-bias": {"absent": ["bias"]}}
+    cases: ClassVar[Cases] = {
+        "base": {},
+        "without-bias": {"absent": ["bias"]},
+        "other-sizes": {"N": 3, "in_features": 4, "out_features": 5},
+    }
     empty_cases: ClassVar[Cases] = {
         "N=0": {"N": 0},
         "in_features=0": {"in_features": 0},

@@ -236,6 +236,7 @@ class TestNearestCode(OpTests):
     op = staticmethod(nearest_code)
     differentiable = ("x", "codes")
     has_gradient = False
+    cases: ClassVar[Cases] = {"base": {}, "other-sizes": {"N": 3, "D": 4, "K": 5}}
     empty_cases: ClassVar[Cases] = {"N=0": {"N": 0}, "D=0": {"D": 0}, "K=0": {"K": 0}}
 
     @staticmethod

@@ -403,6 +403,7 @@ class TestRMSNorm(OpTests):
         "base": {},
         "higher-rank": {"batch": (2, 4)},
         "no-batch": {"batch": ()},
+        "other-sizes": {"features": 4},
     }
     empty_cases: ClassVar[Cases] = {
         "empty-batch": {"batch": (0,)},

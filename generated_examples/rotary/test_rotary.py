@@ -341,6 +341,7 @@ class TestRotary(OpTests):
         "base": {},
         "higher-rank": {"batch": (2, 5)},
         "no-batch": {"batch": ()},
+        "other-sizes": {"positions": 5},
     }
     empty_cases: ClassVar[Cases] = {
         "empty-batch": {"batch": (0,)},

@@ -401,6 +401,7 @@ class TestSortLast(OpTests):
         "base": {},
         "higher-rank": {"batch": (2, 4)},
         "no-batch": {"batch": ()},
+        "other-sizes": {"N": 4},
     }
     empty_cases: ClassVar[Cases] = {"empty-batch": {"batch": (0,)}, "N=0": {"N": 0}}
 

@@ -110,7 +110,9 @@ def plan_making(spec: OpSpec) -> Making:
     """Everything that depends on shapes, dtypes and domains."""
     if spec.samples is not None:
         return _sampled(spec)
-    sizes = choose_sizes(spec, first=3 if leading_names(spec) else 2)
+    first = 3 if leading_names(spec) else 2
+    sizes = choose_sizes(spec, first=first)
+    others = choose_sizes(spec, first=first + 1)
     batch = _batch(spec, sizes)
     parameters = _parameters(spec, sizes)
     return Making(
@@ -120,7 +122,11 @@ def plan_making(spec: OpSpec) -> Making:
         items=tuple(_items(spec)),
         names=differentiable_names(spec),
         cases=tuple(
-            f"{literal(name)}: {{{text}}}" for name, text in _cases(spec, batch)
+            f"{literal(name)}: {{{text}}}"
+            for name, text in (
+                *_cases(spec, batch),
+                *_other_sizes(sizes, others),
+            )
         ),
         empty=tuple(
             f"{literal(name)}: {{{text}}}" for name, text in _empty_cases(spec, sizes)
@@ -304,6 +310,20 @@ def _cases(spec: OpSpec, batch: tuple[int, int]) -> Iterator[tuple[str, str]]:
         for value in choices(item):
             if value != attribute_value(spec, item):
                 yield f"{item.name}={label(value)}", f'"{size_name(item.name)}": {value}'
+
+
+def _other_sizes(
+    usual: dict[str, int], others: dict[str, int]
+) -> Iterator[tuple[str, str]]:
+    """Every named dim with a second size: where one is 2, a factor 2 may stand for it, or for its square."""
+    changed = {name: size for name, size in others.items() if size != usual[name]}
+    if changed:
+        yield "other-sizes", size_arguments(changed)
+
+
+def size_arguments(sizes: Mapping[str, int]) -> str:
+    """The arguments of `make` for these sizes."""
+    return ", ".join(f'"{size_name(name)}": {size}' for name, size in sizes.items())
 
 
 def absences(spec: OpSpec) -> tuple[tuple[str, ...], ...]:

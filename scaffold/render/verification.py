@@ -19,7 +19,7 @@ from scaffold.render.opfile import op_file
 from scaffold.render.reference import reference_lines
 from scaffold.render.signature import starred
 from scaffold.render.sizes_of_tests import allows, choose_sizes, fixed_sizes
-from scaffold.render.testcases import leading_arguments, leading_names, size_name
+from scaffold.render.testcases import leading_arguments, leading_names, size_arguments
 from scaffold.render.testfile import (
     FunctionView,
     ProofView,
@@ -138,11 +138,11 @@ def _further_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
     fixed = fixed_sizes(spec)
     other = choose_sizes(spec, first=OTHER_SIZES)
     if any(size != usual[name] for name, size in other.items()):
-        yield "other-sizes", _arguments(other)
+        yield "larger-sizes", size_arguments(other)
     bounds = {item.bound for item in spec.tensors}
     for name in usual:
         if name not in bounds and name not in fixed and allows(spec, usual | {name: 1}):
-            yield f"{name}=1", _arguments({name: 1})
+            yield f"{name}=1", size_arguments({name: 1})
 
 
 def _broadcast_names(spec: OpSpec) -> Iterator[tuple[str, str]]:
@@ -169,10 +169,6 @@ def _is_loose(spec: OpSpec) -> bool:
     return spec.samples is None and any(
         spec.dims(item.name) is None for item in spec.tensors
     )
-
-
-def _arguments(sizes: dict[str, int]) -> str:
-    return ", ".join(f'"{size_name(name)}": {size}' for name, size in sizes.items())
 
 
 def _leading(spec: OpSpec, derived: frozenset[str]) -> dict[int, int]:

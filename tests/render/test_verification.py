@@ -83,7 +83,7 @@ def assigned(text: str, name: str) -> object:
 def test_each_named_size_has_another_value_and_1() -> None:
     further = assigned(checks_of(SPECS["linear"]), "FURTHER_CASES")
     assert further == {
-        "other-sizes": {"I": 7, "O": 8},
+        "larger-sizes": {"I": 7, "O": 8},
         "I=1": {"I": 1},
         "O=1": {"O": 1},
     }
@@ -117,7 +117,7 @@ def test_a_condition_on_the_sizes_holds_of_all_of_them() -> None:
         "x[H, D]", forward="x", grad={"x": "grad_output"}, require=["H % 4 == 0"]
     )
     further = assigned(checks_of(spec), "FURTHER_CASES")
-    assert further == {"other-sizes": {"H": 8, "D": 7}, "D=1": {"D": 1}}
+    assert further == {"larger-sizes": {"H": 8, "D": 7}, "D=1": {"D": 1}}
 
 
 def test_shapes_that_are_not_declared_are_guessed_where_gradients_are_derived() -> None:

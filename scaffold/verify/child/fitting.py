@@ -70,7 +70,7 @@ def _choices(checks: Any) -> tuple[Sizes, Sizes]:
         for item in parameters
         if type(item.default) is int and item.name not in OWN
     }
-    other = checks.FURTHER_CASES.get("other-sizes", {})
+    other = checks.FURTHER_CASES.get("larger-sizes", {})
     return usual, usual | {name: other[name] for name in usual if name in other}
 
 

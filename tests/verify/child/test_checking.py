@@ -139,7 +139,7 @@ def test_the_case_is_told() -> None:
                 "forward": "x * 2",
                 "grad": {"x": "2 * grad_output if x.shape[1] < 7 else grad_output"},
             },
-            "other-sizes",
+            "larger-sizes",
             "factor 1/2",
             id="other size",
         ),
