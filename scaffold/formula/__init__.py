@@ -10,6 +10,7 @@ A formula takes this way; a module imports only from those above it:
     graph                  what is read: nodes, statements, a formula
     python_values          what operators make of values that are known
     settled_branches, substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
+    other_files            what a file imports from files beside it
     user_functions         the function that '@file.py:function' means
     inline                 calls of the file's functions -> their statements
     program                the statements that run

@@ -12,7 +12,7 @@ def row(time: float, size: float, *frozen: Frozen, **refused: str) -> Row:
 
 def test_what_meets_its_targets_is_not_missed() -> None:
     fine = Frozen("x", 100, {"recompute": 100, "balanced": 60})
-    assert missed([row(0.5, 0.4, fine), row(2.0, 1.6)]) == []
+    assert missed([row(0.5, 0.4, fine), row(1.2, 0.9)]) == []
 
 
 def test_means_and_frozen_inputs_are_missed() -> None:

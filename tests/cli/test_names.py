@@ -37,7 +37,11 @@ def test_files_and_classes_are_called_as_the_project_says(project: Path) -> None
     )
     assert outcome.code == 0, outcome.err
     written = {path for path in listing(project) if path.endswith(".py")}
-    assert written == {"src/team/ops/rms_norm_op.py", "tests/rms_norm/rms_norm_test.py"}
+    assert written == {
+        "src/team/ops/rms_norm_op.py",
+        "tests/op_testing.py",
+        "tests/rms_norm/rms_norm_test.py",
+    }
     code = (project / "src/team/ops/rms_norm_op.py").read_text()
     assert "class _RMSNorm(Function):" in code
     assert "class RMSNormLayer(nn.Module):" in code

@@ -36,6 +36,7 @@ def test_the_cases_of_linear() -> None:
         "without-bias": {"absent": ["bias"]},
         "higher-rank": {"batch": (2, 5)},
         "no-batch": {"batch": ()},
+        "other-sizes": {"in_features": 4, "out_features": 5},
     }
     assert read(making.empty) == {
         "empty-batch": {"batch": (0,)},
@@ -58,7 +59,7 @@ def test_leading_dims_alone_go_with_a_product_of_what_has_no_dims() -> None:
 
 def test_fixed_dims_have_neither_higher_rank_nor_a_batch() -> None:
     making = plan_making(SPECS["linear_2d"])
-    assert len(making.cases) == 2
+    assert list(read(making.cases)) == ["base", "without-bias", "other-sizes"]
     assert list(read(making.empty)) == ["N=0", "in_features=0", "out_features=0"]
 
 
@@ -106,15 +107,25 @@ def test_every_choice_is_a_case() -> None:
         ("mode=a", {"mode": "a"}),
         ("mode=3", {"mode": 3}),
         ("mode=None", {"mode": None}),
+        ("other-sizes", {"D": 3}),
     ]
     assert "mode: str = 'b'" in making.parameters
+
+
+def test_a_size_has_another_one_unless_it_is_given() -> None:
+    """A factor of 2 may stand for a size of 2, `x.shape[0]`, in every case but this one."""
+    making = plan_making(op(tensor("x", "N", "D"), tensor("w", "D", 4)))
+    assert read(making.cases)["other-sizes"] == {"N": 3, "D": 4}
+    fixed = plan_making(op(tensor("w", 4, 3)))
+    assert "other-sizes" not in read(fixed.cases)
 
 
 def test_a_choice_cannot_leave_its_quotes() -> None:
     text = """x": 1}, "y": {"'"""
     choice = Attribute("mode", f"Literal['b', {text!r}]", "'b'")
     making = plan_making(op(tensor("x", "D"), choice))
-    assert read(making.cases) == {"base": {}, f"mode={text}": {"mode": text}}
+    assert read(making.cases)[f"mode={text}"] == {"mode": text}
+    assert len(making.cases) == 3
 
 
 def test_tensors_of_unknown_shape_share_one() -> None:
@@ -150,6 +161,7 @@ def test_leading_dims_with_a_name_are_one_choice_for_all_that_have_it() -> None:
         "base": {},
         "higher-rank": {"batch": (2, 5)},
         "no-batch": {"batch": ()},
+        "other-sizes": {"S": 4, "T": 5},
     }
     assert list(read(making.empty)) == ["empty-batch", "S=0", "T=0"]
     assert making.shapes == {"q": "(2, 3)", "k": "(2, 4)"}

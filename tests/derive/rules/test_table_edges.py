@@ -37,7 +37,9 @@ POINTWISE = [
 ALONG = [
     rule
     for rule in RULES
-    if rule.formulas and rule.category in ("reduction", "same_shape")
+    if rule.formulas
+    and rule.category in ("reduction", "same_shape")
+    and rule.facts.singular != "rank"  # of a matrix, which PyTorch refuses with NaN
 ]
 
 
