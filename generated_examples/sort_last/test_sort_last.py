@@ -233,12 +233,11 @@ class OpTests:
         declared = len(as_tuple(self.prepared(self.op)(*inputs)))
         outputs = as_tuple(self.on_copy(recorder.apply)(*inputs))[:declared]
         gradients(self.differentiable_outputs(outputs), inputs)
-        for value, gradient in zip(inputs, returned[-1], strict=True):
-            if isinstance(value, Tensor) and value.requires_grad:
-                assert gradient is not None
-                assert (gradient.shape, gradient.dtype) == (value.shape, value.dtype)
-            else:
-                assert gradient is None
+        for at, (value, gradient) in enumerate(zip(inputs, returned[-1], strict=True)):
+            needed = isinstance(value, Tensor) and value.requires_grad
+            wanted = (value.shape, value.dtype) if needed else None
+            found = None if gradient is None else (gradient.shape, gradient.dtype)
+            assert found == wanted, f"gradient {at} is {found}, not {wanted}"
 
     def test_output_is_freed_without_gc(self) -> None:
         """An output on ctx would make a reference cycle."""
