@@ -68,7 +68,8 @@ def needed(text: str, test: str, complete: bool) -> str:
         if isinstance(node, ast.ClassDef):
             kept.leave_out(_not_asked(node, _attributes(own, node.name)))
     kept.follow(tree.body)
-    cut = set(kept.cut_lines(tree.body))
+    head = range(1, _lines(tree.body[0]).start)  # its licence: the test has its own
+    cut = {*head, *kept.cut_lines(tree.body)}
     shown = [line for number, line in enumerate(lines, 1) if number not in cut]
     return "\n".join(shown).replace(f"({LEFT_OUT}):", ":")
 
