@@ -279,6 +279,7 @@ def test_torch_is_looked_for_and_not_imported(blocks: str, expected: str) -> Non
 LEAN = """
 import json, sys
 import torch
+from scaffold.verify.child import op_tests
 from scaffold.verify.child.checking import check
 from scaffold.verify.child.modules import load
 before = set(sys.modules)

@@ -10,9 +10,9 @@ from tests.executed.proving import write_op
 from tests.executed.suites import Suites
 
 UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
-    "seeds": (
+    "seeds": (  # other sizes would be other numbers
         {
-            "inputs": "pred[N, K], label[N; const]",
+            "inputs": "pred[2, 3], label[2; const]",
             "forward": "F.cross_entropy(pred, label.long())",
         },
         "test_vmap_of_grad cannot pass: of other numbers the forward raised IndexError",
