@@ -130,9 +130,13 @@ def is_mask(word: str) -> bool:
 
 
 @cache
-def singularities(word: str) -> frozenset[str]:
-    """Where the gradient of a call may have no bound: `zero`, `length`, `rank`."""
-    return frozenset(f.singular for f in facts_of_call(word) if f.singular)
+def singularities(word: str, constants: frozenset[str]) -> frozenset[str]:
+    """Where the gradient of a call with these constants may have no bound: `zero`, `length`, `rank`."""
+    return frozenset(
+        facts.singular
+        for facts in facts_of_call(word)
+        if facts.singular and (not facts.chosen_by or facts.chosen_by in constants)
+    )
 
 
 @cache

@@ -114,6 +114,7 @@ class Facts(NamedTuple):
     ] = ()  # tensors without a gradient, by position
     changes: tuple[tuple[int, str], ...] = ()  # arguments that it writes into
     is_dear: bool = False  # nobody computes it twice, though it be as fast as a product
+    chosen_by: str = ""  # the string that a call has which it is: `'nuc'` of norms
 
     @property
     def is_one_tensor(self) -> bool:
@@ -170,6 +171,7 @@ def facts_of(section: Section) -> Facts:
         _positions(section, _constants(section)),
         _positions(section, section.get("changes", ())),
         _is_dear(section, kinds),
+        _chosen_by(section),
     )
 
 
@@ -194,6 +196,12 @@ def _shape(section: Section) -> str:
     if section["category"] == "constant" and "keepdim" in section.get("call", ""):
         return "reduced"
     return SHAPE.get(section["category"], "unknown")
+
+
+def _chosen_by(section: Section) -> str:
+    """The string that an argument must be, unless it is that one where nothing is said."""
+    found = re.search(r"== ('\w+')", section.get("when", ""))
+    return found[1] if found and found[1] not in section.get("call", "") else ""
 
 
 def _is_dear(section: Section, kinds: tuple[str, ...]) -> bool:

@@ -58,7 +58,8 @@ def _divides_by_sizes(spec: OpSpec) -> bool:
 def _singular_calls(node: Node) -> Iterator[tuple[Node, str]]:
     """The calls whose gradient has no bound somewhere, each with where: at zero, at a length of 0, below the full rank."""
     for item in node.walk():
-        for limit in singularities(callee(item) or ""):
+        constants = frozenset(a.label for a in item.args if a.kind == "constant")
+        for limit in singularities(callee(item) or "", constants):
             yield item, limit
 
 

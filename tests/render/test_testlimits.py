@@ -123,6 +123,7 @@ def test_single_precision_has_no_finite_differences(forward: str, single: bool) 
         ("q[T, D], k[S, D]", "F.scaled_dot_product_attention(q, k, k)", {"D"}),
         ("x[N, D]", "x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)", set()),
         ("x[N, 3]", "torch.linalg.svdvals(x.t() @ x)", {"N"}),
+        ("x[N, M]", "torch.linalg.norm(x, 'nuc')", {"N", "M"}),
         ("x[N, D], g[D]", "x * g", set()),
         ("x, g", "x / x.norm() * g", set()),
     ],
