@@ -16,11 +16,12 @@ from scaffold.derive.autograd_fallback import pulled_back
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
 from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, tensors
+from scaffold.derive.graph.precision import source_of
 from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.graph.shapes import Dropped, Kept
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.coded_gradients import CODED
-from scaffold.derive.rules.formula_words import sum_to
+from scaffold.derive.rules.formula_words import cast_as, sum_to
 from scaffold.derive.rules.formulas import FormulaEvaluator
 from scaffold.derive.rules.several_results import (
     all_parts,
@@ -187,12 +188,27 @@ class Reverse:
         g = self._gathered(op)
         if g is None:
             return
+        if self._is_cast_on_the_way(op, g):
+            g = cast_as(self.make, g, source_of(op) or op)
         if g.rule not in ("cotangent", "const"):
             self.of.setdefault(g, op)
             if self._is_shared(op):
                 # Taken apart for one argument, it would be computed again for the other.
                 self.make.shared.add(g)
         self._arrive(op, self._where_not_zero(op, g))
+
+    def _is_cast_on_the_way(self, op: Op, g: Op) -> bool:
+        """Whether a product gets a cotangent of another dtype, of which it would raise: `x @ w + y.float()` of half precision.
+
+        Only a cast that is written is known to bring another dtype in; inputs are taken to agree.
+        """
+        if op.facts.dtype != "uniform" or g.kind != op.kind:
+            return False
+        beside = self.make.precision(g) - self.make.precision(op)
+        return any(
+            source.facts.memory == "same" and source.facts.dtype == "own"
+            for source in beside
+        )
 
     def _is_shared(self, op: Op) -> bool:
         """Whether several gradients come of its cotangent."""

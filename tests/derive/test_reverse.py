@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import load, op_text, reference, spec_of, text_of
 from tests.derive.checking import check_op
 
 KL = "F.kl_div(F.log_softmax(x, -1), F.softmax(y, -1), reduction='{}')"
@@ -52,3 +52,31 @@ def test_an_index_may_count_from_the_end() -> None:
     index = torch.tensor([[0, -1], [1, -3]])
     (found,) = torch.autograd.grad(module.some_op(x, index).sum(), x)
     assert found.tolist() == [[1, 0, 1], [1, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x @ w + y.float()",
+        "torch.softmax(x @ w + y.float().cumsum(-1), -1)",
+        "torch.where(y > 0, x @ w, y.double())",
+        "F.linear(x, w) * y.to(torch.float64)",
+    ],
+)
+def test_a_product_beside_a_cast_has_a_gradient_of_its_dtype(forward: str) -> None:
+    """Autograd casts on the way; a product of two dtypes raises."""
+    op = load(op_text("x[N, N], w[N, N], y[N, N]", forward=forward, derive=True))
+    plain = reference(["x", "w", "y"], forward)
+    for dtype in (torch.bfloat16, torch.float32, torch.double):
+        torch.manual_seed(0)
+        inputs = [torch.randn(3, 3, dtype=dtype, requires_grad=True) for _ in "xwy"]
+        found, wanted = (
+            torch.autograd.grad(function(*inputs).sum(), inputs)
+            for function in (op.some_op, plain)
+        )
+        torch.testing.assert_close(found, wanted)
+
+
+def test_without_a_cast_nothing_is_cast() -> None:
+    text = op_text("x[N, K], w[K, D], b[D]", forward="x @ w + b", derive=True)
+    assert ".to(" not in text
