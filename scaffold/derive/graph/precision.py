@@ -36,9 +36,10 @@ class Precision:
                     self.unite(op)
 
     def unite(self, op: Op) -> None:
-        first, *rest = {
+        sources = {
             self._found(source) for arg in tensors(op.args) for source in self._of(arg)
-        } or {op}
+        }
+        first, *rest = sorted(sources or {op}, key=lambda source: source.serial)
         self.alike |= dict.fromkeys(rest, first)
 
     def _found(self, source: Op) -> Op:
