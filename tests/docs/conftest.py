@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.readme import ROOT
+from tests.docs.pages import ROOT
 
 
 @pytest.fixture(scope="session")

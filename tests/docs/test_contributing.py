@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.docs.readme import ROOT, read_code
+from tests.docs.pages import ROOT, read_code
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PATHS = r"(?:scaffold|templates|tests|benchmarks|generated_examples|docs|\.ci)/[\w./-]*"

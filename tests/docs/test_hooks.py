@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from scaffold.cli.app import COMMANDS
-from tests.docs.readme import ROOT, TEXT
+from tests.docs.pages import ROOT, read_page
 
 # `key: value` lines, an entry for each `- id:`; more of YAML the file does not use.
 HOOKS = [
@@ -15,11 +15,11 @@ HOOKS = [
 ]
 
 
-def test_the_hooks_are_those_that_the_readme_names() -> None:
+def test_the_hooks_are_those_that_the_page_names() -> None:
     ids = [hook["id"] for hook in HOOKS]
     assert ids == ["scaffold-check", "scaffold-lint"]
     for name in ids:
-        assert f"- id: {name}" in TEXT
+        assert f"- id: {name}" in read_page("docs/editors-ci.md")
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: str(hook["id"]))

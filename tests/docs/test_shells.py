@@ -1,4 +1,4 @@
-"""What the README says to type reaches the tool as meant, typed into an interactive shell.
+"""What the README and the pages of docs/ say to type reaches the tool as meant, typed into an interactive shell.
 
 Interactive shells expand more than `sh -c` does: history in `!`, and in zsh and fish `?`, `[ ]` and `*` that match no
 file are errors. Each shell runs on a terminal of its own, with a configuration that only records exit codes.
@@ -17,14 +17,16 @@ from pathlib import Path
 import pytest
 
 from tests.docs.conftest import write_script
-from tests.docs.readme import TEXT, File, read_blocks, read_steps
+from tests.docs.pages import PAGES, Command, File, read_blocks, read_page, read_steps
 
 STEPS = [
     step
-    for step in read_steps(TEXT)
-    if isinstance(step, File) or step.text.startswith("scaffold ")
+    for page in PAGES
+    for step in read_steps(page.read_text(encoding="utf-8"))
+    if isinstance(step, File)
+    or (isinstance(step, Command) and step.text.startswith("scaffold "))
 ]
-STARTS = [block for block in read_blocks(TEXT) if block.role == "start"]
+STARTS = [b for b in read_blocks(read_page("README.md")) if b.role == "start"]
 
 # Shell -> its arguments, the file that configures it and what stands in there: before each prompt, a line with $?.
 SHELLS = {
@@ -157,6 +159,7 @@ def test_commands_reach_the_tool_in_every_shell(
     with terminal(shell, here, variables, home) as opened:
         for step in STEPS:
             if isinstance(step, File):
+                (here / step.name).parent.mkdir(exist_ok=True)
                 (here / step.name).write_text(step.text)
             else:
                 typed.append(shlex.split(step.text.replace("\\\n", "")))

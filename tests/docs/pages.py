@@ -1,8 +1,9 @@
-"""README.md as data: its fenced blocks, the commands in them and what they print.
+"""README.md and the pages of docs/ as data: their fenced blocks, the commands in them and what they print.
 
-A comment in front of a block says what it is: `<!-- file: NAME -->` is saved under that name, `<!-- shown: NAME -->`
-stands in that file word for word, `<!-- start: NAME -->` sets up and runs. In a console block a line after `$ ` is a
-command, with the lines that a backslash continues; what follows is its output.
+In: Markdown. Out: blocks, and the steps that a reader takes from the top of a page to its end. Invariant: a comment in front of
+a block says what it is: `<!-- file: NAME -->` is saved under that name, `<!-- shown: NAME -->` stands in that file word for
+word, `<!-- start: NAME -->` sets up and runs, `<!-- not run: REASON -->` is only read. In a console block a line after `$ ` is a
+command, with the lines that a backslash continues; what follows is its output. A `pycon` block is a Python session.
 """
 
 import re
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+README = ROOT / "README.md"
+PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
 
 FENCED = re.compile(
-    r"^(?:<!-- (?P<role>\w+): (?P<name>\S+) -->\n)?"
-    r"```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    r"^(?:<!-- (?P<role>file|shown|start|not run): (?P<name>[^\n]+) -->\n)?"
+    r"```(?P<language>[\w{}-]*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 COMMENT = re.compile(r"^<!--.*-->$", re.MULTILINE)
@@ -44,10 +46,25 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command that the reader types, and what the README says that it prints."""
+    """A command that the reader types, and what the page says that it prints."""
 
     text: str
     output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What the reader types into Python, and what it answers, as in a doctest."""
+
+    text: str
+
+
+Step = File | Command | Session
+
+
+def read_page(name: str) -> str:
+    """The text of a page, by its path in the repository."""
+    return (ROOT / name).read_text(encoding="utf-8")
 
 
 def read_blocks(text: str) -> tuple[Block, ...]:
@@ -60,16 +77,18 @@ def read_blocks(text: str) -> tuple[Block, ...]:
     )
 
 
-def read_steps(text: str) -> tuple[File | Command, ...]:
+def read_steps(text: str) -> tuple[Step, ...]:
     """What a reader does from top to bottom: files and commands."""
     return tuple(_steps(read_blocks(text)))
 
 
-def _steps(blocks: tuple[Block, ...]) -> Iterator[File | Command]:
+def _steps(blocks: tuple[Block, ...]) -> Iterator[Step]:
     for block in blocks:
         if block.role == "file":
             yield File(block.name, block.text)
-        elif block.language == "console":
+        elif block.language == "pycon" and not block.role:
+            yield Session(block.text)
+        elif block.language == "console" and not block.role:
             for found in COMMAND.finditer(block.text):
                 yield Command(found["command"].rstrip("\n"), found["output"])
 
