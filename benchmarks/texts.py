@@ -23,7 +23,7 @@ from typing import Any
 from scaffold.cli.derive import explained
 from scaffold.derive import derive
 from scaffold.errors import ScaffoldError
-from scaffold.spec import build
+from scaffold.spec.build import build
 from tests.derive.building import locate, text_of
 from tests.derive.cases import CASES
 from tests.derive.ops_of_others import OPS

@@ -402,6 +402,7 @@ NEW_OP = ["new-op", "linear", "--inputs", "input,weight,bias?"]
 @pytest.mark.parametrize("arguments", [["--help"], ["new-op", "--help"]], ids=" ".join)
 def test_help_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
     heavy = {"jinja2", "black", "rich", "torch", "networkx", "pydantic", "numpy"}
+    heavy |= {"scaffold.formula", "scaffold.spec.grammar", "scaffold.project.project"}
     assert not modules_after(arguments, tmp_path) & heavy
 
 

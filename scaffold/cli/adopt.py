@@ -47,7 +47,8 @@ from scaffold.render.files import render
 from scaffold.render.formatting import format_source
 from scaffold.render.layout import Directories
 from scaffold.render.verification import verification
-from scaffold.spec import OpSpec, build
+from scaffold.spec import OpSpec
+from scaffold.spec.build import build
 from scaffold.spec.op_spec import TensorInput
 from scaffold.spec.toml import read_ops
 from scaffold.verify import Failure, Original, Verdict

@@ -36,7 +36,7 @@ from scaffold.spec.names import is_identifier
 from scaffold.spec.problems import KeyPath, Locate
 from scaffold.spec.surroundings import Surroundings, table_of
 from scaffold.spec.toml import Places, parse_toml, statements, toml_text
-from scaffold.workspace import POLICIES
+from scaffold.workspace.conflicts import POLICIES
 from scaffold.workspace.records import DIRECTORY as STATE
 
 if TYPE_CHECKING:

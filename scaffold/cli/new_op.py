@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from scaffold.cli.op_options import command
 from scaffold.cli.options import FORMATS, check_choice
 from scaffold.errors import Location, ScaffoldError
-from scaffold.workspace import POLICIES
+from scaffold.workspace.conflicts import POLICIES
 
 if TYPE_CHECKING:
     from scaffold.project.interpreter import Proving

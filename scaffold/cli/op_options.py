@@ -14,7 +14,7 @@ import typer
 from scaffold.cli.options import FORMATS, completing
 from scaffold.spec.keys import KEYS, Key
 from scaffold.spec.kinds import EITHER, NAMES, SWITCH, TABLE, TEXTS
-from scaffold.workspace import POLICIES
+from scaffold.workspace.conflicts import POLICIES
 
 if TYPE_CHECKING:
     from scaffold.project.specification import Values

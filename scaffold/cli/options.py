@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.workspace import POLICIES, Policy
+from scaffold.workspace.conflicts import POLICIES, Policy
 
 if TYPE_CHECKING:
     from scaffold.project.proofs import Run

@@ -17,7 +17,7 @@ from scaffold.cli.options import (
     completing,
     proofs_wanted,
 )
-from scaffold.workspace import POLICIES
+from scaffold.workspace.conflicts import POLICIES
 
 MANIFESTS = Annotated[
     list[str] | None,

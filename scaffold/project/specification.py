@@ -18,7 +18,8 @@ from scaffold.files import read_text
 from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import from_here
 from scaffold.project.places import Places, find_places
-from scaffold.spec import Configuration, OpSpec, build
+from scaffold.spec import Configuration, OpSpec
+from scaffold.spec.build import build
 from scaffold.spec.keys import KEYS
 from scaffold.spec.kinds import NAMES, TABLE
 from scaffold.spec.manifest import Listed, text_digest

@@ -6,7 +6,8 @@ Out: `specimens`. Invariant: each field of a view that may be missing is there i
 from collections.abc import Iterator
 
 from scaffold.errors import Location
-from scaffold.spec import OpSpec, build
+from scaffold.spec import OpSpec
+from scaffold.spec.build import build
 from scaffold.spec.toml import read_ops
 
 SOURCE = "a specimen"

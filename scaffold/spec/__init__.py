@@ -1,27 +1,29 @@
 """What the user wrote -> a frozen `OpSpec`, with every problem at its place."""
 
-from scaffold.spec.build import build
-from scaffold.spec.config import Configuration, load_configuration
-from scaffold.spec.op_spec import (
-    ANY_DIMS,
-    Attribute,
-    Dim,
-    Domain,
-    Import,
-    Init,
-    Input,
-    ModuleSpec,
-    OpSpec,
-    Output,
-    RuleFile,
-    Samples,
-    Style,
-    Surrogate,
-    TensorInput,
-    is_leading,
-    is_size_name,
-    leading,
-)
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scaffold.spec.config import Configuration, load_configuration
+    from scaffold.spec.keys import Style
+    from scaffold.spec.op_spec import (
+        ANY_DIMS,
+        Attribute,
+        Dim,
+        Domain,
+        Import,
+        Init,
+        Input,
+        ModuleSpec,
+        OpSpec,
+        Output,
+        RuleFile,
+        Samples,
+        Surrogate,
+        TensorInput,
+        is_leading,
+        is_size_name,
+        leading,
+    )
 
 __all__ = [
     "ANY_DIMS",
@@ -40,9 +42,21 @@ __all__ = [
     "Style",
     "Surrogate",
     "TensorInput",
-    "build",
     "is_leading",
     "is_size_name",
     "leading",
     "load_configuration",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        """What the package offers, imported with the first name that is asked for: help asks for none."""
+        if name in __all__:
+            from scaffold.spec import config, keys, op_spec
+
+            for module in (config, keys, op_spec):
+                if name in vars(module):
+                    return vars(module)[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

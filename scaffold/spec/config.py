@@ -15,10 +15,11 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.files import read_text
 from scaffold.spec.config_keys import KEYS, Docstrings, Formatter
 from scaffold.spec.config_values import Convention, Stated
+from scaffold.spec.keys import SavePolicy, Style
 from scaffold.spec.kinds import Kind, check_value
 from scaffold.spec.lint_settings import NOTHING_SAID, LintConfiguration
 from scaffold.spec.names import DEFAULT, Patterns
-from scaffold.spec.op_spec import RuleFile, SavePolicy, Style
+from scaffold.spec.op_spec import RuleFile
 from scaffold.spec.problems import KeyPath, Locate, Problems
 from scaffold.spec.surroundings import (
     LINE_LENGTH,

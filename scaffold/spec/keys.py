@@ -6,7 +6,7 @@ Invariant: a mapping that comes out holds only known keys, each with a value of 
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from scaffold.errors import did_you_mean
 from scaffold.spec.kinds import (
@@ -21,8 +21,10 @@ from scaffold.spec.kinds import (
     check_value,
     choice,
 )
-from scaffold.spec.op_spec import SavePolicy, Style
 from scaffold.spec.problems import KeyPath, Problems
+
+Style = Literal["setup-context", "combined"]
+SavePolicy = Literal["recompute", "balanced"]
 
 
 class Key(NamedTuple):

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeGuard
 
 from scaffold.formula import Formula, Kept
+from scaffold.spec.keys import SavePolicy, Style
 from scaffold.spec.names import DEFAULT, Patterns
 
 Dim = str | int  # a name, a size, or any number of dims: "...", "*batch"
 ANY_DIMS = "..."
 DType = Literal["float", "complex", "int", "bool", "index"]
 Domain = Literal["normal", "positive", "unit", "nonzero", "simplex", "spd", "distinct"]
-Style = Literal["setup-context", "combined"]
-SavePolicy = Literal["recompute", "balanced"]
 
 
 def is_leading(dim: Dim) -> bool:

@@ -7,26 +7,29 @@ A command calls `recover`, `plan`, `resolve` and `apply`, in this order; a dry r
 `resolve` and `rehearse`.
 """
 
-from scaffold.workspace.cache import store
-from scaffold.workspace.changes import Change, Plan, Verb, plan
-from scaffold.workspace.conflicts import (
-    POLICIES,
-    Answer,
-    Ask,
-    Policy,
-    converse,
-    resolve,
-)
-from scaffold.workspace.difference import diff
-from scaffold.workspace.transaction import (
-    ChangedError,
-    apply,
-    in_turn,
-    interrupted,
-    recover,
-    rehearse,
-    strays,
-)
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scaffold.workspace.cache import store
+    from scaffold.workspace.changes import Change, Plan, Verb, plan
+    from scaffold.workspace.conflicts import (
+        POLICIES,
+        Answer,
+        Ask,
+        Policy,
+        converse,
+        resolve,
+    )
+    from scaffold.workspace.difference import diff
+    from scaffold.workspace.transaction import (
+        ChangedError,
+        apply,
+        in_turn,
+        interrupted,
+        recover,
+        rehearse,
+        strays,
+    )
 
 __all__ = [
     "POLICIES",
@@ -49,3 +52,22 @@ __all__ = [
     "store",
     "strays",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        """What the package offers, imported with the first name that is asked for: help asks for none."""
+        if name in __all__:
+            from scaffold.workspace import (
+                cache,
+                changes,
+                conflicts,
+                difference,
+                transaction,
+            )
+
+            for module in (cache, changes, conflicts, difference, transaction):
+                if name in vars(module):
+                    return vars(module)[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,7 +17,8 @@ from scaffold.derive import Derivation, derive
 from scaffold.errors import Location
 from scaffold.render.layout import Layout
 from scaffold.render.opfile import op_draft, op_file
-from scaffold.spec import OpSpec, build
+from scaffold.spec import OpSpec
+from scaffold.spec.build import build
 from scaffold.spec.surroundings import LINE_LENGTH
 
 

@@ -10,7 +10,8 @@ import pytest
 from scaffold.cli.app import COMMANDS as COMMANDS_OF_THE_TOOL
 from scaffold.cli.app import application
 from scaffold.errors import Location
-from scaffold.spec import Attribute, OpSpec, TensorInput, build, load_configuration
+from scaffold.spec import Attribute, OpSpec, TensorInput, load_configuration
+from scaffold.spec.build import build
 from scaffold.spec.config_keys import KEYS as CONFIGURATION_KEYS
 from scaffold.spec.toml import parse_toml
 from tests.cli.running import scaffold

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import torch
 
-from scaffold.spec import OpSpec, build
+from scaffold.spec import OpSpec
+from scaffold.spec.build import build
 from tests.derive.building import locate
 from tests.derive.cases import CASES, Case
 from tests.derive.ops_of_others import OPS

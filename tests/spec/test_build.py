@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.spec import build
+from scaffold.spec.build import build
 from scaffold.spec.keys import KEYS
 from scaffold.spec.problems import KeyPath
 from tests.spec.written import complaints, op
@@ -75,8 +75,8 @@ def test_an_op_in_order_searches_for_no_place() -> None:
 
 def test_neither_torch_nor_a_toml_reader_is_imported() -> None:
     code = (
-        "import sys, scaffold.spec as spec\n"
-        "spec.build('foo', {'inputs': 'x', 'forward': 'x'}, print)\n"
+        "import sys\nfrom scaffold.spec.build import build\n"
+        "build('foo', {'inputs': 'x', 'forward': 'x'}, print)\n"
         "assert not {'torch', 'tomllib', 'jinja2', 'black'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

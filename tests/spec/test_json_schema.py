@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator as Validator  # type: ignore[import-untyped]
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.spec import build
+from scaffold.spec.build import build
 from scaffold.spec.config import read_configuration
 from scaffold.spec.config_keys import KEYS as CONFIGURATION
 from scaffold.spec.json_schema import configuration_schema, ops_schema, schema_text

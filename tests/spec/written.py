@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from scaffold.errors import ScaffoldError
-from scaffold.spec import Configuration, OpSpec, build
+from scaffold.spec import Configuration, OpSpec
+from scaffold.spec.build import build
 from scaffold.spec.toml import read_ops
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from scaffold.derive import Derivation, derive
 from scaffold.errors import ScaffoldError
-from scaffold.spec import build
+from scaffold.spec.build import build
 from tests.derive.building import load, locate, reference, spec_of, text_of
 from tests.derive.checking import check_op
 

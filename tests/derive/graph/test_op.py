@@ -7,7 +7,7 @@ from scaffold.derive.graph.op import ENGINE_OPS, Op, Program
 from scaffold.derive.rules.table import built_in
 from scaffold.derive.rules.tables import table_of
 from scaffold.formula import Graph
-from scaffold.spec import build
+from scaffold.spec.build import build
 from tests.derive.building import locate
 
 FORWARDS = {
