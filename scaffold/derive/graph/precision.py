@@ -28,7 +28,7 @@ class Precision:
     def __init__(self, results: Mapping[Op, Op]) -> None:
         self.results = results  # a cotangent -> the result that it has the dtype of
         self.known: dict[Op, Sources] = {}
-        self.known_gradients: dict[Op, Sources] = {}
+        self.known_gradients: dict[tuple[Op, bool], Sources] = {}
         self.alike: dict[Op, Op] = {}  # what a contraction takes has one dtype
         for result in results.values():
             for op in result.walk():
@@ -51,13 +51,17 @@ class Precision:
         """The tensors, one of those that are alike."""
         return frozenset(map(self._found, self._of(op)))
 
-    def of_gradients(self, op: Op) -> Sources:
-        """The gradients that come in which it depends on: of several, one alone may come in batches."""
-        if op not in self.known_gradients:
-            own = (op,) if op.rule == "cotangent" else ()
-            inner = map(self.of_gradients, op.args)
-            self.known_gradients[op] = frozenset(own).union(*inner)
-        return self.known_gradients[op]
+    def of_gradients(self, op: Op, *, surely: bool = False) -> Sources:
+        """The gradients that come in which it may depend on, or does whichever side of each choice is taken."""
+        if (op, surely) not in self.known_gradients:
+            own = frozenset((op,) if op.rule == "cotangent" else ())
+            inner = [self.of_gradients(arg, surely=surely) for arg in op.args]
+            if surely and op.rule == "cond":
+                found = inner[0].intersection(*inner[1:])
+            else:
+                found = own.union(*inner)
+            self.known_gradients[op, surely] = found
+        return self.known_gradients[op, surely]
 
     def _of(self, op: Op) -> Sources:
         if op not in self.known:

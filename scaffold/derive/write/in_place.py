@@ -80,8 +80,15 @@ class InPlace(NamedTuple):
             and (not self._is_named(value) or value in single)
             and not may_be_number(value)
             and precision(value) >= precision(op)
-            and precision.of_gradients(value) == precision.of_gradients(op)
+            and self._holds_batches(op, value)
         )
+
+    def _holds_batches(self, op: Op, value: Op) -> bool:
+        """Whether a value comes in batches wherever another argument does: of several gradients, one alone may."""
+        of_gradients = self.temporaries.precision.of_gradients
+        sure = of_gradients(value, surely=True)
+        others = (arg for arg in op.args if arg is not value)
+        return all(of_gradients(arg) <= sure for arg in others)
 
     def _is_named(self, op: Op) -> bool:
         return op in self.temporaries.named

@@ -1,6 +1,10 @@
 """What a backward under balanced writes over, and which products it computes together with a sum."""
 
-from tests.derive.building import spec_of, text_of
+from functools import partial
+
+import torch
+
+from tests.derive.building import load, spec_of, text_of
 
 
 def balanced(inputs: str, forward: str) -> str:
@@ -22,3 +26,31 @@ def test_a_one_hot_is_taken_off_where_it_is_one() -> None:
     text = balanced("z[N, C], y[N; index(C)]", forward)
     assert 'exp.scatter_(-1, y.unsqueeze(-1), -1, reduce="add")' in text
     assert "zeros" not in text
+
+
+def test_what_one_side_of_a_choice_alone_has_in_batches_is_not_written_over() -> None:
+    """Of several gradients one alone may come in batches: where `white` is false, the target would hold none."""
+    forward = """
+w = x.exp()
+color = (w.unsqueeze(-1) * rgb).sum(-2)
+total = w.sum(-1)
+if white:
+    color = color + (1 - total.unsqueeze(-1))
+return color, (w * z).sum(-1), total
+"""
+    spec = spec_of(
+        "x[R, S], z[R, S; const], rgb[R, S, 3; const], white: bool",
+        forward=forward,
+        outputs="color, depth, total",
+        derive=True,
+        save_policy="balanced",
+    )
+    text = text_of(spec).partition("def backward")[2]
+    assert "add_(" not in text
+    spread = torch.rand(2, 3, dtype=torch.double, requires_grad=True)
+    const = torch.rand(2, 3), torch.rand(2, 3, 3)
+    for white in (True, False):
+        run = partial(load(text_of(spec)).some_op, z=const[0], rgb=const[1])
+        assert torch.autograd.gradcheck(
+            partial(run, white=white), (spread,), check_batched_grad=True
+        )
