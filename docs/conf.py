@@ -1,0 +1,56 @@
+"""How Sphinx builds the site: `sphinx-build -W -n docs OUT`, with `pip install '.[docs]'`; nothing is fetched from elsewhere."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from docs import generated
+from scaffold import __version__
+
+project = "scaffold"
+author = "the scaffold contributors"
+release = __version__
+extensions = ["myst_parser", "sphinx_copybutton"]
+
+html_theme = "furo"
+html_title = "scaffold"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+copybutton_line_continuation_character = "\\"
+
+# Pages link to files of the repository that are no pages, for readers on a forge; the site names them.
+OUTSIDE = re.compile(r"\[(?P<label>[^\]]+)\]\(\.\./(?P<path>[^)#]+)\)")
+
+
+def _read(app: Any, name: str, source: list[str]) -> None:
+    """Put generated parts in place, and name what lies outside of the site."""
+    text = generated.filled(source[0])
+    source[0] = OUTSIDE.sub(r"\g<label> (`\g<path>` in the repository)", text)
+
+
+def _always(app: Any, env: Any, *_: object) -> list[str]:
+    """Pages with generated parts are read again in every build: they follow the code."""
+    pages = ((name, Path(env.doc2path(name))) for name in env.found_docs)
+    return [
+        name for name, path in pages if generated.MARK.search(path.read_text("utf-8"))
+    ]
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _read)
+    app.connect("env-get-outdated", _always)

@@ -1,0 +1,194 @@
+"""Parts of the pages that are made from the code when the site is built, so that nobody has to keep them.
+
+In: the name of a part, as a page has it in a line `<!-- generated: NAME -->`. Out: Markdown for that place. Invariant: what is said
+of a command, a key or a rule is what the tool itself says of it; torch is not imported.
+"""
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import chdir, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import typer
+
+from scaffold.cli import main
+from scaffold.cli.app import application
+from scaffold.lint import RULES
+from scaffold.spec import config_keys, keys
+from scaffold.spec.config_keys import Key as ConfigurationKey
+from scaffold.spec.keys import Key as OpKey
+
+HERE = Path(__file__).parent
+MARK = re.compile(r"^<!-- generated: (?P<name>[\w-]+) -->$", re.MULTILINE)
+
+
+def filled(text: str) -> str:
+    """The text of a page with its generated parts in place."""
+    return MARK.sub(lambda found: PARTS[found["name"]](), text)
+
+
+def commands() -> str:
+    """Every command with its arguments and options."""
+    group: Any = typer.main.get_command(application(None))
+    return "\n".join(_commands(group, "scaffold"))
+
+
+def _commands(group: Any, above: str) -> Iterator[str]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{above} {name}")
+        else:
+            yield _command(command, f"{above} {name}")
+
+
+def _command(command: Any, name: str) -> str:
+    first, *rest = (command.help or "").strip().split("\n\n")
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    usage = " ".join([name, "[OPTIONS]", *map(_usage, arguments)])
+    rows = [(_spelled(one), one.help or "") for one in command.params if not one.hidden]
+    paragraphs = [_help_paragraph(one) for one in (first, *rest)]
+    shown = [f"## {name}", *paragraphs, f"```text\n{usage}\n```"]
+    if rows:
+        shown.append(_table(("argument or option", "meaning"), rows))
+    return "\n\n".join(shown) + "\n"
+
+
+def _help_paragraph(text: str) -> str:
+    """A paragraph of help; commands of examples as code."""
+    label, colon, example = text.partition("Example: ")
+    if colon and not label:
+        return f"Example:\n\n```sh\n{example}\n```"
+    return _escaped(" ".join(text.split()))
+
+
+def _usage(argument: Any) -> str:
+    shown = str(argument.metavar or argument.name.strip("_").upper())
+    return shown if argument.required or shown.startswith("[") else f"[{shown}]"
+
+
+def _spelled(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{_usage(parameter)}`"
+    names = ", ".join(f"`{one}`" for one in parameter.opts)
+    others = ", ".join(f"`{one}`" for one in parameter.secondary_opts)
+    return f"{names}, {others}" if others else names
+
+
+def op_keys() -> str:
+    """Every key of an op's table."""
+    rows = [(f"`{name}`", _kind(key), key.help) for name, key in keys.KEYS.items()]
+    return _table(("key", "value", "meaning"), rows)
+
+
+def configuration_keys() -> str:
+    """Every key of `[tool.scaffold]`."""
+    rows = [
+        (f"`{name}`", _kind(key), _default(key.default), key.help)
+        for name, key in config_keys.KEYS.items()
+    ]
+    return _table(("key", "value", "default", "meaning"), rows)
+
+
+def _kind(key: OpKey | ConfigurationKey) -> str:
+    return ", ".join(f"`{one}`" for one in key.kind.choices) or key.kind.what
+
+
+def _default(value: object) -> str:
+    return "" if value in (None, {}, []) else f"`{json.dumps(value)}`"
+
+
+def rules() -> str:
+    """Every rule of differentiation, by category, with its formulas."""
+    found = json.loads(_said("rules", "list", "--format", "json"))["rules"]
+    categories: dict[str, list[Mapping[str, Any]]] = {}
+    for rule in found:
+        categories.setdefault(rule["category"], []).append(rule)
+    return "\n".join(
+        f"## {category}\n\n"
+        + _table(
+            ("rule", "call", "gradients"),
+            [(f"`{r['name']}`", f"`{r['call']}`", _gradients(r)) for r in members],
+        )
+        for category, members in categories.items()
+    )
+
+
+def _gradients(rule: Mapping[str, Any]) -> str:
+    """The formula of each argument, or where else the gradient comes from."""
+    shown = [
+        f"`{name}`: `{formula if isinstance(formula, str) else formula[0]}`"
+        for name, formula in rule["grad"].items()
+    ]
+    if rule["value"]:
+        shown.append(f"those of `{' '.join(rule['value'].split())}`")
+    if rule["code"]:
+        shown.append("computed by the engine")
+    return "<br>".join(shown) or "zero everywhere"
+
+
+def lint_rules() -> str:
+    """Every lint rule: why it matters, a bad and a good example."""
+    return "\n".join(
+        f"## {rule.id}: {rule.title}\n\n{_escaped(rule.why)}\n\n"
+        f"Bad:\n\n```python\n{rule.bad}```\n\nGood:\n\n```python\n{rule.good}```\n"
+        for rule in RULES.values()
+    )
+
+
+def gallery() -> str:
+    """Each op of gallery.toml: its forward, its Function, and what it keeps for the backward."""
+    import tomllib
+
+    ops = tomllib.loads((HERE / "gallery.toml").read_text(encoding="utf-8"))["ops"]
+    return "\n".join(_exhibit(name, op) for name, op in ops.items())
+
+
+def _exhibit(name: str, op: Mapping[str, Any]) -> str:
+    words = ("derive", name, "--spec", "gallery.toml", "--explain")
+    shown = json.loads(_said(*words, "--format", "json"))
+    steps = shown["steps"]
+    kept = steps[steps.index("# kept for the backward") :] if steps else ""
+    forward = op["forward"].strip("\n")
+    return (
+        f"## {name}\n\n{op['doc']}\n\n"
+        f"```text\n{op['inputs'].strip()}\n```\n\n```python\n{forward}\n```\n\n"
+        f"The Function:\n\n```python\n{shown['function']}```\n\n"
+        f"What it keeps:\n\n```text\n{kept.rstrip()}\n```\n"
+    )
+
+
+def _said(*words: str) -> str:
+    """What a command prints, run where the pages lie."""
+    screen = io.StringIO()
+    typed = patch.object(sys, "argv", ["scaffold", *words])
+    with redirect_stdout(screen), chdir(HERE), typed, suppress(SystemExit):
+        main()
+    return screen.getvalue()
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |"
+        for line in lines
+    )
+
+
+def _escaped(text: str) -> str:
+    """Prose of help, whose words Markdown is not to read as its own marks."""
+    return re.sub(r"([\\*_<>\[\]#`])", r"\\\1", text)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "op-keys": op_keys,
+    "configuration-keys": configuration_keys,
+    "rules": rules,
+    "lint-rules": lint_rules,
+    "gallery": gallery,
+}
