@@ -8,7 +8,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import chdir, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
@@ -171,7 +171,7 @@ def _said(*words: str) -> str:
     return screen.getvalue()
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [heads, ("---",) * len(heads), *rows]
     return "\n".join(
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |"
