@@ -18,12 +18,12 @@ from scaffold.project.console import Console, from_here
 from scaffold.project.manifest_edits import replaced
 from scaffold.project.project import Project, new_manifest, open_project
 from scaffold.project.proofs import Run
-from scaffold.project.rendering import Generated, rendering_of
+from scaffold.project.rendering import Generated, maths_digest, rendering_of
 from scaffold.project.specification import FORMULAS, Specified, from_manifest
 from scaffold.project.survey import survey
 from scaffold.project.update import carry_out
 from scaffold.project.writing import Settled, undisturbed
-from scaffold.spec.manifest import list_ops, proof_digest
+from scaffold.spec.manifest import list_ops
 from scaffold.spec.toml import op_table, toml_text
 from scaffold.workspace import Policy, recover
 from scaffold.workspace.records import Proof
@@ -87,9 +87,8 @@ def _proven(generated: Generated, project: Project) -> dict[str, Proof]:
     if generated.proof is None:
         return {}
     name = generated.spec.name
-    reads = generated.specified.reads.digests(project.root)
-    entry = project.listed[name].entry
-    spec = proof_digest(entry, project.configuration, reads)
+    entry, read = project.listed[name].entry, generated.specified.reads
+    spec = maths_digest(entry, project.configuration, read, project.root)
     return {name: generated.proof._replace(spec=spec)}
 
 

@@ -35,9 +35,10 @@ from scaffold.spec.imports import newer_of, runs_code_of
 from scaffold.spec.manifest import Listed, proof_digest, text_digest
 from scaffold.spec.problems import Locate
 from scaffold.spec.requirements import check_reason
+from scaffold.spec.toml import Entry
 from scaffold.workspace import store
 from scaffold.workspace.reconcile import Wanted
-from scaffold.workspace.records import Proof, function_digest
+from scaffold.workspace.records import Proof, function_digest, meaning_digest
 
 if TYPE_CHECKING:
     from scaffold.project.project import Project
@@ -322,6 +323,14 @@ def render_ops(
     return results
 
 
+def maths_digest(
+    entry: Entry, configuration: Configuration, read: Reader, root: Path
+) -> str:
+    """The fingerprint of what a proof of the op is about, of files that were read."""
+    meant = read.digests(root, meaning_digest)
+    return proof_digest(entry, configuration, meant, meaning_digest)
+
+
 def _rendered(setting: Setting, item: tuple[Listed, tuple[Proof, ...]]) -> Rendering:
     """One op; runs in any process."""
     listed, known = item
@@ -337,7 +346,7 @@ def _rendered(setting: Setting, item: tuple[Listed, tuple[Proof, ...]]) -> Rende
     found = Rendering(listed.name, made.files, reads, made.notes)
     if not setting.proving:
         return found
-    maths = proof_digest(listed.entry, configuration, reads)
+    maths = maths_digest(listed.entry, configuration, read, places.root)
     return _with_proof(found, spec, made.derivation, maths, known)
 
 
@@ -358,7 +367,8 @@ def rendering_of(
     found = Rendering(listed.name, generated.written, reads, generated.notes)
     if known is None:
         return found
-    maths = proof_digest(listed.entry, project.configuration, reads)
+    read = specified.reads
+    maths = maths_digest(listed.entry, project.configuration, read, project.root)
     return _with_proof(found, generated.spec, generated.derivation, maths, known)
 
 

@@ -215,24 +215,26 @@ class Reader:
 
     def __init__(self, unwritten: Mapping[str, str] = MappingProxyType({})) -> None:
         self._unwritten = unwritten  # texts by absolute path: the run writes them too
-        self._digests: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
     def __call__(self, path: str) -> str:
         text = self._unwritten.get(os.path.abspath(path))
         text = read_text(path) if text is None else text
-        self._digests[path] = text_digest(text)
+        self._texts[path] = text
         return text
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files that were read, as they were named."""
-        return tuple(self._digests)
+        return tuple(self._texts)
 
-    def digests(self, root: Path) -> tuple[tuple[str, str], ...]:
+    def digests(
+        self, root: Path, digest: Callable[[str], str] = text_digest
+    ) -> tuple[tuple[str, str], ...]:
         """The files by their path below a root, and what stands in them."""
         found = {
-            Path(os.path.relpath(path, root)).as_posix(): digest
-            for path, digest in self._digests.items()
+            Path(os.path.relpath(path, root)).as_posix(): digest(text)
+            for path, text in self._texts.items()
         }
         return tuple(sorted(found.items()))
 

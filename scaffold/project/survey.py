@@ -6,7 +6,7 @@ Invariant: where nothing moved, rendering would give what was written last, so i
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -30,6 +30,7 @@ from scaffold.workspace.records import (
     Proof,
     Record,
     function_digest,
+    meaning_digest,
 )
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
         for path in project.texts
     }
     templates = digest(project.places.house.templates)
-    digests = _Digests(project)
+    digests, meanings = _Digests(project), _Digests(project, meaning_digest)
     alike = Alike(_cache() / f"alike-{__version__}-{sys.implementation.cache_tag}")
     found = []
     for listed in project.chosen(names).values():
@@ -137,7 +138,8 @@ def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
             kept.path: standing(project.root, kept, alike.same) for kept in files
         }
         moved = origin.moved(record.origin) if record else ()
-        maths = proof_digest(listed.entry, project.configuration, origin.reads)
+        meant = meanings.again(origin.reads)
+        maths = proof_digest(listed.entry, project.configuration, meant, meaning_digest)
         names = defined_names(listed.entry, project.configuration)[:2]
         found.append(Op(listed, record, origin, standings, moved, maths, names))
     alike.keep()
@@ -151,10 +153,12 @@ def _cache() -> Path:
 
 
 class _Digests:
-    """Digests of files that formulas name; each is read once."""
+    """Digests of files that formulas name, by that function; each is read once."""
 
-    def __init__(self, project: Project) -> None:
-        self._root = project.root
+    def __init__(
+        self, project: Project, digest: Callable[[str], str] = text_digest
+    ) -> None:
+        self._root, self._of = project.root, digest
         self._known: dict[str, str] = {}
 
     def again(self, reads: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -165,7 +169,7 @@ class _Digests:
         if path not in self._known:
             try:
                 text = read_text(self._root / path)
-                self._known[path] = text_digest(text)
+                self._known[path] = self._of(text)
             except (OSError, ValueError):
                 self._known[path] = ""  # it is gone: that is a change
         return self._known[path]

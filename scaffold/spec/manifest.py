@@ -6,9 +6,9 @@ Invariant: an op stands in one place; what does not change what is generated doe
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.spec.config import Configuration
@@ -94,17 +94,33 @@ def spec_digest(entry: Entry) -> str:
     return text_digest(f"{entry.name}\n{raw}")
 
 
-def proof_digest(entry: Entry, configuration: Configuration, reads: Reads) -> str:
+def proof_digest(
+    entry: Entry,
+    configuration: Configuration,
+    reads: Reads,
+    meaning: Callable[[str], str],
+) -> str:
     """The fingerprint of what a proof of the op is about: its maths, its inputs, the files that its formulas name.
 
-    Of the configuration it is what stands for keys that the table leaves out. The op's name is no part of it.
+    Of the configuration it is what stands for keys that the table leaves out. The op's name is no part of it, nor are comments:
+    `meaning` is the fingerprint of code without them, and so are those of `reads`.
     """
     said = {**dict(configuration.defaults), **entry.raw}
     raw = {
-        key: said[key] for key in sorted(said) if key not in KEYS or KEYS[key].proven
+        key: _meant(key, said[key], meaning)
+        for key in sorted(said)
+        if key not in KEYS or KEYS[key].proven
     }
     text = json.dumps([raw, reads], sort_keys=True, default=str)
     return text_digest(f"{text}\n{configuration.conventions!r}")
+
+
+def _meant(key: str, value: Any, meaning: Callable[[str], str]) -> Any:
+    """A value without comments; what holds none is not parsed."""
+    if isinstance(value, dict):
+        return {name: _meant(key, inner, meaning) for name, inner in value.items()}
+    code = key in KEYS and KEYS[key].formula and isinstance(value, str)
+    return meaning(value) if code and "#" in value else value
 
 
 def configuration_digest(

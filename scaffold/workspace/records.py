@@ -67,6 +67,14 @@ def function_digest(text: str, names: Collection[str]) -> str:
     return hashlib.sha256("\n".join(said).encode("utf-8", "replace")).hexdigest()
 
 
+def meaning_digest(text: str) -> str:
+    """The fingerprint of all that a text says as Python, comments and docstrings left out; of the text itself where it is none."""
+    return (
+        function_digest(text, ())
+        or hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    )
+
+
 def adds_only(base: str, text: str) -> bool:
     """Whether a file still holds every statement of its base, and beside them definitions of names that are new to it.
 

@@ -197,6 +197,33 @@ def test_an_edit_of_the_function_voids_the_proof_and_formatting_does_not(
     assert check(synced) == ["5 ok"]
 
 
+FORMULAS = """
+def forward(x, factor):
+    return x * factor
+"""
+
+
+def test_comments_and_documentation_of_a_formula_leave_the_proof(
+    tmp_path: Path, counted: Counted
+) -> None:
+    of_file = SCALE.replace("'x * factor'", "'@formulas.py:forward'")
+    of_table = SHIFT.replace("'x + bias'", "'''\n# once\nx + bias\n'''")
+    assert of_file != SCALE and of_table != SHIFT
+    formulas = tmp_path / "formulas.py"
+    formulas.write_text(FORMULAS)
+    project(tmp_path, of_file, of_table)
+    assert scaffold(tmp_path, "sync").code == 0
+    counted.asked.clear()
+    said = '"""Documented."""\n    # and said\n    return x'
+    formulas.write_text(FORMULAS.replace("return x", said))
+    edit(tmp_path / "ops.toml", "# once", "# twice")
+    assert scaffold(tmp_path, "sync").code == 0
+    assert (check(tmp_path), counted.asked) == (["5 ok"], [])
+    edit(formulas, "* factor", "* factor * 1")
+    assert scaffold(tmp_path, "sync").code == 0
+    assert counted.count == 1
+
+
 def test_the_record_of_another_specification_holds_for_this_one_no_more(
     synced: Path,
 ) -> None:
