@@ -91,7 +91,7 @@ def _made(
 ) -> _Made:
     """The op, proven if that is wished."""
     from scaffold.derive import derive
-    from scaffold.project.rendering import generate, notes_of
+    from scaffold.project.rendering import generate, inferred_note, notes_of
     from scaffold.project.specification import specified
 
     if settings.get("verify"):
@@ -100,9 +100,10 @@ def _made(
         proven = prove(generate(name, values, settings, problems), process)
         places = proven.specified.places
         return _Made(proven.spec, places, proven.derivation, proven.notes)
-    spec, places, *_ = specified(name, values, settings, problems)
-    derivation = derive(spec)
-    return _Made(spec, places, derivation, notes_of(spec, derivation))
+    found = specified(name, values, settings, problems)
+    derivation = derive(found.spec)
+    notes = (*inferred_note(found), *notes_of(found.spec, derivation))
+    return _Made(found.spec, found.places, derivation, notes)
 
 
 def _steps(spec: "OpSpec", derivation: "Derivation", settings: "Values") -> str:

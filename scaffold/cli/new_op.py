@@ -86,7 +86,8 @@ def _generated(
         return generated, refused
     from scaffold.project.proofs import prove
 
-    alone = "inputs" in values and "spec" not in settings
+    stated = "inputs" in values or generated.specified.inferred is not None
+    alone = stated and "spec" not in settings
     open_ = alone and not generated.spec.require
     return prove(generated, process, again if open_ else None), None
 

@@ -233,6 +233,11 @@ def is_torch_word(word: str) -> bool:
     return any(word in said for names in table().values() for said in names)
 
 
+def is_tensor_word(word: str) -> bool:
+    """Whether a tensor has a method or an attribute of that name, be it an operator or not."""
+    return any(word in names for names in table()[VALUES])
+
+
 def is_judged(module: str, name: str | None) -> bool:
     """Whether what is imported is of a library that the table knows, rather than the user's own."""
     whole = name is None and module in ("torch.nn", OPS)

@@ -182,8 +182,14 @@ def _generated(specified: Specified, printed: bool = False) -> Generated:
     paths = [item.path for item in made.files]
     refuse_sources(where.root, paths, specified.reads.paths)
     gain = _without_gain(specified, made.derivation)
-    notes = (*made.notes, *gain)
+    notes = (*inferred_note(specified), *made.notes, *gain)
     return Generated(specified, made.derivation, made.files, notes, manifest)
+
+
+def inferred_note(specified: Specified) -> tuple[str, ...]:
+    """What the forward was taken to say of the inputs."""
+    known = specified.inferred
+    return () if known is None else (f"inputs taken from the forward: {known}",)
 
 
 def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
 from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import from_here
+from scaffold.project.inferred_inputs import inferred_inputs
 from scaffold.project.places import Places, find_places
 from scaffold.spec import Configuration, OpSpec
 from scaffold.spec.build import build
@@ -250,6 +252,7 @@ class Specified(NamedTuple):
     locate: Locate
     reads: Reader  # of the files that its formulas name
     joins: bool  # it becomes part of the project
+    inferred: str | None = None  # its inputs, where the forward tells them
 
 
 class Companion(NamedTuple):
@@ -273,14 +276,26 @@ def specified(
     where = problems.attempt(lambda: find_places(known, settings))
     packaged = where is not None and where.directories.package is not None
     said = problems.attempt(lambda: _said(name, given, settings, known, packaged))
-    read = Reader()
+    read, inferred = Reader(), None
+    if said is not None and "spec" not in settings:  # a file says all that it means
+        infer = partial(inferred_inputs, said.raw, said.locate, read)
+        before = len(problems)
+        inferred = problems.attempt(infer)
+        if len(problems) > before:
+            problems.raise_found()
+        said = said._replace(raw=_with_inputs(said.raw, inferred))
     spec = said and problems.attempt(
         lambda: build(said.name, said.raw, said.locate, known, read, packaged=packaged)
     )
     problems.raise_found()
     assert said and spec and where  # or else there was a problem
     stated = (said.raw, known, said.name, said.locate)
-    return Specified(spec, where, *stated, read, _joins(known, settings))
+    return Specified(spec, where, *stated, read, _joins(known, settings), inferred)
+
+
+def _with_inputs(raw: Mapping[str, Any], inferred: str | None) -> Mapping[str, Any]:
+    """A table with its inputs, which come first in it."""
+    return raw if inferred is None else {"inputs": inferred, **raw}
 
 
 def _joins(configuration: Configuration, settings: Values) -> bool:

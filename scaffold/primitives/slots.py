@@ -1,0 +1,185 @@
+"""What a call of PyTorch takes in each of its arguments: a tensor, a mask, positions, or a Python value.
+
+In: how a call is spelled, how many arguments stand in it and which keywords. Out: for each primitive that may be meant, a `Slot`
+for each argument. Invariant: all of it follows from the sections of the table; a call that is in none has no slots.
+"""
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from scaffold.primitives.facts import Facts, Section
+from scaffold.primitives.sections import Primitives, built_in_primitives
+from scaffold.primitives.spelling import is_bare
+
+Taken = Literal["tensor", "positions", "mask", "value"]
+Argument = int | str  # a position, or a keyword
+Given = list[tuple[str, ast.expr]]  # of a sample: parameters and what they get
+SIZES = "NCKLMPQR"  # names for the sizes of samples
+
+
+class Slot(NamedTuple):
+    """What stands in one argument; of a Python value also its type, where the samples show one."""
+
+    parameter: str
+    takes: Taken
+    type: str = ""
+
+
+class Call(NamedTuple):
+    """What a call takes, if it is that primitive; `shapes` are those of a sample, with names for the sizes."""
+
+    primitive: str
+    slots: Mapping[Argument, Slot]
+    shapes: Mapping[str, str]
+
+
+def calls_of(
+    kind: str, name: str, count: int, keywords: Collection[str]
+) -> tuple[Call, ...]:
+    """What each primitive takes that a call with so many positional arguments and these keywords may mean.
+
+    Of a method the receiver is the first argument.
+    """
+    table = built_in_primitives()
+    return tuple(
+        Call(found, slots, _shapes(table.section(found)))
+        for found, head in table.find(kind, name)
+        if (slots := _slots(table, found, head, count, keywords)) is not None
+    )
+
+
+class _Parameter(NamedTuple):
+    name: str
+    keyword: bool
+    default: ast.expr | None = None
+    starred: bool = False
+
+
+def _slots(
+    table: Primitives, primitive: str, head: str, count: int, keywords: Collection[str]
+) -> dict[Argument, Slot] | None:
+    """The slots of a spelling; None where the arguments do not fit it."""
+    call = table.heads[primitive][0]
+    own = list(_parameters(call if is_bare(head) else head))
+    positional = [item for item in own if not _only_by_keyword(item)]
+    by_name = {item.name: item for item in own}
+    starred = bool(positional) and positional[-1].starred
+    if count > len(positional) and not starred or not {*keywords} <= by_name.keys():
+        return None
+    given: dict[Argument, _Parameter] = {
+        at: positional[min(at, len(positional) - 1)] for at in range(count)
+    }
+    given |= {word: by_name[word] for word in keywords}
+    there = {item.name for item in given.values()}
+    if any(not i.keyword and not i.starred and i.name not in there for i in own):
+        return None
+    samples = _samples(table.section(primitive))
+    takes = _takes(table.facts(primitive), samples)
+    types = _types(own, samples)
+    found: dict[Argument, Slot] = {}
+    for argument, item in given.items():
+        kind = types.get(item.name, "")
+        if item.starred and list(given.values()).count(item) > 1:  # x.view(n, -1)
+            kind = kind.removeprefix("tuple[").partition(",")[0]
+        found[argument] = Slot(item.name, takes.get(item.name, "value"), kind)
+    return found
+
+
+def _takes(facts: Facts, samples: list[Given]) -> dict[str, Taken]:
+    """What each parameter takes that is no Python value; what samples give numbers alone is one."""
+    shown: dict[str, list[ast.expr]] = {}
+    for name, value in (item for sample in samples for item in sample):
+        shown.setdefault(name, []).append(value)
+    never = {name for name, values in shown.items() if not any(map(_tensors, values))}
+    tensors = ({*facts.differentiable, *facts.nondiff} | shown.keys()) - never
+    return {
+        **dict.fromkeys(tensors, "tensor"),
+        **dict.fromkeys(facts.indices, "positions"),
+        **dict.fromkeys(facts.masks, "mask"),
+    }
+
+
+def _tensors(value: ast.expr) -> bool:
+    """Whether a sample has a tensor there, `x[3, 4]`, or a tuple of some."""
+    if isinstance(value, ast.Tuple):
+        return bool(value.elts) and all(map(_tensors, value.elts))
+    return isinstance(value, ast.Subscript)
+
+
+def _only_by_keyword(item: _Parameter) -> bool:
+    return isinstance(item.default, ast.Constant) and item.default.value is ...
+
+
+def _parameters(call: str) -> Iterator[_Parameter]:
+    """The parameters of a call or an operator, in order."""
+    tree = ast.parse(call, mode="eval").body
+    if not isinstance(tree, ast.Call):
+        names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+        for node in sorted(names, key=lambda node: node.col_offset):
+            yield _Parameter(node.id, False)
+        return
+    match tree.func:
+        case ast.Attribute(ast.Name(owner)) if owner not in ("torch", "F", "math"):
+            yield _Parameter(owner, False)
+    for item in tree.args:
+        starred = isinstance(item, ast.Starred)
+        yield _Parameter(ast.unparse(item).lstrip("*"), False, None, starred)
+    for word in tree.keywords:
+        yield _Parameter(str(word.arg), True, word.value)
+
+
+def _types(own: list[_Parameter], samples: list[Given]) -> dict[str, str]:
+    """The types of the Python values in the samples, and of the defaults where no sample has one."""
+    defaults = [(item.name, item.default) for item in own if item.default is not None]
+    found: dict[str, str] = {}
+    for name, value in (item for given in (*samples, defaults) for item in given):
+        if kind := _type_of(value):
+            found.setdefault(name, kind)
+    return found
+
+
+def _type_of(value: ast.expr) -> str:
+    try:
+        literal = ast.literal_eval(value)
+    except (ValueError, TypeError):
+        return ""
+    if isinstance(literal, tuple) and literal:
+        return f"tuple[{type(literal[0]).__name__}, ...]"
+    return type(literal).__name__ if type(literal) in (int, float, bool, str) else ""
+
+
+def _samples(section: Section) -> list[Given]:
+    """What each sample gives to which parameter."""
+    own, found = [item.name for item in _parameters(section["call"])], []
+    for sample in section.get("samples", ()):
+        call = ast.parse(f"f({sample})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        words = [(str(word.arg), word.value) for word in call.keywords]
+        found.append([*zip(own, call.args, strict=False), *words])
+    return found
+
+
+def _shapes(section: Section) -> dict[str, str]:
+    """The shape of each tensor of the first sample, as an entry of `--inputs` has it: `[N; index(C)]` of a target."""
+    found: dict[str, list[int]] = {}
+    for name, value in next(iter(_samples(section)), []):
+        match value:
+            case ast.Subscript(_, ast.Constant(int(size))):
+                found[name] = [size]
+            case ast.Subscript(_, ast.Tuple(dims)):
+                found[name] = [int(ast.unparse(dim)) for dim in dims]
+    numbers = dict.fromkeys(size for sizes in found.values() for size in sizes)
+    names = dict(zip(numbers, SIZES, strict=False))
+    if len(names) < len(numbers):
+        return {}
+    shapes = {}
+    for name, sizes in found.items():
+        shown = ", ".join(names[size] for size in sizes)
+        domain = re.match(r"index\((\d+)\)", section.get("domain", {}).get(name, ""))
+        if domain and int(domain[1]) not in names:
+            return {}
+        trait = f"; index({names[int(domain[1])]})" if domain else ""
+        shapes[name] = f"[{shown}{trait}]"
+    return shapes

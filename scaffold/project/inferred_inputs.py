@@ -1,0 +1,534 @@
+"""The inputs of an op that states none: the parameters of its forward, or the free names of an expression.
+
+In: the text of a forward, or '@file.py:function', and what the op imports. Out: the value of `inputs`, in the order of the
+signature or of the text. Invariant: only a name that stands where PyTorch takes a tensor becomes one. What may be a dim, an
+eps or an index is refused, with the whole of `--inputs` to copy: a guess would give a number a gradient.
+"""
+
+import ast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from scaffold.errors import ScaffoldError, raise_all
+from scaffold.formula import BUILTINS, Scope, Text
+from scaffold.formula.definitions import defaults, dotted_name, resolve
+from scaffold.formula.operators import is_tensor_word
+from scaffold.formula.program import Program, program_of
+from scaffold.formula.python_values import BINARY
+from scaffold.formula.text import RESERVED, Origin, place_in
+from scaffold.inspect.declarations import named_kind
+from scaffold.inspect.samples import NAMED
+from scaffold.primitives import normalized
+from scaffold.primitives.calls import facts_of_call, is_made_of_numbers
+from scaffold.primitives.slots import Argument, Call, Taken, calls_of
+from scaffold.spec.imports import parse_import
+from scaffold.spec.maths import read_reference
+from scaffold.spec.problems import Locate
+
+Arguments = Mapping[Argument, ast.expr]
+Names = Collection[str]
+SEVERAL = {"list", "List", "tuple", "Tuple", "Sequence", "Iterable"}
+
+
+def inferred_inputs(
+    raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
+) -> str | None:
+    """The value of `inputs` that a table leaves out; None where there is no forward to tell it."""
+    stated = raw.get("forward")
+    if {"inputs", "schema"} & raw.keys() or not isinstance(stated, str):
+        return None
+    imported = frozenset(
+        parse_import(text, locate(("import", str(position)))).binding
+        for position, text in enumerate(raw.get("import", ()))
+    )
+    place = locate(("forward",))
+    if not stated.lstrip().startswith("@"):
+        return _of_text(Text(stated, place), imported)
+    found = read_reference(stated, "forward", place, read, imported)
+    imported |= {
+        alias or name or module.split(".")[0] for module, name, alias in found.imports
+    }
+    origin = found.text.origin
+    assert origin is not None  # it is the text of a file
+    if origin.function is None:
+        return _of_text(found.text, imported)
+    return _of_function(origin, origin.function, found.text, imported)
+
+
+def _of_text(text: Text, imported: Names) -> str:
+    """The free names of an expression or of statements, in their order."""
+    program = program_of(text, Scope(frozenset()))
+    uses = _Uses({*imported, *RESERVED, *BUILTINS})
+    uses.block(program.body)
+    found = sorted(uses.of.items(), key=lambda item: min(map(_position, item[1])))
+    known = {name: _judged(name, used) for name, used in found}
+    return _entries(known, program)
+
+
+def _of_function(origin: Origin, name: str, text: Text, imported: Names) -> str:
+    """The parameters of a function; how its body uses them tells what annotations and defaults do not."""
+    node = origin.definitions.functions[name]
+    function = resolve(name, node, origin.definitions, called=False)
+    arguments, given = node.args, defaults(function.arguments)
+    named = [*arguments.posonlyargs, *arguments.args]
+    named += [arguments.vararg] if arguments.vararg else []
+    named += arguments.kwonlyargs
+    names = frozenset(item.arg for item in named)
+    program = program_of(text, Scope(names))
+    uses = _Uses({*imported, *RESERVED, *BUILTINS} - names)
+    uses.block(program.body)
+    known = {}
+    for item in named:
+        stated = _declared(item, given.get(item.arg), item is arguments.vararg, origin)
+        found = uses.of.get(item.arg, [_Use("unclear", item, "")])
+        default = given.get(item.arg)
+        if item is arguments.vararg and stated is None:
+            said = f"'*{item.arg}' does not say what it takes"
+            stated = _Judged(f"*{item.arg}", said, item)
+        if stated is None and default is not None:  # it is None
+            found = [*found, _Use("optional", item, "")]
+        known[item.arg] = stated or _judged(item.arg, found)
+    return _entries(known, program)
+
+
+# --- What an annotation or a default says.
+
+
+class _Judged(NamedTuple):
+    """An entry of the inputs; `refused` says why it has to be stated, at a node of the forward."""
+
+    entry: str
+    refused: str = ""
+    node: ast.AST | None = None
+    shapes: Mapping[str, str] = {}  # of a sample call, by name of an input
+
+
+def _declared(
+    item: ast.arg, default: ast.expr | None, variadic: bool, origin: Origin
+) -> "_Judged | None":
+    """What the signature says of a parameter; None where that is nothing, or no more than that it may be None."""
+    none = isinstance(default, ast.Constant) and default.value is None
+    kind = _annotation(item.annotation)
+    if "Tensor" in kind:
+        several = variadic or kind.rpartition(".")[2].partition("[")[0] in SEVERAL
+        optional = "?" if none or "None" in kind or "Optional" in kind else ""
+        return _Judged(f"*{item.arg}" if several else f"{item.arg}{optional}")
+    if variadic:
+        return None
+    assigned = "" if default is None else f" = {_source(default, origin)}"
+    if kind:
+        return _Judged(f"{item.arg}: {kind}{assigned}")
+    if default is None or none:
+        return None
+    try:
+        value = ast.literal_eval(default)
+    except (ValueError, TypeError):
+        return _Judged(f"{item.arg}{assigned}")
+    simple = type(value) in (int, float, bool, str)
+    stated = f": {type(value).__name__}" if simple else ""
+    return _Judged(f"{item.arg}{stated}{assigned}")
+
+
+def _annotation(node: ast.expr | None) -> str:
+    """The type as text: of one that is quoted what stands in the quotes, `float | None` for Optional[float]."""
+    match node:
+        case None:
+            return ""
+        case ast.Constant(str(text)):
+            return text
+        case ast.Subscript(ast.Name("Optional") | ast.Attribute(_, "Optional"), inner):
+            return f"{_annotation(inner)} | None"
+    return ast.unparse(node).removeprefix("typing.")
+
+
+def _source(default: ast.expr, origin: Origin) -> str:
+    """A default as it is written; what a constant of the file stands for is written anew."""
+    shown = ast.get_source_segment(origin.source, default) or ""
+    try:
+        same = ast.dump(ast.parse(shown, mode="eval").body) == ast.dump(default)
+    except SyntaxError:
+        same = False
+    return shown if same else ast.unparse(default)
+
+
+# --- How the names of a forward are used.
+
+
+class _Use(NamedTuple):
+    """What is taken where a name stands, and by what; `shapes` are those of a sample of that call, by names."""
+
+    takes: Taken | Literal["index", "operand", "optional", "unclear"]
+    node: ast.AST
+    where: str
+    type: str = ""
+    shapes: Mapping[str, str] = {}
+
+
+Expected = Callable[[ast.expr], _Use]  # what is taken where an expression stands
+
+
+def _position(use: _Use) -> tuple[int, int]:
+    node = use.node
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _unclear(node: ast.expr) -> _Use:
+    return _Use("unclear", node, "")
+
+
+def _tensor(node: ast.expr) -> _Use:
+    return _Use("tensor", node, "")
+
+
+def _operand(node: ast.expr) -> _Use:
+    return _Use("operand", node, "")
+
+
+def _index(node: ast.expr) -> _Use:
+    return _Use("index", node, "an index")
+
+
+def _value(kind: str, where: str) -> Expected:
+    return lambda node: _Use("value", node, where, kind)
+
+
+class _Uses:
+    """Goes through statements, and notes each use of a name that nothing before it binds; `of` has them by name."""
+
+    def __init__(self, bound: Names) -> None:
+        self.bound = set(bound)
+        self.of: dict[str, list[_Use]] = {}
+        self.aliases: dict[str, str] = {}
+
+    def block(self, body: Sequence[ast.stmt]) -> None:
+        for item in body:
+            self.statement(item)
+
+    def statement(self, item: ast.stmt) -> None:
+        match item:
+            case ast.Return(value) | ast.Expr(value) if value is not None:
+                self.expression(value, _tensor)
+            case ast.Assign([ast.Name(name)], ast.Name(other)):
+                self.aliases[name] = self.aliases.get(other, other)
+            case ast.Assign(targets, value):
+                inside = any(isinstance(item, ast.Subscript) for item in targets)
+                self.expression(value, _tensor if inside else _unclear)
+                self.bind(*targets)
+            case ast.AnnAssign(target, _, value):
+                if value is not None:
+                    self.expression(value, _unclear)
+                self.bind(target)
+            case ast.AugAssign(target, operator, value):
+                both = ast.BinOp(_as_loaded(target), operator, value)
+                self.expression(ast.copy_location(both, target), _unclear)
+                self.bind(target)
+            case ast.If(test, body, orelse) | ast.While(test, body, orelse):
+                self.expression(test, _value("bool", "it is a condition"))
+                self.block([*body, *orelse])
+            case ast.For(target, iterated, body, orelse):
+                self.expression(iterated, _unclear)
+                self.bind(target)
+                self.block([*body, *orelse])
+            case ast.With(items, body):
+                for one in items:
+                    self.expression(one.context_expr, _unclear)
+                self.block(body)
+            case ast.FunctionDef(name):
+                self.bound.add(name)
+            case ast.Assert(test):
+                self.expression(test, _value("bool", "it is a condition"))
+
+    def bind(self, *targets: ast.expr) -> None:
+        """Names that are assigned; in `y[i] = x` the names are read."""
+        for target in targets:
+            match target:
+                case ast.Name(name):
+                    self.bound.add(name)
+                    self.aliases.pop(name, None)
+                case ast.Tuple(items) | ast.List(items):
+                    self.bind(*items)
+                case ast.Starred(inner):
+                    self.bind(inner)
+                case _:
+                    self.expression(target, _unclear)
+
+    def expression(self, node: ast.expr, expected: Expected) -> None:
+        """Note the names of an expression that stands where something is expected."""
+        match node:
+            case ast.Name(name):
+                name = self.aliases.get(name, name)
+                if name not in self.bound:
+                    self.of.setdefault(name, []).append(expected(node))
+            case ast.Attribute():
+                self.attribute(node)
+            case ast.Call():
+                self.call(node, expected)
+            case ast.BinOp(left, operator, right):
+                self.binary(node, left, right, BINARY[type(operator)], expected)
+            case ast.UnaryOp(operator, inner):
+                plain = expected(node).takes in ("unclear", "tensor")
+                self.expression(inner, _operand if plain else expected)
+            case ast.Compare(left, operators, others):
+                self.compare([left, *others], operators)
+            case ast.BoolOp(_, values):
+                for value in values:
+                    self.expression(value, _value("bool", "it is a condition"))
+            case ast.IfExp(test, body, orelse):
+                self.expression(test, _value("bool", "it is a condition"))
+                self.expression(body, expected)
+                self.expression(orelse, expected)
+            case ast.Subscript(value, index):
+                self.expression(value, _tensor)
+                self.expression(index, _index)
+            case ast.Slice():
+                for part in (node.lower, node.upper, node.step):
+                    if part is not None:
+                        self.expression(part, _value("int", "it stands in a slice"))
+            case ast.Tuple(items) | ast.List(items):
+                for item in items:
+                    self.expression(item, _element_of(expected))
+            case ast.Starred(inner):
+                self.expression(inner, expected)
+            case _:
+                self.other(node)
+
+    def other(self, node: ast.expr) -> None:
+        """A comprehension or a lambda: what it binds is bound inside of it."""
+        before = set(self.bound)
+        for inner in ast.walk(node):
+            match inner:
+                case ast.Name(name, ast.Store()) | ast.arg(name):
+                    self.bound.add(name)
+        for child in ast.iter_child_nodes(node):
+            parts = ast.iter_child_nodes(child)
+            for part in [child, *parts] if not isinstance(child, ast.expr) else [child]:
+                if isinstance(part, ast.expr):
+                    self.expression(part, _unclear)
+        self.bound = before
+
+    def attribute(self, node: ast.Attribute) -> None:
+        """`x.shape`; what no tensor has is read of an object."""
+        if self._module(node) is None:
+            of_object = not is_tensor_word(node.attr)
+            what = _value("object", f"'.{node.attr}' is read") if of_object else _tensor
+            self.expression(node.value, what)
+
+    def _module(self, node: ast.expr) -> str | None:
+        """The dotted name of what a module has, as the table spells it."""
+        if any(isinstance(inner, ast.Call) for inner in ast.walk(node)):
+            return None
+        dotted = dotted_name(node)
+        root = (dotted or "").partition(".")[0]
+        return normalized(dotted) if dotted and root in self.bound & KNOWN else None
+
+    def binary(
+        self,
+        node: ast.expr,
+        left: ast.expr,
+        right: ast.expr,
+        operator: str,
+        expected: Expected,
+    ) -> None:
+        if expected(node).takes in ("value", "index"):  # arithmetic with numbers
+            self.expression(left, expected)
+            self.expression(right, expected)
+            return
+        given: Arguments = {0: left, 1: right}
+        calls = calls_of("operator", operator, 2, ())
+        for argument, inner in given.items():
+            self.expression(inner, _taken(calls, argument, given, f"'{operator}'"))
+
+    def compare(self, values: list[ast.expr], operators: list[ast.cmpop]) -> None:
+        literals = [item.value for item in values if isinstance(item, ast.Constant)]
+        what: Expected = _operand
+        if any(isinstance(item, ast.In | ast.NotIn) for item in operators):
+            what = _unclear
+        elif any(isinstance(value, str) for value in literals):
+            what = _value("str", "it is compared with a string")
+        elif any(value is None for value in literals):
+            what = _optional
+        for value in values:
+            self.expression(value, what)
+
+    def call(self, node: ast.Call, expected: Expected) -> None:
+        given: dict[Argument, ast.expr] = dict(enumerate(node.args))
+        function = self._module(node.func)
+        words = [(str(word.arg), word.value) for word in node.keywords]
+        if function is not None:
+            kind, name, shown = "function", function, function
+        elif isinstance(node.func, ast.Attribute):
+            word = node.func.attr
+            kind, name, shown = "method", word, f"Tensor.{word}"
+            receiver, moved = node.func.value, _moves(word)
+            inherited = moved and expected(node).takes in ("positions", "mask", "index")
+            self.expression(receiver, expected if inherited else _tensor)
+            given = dict(enumerate([receiver, *node.args]))
+        else:
+            self.own_call(node)
+            return
+        given |= words
+        calls = calls_of(kind, name, len(node.args) + (kind == "method"), dict(words))
+        for argument, value in given.items():
+            if kind == "function" or argument != 0:
+                self.expression(value, _taken(calls, argument, given, shown))
+
+    def own_call(self, node: ast.Call) -> None:
+        """A call of Python's or of the user's own: of a name that nobody knows others complain."""
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        known = not name or name in self.bound
+        what: Expected = _unclear if known else _tensor
+        if name in ("range", "int", "round"):
+            what = _value("int", f"{name} takes a number")
+        for value in (*node.args, *(word.value for word in node.keywords)):
+            self.expression(value, what)
+
+
+KNOWN = {"torch", "F", "math", "nn"}
+
+
+def _optional(node: ast.expr) -> _Use:
+    return _Use("optional", node, "")
+
+
+def _as_loaded(target: ast.expr) -> ast.expr:
+    """What an assignment changes, as it is read."""
+    read = ast.parse(ast.unparse(target), mode="eval").body
+    return ast.copy_location(read, target)
+
+
+def _moves(word: str) -> bool:
+    """Whether a method only moves elements: `unsqueeze`."""
+    return any(
+        facts.category in ("view", "structural") for facts in facts_of_call(word)
+    )
+
+
+def _element_of(expected: Expected) -> Expected:
+    """What is taken where an element of a tuple stands."""
+
+    def element(node: ast.expr) -> _Use:
+        use = expected(node)
+        inner = use.type.removeprefix("tuple[").partition(",")[0]
+        return use._replace(type=inner) if use.type.startswith("tuple[") else use
+
+    return element
+
+
+def _taken(
+    calls: Sequence[Call], argument: Argument, given: Arguments, shown: str
+) -> Expected:
+    """What is taken where an argument stands, by all that the call may mean."""
+    numbers = {at for at, value in given.items() if isinstance(value, ast.Constant)}
+    may_be = [
+        call
+        for call in calls
+        if not any(call.slots[at].takes == "tensor" for at in numbers)
+    ]
+    slots = [call.slots[argument] for call in may_be or calls]
+    takes = {slot.takes for slot in slots}
+
+    def use(node: ast.expr) -> _Use:
+        value = next((slot for slot in slots if slot.takes == "value"), None)
+        if shown.startswith("math."):
+            return _Use("value", node, f"{shown} takes a number", "float")
+        if not slots:
+            made = is_made_of_numbers(shown.rpartition(".")[2])
+            where = f"{shown} takes numbers"
+            return _Use("value", node, where, "int") if made else _unclear(node)
+        if value is slots[0] and len(takes) > 1:
+            where = f"{shown} takes a tensor, or '{value.parameter}'"
+            return _Use("unclear", node, where, value.type)
+        if value is slots[0]:
+            where = f"{shown} takes '{value.parameter}'"
+            return _Use("value", node, where, value.type)
+        if shown.startswith("'") and takes == {"tensor"}:
+            return _operand(node)
+        return _Use(slots[0].takes, node, shown, "", _shapes(calls[0], given))
+
+    return use
+
+
+def _shapes(call: Call, given: Arguments) -> dict[str, str]:
+    """The shapes of a sample by the names that stand in the call; none unless all tensors of it are names."""
+    found = {}
+    for argument, slot in call.slots.items():
+        value = given[argument]
+        if slot.takes == "value":
+            continue
+        if not isinstance(value, ast.Name) or slot.parameter not in call.shapes:
+            return {}
+        found[value.id] = call.shapes[slot.parameter]
+    return found
+
+
+# --- What that makes of a name.
+
+
+def _judged(name: str, uses: Sequence[_Use]) -> _Judged:
+    """The entry of a name, and why it cannot be taken for that, if so."""
+    by_kind = {use.takes: use for use in reversed(uses)}
+    optional = "?" if "optional" in by_kind else ""
+    if use := by_kind.get("positions"):
+        shape = use.shapes.get(name, "[; int]")
+        said = f"'{name}' holds positions in {use.where}"
+        return _Judged(f"{name}{shape}{optional}", said, use.node, use.shapes)
+    if "mask" in by_kind:
+        return _Judged(f"{name}[; bool]{optional}")
+    if "tensor" in by_kind:
+        return _Judged(f"{name}{optional}")
+    if use := by_kind.get("value"):
+        return _Judged(
+            _number(name, use.type, optional), _is_value(name, use), use.node
+        )
+    if use := by_kind.get("index"):
+        said = f"'{name}' stands in an index: positions, a mask or a number"
+        return _Judged(f"{name}[; int]{optional}", said, use.node)
+    if use := by_kind.get("operand"):
+        if name in NAMED:
+            said = f"'{name}' is rather a number than a tensor"
+            return _Judged(_number(name, "", optional), said, use.node)
+        return _Judged(f"{name}{optional}")
+    use = uses[0]
+    if optional and all(one.takes in ("optional", "unclear") for one in uses):
+        return _Judged(f"{name}?")
+    said = f"whether '{name}' is a tensor cannot be told"
+    entry = _number(name, use.type, "") if use.type else name
+    return _Judged(entry, f"{said}: {use.where}" if use.where else said, use.node)
+
+
+def _is_value(name: str, use: _Use) -> str:
+    return f"'{name}' is no tensor: {use.where}"
+
+
+def _number(name: str, kind: str, optional: str) -> str:
+    """The entry of an attribute."""
+    known = kind or named_kind(name)
+    shown = "float" if known == "object" and not kind else known
+    return f"{name}: {shown}{' | None = None' if optional else ''}"
+
+
+def _entries(known: Mapping[str, _Judged], program: Program) -> str:
+    """The value of `inputs`; what has to be stated is refused together with it."""
+    if not known:
+        hint = "name its inputs in the order of the call: --inputs 'x, weight'"
+        place = program.text.location
+        raise ScaffoldError("the forward reads no name that is an input", place, hint)
+    shapes = {
+        name: shape for item in known.values() for name, shape in item.shapes.items()
+    }
+    entries = [
+        f"{name}{shapes[name]}" if name == item.entry and name in shapes else item.entry
+        for name, item in known.items()
+    ]
+    whole = ", ".join(entries)
+    refused = [item for item in known.values() if item.refused]
+    plain = whole.replace('"', "'")  # for a shell, in quotes of one kind
+    quoted = f'"{plain}"' if "'" in plain else f"'{plain}'"
+    problems = []
+    for item in refused:
+        assert item.node is not None  # where it stands
+        last = f"write: --inputs {quoted}" if item is refused[-1] else None
+        where = place_in(program.text, item.node)
+        problems.append(ScaffoldError(item.refused, where, last))
+    raise_all(problems)
+    return whole

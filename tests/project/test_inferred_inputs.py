@@ -1,0 +1,179 @@
+"""The inputs of an op that states none, by its forward."""
+
+from pathlib import Path
+
+import pytest
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.project.inferred_inputs import inferred_inputs
+from scaffold.spec.problems import KeyPath
+from tests.cli.running import new_op, scaffold
+
+FILE = """
+import torch
+from torch import Tensor
+from typing import Literal, Optional, Sequence
+
+EPS = 1e-6
+
+
+def typed(x: Tensor, w: "torch.Tensor", b: Tensor | None = None, eps: float = 1e-5, on: bool = True):
+    return x
+
+
+def optional(x: Optional[torch.Tensor], n: Optional[int] = None, mode: Literal["a", "b"] = "a"):
+    return x
+
+
+def defaults(x, w, eps=EPS, dims=(0, 1), *, mode="mean"):
+    return x * w
+
+
+def none(x, b=None, dim=None):
+    return x.sum(dim) if b is None else x.sum(dim) + b
+
+
+def several(xs: Sequence[Tensor]):
+    return torch.cat(xs)
+
+
+def variadic(*tensors: Tensor, dim: int = 0):
+    return torch.cat(tensors, dim)
+
+
+def anything(*args):
+    return torch.cat(args)
+
+
+def helper(x, eps):
+    return x / (x.norm() + eps)
+
+
+def helped(x, tiny):
+    return helper(x, tiny) * torch.softmax(x, tiny)
+"""
+
+
+def locate(path: KeyPath, *, key: bool = False) -> Location:
+    return Location(f"--{path[0]}")
+
+
+def inferred(forward: str, *imports: str) -> str | None:
+    raw = {"forward": forward, "import": list(imports)}
+    return inferred_inputs(raw, locate, lambda path: FILE)
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("x * torch.sigmoid(x)", "x"),
+        ("x @ weight.t() + bias", "x, weight, bias"),
+        ("weight * x", "weight, x"),
+        ("y = x * 2\nreturn y + z", "x, z"),
+        ("y = x\ny += z\nreturn y", "x, z"),
+        ("x = x * 2\nreturn x", "x"),
+        ("torch.where(mask, x, y)", "mask[; bool], x, y"),
+        ("x.masked_fill(~mask.unsqueeze(-1), 0.0)", "x, mask[; bool]"),
+        ("x + (0 if b is None else b)", "x, b?"),
+        ("torch.cat((x, y), dim=1)", "x, y"),
+        ("torch.einsum('ij,jk->ik', a, b)", "a, b"),
+        ("sum([t * x for t in (1, 2)])", "x"),
+        ("x ** 2 + 2 ** y", "x, y"),
+        ("x[1:, None].relu()", "x"),
+        ("math.pi * x / math.sqrt(x.shape[-1])", "x"),
+    ],
+)
+def test_the_free_names_of_an_expression_that_are_tensors(
+    forward: str, inputs: str
+) -> None:
+    assert inferred(forward) == inputs
+
+
+def test_what_the_op_imports_is_no_input() -> None:
+    assert inferred("torch.from_numpy(np.exp(x.numpy()))", "numpy as np") == "x"
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        ("typed", "x, w, b?, eps: float = 1e-5, on: bool = True"),
+        ("optional", "x?, n: int | None = None, mode: Literal['a', 'b'] = \"a\""),
+        (
+            "defaults",
+            'x, w, eps: float = 1e-6, dims = (0, 1), mode: str = "mean"',
+        ),
+        ("several", "*xs"),
+        ("variadic", "*tensors, dim: int = 0"),
+    ],
+)
+def test_the_signature_of_a_function(function: str, inputs: str) -> None:
+    assert inferred(f"@ops.py:{function}") == inputs
+
+
+@pytest.mark.parametrize(
+    ("forward", "said", "inputs"),
+    [
+        ("torch.softmax(x, dim)", "torch.softmax takes 'dim'", "x, dim: int"),
+        ("x.sum(keepdim=keep)", "Tensor.sum takes 'keepdim'", "x, keep: bool"),
+        ("x / (x.norm() + eps)", "rather a number", "x, eps: float"),
+        ("F.layer_norm(x, (d,), w)", "normalized_shape", "x, d: int, w"),
+        ("x[i]", "stands in an index", "x, i[; int]"),
+        ("x[:n]", "stands in a slice", "x, n: int"),
+        ("x if on else y", "it is a condition", "x, on: bool, y"),
+        ("x if mode == 'a' else y", "with a string", "x, mode: str, y"),
+        ("x ** n", "cannot be told: '**' takes", "x, n: int"),
+        (
+            "F.cross_entropy(x, target)",
+            "positions in F.cross_entropy",
+            "x[N, C], target[N; index(C)]",
+        ),
+        (
+            "F.cross_entropy(x @ w, target)",
+            "positions in F.cross_entropy",
+            "x, w, target[; int]",
+        ),
+        ("math.sqrt(d) * x", "math.sqrt takes a number", "d: float, x"),
+        ("torch.zeros(n) + x", "torch.zeros takes numbers", "n: int, x"),
+        ("@ops.py:anything", "does not say what it takes", "*args"),
+        ("@ops.py:none", "Tensor.sum takes 'dim'", "x, b?, dim: int | None = None"),
+        ("@ops.py:helped", "torch.softmax takes 'dim'", "x, tiny: int"),
+    ],
+)
+def test_a_name_that_is_no_tensor_is_refused_with_the_whole_to_copy(
+    forward: str, said: str, inputs: str
+) -> None:
+    with pytest.raises(ScaffoldError) as caught:
+        inferred(forward)
+    assert said in str(caught.value)
+    assert caught.value.problems[-1].hint == f"write: --inputs '{inputs}'"
+
+
+def test_what_a_function_of_the_users_takes_is_not_known() -> None:
+    with pytest.raises(ScaffoldError, match="whether 'x' is a tensor cannot be told"):
+        inferred("run(x)", "my_kernels:run")
+
+
+def test_a_table_that_states_its_inputs_keeps_them() -> None:
+    raw = {"forward": "x * y"}
+    assert inferred_inputs({**raw, "inputs": "y, x"}, locate, str) is None
+    assert inferred_inputs({**raw, "schema": "f(Tensor x)"}, locate, str) is None
+    assert inferred_inputs({}, locate, str) is None
+
+
+def test_the_run_says_what_it_took(tmp_path: Path) -> None:
+    done = scaffold(tmp_path, "derive", "swish", "--forward", "x * torch.sigmoid(x)")
+    assert done.err == "note: inputs taken from the forward: x\n"
+    stated = scaffold(
+        *(tmp_path, "derive", "swish", "--forward", "x * torch.sigmoid(x)"),
+        *("--inputs", "x"),
+    )
+    assert stated.out == done.out
+
+
+def test_a_project_gets_them_written_out(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\n")
+    done = new_op(tmp_path, "--forward", "x * w", "--no-verify", "--no-test")
+    assert done.code == 0, done.err
+    assert "inputs = 'x, w'\nforward = 'x * w'\n" in (tmp_path / "ops.toml").read_text()
+    again = scaffold(tmp_path, "check")
+    assert again.code == 0, again.err
