@@ -186,9 +186,9 @@ def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
     first = args[0]
     if first.rule == "shape":
         return first.asked
-    sizes = first.args if first.rule == "list" else args
-    if all(item.rule in ("const", "size", "static", "python") for item in sizes):
-        return Shape(tuple(map(program.size_of, sizes)))
+    given = first.args if first.rule == "list" else args
+    if all(item.rule in ("const", "size", "static", "python") for item in given):
+        return Shape(tuple(map(program.size_of, given)))
     return None
 
 
@@ -406,8 +406,8 @@ def convolved(program: Program, args: Args) -> Shape | None:
     if weight.rank != len(dims):
         kernel = [SizeAt(args["weight"], at) for at in range(len(dims))]
     slides = [args[name] for name in ("stride", "padding", "dilation")]
-    sizes = (_left(dims[at], kernel[at], slides, at - 2) for at in range(2, len(dims)))
-    return Shape((dims[0], kernel[0], *sizes))
+    left = (_left(dims[at], kernel[at], slides, at - 2) for at in range(2, len(dims)))
+    return Shape((dims[0], kernel[0], *left))
 
 
 def _left(size: Dim, kernel: Dim, slides: Sequence[Op], at: int) -> Dim:
@@ -785,7 +785,7 @@ def _windows(x: Shape, count: int, given: Sequence[Op]) -> Shape | None:
     """The last dims become as long as there are windows: of a kernel, a stride, a padding, a dilation, rounded up or down."""
     if x.dims is None or x.trailing < count or len(given) > 4 and literal(given[4]):
         return None
-    sizes: list[Dim] = []
+    found: list[Dim] = []
     for at in range(-count, 0):
         kernel, stride, padding, dilation = _slides(given, at)
         size = x.dims[at]
@@ -793,11 +793,11 @@ def _windows(x: Shape, count: int, given: Sequence[Op]) -> Shape | None:
             return None
         more = 2 * padding - dilation * (kernel - 1) - 1
         if isinstance(size, int):
-            sizes.append((size + more) // stride + 1)
+            found.append((size + more) // stride + 1)
         else:
             same = stride == 1 and more == -1
-            sizes.append(size if same else Resized(size, tuple(given), at))
-    return Shape((*x.dims[:-count], *sizes))
+            found.append(size if same else Resized(size, tuple(given), at))
+    return Shape((*x.dims[:-count], *found))
 
 
 def _resampled(
@@ -806,13 +806,13 @@ def _resampled(
     """The last dims get the sizes that are given, or so many times their own."""
     if x.dims is None or x.trailing < count:
         return None
-    sizes: list[Dim] = []
+    found: list[Dim] = []
     for at in range(-count, 0):
-        found = _given_size(program, x.dims[at], size, scale, at)
-        if found is None:
+        one = _given_size(program, x.dims[at], size, scale, at)
+        if one is None:
             return None
-        sizes.append(found)
-    return Shape((*x.dims[:-count], *sizes))
+        found.append(one)
+    return Shape((*x.dims[:-count], *found))
 
 
 def _given_size(
@@ -827,9 +827,11 @@ def _given_size(
         return own if literal(one) is None else program.size_of(one)
     known = literal(size)
     if isinstance(known, tuple) and known:
-        known = known[at % len(known)] or own
-    if isinstance(known, int) or known is own:
-        return own if known is own else known
+        known = known[at % len(known)]
+        if not known:
+            return own
+    if isinstance(known, int):
+        return known
     if scale is None or known is not None:
         return Resized(own, (size,), at)
     factor = _number(scale, at)
@@ -848,8 +850,8 @@ def _spread(x: Shape, count: int, weight: Op, rest: Sequence[Op]) -> Shape | Non
     if weight.shape.rank == count + 2 and weight.shape.dims and literal(groups) == 1:
         channels = weight.shape.dims[1]
     by = (weight, *rest)
-    sizes = (Resized(x.dims[at], by, at) for at in range(-count, 0))
-    return Shape((*x.dims[: -count - 1], channels, *sizes))
+    spread = (Resized(x.dims[at], by, at) for at in range(-count, 0))
+    return Shape((*x.dims[: -count - 1], channels, *spread))
 
 
 def _slides(given: Sequence[Op], at: int) -> tuple[int | None, ...]:

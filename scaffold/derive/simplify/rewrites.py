@@ -13,6 +13,7 @@ from scaffold.derive.rules.formula_words import count
 from scaffold.derive.simplify.algebra import factors, product
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.one_hots import is_one_hot
+from scaffold.derive.simplify.products import taken_apart
 
 # --- What is known of values without computing them: true in exact arithmetic wherever the values are finite. What is not
 # known is not true.
@@ -49,10 +50,10 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
     if operator not in ("*", "/"):
         return False
     left = shapes.reduced(op.shape, dims, True)
-    parts = [op.args[0]] if operator == "/" else _all_factors(op)
-    varying = [part for part in parts if not is_constant_along(part, left)]
-    if operator == "/" and not is_constant_along(op.args[1], left):
+    product = taken_apart(op)  # values with a name too
+    if not all(is_constant_along(part, left) for part in product.below):
         return False
+    varying = [part for part in product.tensors if not is_constant_along(part, left)]
     if len(varying) == 2:
         one, two = varying
         pairs = ((one, two), (two, one))
@@ -60,13 +61,6 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
     return len(varying) == 1 and (
         varying[0].shape == op.shape and sums_to_zero(make, varying[0], dims)
     )
-
-
-def _all_factors(op: Op) -> list[Op]:
-    """The factors of a product, of values with a name too."""
-    if op.facts.operator != "*":
-        return [op]
-    return [factor for arg in op.args for factor in _all_factors(arg)]
 
 
 def _same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
@@ -161,7 +155,7 @@ def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
         return None
     x, dims, keepdim = a.args
     whole = dims_of(dims) == dims_of(dim)
-    one = isinstance(literal(dims), int) and _same_dim(make, a, dims, dim)
+    one = isinstance(literal(dims), int) and _same_dim(a, dims, dim)
     if literal(keepdim) is True and (whole or one):
         return make(a.rule, x, dims, make.const(False))
     return None
@@ -189,7 +183,7 @@ def _unsqueeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
     """`x.unsqueeze(1).squeeze(-1)` as `x`, of a matrix; or of a column, whose last dim is 1 as well."""
     if not make.is_(a, "unsqueeze"):
         return None
-    undone = _same_dim(make, a, a.args[1], dim) or _ones_between(a, a.args[1], dim)
+    undone = _same_dim(a, a.args[1], dim) or _ones_between(a, a.args[1], dim)
     return a.args[0] if undone else None
 
 
@@ -217,9 +211,8 @@ def _squeezed_product(make: Maker, a: Op, dim: Op) -> Op | None:
     return product(make, found) if simpler else None
 
 
-def _same_dim(make: Maker, a: Op, one: Op, two: Op) -> bool:
-    places = [shapes.position(a.shape, dim_of(dim)) for dim in (one, two)]
-    return dim_of(one) == dim_of(two) or None not in places and places[0] == places[1]
+def _same_dim(a: Op, one: Op, two: Op) -> bool:
+    return _same_dims(a.shape, (dim_of(one),), (dim_of(two),))
 
 
 @REWRITES.on("squeeze")
