@@ -7,40 +7,23 @@ import atexit
 import gc
 import os
 import sys
+import time
 import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from scaffold import __version__
-from scaffold.cli.output import as_ours, telling
+from scaffold.cli.help import COMMANDS, SHARED, SUMMARY, Page, first_page, page
+from scaffold.cli.output import SAYING, as_ours, say_error, show_details, telling
+from scaffold.cli.terminal import has_colours
 from scaffold.errors import ScaffoldError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-# What help says of each command.
-COMMANDS = {
-    "init": "Make a directory a project.",
-    "new-op": "Write an op: its Function, wrapper, Module and tests.",
-    "sync": "Write the files of every op of a manifest, or update them.",
-    "check": "See that the files are what the manifest says.",
-    "upgrade": "Bring ops up to date and keep what was edited by hand.",
-    "rename": "Call an op otherwise: its files, its table, the names in them.",
-    "remove": "Remove ops: their files, their tables, their records.",
-    "list": "List the ops of the manifest and their files.",
-    "derive": "Print the Function of an op, its backward derived.",
-    "lint": "Find mistakes in hand-written autograd.Functions.",
-    "stats": "Count the autograd.Functions of a code base, by their traits.",
-    "test-stub": "Write gradcheck tests for hand-written autograd.Functions.",
-    "adopt": "Write the specification of a hand-written Function, as TOML.",
-    "verify": "Run the tests of ops; see how many planted mistakes they find.",
-    "config": "Show the configuration, and who says so.",
-    "schema": "Print the JSON Schema of a file of ops.",
-    "templates": "List, start, compare and check templates of yours.",
-    "rules": "Show the rules of differentiation; check a table of yours.",
-}
 TYPED = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")  # what a shell is about to run
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
@@ -55,18 +38,141 @@ def _scaffold(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version."
+            *("-V", "--version"),
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version.",
         ),
     ] = False,
 ) -> None:
     """Write custom PyTorch operators: Function, wrapper, Module and tests."""
 
 
+# --- Help, and what every command takes.
+
+
+class Command(TyperCommand):
+    """A command whose help has panels, and that takes what every command takes."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.params += _shared_options()
+
+    def get_help(self, ctx: Any) -> str:
+        """Its page, with the common options."""
+        return _help_of(self, ctx)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it; with --verbose it is said what with."""
+        if SAYING.get() == "much":
+            show_details(_circumstances())
+        return super().invoke(ctx)
+
+
+class Group(TyperGroup):
+    """Commands below one name: the tool itself, or `rules`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.params += _shared_options()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """`help new-op` is `new-op --help`."""
+        if args[:1] == ["help"] and ctx.parent is None:
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, args)
+
+    def get_help(self, ctx: Any) -> str:
+        """Its page: the commands in groups, or those of `rules`."""
+        return _help_of(self, ctx)
+
+
+def _help_of(command: Command | Group, ctx: Any, every: bool = False) -> str:
+    ctx.color = has_colours(sys.stdout) or None  # or Typer takes away what we painted
+    if isinstance(command, Group) and ctx.parent is None:
+        return first_page(every)
+    shown = {
+        option.opts[0] if option.opts[0].startswith("--") else option.opts[-1]: row
+        for option in command.params
+        if isinstance(option, TyperOption) and option.expose_value
+        if (row := option.get_help_record(ctx))
+    }
+    arguments = [
+        row
+        for item in command.params
+        if isinstance(item, TyperArgument)
+        if (row := item.get_help_record(ctx))
+    ]
+    usage = " ".join(command.collect_usage_pieces(ctx)).replace("{", "")
+    known = command.commands.items() if isinstance(command, Group) else ()
+    below = [(name, _first_line(item.help)) for name, item in known]
+    text, shared = command.help or "", list(SHARED.items())
+    asked = Page(
+        *(ctx.command_path, usage.replace("}", ""), text, arguments),
+        *(shown, shared, below),
+    )
+    return page(asked, every)
+
+
+def _circumstances() -> "Iterator[str]":
+    """What a run goes by, besides what was typed."""
+    from scaffold.project.configuration import configuration_here
+
+    yield f"scaffold {__version__}, Python {sys.version.split()[0]}"
+    with suppress(ScaffoldError):  # the command tells of it
+        found = configuration_here()
+        yield f"configuration: {found.root if found.project else 'none'}"
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().split("\n", 1)[0]
+
+
+def _shared_options() -> list[TyperOption]:
+    """New ones for each command, as Typer wants them."""
+
+    def show_all(ctx: Any, _: object, asked: bool) -> None:
+        if asked and not ctx.resilient_parsing:
+            typer.echo(_help_of(ctx.command, ctx, every=True), color=ctx.color)
+            raise typer.Exit
+
+    def say(saying: str) -> "Callable[[Any, object, bool], None]":
+        def chosen(_: object, __: object, asked: bool) -> None:
+            if asked:
+                SAYING.set(saying)
+
+        return chosen
+
+    quiet = _switch(["-q", "--quiet"], say("little"))
+    verbose = _switch(["-v", "--verbose"], say("much"))
+    return [quiet, verbose, _switch(["--help-all"], show_all, is_eager=True)]
+
+
+def _switch(
+    names: list[str],
+    callback: "Callable[[Any, object, bool], None]",
+    is_eager: bool = False,
+) -> TyperOption:
+    return TyperOption(
+        param_decls=names,
+        is_flag=True,
+        default=False,
+        expose_value=False,
+        callback=callback,
+        help=SHARED[", ".join(names)],
+        is_eager=is_eager,
+    )
+
+
+# --- The commands.
+
+
 def application(asked: str | None) -> typer.Typer:
     """The commands: the one that is asked for, and of the others as much as help shows; None asks for all."""
     app = typer.Typer(
         name="scaffold",
-        help="Write custom PyTorch operators: Function, wrapper, Module and tests.",
+        cls=Group,
+        help=SUMMARY,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         no_args_is_help=True,
@@ -75,24 +181,24 @@ def application(asked: str | None) -> typer.Typer:
     app.callback()(_scaffold)
     for name, line in COMMANDS.items():
         if asked is not None and name != asked:
-            app.command(name, help=line)(_not_asked)
+            app.command(name, help=line, cls=Command)(_not_asked)
             continue
         command = _command(name)
         if isinstance(command, typer.Typer):
             app.add_typer(_all_telling(command), name=name)
         else:
-            app.command(name)(telling(command))
+            app.command(name, cls=Command)(telling(command))
     return app
 
 
 def _all_telling(group: typer.Typer) -> typer.Typer:
     """A group with the commands that tell programs of what they raise."""
     told = typer.Typer(
-        help=group.info.help, rich_markup_mode=None, no_args_is_help=True
+        cls=Group, help=group.info.help, rich_markup_mode=None, no_args_is_help=True
     )
     for command in group.registered_commands:
         assert command.callback is not None
-        told.command(command.name)(telling(command.callback))
+        told.command(command.name, cls=Command)(telling(command.callback))
     return told
 
 
@@ -115,6 +221,16 @@ def _command(name: str) -> "Callable[..., None] | typer.Typer":
             from scaffold.cli.remove import remove as found
         case "list":
             from scaffold.cli.list import list_ops as found
+        case "verify":
+            from scaffold.cli.verify import verify as found
+        case _:
+            return _other_command(name)
+    return found
+
+
+def _other_command(name: str) -> "Callable[..., None] | typer.Typer":
+    """The function of a command that is about no project."""
+    match name:
         case "derive":
             from scaffold.cli.derive import derive as found
         case "lint":
@@ -125,17 +241,27 @@ def _command(name: str) -> "Callable[..., None] | typer.Typer":
             from scaffold.cli.test_stub import test_stub as found
         case "adopt":
             from scaffold.cli.adopt import adopt as found
-        case "verify":
-            from scaffold.cli.verify import verify as found
         case "config":
             from scaffold.cli.config import config as found
         case "schema":
             from scaffold.cli.schema import schema as found
+        case "examples":
+            from scaffold.cli.examples import examples as found
+        case "help":
+            return _help
         case "templates":
             from scaffold.cli.templates import templates as found
         case _:
             from scaffold.cli.rules import rules as found
     return found
+
+
+def _help(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]", help="Of this command.")
+    ] = None,
+) -> None:
+    """Show help: scaffold help new-op."""
 
 
 def _not_asked() -> None:
@@ -148,7 +274,8 @@ def _asked() -> str:
     if "_SCAFFOLD_COMPLETE" in os.environ:
         typed = (os.environ.get(name, "") for name in TYPED)
         words = next(filter(None, typed), "").split()[1:]
-    return next((word for word in words if not word.startswith("-")), "")
+    named = (word for word in words if not word.startswith("-"))
+    return next((word for word in named if word != "help"), "")
 
 
 def main() -> None:
@@ -156,21 +283,25 @@ def main() -> None:
     gc.set_threshold(100_000)  # a run makes few cycles: looking for them costs more
     atexit.register(gc.freeze)  # nor does the interpreter, on its way out, look
     warnings.simplefilter("ignore")  # what Python thinks of a formula's style
+    SAYING.set("")
+    begin = time.perf_counter()
     try:
         application(_asked())(prog_name="scaffold")
     except ScaffoldError as error:
-        typer.echo(str(error), err=True)
+        say_error(error)
         sys.exit(error.exit_code)
     except (RecursionError, MemoryError):
         message = "something that was read is nested too deeply, or too large"
-        typer.echo(str(ScaffoldError(message)), err=True)
+        say_error(ScaffoldError(message))
         sys.exit(ScaffoldError.exit_code)
     except OSError as error:
-        typer.echo(str(as_ours(error)), err=True)
+        say_error(as_ours(error))
         _give_up_output()
         sys.exit(ScaffoldError.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    finally:
+        show_details([f"{time.perf_counter() - begin:.2f} s"])
 
 
 def _give_up_output() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scaffold.cli.options import OPS, TEMPLATE_DIR, check_format, completing
-from scaffold.cli.output import show_object
+from scaffold.cli.output import say_hint, show_object
 from scaffold.errors import ConflictError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
     typer.echo(counts or "no ops")
     told.sort(key=lambda item: (item.status in PROOF, item.hint[:3] != "rm "))
     for hint in dict.fromkeys(item.hint for item in told if item.hint):
-        typer.echo(f"hint: {hint}", err=True)
+        say_hint(hint)
 
 
 def _shown(project: "Project", item: "Checked") -> str:

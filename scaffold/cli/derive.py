@@ -31,6 +31,8 @@ With --explain it is preceded by the steps: the forward as primitives, the rules
 why, and the bytes of it beside those that plain autograd keeps.
 
 Example: scaffold derive swish --inputs 'x' --forward 'x * torch.sigmoid(x)'
+
+Example: scaffold derive gate --inputs 'x[N, D], y[N, D]' --forward 'x * torch.sigmoid(y)' --explain
 """
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from scaffold.cli.options import check_format, completing
-from scaffold.cli.output import TERMINAL, show_diff, show_plan
+from scaffold.cli.output import TERMINAL, show_diff, show_notes, show_plan
 from scaffold.errors import (
     ConflictError,
     Location,
@@ -164,7 +164,7 @@ def _show_rest(findings: "tuple[Finding, ...]") -> None:
     mended = sum(bool(finding.edits) for finding in findings)
     if findings:
         many = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
-        typer.echo(f"note: {many}, of which --fix mends {mended}", err=True)
+        show_notes([f"{many}, of which --fix mends {mended}"])
 
 
 def _exit(findings: "tuple[Finding, ...]", strict: bool) -> None:
@@ -333,7 +333,7 @@ def _mended(run: Run, path: str) -> str | None:
     from scaffold.lint.fixing import fix_text
 
     if not is_plain_utf8(path):
-        typer.echo(f"note: {path}: not fixed: it is not plain UTF-8", err=True)
+        show_notes([f"{path}: not fixed: it is not plain UTF-8"])
         return None
     text = read_source(path)
     edits = [f.edits for f in run.findings if f.path == path and f.edits]

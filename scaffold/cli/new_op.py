@@ -18,7 +18,13 @@ HELP = """Write an op: its Function, wrapper, Module and tests.
 
 Without --forward and --grad the bodies are left for you to write, and the tests say so.
 
+Example: scaffold new-op swish --inputs 'x' --forward 'x * torch.sigmoid(x)'
+
+Example: scaffold new-op scale --inputs 'x[N, D], weight[D]' --params weight --forward 'x * weight'
+
 Example: scaffold new-op linear --inputs 'input, weight, bias?'
+
+Example: scaffold examples norm
 """
 LOOKING = ("dry-run", "diff", "stdout")
 CHOICES = {

@@ -108,7 +108,7 @@ OF_THE_FUNCTION = tuple(
     for option in SPECIFICATION
     if option.name
     not in ("module", "params", "buffers", "update", "init", "test", "samples")
-    and option.name not in ("tolerance", "require")
+    and option.name != "tolerance"
 )
 DERIVE = (
     *OF_THE_FUNCTION,

@@ -10,11 +10,13 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from scaffold.cli import terminal
 from scaffold.errors import ConflictError, ScaffoldError, ScaffoldErrors
 from scaffold.project.console import Console, Update, from_here
 
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from scaffold.project.update import Outcome
     from scaffold.project.writing import Settled
     from scaffold.workspace import Answer, Ask, Change, Plan
+
+
+# How much a run says: "" as ever, "little" with --quiet, "much" with --verbose.
+SAYING = ContextVar("SAYING", default="")
 
 
 # --- To programs.
@@ -68,8 +74,23 @@ def telling(command: Callable[..., None]) -> Callable[..., None]:
 
 def leave(refusal: ScaffoldError) -> NoReturn:
     """End with a refusal of which programs were told already: people are told, nothing is raised that would be told again."""
-    typer.echo(str(refusal), err=True)
+    say_error(refusal)
     sys.exit(refusal.exit_code)
+
+
+def say_error(error: ScaffoldError) -> None:
+    """What is wrong, on stderr."""
+    _say(str(error))
+
+
+def say_hint(text: str) -> None:
+    """What to do about what stdout tells, on stderr."""
+    _say(f"hint: {text}")
+
+
+def _say(text: str) -> None:
+    colours = terminal.has_colours(sys.stderr) or None
+    typer.echo(terminal.message(text, sys.stderr), err=True, color=colours)
 
 
 def as_ours(error: ScaffoldError | OSError) -> ScaffoldError:
@@ -117,7 +138,8 @@ class Terminal(Console):
 
         def words(done: int) -> str:
             whole = done % OFTEN == 0 or done == total
-            return f"{done}/{total} {things}" if whole else ""
+            shown = terminal.bar(done, total, f"{done}/{total} {things}")
+            return shown if whole else ""
 
         return _line(words)
 
@@ -127,8 +149,10 @@ class Terminal(Console):
         """A line that says which op is being proven, or how many are."""
 
         def words(done: int) -> str:
-            what = f"{done}/{len(names)} ops" if len(names) > 1 else names[0]
-            return f"{verb} {what} ..."
+            total = len(names)
+            if total > 1:
+                return terminal.bar(done, total, f"{verb} {done}/{total} ops")
+            return f"{verb} {names[0]} ..."
 
         return _line(words, begin=True)
 
@@ -156,13 +180,13 @@ def _line(words: Callable[[int], str], begin: bool = False) -> Iterator[Update]:
 
 
 def is_terminal() -> bool:
-    """Whether somebody reads what goes to stderr; a stream that was closed is None."""
-    return bool(sys.stderr and sys.stderr.isatty())
+    """Whether somebody reads what goes to stderr, and wants more than problems."""
+    return terminal.is_terminal(sys.stderr) and SAYING.get() != "little"
 
 
 def has_terminal() -> bool:
     """Whether there is someone to ask; a stream that was closed is None."""
-    return all(stream and stream.isatty() for stream in (sys.stdin, sys.stderr))
+    return all(map(terminal.is_terminal, (sys.stdin, sys.stderr)))
 
 
 def _ask(change: "Change") -> "Answer":
@@ -186,22 +210,37 @@ def _prompt(question: str) -> str:
 
 def show_notes(notes: Iterable[str]) -> None:
     """Things worth knowing, on stderr."""
-    for note in notes:
-        typer.echo(f"note: {note}", err=True)
+    if SAYING.get() != "little":
+        for note in notes:
+            _say(f"note: {note}")
+
+
+def show_details(lines: Iterable[str]) -> None:
+    """What --verbose asks for, on stderr."""
+    if SAYING.get() == "much":
+        for line in lines:
+            typer.echo(f"scaffold: {line}", err=True)
 
 
 def show_plan(plan: "Plan") -> None:
     """What happens to each file, one line a file."""
-    width = max((len(change.verb) for change in plan.changes), default=0)
-    for change in plan.changes:
-        _print(f"{change.verb:{width}}  {from_here(plan.root, change.path)}\n")
+    _show_verbs(plan, plan.changes)
+
+
+def _show_verbs(plan: "Plan", changes: Sequence["Change"]) -> None:
+    if SAYING.get() == "little":
+        return
+    width = max((len(change.verb) for change in changes), default=0)
+    for change in changes:
+        verb = terminal.verb(change.verb, width, sys.stdout)
+        _print(f"{verb}  {from_here(plan.root, change.path)}\n")
 
 
 def show_diff(plan: "Plan") -> None:
     """The difference, as `git apply` takes it in the root."""
     from scaffold.workspace import diff
 
-    _print(diff(plan))
+    _print(terminal.difference(diff(plan), sys.stdout))
 
 
 def show_texts(generated: "Generated") -> None:
@@ -318,9 +357,10 @@ def say_outcome(run: "Callable[[], Outcome]", format_: str, diff: bool) -> None:
 
 def _for_people(outcome: "Outcome", diff: bool) -> None:
     notes = (*outcome.settled.notes, *outcome.notes)
-    show_notes(notes[:SAID])
-    if len(notes) > SAID:
-        show_notes([f"and {len(notes) - SAID} more"])
+    said = len(notes) if SAYING.get() == "much" else SAID
+    show_notes(notes[:said])
+    if len(notes) > said:
+        show_notes([f"and {len(notes) - said} more"])
     if outcome.settled.refusal:
         raise outcome.settled.refusal
     plan = outcome.settled.plan
@@ -328,9 +368,10 @@ def _for_people(outcome: "Outcome", diff: bool) -> None:
         show_diff(plan)
     else:
         _show_changes(plan)
-        typer.echo(f"{outcome.counts or 'no ops'} ({_files(outcome.files)})")
+        if SAYING.get() != "little":
+            typer.echo(f"{outcome.counts or 'no ops'} ({_files(outcome.files)})")
     if outcome.settled.obstacle:
-        typer.echo(str(outcome.settled.obstacle), err=True)
+        say_error(outcome.settled.obstacle)
 
 
 def _files(count: int) -> str:
@@ -338,12 +379,10 @@ def _files(count: int) -> str:
 
 
 def _show_changes(plan: "Plan") -> None:
-    """The files that are not as they were, one line each."""
-    changes = [change for change in plan.changes if change.verb != "identical"]
-    width = max((len(change.verb) for change in changes), default=0)
-    for change in changes:
-        line = f"{change.verb:{width}}  {from_here(plan.root, change.path)}\n"
-        typer.echo(line.encode(errors="surrogateescape"), nl=False)
+    """The files that are not as they were, one line each; with --verbose all of them."""
+    every = SAYING.get() == "much"
+    changes = [item for item in plan.changes if every or item.verb != "identical"]
+    _show_verbs(plan, changes)
 
 
 def _for_programs(outcome: "Outcome", diff: bool) -> None:

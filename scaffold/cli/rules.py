@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scaffold.cli.options import PYTHON, check_format
-from scaffold.cli.output import show_object
+from scaffold.cli.output import say_error, show_object
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
 
@@ -200,9 +200,9 @@ def _show_verdict(file: "RuleFile", found: "Checked") -> None:
         place = places(path, key=not item.formula)
         about = f"{item.formula} on {item.sample}: " if item.formula else ""
         message = f"rule '{item.rule}': {about}{item.words}"
-        typer.echo(str(ScaffoldError(message, place)), err=True)
+        say_error(ScaffoldError(message, place))
     if found.died:
-        typer.echo(str(ScaffoldError(f"{file.path}: {found.died}")), err=True)
+        say_error(ScaffoldError(f"{file.path}: {found.died}"))
         return
     failing = f"{len(found.problems)} of {found.runs} checks fail"
     right = f"all {found.runs} checks agree with autograd"

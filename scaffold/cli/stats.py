@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from scaffold.cli.options import FORMAT, check_format
-from scaffold.cli.output import TERMINAL, show_object
+from scaffold.cli.output import TERMINAL, show_notes, show_object
 from scaffold.errors import Location, ScaffoldError
 from scaffold.inspect import TOO_DEEP, NotReadable, inspect_text
 from scaffold.inspect.statistics import (
@@ -38,7 +38,7 @@ def stats(paths: PATHS = None, format_: FORMAT = "text") -> None:
     check_format(format_)
     counted = count_below(tuple(paths or ["."]))
     for error in counted.unread:
-        typer.echo(f"note: {error.location}: {error.message}", err=True)
+        show_notes([f"{error.location}: {error.message}"])
     if format_ == "json":
         show_object(as_object(counted))
     else:

@@ -16,6 +16,7 @@ import typer
 
 from scaffold.cli.options import FORMAT, FORMATS, PYTHON, check_choice, offer_ops
 from scaffold.cli.output import TERMINAL, is_terminal, show_notes, show_object
+from scaffold.cli.terminal import bar
 from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
 from scaffold.project.console import from_here
 from scaffold.project.interpreter import OPTION, Interpreter, need_interpreter
@@ -331,8 +332,9 @@ class _Line:
         """Show how many tests have ended."""
         if self.shown and tests != self.tests:
             self.tests = tests
-            text = f"\r{self.done}/{self.files} files, {tests} tests"
-            typer.echo(text, nl=False, err=True)
+            said = f"{self.done}/{self.files} files, {tests} tests"
+            text = bar(self.done, self.files, said) if self.files > 1 else said
+            typer.echo(f"\r{text}", nl=False, err=True)
 
     def clear(self, done: bool = False) -> None:
         """Make room for what is said of a file."""
@@ -458,9 +460,10 @@ def _scored(subject: Subject, asked: Planted) -> Iterator[Outcome]:
         subject.test, subject.op, subject.mutants, asked.limit, asked.python
     )
     shown = is_terminal()
-    for number in range(len(subject.mutants)):
+    total = len(subject.mutants)
+    for number in range(total):
         if shown:
-            text = f"mutant {number + 1} of {len(subject.mutants)} ..."
+            text = bar(number, total, f"mutant {number + 1} of {total} ...")
             typer.echo(text, nl=False, err=True)
         outcome = next(outcomes)
         if shown:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import scaffold as package
-from scaffold.cli.app import COMMANDS
+from scaffold.cli.help import COMMANDS
 from tests.cli.running import COMMAND, QUICK, environment, listing, new_op, run
 from tests.cli.running import scaffold as scaffold_
 
@@ -25,13 +25,16 @@ def test_help_is_on_stdout(tmp_path: Path, flag: str) -> None:
     outcome = scaffold_(tmp_path, "new-op", flag)
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith("Usage: scaffold new-op ")
-    assert "--on-conflict POLICY" in outcome.out
+    assert "--inputs TEXT" in outcome.out and "--on-conflict" not in outcome.out
+    every = scaffold_(tmp_path, "new-op", "--help-all")
+    assert (every.code, every.err) == (0, "")
+    assert "--on-conflict POLICY" in every.out
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "Commands:"),
+        ([], "Write an op:"),
         (["new-ops"], "No such command 'new-ops'"),
         (["new-op"], "Missing argument 'NAME'"),
         (["new-op", "foo", "--input", "x"], "No such option: --input"),

@@ -290,7 +290,7 @@ def test_a_template_that_changes_the_function_is_not_proven(clone: Clone) -> Non
 
 
 def test_the_page_on_trust_names_every_command() -> None:
-    from scaffold.cli.app import COMMANDS
+    from scaffold.cli.help import COMMANDS
 
     page = (Path(__file__).parents[2] / "docs/trust.md").read_text("utf-8")
     for command in COMMANDS:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.cli.app import COMMANDS
+from scaffold.cli.help import COMMANDS
 from scaffold.spec import load_configuration
 from scaffold.spec.json_schema import ops_schema
 from scaffold.spec.toml import parse_toml, read_ops

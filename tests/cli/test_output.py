@@ -25,6 +25,7 @@ BAD = {
     "rename": ("nope", "other"),
     "remove": ("nope",),
     "derive": ("foo", "--inputs", "x[, y"),
+    "examples": ("nope",),
     "lint": ("--select", "AF99"),
     "stats": ("nope",),
     "verify": ("--limit", "0"),

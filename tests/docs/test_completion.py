@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.cli.app import COMMANDS
+from scaffold.cli.help import COMMANDS
 from scaffold.cli.new_op import CHOICES
 from scaffold.cli.op_options import SETTINGS, SPECIFICATION
 from scaffold.spec.config_keys import KEYS as CONFIGURATION

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from scaffold.cli.app import COMMANDS
+from scaffold.cli.help import COMMANDS
 from tests.docs.pages import ROOT, read_page
 
 # `key: value` lines, an entry for each `- id:`; more of YAML the file does not use.

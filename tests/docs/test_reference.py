@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.cli.app import COMMANDS as COMMANDS_OF_THE_TOOL
 from scaffold.cli.app import application
+from scaffold.cli.help import COMMANDS as COMMANDS_OF_THE_TOOL
 from scaffold.errors import Location
 from scaffold.spec import Attribute, OpSpec, TensorInput, load_configuration
 from scaffold.spec.build import build
@@ -38,7 +38,7 @@ FIRST_CODE = re.compile(r"`([^`]+)`")
 
 @pytest.fixture(scope="module")
 def help_text() -> str:
-    asked = ([*command.split(), "--help"] for command in ("", *commands_of_the_tool()))
+    asked = ([*command.split(), "--help-all"] for command in ("", *commands_of_the_tool()))
     return "".join(scaffold(ROOT, *words).out for words in asked)
 
 

@@ -1,0 +1,133 @@
+"""`scaffold examples`: complete commands to copy, each of which makes an op that is proven.
+
+In: a word. Out: a list of all examples, or the commands that the word finds, as a shell takes them: files first, then the command.
+Invariant: what is printed may be copied into an empty directory as it stands; a test runs every one.
+"""
+
+import sys
+import tomllib
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from scaffold.cli.options import FORMAT, check_format
+from scaffold.cli.output import show_object
+from scaffold.cli.terminal import paint
+from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.files import read_text
+
+PLACE = Path(__file__).with_name("examples.toml")
+END = "END"  # of a file that a shell writes
+
+
+class Example(NamedTuple):
+    """A command that makes an op, the files that it needs, and the words that find it."""
+
+    name: str
+    about: str
+    words: frozenset[str]
+    command: str
+    files: dict[str, str]
+
+    @property
+    def text(self) -> str:
+        """As a shell takes it."""
+        files = [
+            f"cat > {name} <<'{END}'\n{text.lstrip()}{END}\n"
+            for name, text in self.files.items()
+        ]
+        return f"# {self.name}: {self.about}\n{''.join(files)}{self.command.lstrip()}"
+
+
+def read_examples() -> dict[str, Example]:
+    """All examples, by their names."""
+    tables = tomllib.loads(read_text(PLACE))
+    return {name: _example(name, table) for name, table in tables.items()}
+
+
+def _example(name: str, table: dict[str, str | dict[str, str]]) -> Example:
+    about, words, command = (str(table[key]) for key in ("about", "words", "command"))
+    said = f"{name} {name.replace('_', ' ')} {about} {words}".lower()
+    files = table.get("file", {})
+    assert isinstance(files, dict)
+    found = frozenset(word.strip(",:;()'.") for word in said.split())
+    return Example(name, about, found, command, files)
+
+
+def find_examples(asked: list[str], known: dict[str, Example]) -> list[Example]:
+    """The examples that all the words are about; where there is none, those whose words begin so."""
+    words = [word.lower() for word in asked]
+    if len(words) == 1 and words[0] in known:
+        return [known[words[0]]]
+    exact = [item for item in known.values() if item.words.issuperset(words)]
+    return exact or [
+        item
+        for item in known.values()
+        if all(any(one.startswith(word) for one in item.words) for word in words)
+    ]
+
+
+def _words() -> list[str]:
+    """What a shell offers."""
+    return list(read_examples())
+
+
+WORDS = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[WORD]...",
+        help="What it is about: norm, loss, kernel, complex, ... (default: the list).",
+        autocompletion=_words,
+    ),
+]
+
+
+def examples(words: WORDS = None, format_: FORMAT = "text") -> None:
+    """Print complete commands to copy: a norm, a loss, ...
+
+    Without a word the examples are listed. What is printed for a word is taken by a shell as it stands.
+
+    Example: scaffold examples
+
+    Example: scaffold examples contrastive
+
+    Example: scaffold examples kernel | sh
+    """
+    check_format(format_)
+    known = read_examples()
+    found = find_examples(words or [], known) if words else list(known.values())
+    if not found:
+        raise _unknown(words or [], known)
+    if format_ == "json":
+        show_object({"examples": [_as_data(item) for item in found]})
+    elif words:
+        typer.echo("\n".join(item.text for item in found), nl=False)
+    else:
+        _list(found)
+
+
+def _unknown(words: list[str], known: dict[str, Example]) -> ScaffoldError:
+    all_ = sorted({word for item in known.values() for word in item.words})
+    close = did_you_mean(words[-1].lower(), all_)
+    hint = f"{close} " if close else ""
+    message = f"no example is about '{' '.join(words)}'"
+    hint += "the list: scaffold examples"
+    return ScaffoldError(message, Location("WORD"), hint)
+
+
+def _list(found: list[Example]) -> None:
+    width = max(len(item.name) for item in found)
+    for item in found:
+        name = paint(f"{item.name:{width}}", "option", sys.stdout)
+        typer.echo(f"{name}  {item.about}")
+    typer.echo("\nscaffold examples WORD prints the command: scaffold examples norm")
+
+
+def _as_data(item: Example) -> dict[str, object]:
+    return {
+        "name": item.name,
+        "about": item.about,
+        "files": {name: text.lstrip() for name, text in item.files.items()},
+        "command": item.command.strip(),
+    }

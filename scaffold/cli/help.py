@@ -1,0 +1,291 @@
+"""What help shows: the commands in groups, the options of a command in panels, the commonest ones first.
+
+In: rows of names and their meaning. Out: text of the terminal's width.
+Invariant: an option or a command that no panel names is shown all the same, in a panel of its own behind `--help-all`. Nothing is
+imported that takes time: the first page is shown without Typer.
+"""
+
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from scaffold.cli.terminal import paint, width_of
+
+Rows = Sequence[tuple[str, str]]
+
+SUMMARY = """Write custom PyTorch operators: Function, wrapper, Module and tests.
+
+Say what an op computes; its backward is derived, and proven against PyTorch's autograd before anything is written.
+"""
+# What the first page says of each command, in its groups.
+GROUPS: dict[str, dict[str, str]] = {
+    "Write an op": {
+        "new-op": "Write an op: its Function, wrapper, Module and tests.",
+        "derive": "Print the Function of an op, its backward derived.",
+        "examples": "Print complete commands to copy: a norm, a loss, ...",
+    },
+    "Keep the ops of a project": {
+        "init": "Make a directory a project.",
+        "sync": "Write the files of every op of a manifest, or update them.",
+        "check": "See that the files are what the manifest says.",
+        "verify": "Run the tests of ops; see how many planted mistakes they find.",
+        "upgrade": "Bring ops up to date and keep what was edited by hand.",
+        "rename": "Call an op otherwise: its files, its table, the names in them.",
+        "remove": "Remove ops: their files, their tables, their records.",
+        "list": "List the ops of the manifest and their files.",
+    },
+    "Functions written by hand": {
+        "lint": "Find mistakes in hand-written autograd.Functions.",
+        "test-stub": "Write gradcheck tests for hand-written autograd.Functions.",
+        "adopt": "Write the specification of a hand-written Function, as TOML.",
+        "stats": "Count the autograd.Functions of a code base, by their traits.",
+    },
+    "Look up and adapt": {
+        "help": "Show help: scaffold help new-op.",
+        "rules": "Show the rules of differentiation; check a table of yours.",
+        "templates": "List, start, compare and check templates of yours.",
+        "config": "Show the configuration, and who says so.",
+        "schema": "Print the JSON Schema of a file of ops.",
+    },
+}
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
+# Options that every command takes, and what they mean.
+SHARED = {
+    "-q, --quiet": "Say only what was asked for, and what is wrong.",
+    "-v, --verbose": "Say more: the configuration, every file and note, the time.",
+    "-h, --help": "Show this page.",
+    "--help-all": "Show every option.",
+}
+FIRST_PAGE = {
+    "-V, --version": "Show the version.",
+    **SHARED,
+}
+EXAMPLES = (
+    "scaffold new-op swish --inputs 'x' --forward 'x * torch.sigmoid(x)'",
+    "scaffold examples norm",
+    "scaffold help new-op",
+)
+
+
+class Panel(NamedTuple):
+    """Some options of a command under a heading."""
+
+    title: str
+    options: tuple[str, ...]  # by their first long name
+    common: bool = True  # or shown by --help-all alone
+
+
+_SAID_OTHERWISE = Panel(
+    "Inputs and outputs, said otherwise",
+    (*("--schema", "--optional", "--nondiff", "--require"),),
+    common=False,
+)
+_GRADIENTS = Panel(
+    "Gradients, in detail",
+    (
+        *("--surrogate", "--derive", "--once-differentiable", "--reason"),
+        *("--materialize-grads", "--save-policy", "--transforms"),
+    ),
+    common=False,
+)
+_STYLE = Panel(
+    "How the Function is written",
+    ("--class-name", "--doc", "--style", "--shape-checks"),
+    common=False,
+)
+_MATHS = (
+    Panel(
+        "What it computes",
+        ("--inputs", "--forward", "--outputs", "--import", "--dirty"),
+    ),
+    Panel(
+        "Gradients of your own, in place of derived ones",
+        ("--grad", "--backward", "--surrogate-forward"),
+    ),
+)
+_OPERATION = (
+    Panel(
+        "What is written",
+        ("--dry-run", "--diff", "--on-conflict", "--verify", "--prove"),
+    ),
+)
+# Commands of few options have none: theirs are shown together.
+PANELS: dict[str, tuple[Panel, ...]] = {
+    "new-op": (
+        *_MATHS,
+        Panel(
+            "What is written",
+            ("--params", "--module", "--out-dir", "--dry-run", "--stdout"),
+        ),
+        _SAID_OTHERWISE,
+        _GRADIENTS,
+        _STYLE,
+        Panel("The nn.Module", ("--buffers", "--update", "--init"), common=False),
+        Panel(
+            "Tests and proof",
+            ("--verify", "--test", "--samples", "--tolerance", "--python", "--limit"),
+            common=False,
+        ),
+        Panel(
+            "Files",
+            (
+                *("--spec", "--test-dir", "--template-dir", "--on-conflict"),
+                *("--diff", "--format"),
+            ),
+            common=False,
+        ),
+    ),
+    "derive": (
+        *_MATHS,
+        Panel("What is printed", ("--explain", "--sizes", "--verify", "--format")),
+        _SAID_OTHERWISE,
+        _GRADIENTS,
+        _STYLE,
+    ),
+    "sync": _OPERATION,
+    "upgrade": _OPERATION,
+}
+# How inputs are written: it stands in no other place that a newcomer sees.
+_INPUTS = {
+    "x": "a tensor of any shape",
+    "x[N, D]": "of this shape; [..., D]: any leading dims; [*shape]: any dims",
+    "bias[D]?": "may be None",
+    "mask[N; bool]": "bool or int; index(C): integers below C",
+    "z[N; complex]": "complex; positive, distinct, ...: what the tests put in",
+    "cos[T, D; const]": "has no gradient",
+    "eps: float = 1e-6": "float, int, bool or str; its default",
+    "*tensors": "any number of tensors",
+}
+TABLES: dict[str, dict[str, dict[str, str]]] = {
+    "new-op": {"How --inputs are written": _INPUTS},
+    "derive": {"How --inputs are written": _INPUTS},
+}
+
+
+class Page(NamedTuple):
+    """What help shows of a command."""
+
+    path: str  # "scaffold new-op"
+    usage: str
+    text: str
+    arguments: Rows
+    options: dict[str, tuple[str, str]]  # by the first long name: the row
+    shared: Rows
+    commands: Rows = ()
+
+    @property
+    def name(self) -> str:
+        return self.path.removeprefix("scaffold ")
+
+
+def first_page(every: bool = False) -> str:
+    """The help of the tool itself."""
+    lines = [*_usage("scaffold COMMAND [OPTIONS]"), *_text(SUMMARY)]
+    for title, commands in GROUPS.items():
+        lines += _section(title, list(commands.items()), cells=9)
+    completion = {
+        "--install-completion": "Install completion for the current shell.",
+        "--show-completion": "Show completion for the current shell, to copy it.",
+    }
+    options = FIRST_PAGE | (completion if every else {})
+    lines += _section("Options", list(options.items()))
+    return "\n".join([*lines, *_examples(EXAMPLES)])
+
+
+def page(asked: Page, every: bool = False) -> str:
+    """The help of a command; `every` option, or the common ones."""
+    text, examples = _split(asked.text)
+    lines = [*_usage(f"{asked.path} {asked.usage}"), *_text(text)]
+    lines += _section("Arguments", asked.arguments)
+    lines += _section("Commands", asked.commands)
+    left = 0
+    for panel in _panels(asked):
+        rows = [asked.options[name] for name in panel.options if name in asked.options]
+        if panel.common or every:
+            lines += _section(panel.title, rows)
+        else:
+            left += len(rows)
+    for title, table in TABLES.get(asked.name, {}).items():
+        lines += _section(title, list(table.items()))
+    if every:
+        lines += _section("Of every command", asked.shared)
+    lines += _examples(examples)
+    if not every:
+        what = f"{left} more options" if left else "-q, -v and all else"
+        lines += ["", f"{what}: {asked.path} --help-all"]
+    return "\n".join(lines)
+
+
+def _panels(asked: Page) -> Iterator[Panel]:
+    """The panels of a command; options that none of them has come in the last one."""
+    panels = PANELS.get(asked.name, ())
+    yield from panels
+    named = {name for panel in panels for name in panel.options}
+    rest = tuple(name for name in asked.options if name not in named)
+    yield Panel("More" if panels else "Options", rest, common=not panels)
+
+
+def _split(text: str) -> tuple[str, list[str]]:
+    """What a command says of itself, and its examples: the paragraphs `Example: scaffold ...`."""
+    paragraphs = textwrap.dedent(text).strip().split("\n\n")
+    begin = "Example: "
+    examples = [item for item in paragraphs if item.startswith(begin)]
+    rest = [item for item in paragraphs if not item.startswith(begin)]
+    return "\n\n".join(rest), [item.removeprefix(begin) for item in examples]
+
+
+def _usage(text: str) -> list[str]:
+    return [f"{paint('Usage:', 'heading', sys.stdout)} {text}", ""]
+
+
+def _width() -> int:
+    return max(50, min(width_of(sys.stdout), 100) - 2)
+
+
+def _text(text: str) -> list[str]:
+    lines: list[str] = []
+    for paragraph in text.strip().split("\n\n"):
+        lines += [*_filled(" ".join(paragraph.split()), "  "), ""]
+    return lines[:-1]
+
+
+def _filled(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        _width(),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _section(title: str, rows: Rows, cells: int = 0) -> list[str]:
+    """A heading and its rows: the meanings stand in one column, below a name that is too long."""
+    if not rows:
+        return []
+    widest = _width() // 3
+    fitting = [len(name) for name, _ in rows if len(name) <= widest]
+    column = max(cells, *fitting) if fitting else max(cells, 20)
+    lines = ["", paint(f"{title}:", "heading", sys.stdout)]
+    for name, meaning in rows:
+        lines += _row(name, meaning, column)
+    return lines
+
+
+def _row(name: str, meaning: str, column: int) -> Iterable[str]:
+    painted = paint(name, "option", sys.stdout)
+    indent = " " * (column + 4)
+    filled = _filled(meaning, indent) or [indent]
+    if len(name) > column:
+        return [f"  {painted}", *filled]
+    first = f"  {painted}{' ' * (column - len(name))}  {filled[0].strip()}".rstrip()
+    return [first, *filled[1:]]
+
+
+def _examples(examples: Sequence[str]) -> list[str]:
+    if not examples:
+        return []
+    heading = paint("Examples:", "heading", sys.stdout)
+    return ["", heading, *textwrap.indent("\n".join(examples), "  ").split("\n")]

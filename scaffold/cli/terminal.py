@@ -1,0 +1,134 @@
+"""What a terminal is shown otherwise than a pipe: colours, messages that fit its width, a bar of progress.
+
+In: a text, and the stream that it goes to. Out: the text as it is shown there.
+Invariant: for what is no terminal a text stays as it is, byte for byte, unless FORCE_COLOR asks for colours. Nothing heavy is
+imported: help needs colours too.
+"""
+
+import os
+import sys
+from typing import TextIO
+
+STYLES = {
+    "heading": "1",
+    "place": "1",
+    "error": "1;31",
+    "hint": "36",
+    "note": "33",
+    "option": "36",
+    "added": "32",
+    "changed": "33",
+    "removed": "31",
+}
+# What becomes of a file, as the first word of a line tells it; the other verbs change nothing.
+VERBS = {
+    "create": "added",
+    "update": "changed",
+    "remove": "removed",
+    "conflict": "error",
+}
+WIDE = 24  # the cells of a bar
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody reads the stream; one that was closed is None."""
+    return bool(stream and stream.isatty())
+
+
+def has_colours(stream: TextIO | None) -> bool:
+    """Whether colours are shown: on a terminal, unless NO_COLOR forbids or FORCE_COLOR demands them."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, style: str, stream: TextIO | None) -> str:
+    """The text in the style of that name, where colours are shown."""
+    if not has_colours(stream):
+        return text
+    return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
+
+
+def width_of(stream: TextIO | None) -> int:
+    """The columns of a terminal."""
+    if (said := os.environ.get("COLUMNS", "")).isdecimal() and int(said):
+        return int(said)
+    try:
+        found = os.get_terminal_size(stream.fileno()).columns if stream else 0
+    except (OSError, ValueError):
+        return 80
+    return found or 80  # a terminal of no known size says 0
+
+
+def message(text: str, stream: TextIO | None) -> str:
+    """Lines `place: what is wrong` and `hint: what to type`: on a terminal they fit its width, their first words in colour."""
+    lines = text.split("\n")
+    if is_terminal(stream):
+        lines = [wrapped(line, width_of(stream)) for line in lines]
+    return "\n".join(_coloured(line, stream) for line in lines)
+
+
+def _coloured(line: str, stream: TextIO | None) -> str:
+    head, colon, rest = line.partition(": ")
+    if not colon:
+        return line
+    kind = head if head in ("hint", "note", "error") else "place"
+    return paint(f"{head}:", kind, stream) + f" {rest}"
+
+
+def wrapped(line: str, width: int) -> str:
+    """The line in several, none longer than the width where words allow it; what is quoted, to be copied, is not broken."""
+    if len(line) <= width:
+        return line
+    lines, indent = [""], "      " if line.startswith(("hint: ", "note: ")) else "  "
+    for word in _words(line):
+        longer = f"{lines[-1]} {word}" if lines[-1].strip() else f"{lines[-1]}{word}"
+        if len(longer) > width and lines[-1].strip():
+            lines.append(f"{indent}{word}")
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
+
+
+def _words(line: str) -> list[str]:
+    """The words of a line; a quotation that begins a word is part of it to its end."""
+    found, open_ = [""], ""
+    for before, letter in zip(f" {line}", line, strict=False):
+        if letter == " " and not open_:
+            found.append("")
+            continue
+        found[-1] += letter
+        if open_:
+            open_ = "" if letter == open_ else open_
+        elif letter in "'\"`" and not before.isalnum():
+            open_ = letter
+    if open_:  # an apostrophe, no quotation
+        return line.split(" ")
+    return [word for word in found if word]
+
+
+def difference(text: str, stream: TextIO | None) -> str:
+    """A unified diff, with colours where they are shown."""
+    if not has_colours(stream):
+        return text
+    styles = {"+": "added", "-": "removed", "@": "hint"}
+    lines = text.split("\n")
+    return "\n".join(
+        paint(line, styles[line[0]], stream) if line[:1] in styles else line
+        for line in lines
+    )
+
+
+def verb(word: str, cells: int, stream: TextIO | None) -> str:
+    """The word for what becomes of a file, in its column."""
+    padded = f"{word:{cells}}"
+    return paint(padded, VERBS[word], stream) if word in VERBS else padded
+
+
+def bar(done: int, total: int, words: str) -> str:
+    """A line of progress: `[======      ] 12/48 files`."""
+    filled = WIDE * done // total if total else WIDE
+    text = f"[{'=' * filled}{' ' * (WIDE - filled)}] {words}"
+    return text[: width_of(sys.stderr) - 1]
