@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from docs import generated
-from scaffold.cli.app import COMMANDS
+from scaffold.cli.help import COMMANDS
 from scaffold.lint import RULES
 from scaffold.spec import config_keys, keys
 from tests.cli.running import scaffold
