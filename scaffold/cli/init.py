@@ -142,10 +142,14 @@ jobs:
       - uses: actions/setup-python@v5
         with:
           python-version: "3.12"
+      # Until torch-scaffold is on PyPI: pip install 'git+https://HOST/OWNER/scaffold', where you keep it.
       - run: pip install 'torch-scaffold~={version}'
       - run: scaffold check --format github
       - run: scaffold lint --format github
 """
+UNPUBLISHED = (
+    "torch-scaffold is not on PyPI yet: say where you keep it, for pip to install, in"
+)
 
 
 class Start(NamedTuple):
@@ -179,12 +183,14 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
     files[SCHEMA] = schema_text()
     if (ci or _usual_ci(directory)) == "github":
         files[WORKFLOW] = JOB.format(version=__version__)
+        if not (directory / WORKFLOW).exists():
+            notes = (*notes, f"{UNPUBLISHED} '{WORKFLOW}'")
     if _in_git(directory):
         files[ATTRIBUTES] = _with_records(_text(reads[ATTRIBUTES], ATTRIBUTES))
     kept = (manifest,) if manifest and (directory / manifest).exists() else ()
     if there:
         becomes = "stays as it is" if after == before else "gets what it lacks"
-        notes = (f"'{PROJECT}' has a [tool.scaffold], which {becomes}",)
+        notes = (*notes, f"'{PROJECT}' has a [tool.scaffold], which {becomes}")
     return Start(files, (PROJECT, ATTRIBUTES), kept, notes, reads)
 
 

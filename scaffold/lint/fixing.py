@@ -21,7 +21,7 @@ def fix_text(text: str, groups: Iterable[Sequence[Edit]]) -> str:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "libcst":
             raise
-        hint = "pip install 'torch-scaffold[fix]'"
+        hint = "pip install 'libcst>=1.4', beside scaffold"
         raise ScaffoldError("--fix needs libcst", hint=hint) from None
     lines = text.split("\n")
     placed = [

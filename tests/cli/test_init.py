@@ -242,7 +242,8 @@ def test_the_job_is_written_where_it_is_usual_or_wanted(tmp_path: Path) -> None:
     assert scaffold(tmp_path, "init", "plain").code == 0
     assert scaffold(tmp_path, "init", "usual").code == 0
     assert scaffold(tmp_path, "init", "unwanted", "--ci", "none").code == 0
-    assert scaffold(tmp_path, "init", "wanted", "--ci", "github").code == 0
+    wanted = scaffold(tmp_path, "init", "wanted", "--ci", "github")
+    assert (wanted.code, f"in '{workflow}'" in wanted.err) == (0, True)
     written = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*.yml")}
     assert written == {"usual", "wanted"}
     job = (tmp_path / "wanted" / workflow).read_text()

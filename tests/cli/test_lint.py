@@ -213,7 +213,7 @@ def test_fixing_needs_libcst(project: Path, monkeypatch: pytest.MonkeyPatch) -> 
     outcome = scaffold(project, "lint", "--fix")
     assert outcome.code == 2
     assert outcome.err == (
-        "error: --fix needs libcst\nhint: pip install 'torch-scaffold[fix]'\n"
+        "error: --fix needs libcst\nhint: pip install 'libcst>=1.4', beside scaffold\n"
     )
     assert (project / "ops.py").read_text() == SHORT
 
