@@ -65,6 +65,15 @@ def play(text: str, directory: Path) -> Played:
     return played
 
 
+def with_outputs(text: str, played: Played) -> str:
+    """The page with what its commands printed in place of what it says that they print."""
+    for command, printed in zip(played.commands, played.printed, strict=True):
+        if _without_times(printed) != _without_times(command.output):
+            before = f"$ {command.text}\n"
+            text = text.replace(before + command.output, before + printed, 1)
+    return text
+
+
 def _run(command: str, directory: Path) -> str:
     """What a terminal shows of a command."""
     words = shlex.split(command.replace("\\\n", ""))
