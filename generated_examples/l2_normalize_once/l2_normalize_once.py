@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 
 class L2NormalizeOnceFunction(Function):
@@ -28,12 +27,33 @@ class L2NormalizeOnceFunction(Function):
         ctx.save_for_backward(output, norm)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_output: Tensor, _grad_norm: Tensor) -> Tensor | None:
         output, norm = ctx.saved_tensors
-        along = (grad_output * output).sum(-1, keepdim=True)
-        grad_x: Tensor = (grad_output - output * along) / norm
+        with torch.no_grad():
+            along = (grad_output * output).sum(-1, keepdim=True)
+            grad_x: Tensor = (grad_output - output * along) / norm
+        if torch.is_grad_enabled():
+            once: Callable[..., Tensor] = _OnceDifferentiable.apply
+            grad_x = once(grad_x, grad_output, output, norm)
         return grad_x
+
+
+class _OnceDifferentiable(Function):
+    """A gradient, which raises where it is differentiated."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(grad: Tensor, *_read: Tensor | None) -> Tensor:
+        return grad.view_as(grad)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Backward needs nothing of the forward."""
+
+    @staticmethod
+    def backward(ctx: Any, _grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        raise RuntimeError("l2_normalize_once is differentiable once")
 
 
 def l2_normalize_once(x: Tensor) -> Tensor:
@@ -44,8 +64,7 @@ def l2_normalize_once(x: Tensor) -> Tensor:
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         return x / norm
 
-    Once differentiable: the gradient must not be part of a loss, since autograd may
-    drop the second derivative without an error.
+    Once differentiable: to differentiate its gradient is an error.
 
     Args:
         x: Tensor of shape ``(..., D)``.

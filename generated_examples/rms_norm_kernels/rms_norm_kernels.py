@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from rms_kernels import rms_norm_backward, rms_norm_forward
 
@@ -33,17 +32,42 @@ class RMSNormKernelsFunction(Function):
         ctx.save_for_backward(x, weight, rstd)
 
     @staticmethod
-    @once_differentiable
     def backward(
         ctx: Any, grad_output: Tensor, _grad_rstd: Tensor
     ) -> tuple[Tensor | None, ...]:
         x, weight, rstd = ctx.saved_tensors
-        grad_x, grad_weight = rms_norm_backward(grad_output, x, weight, rstd)
-        return (
-            grad_x if ctx.needs_input_grad[0] else None,
-            grad_weight if ctx.needs_input_grad[1] else None,
-            None,
+        with torch.no_grad():
+            grad_x, grad_weight = rms_norm_backward(grad_output, x, weight, rstd)
+            grads = (
+                grad_x if ctx.needs_input_grad[0] else None,
+                grad_weight if ctx.needs_input_grad[1] else None,
+                None,
+            )
+        if not torch.is_grad_enabled():
+            return grads
+        once: Callable[..., Tensor] = _OnceDifferentiable.apply
+        return tuple(
+            None if grad is None else once(grad, grad_output, x, weight, rstd)
+            for grad in grads
         )
+
+
+class _OnceDifferentiable(Function):
+    """A gradient, which raises where it is differentiated."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(grad: Tensor, *_read: Tensor | None) -> Tensor:
+        return grad.view_as(grad)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Backward needs nothing of the forward."""
+
+    @staticmethod
+    def backward(ctx: Any, _grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        raise RuntimeError("rms_norm_kernels is differentiable once")
 
 
 def rms_norm_kernels(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
@@ -54,8 +78,7 @@ def rms_norm_kernels(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
         y, rstd = rms_norm_forward(x, weight, eps)
         return y
 
-    Once differentiable: the gradient must not be part of a loss, since autograd may
-    drop the second derivative without an error.
+    Once differentiable: to differentiate its gradient is an error.
 
     Args:
         x: Tensor of shape ``(..., D)``.

@@ -32,6 +32,7 @@ from scaffold.inspect.declarations import is_constant, kinds_of
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.guesses import shapes_for
 from scaffold.inspect.method_formulas import Unfit
+from scaffold.inspect.second_order import as_decorated
 from scaffold.project.adding import add_op
 from scaffold.project.configuration import configuration_here
 from scaffold.project.hand_written import dotted, find_functions
@@ -227,7 +228,9 @@ def adopted(target: str, settings: Values, proving: Proving) -> Adoption:
 
 def _source(target: str) -> Source:
     found = find_functions((target,)).meant
-    functions = [(meant, function) for meant in found for function in meant.functions]
+    every = [(meant, function) for meant in found for function in meant.functions]
+    public = [item for item in every if not item[1].name.startswith("_")]
+    functions = public or every
     if len(functions) != 1:
         names = ", ".join(function.qualname for _, function in functions)
         hint = f"one of: {names}"
@@ -235,7 +238,8 @@ def _source(target: str) -> Source:
         raise ScaffoldError("holds several Functions: name one", place, hint)
     ((meant, function),) = functions
     module, root = dotted(meant.path, configuration_here())
-    return Source(Facts(function, meant.module), meant.path, module, root)
+    facts = Facts(as_decorated(function), meant.module)
+    return Source(facts, meant.path, module, root)
 
 
 def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldError:

@@ -57,6 +57,17 @@ class Method:
         every = [item.name for item in self.parameters]
         return Flow(self.node, (*every, self.ctx) if self.ctx else tuple(every))
 
+    @cached_property
+    def asks_for_grad_mode(self) -> bool:
+        """Whether a branch depends on `torch.is_grad_enabled()`: in a backward, on whether it will be differentiated."""
+        return any(
+            isinstance(call, ast.Call)
+            and ast.unparse(call.func).endswith("is_grad_enabled")
+            for node in ast.walk(self.node)
+            if isinstance(node, ast.If)
+            for call in ast.walk(node.test)
+        )
+
     def has(self, decorator: str) -> bool:
         """Whether a decorator of that name, from wherever, is on it."""
         return any(name.split(".")[-1] == decorator for name in self.decorators)
@@ -114,8 +125,11 @@ class Function:
 
     @property
     def once_differentiable(self) -> bool:
+        """Whether its backward is decorated so, or sees to it itself that its gradients are not differentiated."""
         backward = self.backward
-        return backward is not None and backward.has("once_differentiable")
+        return backward is not None and (
+            backward.has("once_differentiable") or backward.asks_for_grad_mode
+        )
 
     @property
     def saver(self) -> Method | None:

@@ -18,6 +18,7 @@ from scaffold.derive.backward_program import surely_written
 from scaffold.derive.write.backward_layout import UNTYPED
 from scaffold.formula import Assign, If, emit, emit_lines, written
 from scaffold.render.imports import names_read
+from scaffold.render.second_order import once_only, refused_at_once
 from scaffold.render.typing import is_typed
 from scaffold.spec import Input, OpSpec, TensorInput
 
@@ -186,8 +187,16 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     """The body of `backward`."""
     if not spec.differentiable:
         return _without_gradient(spec)
-    body = [*absent_grads(spec, derivation), *_body(spec, derivation)]
+    body = _body(spec, derivation)
+    names = names_of(body)
+    grads = [item for item in grad_names(spec) if item.lstrip("*") in names]
+    read = (*grads, *_saved_names(spec, derivation))
+    body = [
+        *absent_grads(spec, derivation),
+        *once_only(spec, derivation, body, read),
+    ]
     return [
+        *refused_at_once(spec, derivation),
         *split_grads(spec, derivation, names_of(body)),
         *_unpack(spec, derivation, body),
         *_typed_functions(spec, derivation, names_of(body)),
@@ -222,22 +231,30 @@ def _without_gradient(spec: OpSpec) -> list[str]:
 
 
 def _unpack(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
-    several = variadic_names(spec)
-    names = [item.name for item in derivation.saved]
-    starred = {
-        item.name
-        for item in derivation.saved
-        if item.source != "intermediate" and item.origin in several
-    }
+    targets = _saved_names(spec, derivation)
+    names = [target.lstrip("*") for target in targets]
     if not names:
         return []
-    if len(names) == 1 and starred:
+    if len(names) == 1 and targets != tuple(names):
         unused = "" if names[0] in names_of(body) else "  # noqa: F841"
         return [f"{names[0]} = ctx.saved_tensors{unused}"]
-    listed = ", ".join(f"*{name}" if name in starred else name for name in names)
+    listed = ", ".join(targets)
     target = f"({listed},)" if len(names) == 1 else listed
     unused = "" if names_of(body) >= set(names) else "  # noqa: RUF059"
     return [f"{target} = ctx.saved_tensors{unused}"]
+
+
+def _saved_names(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
+    """The names of the saved tensors, with a star where one stands for several."""
+    several = variadic_names(spec)
+    return tuple(
+        (
+            f"*{item.name}"
+            if item.source != "intermediate" and item.origin in several
+            else item.name
+        )
+        for item in derivation.saved
+    )
 
 
 def _body(spec: OpSpec, derivation: Derivation) -> list[str]:

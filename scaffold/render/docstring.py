@@ -11,6 +11,7 @@ from typing import NamedTuple
 from scaffold.derive import Derivation
 from scaffold.formula import Formula, emit
 from scaffold.render.formatting import format_source
+from scaffold.render.second_order import second_order_note
 from scaffold.spec import Attribute, Dim, Input, OpSpec, Output
 from scaffold.spec.config_keys import Docstrings
 
@@ -174,10 +175,7 @@ def _notes(spec: OpSpec, derivation: Derivation) -> list[str]:
         )
     if derivation.once_differentiable:
         reason = f" ({' '.join(spec.reason.split())})" if spec.reason else ""
-        notes.append(
-            f"Once differentiable{reason}: the gradient must not be part of a loss, since autograd may drop "
-            "the second derivative without an error."
-        )
+        notes.append(f"Once differentiable{reason}: {second_order_note(derivation)}.")
     if spec.surrogate:
         notes.append(_surrogate_note(spec))
     return [line for note in notes for line in ("", *wrapped(note))]

@@ -13,6 +13,7 @@ from scaffold.render.backward import (
     backward_parameters,
 )
 from scaffold.render.kept import kept_lines
+from scaffold.render.second_order import decorated, guards, leads_back, refusal
 from scaffold.render.shape_checks import check_lines
 from scaffold.render.signature import annotation, parameters, result_type
 from scaffold.render.typing import annotated_body
@@ -27,7 +28,8 @@ class FunctionView(NamedTuple):
     name: str
     vmap_rule: bool
     combined: bool
-    once_differentiable: bool
+    once_differentiable: bool  # decorated so
+    refusal: str  # raises in the Function that each gradient goes through; "" for none
     forward_parameters: str
     forward_type: str
     forward_lines: tuple[str, ...]
@@ -50,7 +52,8 @@ def function_view(
         name=spec.function_name,
         vmap_rule=derivation.transforms and not combined,
         combined=combined,
-        once_differentiable=derivation.once_differentiable,
+        once_differentiable=decorated(derivation),
+        refusal=refusal(spec) if guards(derivation) else "",
         forward_parameters=f"ctx: Any, {typed}" if combined else typed,
         forward_type=forward_type(spec, derivation),
         forward_lines=(*checks, *_forward_lines(spec, derivation)),
@@ -231,7 +234,7 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
         for item in spec.outputs
         if _marked(spec, item)
     ]
-    if derivation.style == "setup-context":
+    if derivation.style == "setup-context" and not leads_back(spec, derivation):
         constant += derivation.intermediates
     if constant:
         lines.append(f"ctx.mark_non_differentiable({', '.join(constant)})")

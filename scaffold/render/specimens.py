@@ -19,6 +19,7 @@ forward = 'input @ weight.t() + bias'
 
 [ops.unwritten]
 inputs = 'input, weight, bias?'
+once-differentiable = true
 
 [ops.unwritten_positions]
 inputs = 'x'
@@ -59,6 +60,7 @@ grad = { x = 'grad_output * (x.abs() <= 1)' }
 [ops.unit]
 inputs = 'x[N, D]'
 forward = 'x / x.norm(dim=-1, keepdim=True)'
+once-differentiable = true
 
 [ops.sum_tensors]
 inputs = '*tensors'

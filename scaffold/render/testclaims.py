@@ -12,6 +12,7 @@ from scaffold.derive import Derivation
 from scaffold.derive.activity import calls
 from scaffold.derive.forward.verbatim_forward import writes_in_place
 from scaffold.formula import Node, expressions
+from scaffold.render.second_order import decorated
 from scaffold.render.shape_checks import refused
 from scaffold.render.sizes_of_tests import input_dims
 from scaffold.render.testcases import BATCH, Making
@@ -89,6 +90,8 @@ def _gradient(
             yield Claim("supports_gradcheck", "False")
     if derivation.once_differentiable:
         yield Claim("supports_double_backward", "False")
+        if decorated(derivation):
+            yield Claim("saves_nothing", "True")
     transforms = derivation.transforms and derivation.style == "setup-context"
     if not (transforms and maps(spec)):
         yield Claim("supports_vmap", "False")

@@ -64,7 +64,8 @@ class Op:
 
     @property
     def once_differentiable(self) -> bool:
-        return len(self.backward.decorator_list) > 1
+        decorated = len(self.backward.decorator_list) > 1
+        return decorated or "torch.is_grad_enabled()" in ast.unparse(self.backward)
 
     @property
     def parameters(self) -> list[ast.arg]:

@@ -42,6 +42,7 @@ class OpTests:
     random = False
     supports_gradcheck = True
     supports_double_backward = True
+    saves_nothing = False
     supports_vmap = True
 
 
