@@ -67,11 +67,12 @@ def play(text: str, directory: Path) -> Played:
 
 def with_outputs(text: str, played: Played) -> str:
     """The page with what its commands printed in place of what it says that they print."""
+    done = ""
     for command, printed in zip(played.commands, played.printed, strict=True):
-        if _without_times(printed) != _without_times(command.output):
-            before = f"$ {command.text}\n"
-            text = text.replace(before + command.output, before + printed, 1)
-    return text
+        before, found, text = text.partition(f"$ {command.text}\n{command.output}")
+        same = _without_times(printed) == _without_times(command.output)
+        done += before + (found if same else f"$ {command.text}\n{printed}")
+    return done + text
 
 
 def _run(command: str, directory: Path) -> str:
