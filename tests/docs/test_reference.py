@@ -38,7 +38,9 @@ FIRST_CODE = re.compile(r"`([^`]+)`")
 
 @pytest.fixture(scope="module")
 def help_text() -> str:
-    asked = ([*command.split(), "--help-all"] for command in ("", *commands_of_the_tool()))
+    asked = (
+        [*command.split(), "--help-all"] for command in ("", *commands_of_the_tool())
+    )
     return "".join(scaffold(ROOT, *words).out for words in asked)
 
 
