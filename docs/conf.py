@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pygments.lexers.shell import BashLexer, ShellSessionBaseLexer
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
@@ -23,8 +25,6 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
-pygments_style = "friendly"
-pygments_dark_style = "monokai"
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -34,6 +34,15 @@ copybutton_line_continuation_character = "\\"
 
 # Pages link to files of the repository that are no pages, for readers on a forge; the site names them.
 OUTSIDE = re.compile(r"\[(?P<label>[^\]]+)\]\(\.\./(?P<path>[^)#]+)\)")
+
+
+class Terminal(ShellSessionBaseLexer):
+    """A console whose commands begin with `$ ` alone: outputs have lines that begin with `#`."""
+
+    name = "Terminal"
+    _innerLexerCls = BashLexer
+    _ps1rgx = re.compile(r"^(\$ )(.*\n?)")
+    _ps2 = "> "
 
 
 def _read(app: Any, name: str, source: list[str]) -> None:
@@ -52,5 +61,6 @@ def _always(app: Any, env: Any, *_: object) -> list[str]:
 
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.add_lexer("console", Terminal)
     app.connect("source-read", _read)
     app.connect("env-get-outdated", _always)
