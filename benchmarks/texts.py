@@ -20,9 +20,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from scaffold.cli.derive import explained
 from scaffold.derive import derive
 from scaffold.errors import ScaffoldError
+from scaffold.project.explanation import explained
 from scaffold.spec.build import build
 from tests.derive.building import locate, text_of
 from tests.derive.cases import CASES

@@ -50,6 +50,10 @@ class ScaffoldError(Exception):
         hint = f"\nhint: {_on_one_line(self.hint)}" if self.hint else ""
         return f"{_on_one_line(f'{place}: {self.message}')}{hint}"
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows in place of a traceback: what the user did is to blame, not our frames."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class ScaffoldErrors(ScaffoldError):
     """Several problems of one run, in the order of their places."""

@@ -42,8 +42,10 @@ def inferred_inputs(
         for position, text in enumerate(raw.get("import", ()))
     )
     place = locate(("forward",))
+    option = place.source.startswith("--")
+    write = "--inputs " if option else "inputs="
     if not stated.lstrip().startswith("@"):
-        return _of_text(Text(stated, place), imported)
+        return _of_text(Text(stated, place), imported, write)
     found = read_reference(stated, "forward", place, read, imported)
     imported |= {
         alias or name or module.split(".")[0] for module, name, alias in found.imports
@@ -51,21 +53,23 @@ def inferred_inputs(
     origin = found.text.origin
     assert origin is not None  # it is the text of a file
     if origin.function is None:
-        return _of_text(found.text, imported)
-    return _of_function(origin, origin.function, found.text, imported)
+        return _of_text(found.text, imported, write)
+    return _of_function(origin, origin.function, found.text, imported, write)
 
 
-def _of_text(text: Text, imported: Names) -> str:
+def _of_text(text: Text, imported: Names, write: str) -> str:
     """The free names of an expression or of statements, in their order."""
     program = program_of(text, Scope(frozenset()))
     uses = _Uses({*imported, *RESERVED, *BUILTINS})
     uses.block(program.body)
     found = sorted(uses.of.items(), key=lambda item: min(map(_position, item[1])))
     known = {name: _judged(name, used) for name, used in found}
-    return _entries(known, program)
+    return _entries(known, program, write)
 
 
-def _of_function(origin: Origin, name: str, text: Text, imported: Names) -> str:
+def _of_function(
+    origin: Origin, name: str, text: Text, imported: Names, write: str
+) -> str:
     """The parameters of a function; how its body uses them tells what annotations and defaults do not."""
     node = origin.definitions.functions[name]
     function = resolve(name, node, origin.definitions, called=False)
@@ -88,7 +92,7 @@ def _of_function(origin: Origin, name: str, text: Text, imported: Names) -> str:
         if stated is None and default is not None:  # it is None
             found = [*found, _Use("optional", item, "")]
         known[item.arg] = stated or _judged(item.arg, found)
-    return _entries(known, program)
+    return _entries(known, program, write)
 
 
 # --- What an annotation or a default says.
@@ -507,10 +511,10 @@ def _number(name: str, kind: str, optional: str) -> str:
     return f"{name}: {shown}{' | None = None' if optional else ''}"
 
 
-def _entries(known: Mapping[str, _Judged], program: Program) -> str:
+def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> str:
     """The value of `inputs`; what has to be stated is refused together with it."""
     if not known:
-        hint = "name its inputs in the order of the call: --inputs 'x, weight'"
+        hint = f"name its inputs in the order of the call: {write}'x, weight'"
         place = program.text.location
         raise ScaffoldError("the forward reads no name that is an input", place, hint)
     shapes = {
@@ -527,7 +531,7 @@ def _entries(known: Mapping[str, _Judged], program: Program) -> str:
     problems = []
     for item in refused:
         assert item.node is not None  # where it stands
-        last = f"write: --inputs {quoted}" if item is refused[-1] else None
+        last = f"write: {write}{quoted}" if item is refused[-1] else None
         where = place_in(program.text, item.node)
         problems.append(ScaffoldError(item.refused, where, last))
     raise_all(problems)

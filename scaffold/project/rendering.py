@@ -18,12 +18,15 @@ from scaffold.project.console import Console
 from scaffold.project.places import Places, headed, refuse_sources
 from scaffold.project.specification import (
     Companion,
+    Files,
     Merged,
     Reader,
+    Said,
     Specified,
     Values,
     specification,
     specified,
+    specified_keys,
     specified_table,
 )
 from scaffold.render.environment import keep_compiled
@@ -157,6 +160,11 @@ def generate(
     """The files of an op; `found` are problems that the caller knows of."""
     asked = specified(name, values, settings, found)
     return _generated(asked, printed=bool(settings.get("stdout")))
+
+
+def generate_keys(said: Said, settings: Values, unwritten: Files) -> Generated:
+    """The files of an op of a table that stands in no file."""
+    return _generated(specified_keys(said, settings, unwritten), printed=True)
 
 
 def generate_table(

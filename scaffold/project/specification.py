@@ -209,13 +209,14 @@ def _from(directory: Path, value: Any) -> Any:
     return f"@{(directory / named).as_posix()}"
 
 
+Files = Mapping[str, str]  # texts by absolute path
 Values = dict[str, Any]  # options or settings of a run, by key
 
 
 class Reader:
     """Reads the files that formulas name, and remembers them."""
 
-    def __init__(self, unwritten: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, unwritten: Files = MappingProxyType({})) -> None:
         self._unwritten = unwritten  # texts by absolute path: the run writes them too
         self._texts: dict[str, str] = {}
 
@@ -263,6 +264,14 @@ class Companion(NamedTuple):
     text: str
 
 
+class Said(NamedTuple):
+    """What is said of an op, where, and what it is called there."""
+
+    name: str
+    raw: Mapping[str, Any]
+    locate: Locate
+
+
 def specified(
     name: str, values: Values, settings: Values, found: list[ScaffoldError]
 ) -> Specified:
@@ -271,15 +280,35 @@ def specified(
     problems = Problems(given.locate)
     for problem in (*found, *given.problems):
         problems.add(problem)
+    return _specified(
+        lambda known, packaged: _said(name, given, settings, known, packaged),
+        settings,
+        Reader(),
+        problems,
+    )
+
+
+def specified_keys(said: Said, settings: Values, unwritten: Files) -> Specified:
+    """The op of a table that stands in no file; texts of files that it names may be `unwritten`, by absolute path."""
+    problems = Problems(said.locate)
+    return _specified(lambda *_: said, settings, Reader(unwritten), problems)
+
+
+def _specified(
+    say: Callable[[Configuration, bool], Said],
+    settings: Values,
+    read: Reader,
+    problems: Problems,
+) -> Specified:
     working_directory()  # without one there is nothing else to say
     known = problems.attempt(configuration_here) or Configuration()
     where = problems.attempt(lambda: find_places(known, settings))
     packaged = where is not None and where.directories.package is not None
-    said = problems.attempt(lambda: _said(name, given, settings, known, packaged))
-    read, inferred = Reader(), None
+    said = problems.attempt(lambda: say(known, packaged))
+    inferred = None
     if said is not None and "spec" not in settings:  # a file says all that it means
-        infer = partial(inferred_inputs, said.raw, said.locate, read)
         before = len(problems)
+        infer = partial(inferred_inputs, said.raw, said.locate, read)
         inferred = problems.attempt(infer)
         if len(problems) > before:
             problems.raise_found()
@@ -322,17 +351,9 @@ def specified_table(
     return specified_, beside
 
 
-class _Said(NamedTuple):
-    """What is said of an op, and what it is called there."""
-
-    name: str
-    raw: Mapping[str, Any]
-    locate: Locate
-
-
 def _said(
     name: str, given: Given, settings: Values, known: Configuration, packaged: bool
-) -> _Said:
+) -> Said:
     """The keys from a file, which options override; where none says a thing, from the project's manifest."""
     path = settings.get("spec")
     stated: Given | Merged = given
@@ -342,7 +363,7 @@ def _said(
         listed = _listed(name, known, packaged)
         if listed is not None:
             name, stated = listed.entry.name, from_manifest(listed)
-    return _Said(name, stated.raw, stated.locate)
+    return Said(name, stated.raw, stated.locate)
 
 
 def _listed(name: str, known: Configuration, packaged: bool) -> Listed | None:

@@ -1,0 +1,116 @@
+"""How the Function of an op came about, as text: the forward as primitives, the rules, what is saved and its bytes.
+
+In: an `OpSpec`, its `Derivation`, sizes for its dims. Out: sections of text. Invariant: bytes are those of single precision, written
+out with the names of the dims where a size is not given.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from scaffold.derive import Derivation
+from scaffold.derive.explain import Explanation, Tensors, explain, total
+from scaffold.errors import Location, ScaffoldError
+from scaffold.spec import OpSpec
+
+Sizes = Mapping[str, int]
+
+
+def read_sizes(text: str) -> Sizes:
+    """`N=32, D=512, ...=8, *batch=8` as numbers by name, those of leading dims as their product."""
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, number = (piece.strip() for piece in part.partition("="))
+        if not part.strip():
+            continue
+        if not equals or not name or not re.fullmatch(r"[0-9]{1,12}", number):
+            hint = "write: --sizes 'N=32, D=512, ...=8'"
+            message = f"'{part.strip()}' is not name=number"
+            raise ScaffoldError(message, Location("--sizes"), hint)
+        sizes[name.removeprefix("*")] = int(number)
+    return sizes
+
+
+def explained(spec: OpSpec, derivation: Derivation, sizes: Sizes) -> str:
+    """The sections of the explanation."""
+    found = explain(spec, derivation) if spec.forward is not None else None
+    if found is None:
+        return "# the forward is not understood piece by piece\n"
+    sections = [
+        ("the forward as primitives; * carries a gradient", _graph(found)),
+        ("rules", _rules(found)),
+        ("kept for the backward", _kept(derivation, found)),
+        ("bytes in single precision", _bytes(found, sizes)),
+    ]
+    shown = (
+        "\n".join([f"# {title}", *lines, ""]) for title, lines in sections if lines
+    )
+    return "\n".join(shown)
+
+
+def _graph(found: Explanation) -> list[str]:
+    rows = [
+        ("*" if step.active else " ", step.name, f"= {step.code}", step.shape)
+        for step in found.steps
+    ]
+    return _columns(rows)
+
+
+def _rules(found: Explanation) -> list[str]:
+    return _columns(
+        [
+            (used.rule, f"grad.{used.argument}", f"= {used.formula}")
+            for used in found.rules
+        ]
+    )
+
+
+def _kept(derivation: Derivation, found: Explanation) -> list[str]:
+    sizes = {item.name: tensor.size for item, tensor in found.saved}
+    rows: list[tuple[str, str, str, str]] = [
+        (
+            item.name,
+            item.source,
+            f"for {', '.join(f'grad_{name}' for name in sorted(item.serves))}",
+            sizes.get(item.name, "?"),
+        )
+        for item in derivation.saved
+    ]
+    rows += [
+        (kept.name, "on ctx", "no tensor: " + (kept.expression), "")
+        for kept in derivation.kept
+    ]
+    return _columns(rows) or ["nothing"]
+
+
+def _bytes(found: Explanation, sizes: Sizes) -> list[str]:
+    ours = [tensor for _, tensor in found.saved]
+    rows = [("here", total(ours)), ("plain autograd", total(found.eager))]
+    if sizes:
+        pairs = zip(rows, (ours, found.eager), strict=True)
+        rows = [(*row, _counted(tensors, sizes)) for row, tensors in pairs]  # type: ignore[misc]
+    return _columns(rows)
+
+
+def _counted(tensors: Iterable[Tensors], sizes: Sizes) -> str:
+    """The number of bytes, if all sizes are known."""
+    bytes_ = 0
+    for tensor in tensors:
+        elements = 1
+        for factor in tensor.size.split("*"):
+            size = int(factor) if factor.isdigit() else sizes.get(factor)
+            if size is None:
+                return f"= ? (no size for {factor})"
+            elements *= size
+        bytes_ += elements * tensor.item
+    return f"= {bytes_:,}"
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows with the cells of each column under each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]

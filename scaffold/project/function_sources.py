@@ -1,0 +1,203 @@
+"""A function of this process as text: what `@file.py:function` would name.
+
+In: a function, or the text of a forward as it is. Out: a `ForwardText`: what the key `forward` says, what the op is called, and
+texts of files that there are not. Invariant: the function is read, never called. What stands in a file is read there; of one of a
+notebook's cells, or inside of another function, the text is its own source, with the constants, functions and imports that it
+reads.
+"""
+
+import ast
+import builtins
+import inspect
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType, MappingProxyType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.formula.definitions import names_read
+
+PLACE = Location("forward")
+SIMPLE = (bool, int, float, str, type(None))
+
+
+class ForwardText(NamedTuple):
+    """What the key `forward` says, and the files that it names which are none, by absolute path."""
+
+    text: str
+    name: str
+    files: Mapping[str, str] = MappingProxyType({})
+
+
+def forward_of(forward: object) -> ForwardText:
+    """The forward of a function, or the one that is text already."""
+    if isinstance(forward, str):
+        return _of_text(forward)
+    function = _plain(forward)
+    name = function.__name__
+    path = _file_of(function)
+    if path is not None:
+        return ForwardText(f"@{path}:{name}", name)
+    return _beside(name, _text(function))
+
+
+def _of_text(text: str) -> ForwardText:
+    """Of text that defines functions the last one is the forward."""
+    if text.lstrip().startswith("@"):
+        function = text.strip().rpartition(":")[2]
+        return ForwardText(text, function if function.isidentifier() else "derived")
+    plain = textwrap.dedent(text).strip("\n")
+    try:
+        body = ast.parse(plain).body
+    except (SyntaxError, ValueError):  # the derivation says where
+        body = []
+    names = [item.name for item in body if isinstance(item, ast.FunctionDef)]
+    if not names:
+        return ForwardText(text, "derived")
+    return _beside(names[-1], plain)
+
+
+def _beside(name: str, text: str) -> ForwardText:
+    """A function of a text that is no file, though it has a name as if it were one."""
+    path = f"<{name}>.py"
+    files = {os.path.abspath(path): text}
+    return ForwardText(f"@{path}:{name}", name, files)
+
+
+def _plain(value: object) -> FunctionType:
+    """The value, if it is a function with a name that Python code defines."""
+    if isinstance(value, MethodType):
+        hint = "write a function of the tensors and numbers that it reads"
+        raise ScaffoldError(f"'{value.__name__}' is a method", PLACE, hint)
+    if not isinstance(value, FunctionType):
+        shown = getattr(value, "__name__", type(value).__name__)
+        hint = f"give text: scaffold.derive('torch.{shown}(x)')"
+        if not callable(value) or isinstance(value, type) or not shown.isidentifier():
+            hint = "give a function, or text: scaffold.derive('x * torch.sigmoid(x)')"
+        raise ScaffoldError(
+            f"'{shown}' is no function that Python code defines", PLACE, hint
+        )
+    if value.__name__ == "<lambda>":
+        hint = f"give its text: scaffold.derive({_of_lambda(value)!r})"
+        raise ScaffoldError("a lambda has no name", PLACE, hint)
+    return value
+
+
+def _of_lambda(function: FunctionType) -> str:
+    """What a lambda returns, as text, where its line holds no other one."""
+    try:
+        line = textwrap.dedent(inspect.getsource(function)).strip()
+        found = [
+            node for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Lambda)
+        ]
+    except (OSError, TypeError, SyntaxError):
+        found = []
+    return ast.unparse(found[0].body) if len(found) == 1 else "x * torch.sigmoid(x)"
+
+
+def _file_of(function: FunctionType) -> str | None:
+    """The file that a function stands in, as it is best read from here; None for one of a cell or inside of another."""
+    path = inspect.getsourcefile(function) or ""
+    if function.__qualname__ != function.__name__ or not path.endswith(".py"):
+        return None
+    if not os.path.isfile(path) or function.__closure__:
+        return None
+    near = os.path.relpath(path)
+    return path if near.startswith(os.pardir) else near
+
+
+# --- Of a function that stands in no file: a text with all that it reads.
+
+
+def _text(function: FunctionType) -> str:
+    """A file that holds the function, and what it reads of its surroundings."""
+    lines: dict[str, tuple[object, str]] = {}
+    waiting = [function]
+    while waiting:
+        one = waiting.pop()
+        source = _source(one)
+        lines[one.__name__] = (one, source)
+        for name, value in _surroundings(one, source):
+            if name in lines:
+                if lines[name][0] is not value:
+                    message = f"'{name}' is one thing here and another there"
+                    raise ScaffoldError(message, PLACE, "give one of them another name")
+            elif isinstance(value, FunctionType) and _stands_beside(value, function):
+                _check_alias(name, value)
+                waiting.append(value)
+            else:
+                lines[name] = (value, _line(name, value, one.__name__))
+    imports = [
+        text for _, text in lines.values() if text.startswith(("import", "from"))
+    ]
+    others = [text for _, text in lines.values() if text not in imports]
+    return "\n".join([*imports, *reversed(others)]) + "\n"
+
+
+def _source(function: FunctionType) -> str:
+    try:
+        return textwrap.dedent(inspect.getsource(function)).rstrip("\n")
+    except (OSError, TypeError):
+        message = f"the source of '{function.__name__}' cannot be read"
+        hint = "define it in a file or a notebook, or give text: scaffold.derive('x * torch.sigmoid(x)')"
+        raise ScaffoldError(message, PLACE, hint) from None
+
+
+def _surroundings(function: FunctionType, source: str) -> Iterator[tuple[str, object]]:
+    """The names that a function reads and does not bind, with what they stand for."""
+    node, *_ = ast.parse(source).body
+    if not isinstance(node, ast.FunctionDef):
+        return
+    own = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
+    cells = dict(
+        zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    )
+    for name in dict.fromkeys(names_read(node)):
+        if name in cells:
+            yield name, cells[name].cell_contents
+        elif name in function.__globals__ and name not in own:
+            yield name, function.__globals__[name]
+        elif name not in own and not hasattr(builtins, name):
+            continue  # of a name that nobody knows the derivation tells
+
+
+def _stands_beside(value: FunctionType, function: FunctionType) -> bool:
+    """Whether a function is of the same module or cell, or of none that can be imported."""
+    return value.__module__ in (function.__module__, "__main__")
+
+
+def _check_alias(name: str, value: FunctionType) -> None:
+    if value.__name__ != name:
+        message = f"'{name}' is a function called '{value.__name__}'"
+        raise ScaffoldError(message, PLACE, f"call it '{value.__name__}'")
+
+
+def _line(name: str, value: Any, reader: str) -> str:
+    """The line of a file that binds a name to a value."""
+    if isinstance(value, ModuleType):
+        return f"import {value.__name__} as {name}"
+    if _is_simple(value):
+        return f"{name} = {value!r}"
+    torch = sys.modules.get("torch")
+    for module in (torch, getattr(getattr(torch, "nn", None), "functional", None)):
+        if module is not None and getattr(module, name, None) is value:
+            return f"from {module.__name__} import {name}"
+    if torch is not None and isinstance(value, torch.dtype):
+        return f"{name} = {value}"
+    home = getattr(value, "__module__", None)
+    if isinstance(value, Callable) and home not in (None, "__main__"):  # type: ignore[arg-type]
+        own = getattr(value, "__name__", name)
+        return f"from {home} import {own}" + (f" as {name}" if own != name else "")
+    message = f"'{reader}' reads '{name}', a {type(value).__name__}"
+    raise ScaffoldError(
+        message, PLACE, f"make it a parameter: def {reader}(..., {name})"
+    )
+
+
+def _is_simple(value: object) -> bool:
+    """Whether a value is what a constant of a file may be."""
+    if isinstance(value, tuple):
+        return all(map(_is_simple, value))
+    return type(value) in SIMPLE
