@@ -18,6 +18,7 @@ author = "the scaffold contributors"
 release = __version__
 extensions = ["myst_parser", "sphinx_copybutton"]
 
+smartquotes = False  # `--` and quotes are typed as they stand
 html_theme = "furo"
 html_title = "scaffold"
 html_static_path = ["_static"]

@@ -18,12 +18,15 @@ import typer
 
 from scaffold.cli import main
 from scaffold.cli.app import application
+from scaffold.cli.help import PANELS
 from scaffold.lint import RULES
 from scaffold.spec import config_keys, keys
 from scaffold.spec.config_keys import Key as ConfigurationKey
 from scaffold.spec.keys import Key as OpKey
 
 HERE = Path(__file__).parent
+EXAMPLE = "Example: "  # begins a paragraph of help that is a command
+CODE = re.compile(r"((?<![\w'-])--[a-z][a-z-]*|(?<!\w)'[^']+'(?!\w))")
 MARK = re.compile(r"^<!-- generated: (?P<name>[\w-]+) -->$", re.MULTILINE)
 
 
@@ -47,23 +50,40 @@ def _commands(group: Any, above: str) -> Iterator[str]:
 
 
 def _command(command: Any, name: str) -> str:
-    first, *rest = (command.help or "").strip().split("\n\n")
+    paragraphs = (command.help or "").strip().split("\n\n")
+    prose = [_prose(one) for one in paragraphs if not one.startswith(EXAMPLE)]
+    typed = [one.removeprefix(EXAMPLE) for one in paragraphs if one.startswith(EXAMPLE)]
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     usage = " ".join([name, "[OPTIONS]", *map(_usage, arguments)])
-    rows = [(_spelled(one), one.help or "") for one in command.params if not one.hidden]
-    paragraphs = [_help_paragraph(one) for one in (first, *rest)]
-    shown = [f"## {name}", *paragraphs, f"```text\n{usage}\n```"]
-    if rows:
-        shown.append(_table(("argument or option", "meaning"), rows))
+    shown = [f"## {name}", *prose, f"```text\n{usage}\n```"]
+    if typed:
+        shown.append("```sh\n" + "\n".join(typed) + "\n```")
+    for title, members in _panels(command):
+        rows = [(_spelled(one), _prose(one.help or "")) for one in members]
+        shown.append(_table((title, "meaning"), rows))
     return "\n\n".join(shown) + "\n"
 
 
-def _help_paragraph(text: str) -> str:
-    """A paragraph of help; commands of examples as code."""
-    label, colon, example = text.partition("Example: ")
-    if colon and not label:
-        return f"Example:\n\n```sh\n{example}\n```"
-    return _escaped(" ".join(text.split()))
+def _panels(command: Any) -> Iterator[tuple[str, list[Any]]]:
+    """The arguments, then the options, in the groups that help shows them in."""
+    left = {one.opts[0]: one for one in command.params if not one.hidden}
+    arguments = [one for one in left.values() if one.param_type_name == "argument"]
+    if arguments:
+        yield "argument", arguments
+    left = {key: one for key, one in left.items() if one not in arguments}
+    for panel in PANELS.get(command.name, ()):
+        yield panel.title, [left.pop(key) for key in panel.options if key in left]
+    if left:
+        yield "option", list(left.values())
+
+
+def _prose(text: str) -> str:
+    """Words of help as Markdown, with options and what stands in quotes as code."""
+    parts = CODE.split(" ".join(text.split()))
+    return "".join(
+        f"`{part.strip(chr(39))}`" if CODE.fullmatch(part) else _escaped(part)
+        for part in parts
+    )
 
 
 def _usage(argument: Any) -> str:
@@ -81,14 +101,16 @@ def _spelled(parameter: Any) -> str:
 
 def op_keys() -> str:
     """Every key of an op's table."""
-    rows = [(f"`{name}`", _kind(key), key.help) for name, key in keys.KEYS.items()]
+    rows = [
+        (f"`{name}`", _kind(key), _prose(key.help)) for name, key in keys.KEYS.items()
+    ]
     return _table(("key", "value", "meaning"), rows)
 
 
 def configuration_keys() -> str:
     """Every key of `[tool.scaffold]`."""
     rows = [
-        (f"`{name}`", _kind(key), _default(key.default), key.help)
+        (f"`{name}`", _kind(key), _default(key.default), _prose(key.help))
         for name, key in config_keys.KEYS.items()
     ]
     return _table(("key", "value", "default", "meaning"), rows)
@@ -137,6 +159,25 @@ def lint_rules() -> str:
         f"## {rule.id}: {rule.title}\n\n{_escaped(rule.why)}\n\n"
         f"Bad:\n\n```python\n{rule.bad}```\n\nGood:\n\n```python\n{rule.good}```\n"
         for rule in RULES.values()
+    )
+
+
+def examples() -> str:
+    """Every command of `scaffold examples`, with the files that it needs."""
+    found = json.loads(_said("examples", "--format", "json"))["examples"]
+    return "\n".join(
+        "\n\n".join(
+            (
+                f"## {one['name']}",
+                f"{_escaped(one['about'].capitalize())}.",
+                *(
+                    f"`{name}`:\n\n```python\n{text.rstrip()}\n```"
+                    for name, text in one["files"].items()
+                ),
+                f"```sh\n{one['command']}\n```\n",
+            )
+        )
+        for one in found
     )
 
 
@@ -190,5 +231,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "configuration-keys": configuration_keys,
     "rules": rules,
     "lint-rules": lint_rules,
+    "examples": examples,
     "gallery": gallery,
 }
