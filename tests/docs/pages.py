@@ -78,8 +78,13 @@ def read_blocks(text: str) -> tuple[Block, ...]:
 
 
 def read_steps(text: str) -> tuple[Step, ...]:
-    """What a reader does from top to bottom: files and commands."""
-    return tuple(_steps(read_blocks(text)))
+    """What a reader does from top to bottom; sessions with nothing but prose between them are one."""
+    steps: list[Step] = []
+    for step in _steps(read_blocks(text)):
+        if steps and isinstance(step, Session) and isinstance(steps[-1], Session):
+            step = Session(steps.pop().text + step.text)
+        steps.append(step)
+    return tuple(steps)
 
 
 def _steps(blocks: tuple[Block, ...]) -> Iterator[Step]:
