@@ -27,6 +27,11 @@ from scaffold.formula.definitions import (
     reachable,
     without_docstring,
 )
+from scaffold.formula.module_forward import (
+    ModuleForward,
+    module_forward,
+    modules_named,
+)
 from scaffold.formula.numpy_numbers import with_math
 from scaffold.formula.other_files import OtherFiles, ReadFile
 from scaffold.formula.substitution import names_in
@@ -74,10 +79,20 @@ def function_in(
         item.name: item for item in module.body if isinstance(item, ast.FunctionDef)
     }
     definitions = definitions_of(module)
-    if function is None and not functions:
+    layer = None
+    if role == "forward" and (function or not functions) and function not in functions:
+        layer = _of_module(module, function, text)
+    if layer is not None:
+        chosen, added = layer.function, {
+            **layer.methods,
+            layer.function.name: layer.function,
+        }
+        definitions = definitions._replace(functions={**definitions.functions, **added})
+    elif function is None and not functions:
         _refuse_method(role, role, module, text)
         return _whole_file(module, definitions, text)
-    chosen = _choose(functions, function, role, module, text)
+    else:
+        chosen = _choose(functions, function, role, module, text)
     found = _parameters(chosen, definitions.imports, text)
     lines = text.value.split("\n")
     names = _names_needed(chosen, role, definitions.without(elsewhere))
@@ -92,6 +107,21 @@ def function_in(
         _imports(origin, names, text),
         "\n".join(lines[chosen.lineno - 1 : chosen.end_lineno]),
     )
+
+
+def _of_module(
+    module: ast.Module, function: str | None, text: Text
+) -> ModuleForward | None:
+    """The forward of an nn.Module that a reference names, if it is one."""
+    named = modules_named(module, function)
+    if len(named) > 1:
+        hint = f"name one of them: '@{text.location.source}:{named[0].name}'"
+        message = "the file holds several classes with a forward"
+        raise ScaffoldError(message, place_in(text, named[1]), hint)
+    try:
+        return module_forward(named[0]) if named else None
+    except Refusal as refusal:
+        raise refusal.within(text) from None
 
 
 def _with_other_files(
@@ -177,8 +207,10 @@ def _choose(
         hint = f"name one of them: '@{path}:{next(iter(functions))}'"
         raise ScaffoldError("the file holds several functions", text.location, hint)
     _refuse_method(wanted, role, module, text)
-    listed = ", ".join(functions) or "none"
-    hint = did_you_mean(wanted, functions) or f"the file's functions: {listed}"
+    layers = [item.name for item in modules_named(module, None)]
+    known = [*functions, *(layers if role == "forward" else ())]
+    listed = ", ".join(known) or "none"
+    hint = did_you_mean(wanted, known) or f"the file's functions: {listed}"
     message = f"no function '{wanted}' in the file"
     raise ScaffoldError(message, text.location, hint)
 

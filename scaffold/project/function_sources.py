@@ -7,7 +7,6 @@ reads.
 """
 
 import ast
-import builtins
 import inspect
 import os
 import sys
@@ -20,6 +19,7 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.formula.definitions import names_read
 
 PLACE = Location("forward")
+Defined = FunctionType | type
 SIMPLE = (bool, int, float, str, type(None))
 
 
@@ -35,12 +35,12 @@ def forward_of(forward: object) -> ForwardText:
     """The forward of a function, or the one that is text already."""
     if isinstance(forward, str):
         return _of_text(forward)
-    function = _plain(forward)
-    name = function.__name__
-    path = _file_of(function)
+    found = _plain(forward)
+    name = found.__name__
+    path = _file_of(found)
     if path is not None:
         return ForwardText(f"@{path}:{name}", name)
-    return _beside(name, _text(function))
+    return _beside(name, _text(found))
 
 
 def _of_text(text: str) -> ForwardText:
@@ -66,8 +66,12 @@ def _beside(name: str, text: str) -> ForwardText:
     return ForwardText(f"@{path}:{name}", name, files)
 
 
-def _plain(value: object) -> FunctionType:
-    """The value, if it is a function with a name that Python code defines."""
+def _plain(value: object) -> Defined:
+    """The value, if it is a function, or a class with a forward, that Python code defines under a name."""
+    if isinstance(value, type) and isinstance(
+        value.__dict__.get("forward"), FunctionType
+    ):
+        return value
     if isinstance(value, MethodType):
         hint = "write a function of the tensors and numbers that it reads"
         raise ScaffoldError(f"'{value.__name__}' is a method", PLACE, hint)
@@ -97,12 +101,15 @@ def _of_lambda(function: FunctionType) -> str:
     return ast.unparse(found[0].body) if len(found) == 1 else "x * torch.sigmoid(x)"
 
 
-def _file_of(function: FunctionType) -> str | None:
+def _file_of(function: Defined) -> str | None:
     """The file that a function stands in, as it is best read from here; None for one of a cell or inside of another."""
-    path = inspect.getsourcefile(function) or ""
+    try:
+        path = inspect.getsourcefile(function) or ""
+    except (OSError, TypeError):  # a class of a prompt
+        path = ""
     if function.__qualname__ != function.__name__ or not path.endswith(".py"):
         return None
-    if not os.path.isfile(path) or function.__closure__:
+    if not os.path.isfile(path):
         return None
     near = os.path.relpath(path)
     return path if near.startswith(os.pardir) else near
@@ -111,10 +118,10 @@ def _file_of(function: FunctionType) -> str | None:
 # --- Of a function that stands in no file: a text with all that it reads.
 
 
-def _text(function: FunctionType) -> str:
+def _text(function: Defined) -> str:
     """A file that holds the function, and what it reads of its surroundings."""
     lines: dict[str, tuple[object, str]] = {}
-    waiting = [function]
+    waiting: list[Defined] = [function]
     while waiting:
         one = waiting.pop()
         source = _source(one)
@@ -136,7 +143,7 @@ def _text(function: FunctionType) -> str:
     return "\n".join([*imports, *reversed(others)]) + "\n"
 
 
-def _source(function: FunctionType) -> str:
+def _source(function: Defined) -> str:
     try:
         return textwrap.dedent(inspect.getsource(function)).rstrip("\n")
     except (OSError, TypeError):
@@ -145,25 +152,37 @@ def _source(function: FunctionType) -> str:
         raise ScaffoldError(message, PLACE, hint) from None
 
 
-def _surroundings(function: FunctionType, source: str) -> Iterator[tuple[str, object]]:
-    """The names that a function reads and does not bind, with what they stand for."""
+def _surroundings(defined: Defined, source: str) -> Iterator[tuple[str, object]]:
+    """The names that a function, or each method of a class, reads and does not bind, with what they stand for."""
     node, *_ = ast.parse(source).body
-    if not isinstance(node, ast.FunctionDef):
-        return
+    if isinstance(defined, FunctionType) and isinstance(node, ast.FunctionDef):
+        yield from _read(defined, node)
+    if isinstance(defined, type) and isinstance(node, ast.ClassDef):
+        for item in node.body:
+            method = getattr(item, "name", "")
+            if isinstance(item, ast.FunctionDef) and method != "__init__":
+                found = vars(defined)[method]
+                if isinstance(found, FunctionType):
+                    yield from _read(found, item)
+
+
+def _read(
+    function: FunctionType, node: ast.FunctionDef
+) -> Iterator[tuple[str, object]]:
+    """The names of the surroundings that one function reads; of a name that nobody knows the derivation tells."""
     own = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
     cells = dict(
         zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     )
     for name in dict.fromkeys(names_read(node)):
         if name in cells:
-            yield name, cells[name].cell_contents
+            if name != "__class__":
+                yield name, cells[name].cell_contents
         elif name in function.__globals__ and name not in own:
             yield name, function.__globals__[name]
-        elif name not in own and not hasattr(builtins, name):
-            continue  # of a name that nobody knows the derivation tells
 
 
-def _stands_beside(value: FunctionType, function: FunctionType) -> bool:
+def _stands_beside(value: FunctionType, function: Defined) -> bool:
     """Whether a function is of the same module or cell, or of none that can be imported."""
     return value.__module__ in (function.__module__, "__main__")
 

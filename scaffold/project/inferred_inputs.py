@@ -27,13 +27,27 @@ from scaffold.spec.problems import Locate
 
 Arguments = Mapping[Argument, ast.expr]
 Names = Collection[str]
+OWNED = {"Parameter": "params", "Buffer": "buffers"}
 SEVERAL = {"list", "List", "tuple", "Tuple", "Sequence", "Iterable"}
+
+
+class Inferred(NamedTuple):
+    """What a forward says of its inputs; of an nn.Module also which of them it owns."""
+
+    inputs: str
+    params: tuple[str, ...] = ()
+    buffers: tuple[str, ...] = ()
+
+    def keys(self) -> dict[str, Any]:
+        """The keys that a table would hold."""
+        owned = {"params": [*self.params], "buffers": [*self.buffers]}
+        return {"inputs": self.inputs} | {key: v for key, v in owned.items() if v}
 
 
 def inferred_inputs(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
-) -> str | None:
-    """The value of `inputs` that a table leaves out; None where there is no forward to tell it."""
+) -> Inferred | None:
+    """The inputs that a table leaves out; None where there is no forward to tell them."""
     stated = raw.get("forward")
     if {"inputs", "schema"} & raw.keys() or not isinstance(stated, str):
         return None
@@ -57,7 +71,7 @@ def inferred_inputs(
     return _of_function(origin, origin.function, found.text, imported, write)
 
 
-def _of_text(text: Text, imported: Names, write: str) -> str:
+def _of_text(text: Text, imported: Names, write: str) -> Inferred:
     """The free names of an expression or of statements, in their order."""
     program = program_of(text, Scope(frozenset()))
     uses = _Uses({*imported, *RESERVED, *BUILTINS})
@@ -69,7 +83,7 @@ def _of_text(text: Text, imported: Names, write: str) -> str:
 
 def _of_function(
     origin: Origin, name: str, text: Text, imported: Names, write: str
-) -> str:
+) -> Inferred:
     """The parameters of a function; how its body uses them tells what annotations and defaults do not."""
     node = origin.definitions.functions[name]
     function = resolve(name, node, origin.definitions, called=False)
@@ -92,7 +106,9 @@ def _of_function(
         if stated is None and default is not None:  # it is None
             found = [*found, _Use("optional", item, "")]
         known[item.arg] = stated or _judged(item.arg, found)
-    return _entries(known, program, write)
+    # Of parameters that are given by keyword one without a default may come last.
+    ordered = sorted(known.items(), key=lambda pair: " = " in pair[1].entry)
+    return _entries(dict(ordered), program, write)
 
 
 # --- What an annotation or a default says.
@@ -105,6 +121,7 @@ class _Judged(NamedTuple):
     refused: str = ""
     node: ast.AST | None = None
     shapes: Mapping[str, str] = {}  # of a sample call, by name of an input
+    owned: str = ""  # params or buffers: what an nn.Module has of it
 
 
 def _declared(
@@ -113,6 +130,11 @@ def _declared(
     """What the signature says of a parameter; None where that is nothing, or no more than that it may be None."""
     none = isinstance(default, ast.Constant) and default.value is None
     kind = _annotation(item.annotation)
+    word = kind.rpartition(".")[2]
+    if word in OWNED:
+        trait = "[; const]" if word == "Buffer" else ""
+        entry = f"{item.arg}{trait}{'?' if none else ''}"
+        return _Judged(entry, owned=OWNED[word])
     if "Tensor" in kind:
         several = variadic or kind.rpartition(".")[2].partition("[")[0] in SEVERAL
         optional = "?" if none or "None" in kind or "Optional" in kind else ""
@@ -511,7 +533,7 @@ def _number(name: str, kind: str, optional: str) -> str:
     return f"{name}: {shown}{' | None = None' if optional else ''}"
 
 
-def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> str:
+def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Inferred:
     """The value of `inputs`; what has to be stated is refused together with it."""
     if not known:
         hint = f"name its inputs in the order of the call: {write}'x, weight'"
@@ -535,4 +557,8 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> str:
         where = place_in(program.text, item.node)
         problems.append(ScaffoldError(item.refused, where, last))
     raise_all(problems)
-    return whole
+    params, buffers = (
+        tuple(name for name, item in known.items() if item.owned == kind)
+        for kind in ("params", "buffers")
+    )
+    return Inferred(whole, params, buffers)

@@ -197,7 +197,12 @@ def _generated(specified: Specified, printed: bool = False) -> Generated:
 def inferred_note(specified: Specified) -> tuple[str, ...]:
     """What the forward was taken to say of the inputs."""
     known = specified.inferred
-    return () if known is None else (f"inputs taken from the forward: {known}",)
+    if known is None:
+        return ()
+    named = (("parameters", known.params), ("buffers", known.buffers))
+    owned = [f"{what}: {', '.join(names)}" for what, names in named if names]
+    shown = f" ({'; '.join(owned)})" if owned else ""
+    return (f"inputs taken from the forward: {known.inputs}{shown}",)
 
 
 def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
 from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import from_here
-from scaffold.project.inferred_inputs import inferred_inputs
+from scaffold.project.inferred_inputs import Inferred, inferred_inputs
 from scaffold.project.places import Places, find_places
 from scaffold.spec import Configuration, OpSpec
 from scaffold.spec.build import build
@@ -253,7 +253,7 @@ class Specified(NamedTuple):
     locate: Locate
     reads: Reader  # of the files that its formulas name
     joins: bool  # it becomes part of the project
-    inferred: str | None = None  # its inputs, where the forward tells them
+    inferred: Inferred | None = None  # its inputs, where the forward tells them
 
 
 class Companion(NamedTuple):
@@ -322,9 +322,11 @@ def _specified(
     return Specified(spec, where, *stated, read, _joins(known, settings), inferred)
 
 
-def _with_inputs(raw: Mapping[str, Any], inferred: str | None) -> Mapping[str, Any]:
-    """A table with its inputs, which come first in it."""
-    return raw if inferred is None else {"inputs": inferred, **raw}
+def _with_inputs(
+    raw: Mapping[str, Any], inferred: Inferred | None
+) -> Mapping[str, Any]:
+    """A table with its inputs, which come first in it; what it says itself holds."""
+    return raw if inferred is None else {**inferred.keys(), **raw}
 
 
 def _joins(configuration: Configuration, settings: Values) -> bool:

@@ -164,11 +164,11 @@ def test_a_file_without_functions_is_one_body() -> None:
             ),
         ),
         (
-            "class Norm:\n    def forward(self, x): return x\n",
-            "forward",
+            "class Norm:\n    def halved(self, x): return x\n",
+            "halved",
             (
-                "ops.py:2:5: 'forward' is a method of 'Norm'\n"
-                "hint: write a function of what it reads: def forward(x)"
+                "ops.py:2:5: 'halved' is a method of 'Norm'\n"
+                "hint: write a function of what it reads: def halved(x)"
             ),
         ),
         (

@@ -132,3 +132,14 @@ def test_a_function_under_another_name_is_refused() -> None:
     )
     with pytest.raises(ScaffoldError, match="'h' is a function called 'half'"):
         forward_of(names["f"])
+
+
+def test_a_class_of_a_cell_has_a_forward() -> None:
+    names = cell(
+        "import math\n\nclass Base: pass\n\nclass Norm(Base):\n"
+        "    def __init__(self, eps=1e-6):\n        self.eps = eps\n"
+        "    def forward(self, x):\n        return x * math.pi / self.eps\n"
+    )
+    found = forward_of(names["Norm"])
+    assert (found.name, found.text) == ("Norm", "@<Norm>.py:Norm")
+    assert only(found.files).startswith("import math as math\nclass Norm(Base):\n")

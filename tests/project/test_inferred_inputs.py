@@ -60,7 +60,8 @@ def locate(path: KeyPath, *, key: bool = False) -> Location:
 
 def inferred(forward: str, *imports: str) -> str | None:
     raw = {"forward": forward, "import": list(imports)}
-    return inferred_inputs(raw, locate, lambda path: FILE)
+    found = inferred_inputs(raw, locate, lambda path: FILE)
+    return found.inputs if found else None
 
 
 @pytest.mark.parametrize(
@@ -177,3 +178,42 @@ def test_a_project_gets_them_written_out(tmp_path: Path) -> None:
     assert "inputs = 'x, w'\nforward = 'x * w'\n" in (tmp_path / "ops.toml").read_text()
     again = scaffold(tmp_path, "check")
     assert again.code == 0, again.err
+
+
+LAYER = """
+import torch
+from torch import nn
+
+
+class Norm(nn.Module):
+    def __init__(self, dim, eps: float = 1e-6, affine=True):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.shift = nn.Parameter(torch.zeros(dim)) if affine else None
+        self.register_buffer("mean", torch.zeros(dim))
+
+    def _normalized(self, x):
+        x = x - self.mean
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+
+    def forward(self, x):
+        y = self._normalized(x) * self.weight
+        return y if self.shift is None else y + self.shift
+"""
+
+
+def test_a_module_says_which_of_its_inputs_it_owns(tmp_path: Path) -> None:
+    (tmp_path / "layers.py").write_text(LAYER)
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\n")
+    done = new_op(tmp_path, "--forward", "@layers.py:Norm", "--no-test", name="Norm")
+    assert done.code == 0, done.err
+    assert done.err.splitlines()[0] == (
+        "note: inputs taken from the forward: x, mean[; const], weight, shift?, eps: float = 1e-6 "
+        "(parameters: weight, shift; buffers: mean)"
+    )
+    table = (tmp_path / "ops.toml").read_text()
+    assert "params = ['weight', 'shift']" in table.replace('"', "'")
+    assert "buffers = ['mean']" in table.replace('"', "'")
+    written = (tmp_path / "norm.py").read_text()
+    assert "register_buffer(" in written

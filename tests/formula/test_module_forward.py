@@ -1,0 +1,118 @@
+"""The forward of an nn.Module, as a function of what it reads of self."""
+
+import ast
+
+import pytest
+
+from scaffold.errors import ScaffoldError
+from scaffold.formula import function_in
+from scaffold.formula.module_forward import module_forward, modules_named
+
+NORM = """
+import torch
+from torch import nn
+
+
+class Norm(nn.Module):
+    power = 2
+
+    def __init__(self, dim: int, eps: float = 1e-6, affine=True, mode: str = "rms"):
+        super().__init__()
+        self.eps, self.unused = eps, 1
+        self.eps = eps
+        self.mode = mode
+        self.scale = dim**-0.5
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.bias = nn.Parameter(torch.zeros(dim)) if affine else None
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_parameter("gain", None)
+        if affine:
+            self.gain = nn.Parameter(torch.ones(dim))
+        self.table = torch.arange(dim)
+
+    def _root(self, x, eps):
+        return torch.rsqrt(x.square().mean(-1) + eps) * self.scale
+
+    def forward(self, x, shift=None):
+        weight = self.weight
+        y = (x - self.mean) * self._root(x, self.eps) * weight * self.power
+        if self.bias is not None and self.training:
+            y = y + self.bias * self.gain + self.table
+        return y
+"""
+
+
+def converted(source: str) -> ast.FunctionDef:
+    (owner,) = modules_named(ast.parse(source), None)
+    return module_forward(owner).function
+
+
+def test_what_is_read_of_self_becomes_parameters_as_init_says() -> None:
+    function = converted(NORM)
+    assert ast.unparse(function.args) == (
+        "x, shift=None, *, weight: Parameter, mean: Buffer, eps: float=1e-06, scale: float, power=2, "
+        "bias: Parameter=None, training: bool, gain: Parameter=None, table"
+    )
+    assert function.name == "Norm.forward"
+    assert "self" not in ast.unparse(function)
+
+
+def test_methods_get_what_they_read_by_keyword() -> None:
+    (owner,) = modules_named(ast.parse(NORM), "Norm")
+    made = module_forward(owner)
+    assert [*made.methods] == ["Norm._root"]
+    assert ast.unparse(made.methods["Norm._root"].args) == "x, eps, *, scale: float"
+    assert "Norm._root(x, eps, scale=scale)" in ast.unparse(made.function)
+
+
+@pytest.mark.parametrize("name", [None, "forward", "Norm", "Norm.forward"], ids=str)
+def test_how_it_may_be_named(name: str | None) -> None:
+    found = function_in(NORM, "ops.py", name, "forward")
+    assert found.parameters[:4] == ("x", "shift", "weight", "mean")
+
+
+def body(*lines: str, init: str = "self.w = nn.Parameter(torch.ones(3))") -> str:
+    text = "\n        ".join(lines)
+    return (
+        f"class N(nn.Module):\n    def __init__(self):\n        {init}\n"
+        f"    def forward(self, x):\n        {text}\n"
+        "    def again(self, x):\n        return self.again(x)\n"
+        "    @staticmethod\n    def plain(x):\n        return x\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (body("self.last = x", "return x"), "5:9: the forward changes 'self.last'"),
+        (body("w = self.w * 2", "return w + self.w"), "5:9: 'w' is not 'self.w' here"),
+        (body("return super().forward(x)"), "5:16: the forward hands 'super' on"),
+        (body("return f(self, x)"), "5:18: the forward hands 'self' on"),
+        (body("return self.gone(x)"), "5:16: 'self.gone' is no method"),
+        (body("return self.again(x)"), "7:16: 'self.again' calls itself"),
+        (body("return self.plain(x)"), "5:16: 'self.plain' does not take 'self'"),
+        (
+            body("return self.linear(x)", init="self.linear = nn.Linear(3, 4)"),
+            "5:16: 'self.linear' is another module: nn.Linear(3, 4)",
+        ),
+        (body("return x") + body("return x").replace("N(", "M("), "several classes"),
+    ],
+)
+def test_what_no_function_can_do_is_refused_at_its_place(
+    source: str, said: str
+) -> None:
+    with pytest.raises(ScaffoldError) as caught:
+        function_in(source, "ops.py", None, "forward")
+    assert said in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_function_of_that_name_goes_first() -> None:
+    source = f"{NORM}\ndef forward(x):\n    return x * 2\n"
+    assert function_in(source, "ops.py", None, "forward").parameters == ("x",)
+    assert function_in(source, "ops.py", "forward", "forward").parameters == ("x",)
+
+
+def test_a_method_is_no_backward() -> None:
+    with pytest.raises(ScaffoldError, match="is a method of 'Norm'"):
+        function_in(NORM, "ops.py", "Norm.forward", "backward")
