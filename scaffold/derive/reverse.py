@@ -16,7 +16,7 @@ from scaffold.derive.autograd_fallback import pulled_back
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
 from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, tensors
-from scaffold.derive.graph.precision import source_of
+from scaffold.derive.graph.precision import says_its_dtype, source_of
 from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.graph.shapes import Dropped, Kept
 from scaffold.derive.graph.static_values import UnsupportedError
@@ -124,6 +124,7 @@ class Reverse:
     def _whole(self, op: Op) -> Op:
         """All that has reached an input, in its shape."""
         found = self._gathered(op)
+        found = found and self._cast_back(op, found)
         zeros = self.make.zeros(op, op.shape)
         return zeros if found is None else self._filled(found, zeros)
 
@@ -188,8 +189,8 @@ class Reverse:
         g = self._gathered(op)
         if g is None:
             return
-        if self._is_cast_on_the_way(op, g):
-            g = cast_as(self.make, g, source_of(op) or op)
+        if op.facts.dtype == "uniform":
+            g = self._cast_back(op, g)
         if g.rule not in ("cotangent", "const"):
             self.of.setdefault(g, op)
             if self._is_shared(op):
@@ -197,18 +198,17 @@ class Reverse:
                 self.make.shared.add(g)
         self._arrive(op, self._where_not_zero(op, g))
 
-    def _is_cast_on_the_way(self, op: Op, g: Op) -> bool:
-        """Whether a product gets a cotangent of another dtype, of which it would raise: `x @ w + y.float()` of half precision.
+    def _cast_back(self, op: Op, g: Op) -> Op:
+        """A cotangent in the dtype of its op, where what the forward says of a dtype has brought in another.
 
-        Only a cast that is written is known to bring another dtype in; inputs are taken to agree.
+        A product would raise of it, `x @ w + y.float()` of half precision, and an input would get a gradient of another dtype than its own.
+        Inputs are taken to agree.
         """
-        if op.facts.dtype != "uniform" or g.kind != op.kind:
-            return False
         beside = self.make.precision(g) - self.make.precision(op)
-        return any(
-            source.facts.memory == "same" and source.facts.dtype == "own"
-            for source in beside
-        )
+        brought_in = any(says_its_dtype(self.program, source) for source in beside)
+        if g.kind != op.kind or not brought_in:
+            return g
+        return cast_as(self.make, g, source_of(op) or op)
 
     def _is_shared(self, op: Op) -> bool:
         """Whether several gradients come of its cotangent."""

@@ -4,8 +4,15 @@ import pytest
 import torch
 
 from scaffold.derive import derive
-from tests.derive.building import load, op_text, reference, spec_of, text_of
-from tests.derive.checking import check_op
+from tests.derive.building import (
+    backward_of,
+    load,
+    op_text,
+    reference,
+    spec_of,
+    text_of,
+)
+from tests.derive.checking import check_op, recorder
 
 KL = "F.kl_div(F.log_softmax(x, -1), F.softmax(y, -1), reduction='{}')"
 # A signature, a forward, and the shapes.
@@ -75,6 +82,44 @@ def test_a_product_beside_a_cast_has_a_gradient_of_its_dtype(forward: str) -> No
             for function in (op.some_op, plain)
         )
         torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x * (y > 0).float()",
+        "(x * torch.tensor([2.0, 3.0, 4.0])).sum()",
+        "(x @ w - torch.eye(3)).square().mean()",
+        "x.sum() / ((y > 0).sum() + 1e-4)",
+        "(x @ w).sum() / ((y > 0).sum() + 1e-4)",
+        "x * torch.ones(3, dtype=torch.float64)",
+    ],
+)
+def test_a_gradient_is_of_the_dtype_of_its_input(forward: str) -> None:
+    """Autograd casts it; what backward itself gives is looked at."""
+    op = load(op_text("x[N, N], w[N, N], y[N, N; const]", forward=forward, derive=True))
+    for dtype in (torch.bfloat16, torch.float32):
+        torch.manual_seed(0)
+        inputs = [torch.randn(3, 3, dtype=dtype, requires_grad=True) for _ in "xw"]
+        recorded, returned = recorder(op.SomeOpFunction)
+        output = recorded.apply(*inputs, torch.randn(3, 3, dtype=dtype))
+        output.sum().backward()
+        found = {item.dtype for item in returned[-1] if item is not None}
+        assert found == {dtype}
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x * (y > 0).to(x.dtype)",
+        "dtype = x.dtype\nreturn x * (y > 0).to(dtype)",
+        "x * torch.ones(3, dtype=x.dtype, device=x.device)",
+        "x / (y > 0).sum()",
+    ],
+)
+def test_a_dtype_of_an_input_brings_in_no_other(forward: str) -> None:
+    text = op_text("x[N, N], y[N, N; const]", forward=forward, derive=True)
+    assert backward_of(text).count(".to(") == forward.count(".to(")
 
 
 def test_without_a_cast_nothing_is_cast() -> None:

@@ -6,7 +6,15 @@ what is not known to follow from its arguments is a source of its own.
 
 from collections.abc import Iterable, Mapping
 
-from scaffold.derive.graph.op import Op, tensors
+from scaffold.derive.graph.op import (
+    Expression,
+    Op,
+    Operator,
+    Program,
+    Template,
+    tensors,
+)
+from scaffold.formula import Node, keywords
 
 Sources = frozenset[Op]
 
@@ -20,6 +28,40 @@ def of_default_dtype(op: Op) -> bool:
         and bool(given)
         and all(arg.kind in ("int", "bool") or of_default_dtype(arg) for arg in given)
     )
+
+
+def says_its_dtype(program: Program, op: Op) -> bool:
+    """Whether a real value has a dtype that the forward says, whatever the inputs have: `y.float()`, `torch.eye(3)`, `mask.sum() + 1e-4`."""
+    if op.kind != "real":
+        return False
+    is_cast = op.facts.memory == "same" and op.facts.dtype == "own"
+    if is_cast:
+        given = map(program.value_of, op.args[1:])
+        return not any(map(_is_dtype_of_a_tensor, given))
+    return _is_created(op) or of_default_dtype(op)
+
+
+def _is_dtype_of_a_tensor(op: Op) -> bool:
+    """Whether it is `x.dtype`, to which a cast brings nothing new in."""
+    match op.data:
+        case Operator("attribute", "dtype") | Expression(Node("attribute", "dtype")):
+            return True
+    return False
+
+
+def _is_created(op: Op) -> bool:
+    """Whether it is a new tensor of the default dtype, or of one of `torch`: not of `x.dtype`."""
+    if not isinstance(op.data, Template) or any(tensors(op.args)):
+        return False
+    match keywords(op.data.node).get("dtype"):
+        case None | Node("attribute", _, (Node("name", "torch"),)):
+            return True
+    return False
+
+
+def _is_cast_or_given(source: Op) -> bool:
+    """Whether a dtype is more than the default one."""
+    return not (_is_created(source) or of_default_dtype(source))
 
 
 class Precision:
@@ -75,9 +117,17 @@ class Precision:
             return self._of(self.results[op])
         if op.rule == "item":
             return self._together(op.args[0].args)
+        if of_default_dtype(op):
+            return frozenset({op})
         said = op.facts.dtype
         if said in ("promoted", "uniform"):
-            return self._together(op.args)
+            found = self._together(op.args)
+            # A complex value is of single precision at least, as what is created is.
+            return (
+                frozenset(filter(_is_cast_or_given, found))
+                if op.kind == "complex"
+                else found
+            )
         if isinstance(said, int):
             return self._together((op.args[said],))
         return frozenset({op})
