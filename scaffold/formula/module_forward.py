@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from scaffold.formula.definitions import defaults, dotted_name, parameters
+from scaffold.formula.definitions import Definitions, defaults, dotted_name, parameters
 from scaffold.formula.text import Refusal
 
 KINDS = {"Parameter": "Parameter", "Buffer": "Buffer"}
@@ -33,6 +33,11 @@ class ModuleForward(NamedTuple):
 
     function: ast.FunctionDef
     methods: dict[str, ast.FunctionDef]
+
+    def beside(self, definitions: Definitions) -> Definitions:
+        """What the file defines, these among it."""
+        added = {**self.methods, self.function.name: self.function}
+        return definitions._replace(functions={**definitions.functions, **added})
 
 
 def modules_named(module: ast.Module, name: str | None) -> list[ast.ClassDef]:

@@ -83,11 +83,7 @@ def function_in(
     if role == "forward" and (function or not functions) and function not in functions:
         layer = _of_module(module, function, text)
     if layer is not None:
-        chosen, added = layer.function, {
-            **layer.methods,
-            layer.function.name: layer.function,
-        }
-        definitions = definitions._replace(functions={**definitions.functions, **added})
+        chosen, definitions = layer.function, layer.beside(definitions)
     elif function is None and not functions:
         _refuse_method(role, role, module, text)
         return _whole_file(module, definitions, text)

@@ -8,11 +8,12 @@ reads.
 
 import ast
 import inspect
+import linecache
 import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType, MappingProxyType, MethodType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError
@@ -103,10 +104,7 @@ def _of_lambda(function: FunctionType) -> str:
 
 def _file_of(function: Defined) -> str | None:
     """The file that a function stands in, as it is best read from here; None for one of a cell or inside of another."""
-    try:
-        path = inspect.getsourcefile(function) or ""
-    except (OSError, TypeError):  # a class of a prompt
-        path = ""
+    path = _code(function).co_filename
     if function.__qualname__ != function.__name__ or not path.endswith(".py"):
         return None
     if not os.path.isfile(path):
@@ -145,11 +143,29 @@ def _text(function: Defined) -> str:
 
 def _source(function: Defined) -> str:
     try:
+        if isinstance(function, type):
+            return _of_class(function)
         return textwrap.dedent(inspect.getsource(function)).rstrip("\n")
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError):
         message = f"the source of '{function.__name__}' cannot be read"
         hint = "define it in a file or a notebook, or give text: scaffold.derive('x * torch.sigmoid(x)')"
         raise ScaffoldError(message, PLACE, hint) from None
+
+
+def _of_class(found: type) -> str:
+    """The text of a class, in that of its forward: of classes in cells Python does not tell where they stand."""
+    lines = linecache.getlines(_code(found).co_filename)
+    for node in ast.walk(ast.parse("".join(lines))):
+        if isinstance(node, ast.ClassDef) and node.name == found.__name__:
+            own = lines[node.lineno - 1 : node.end_lineno]
+            return textwrap.dedent("".join(own)).rstrip("\n")
+    raise OSError
+
+
+def _code(function: Defined) -> CodeType:
+    found = vars(function)["forward"] if isinstance(function, type) else function
+    code: CodeType = found.__code__
+    return code
 
 
 def _surroundings(defined: Defined, source: str) -> Iterator[tuple[str, object]]:
