@@ -169,7 +169,7 @@ def examples() -> str:
         "\n\n".join(
             (
                 f"## {one['name']}",
-                f"{_escaped(one['about'].capitalize())}.",
+                f"{_escaped(one['about'][:1].upper() + one['about'][1:])}.",
                 *(
                     f"`{name}`:\n\n```python\n{text.rstrip()}\n```"
                     for name, text in one["files"].items()
