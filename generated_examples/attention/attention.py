@@ -23,24 +23,28 @@ class AttentionFunction(Function):
         query, key, value, scale = inputs
         ctx.save_for_backward(query, key, value)
         ctx.scale = scale
+        device = query.device.type
+        device = device if torch.amp.is_autocast_available(device) else "cpu"
+        ctx.autocast = torch.autocast(device, enabled=torch.is_autocast_enabled(device))
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value = ctx.saved_tensors
-        grad_query = grad_key = grad_value = None
-        probs = torch.softmax(query @ key.mT * ctx.scale, dim=-1)
-        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
-            grad_probs = (grad_output @ value.mT).sum_to_size(probs.shape)
-            inner = (grad_probs * probs).sum(-1, keepdim=True)
-            # w.r.t. query @ key.mT * scale
-            grad_scores = probs * (grad_probs - inner)
-        if ctx.needs_input_grad[0]:
-            grad_query = (ctx.scale * (grad_scores @ key)).sum_to_size(query.shape)
-        if ctx.needs_input_grad[1]:
-            grad_key = (ctx.scale * (grad_scores.mT @ query)).sum_to_size(key.shape)
-        if ctx.needs_input_grad[2]:
-            grad_value = (probs.mT @ grad_output).sum_to_size(value.shape)
-        return grad_query, grad_key, grad_value, None
+        with ctx.autocast:
+            query, key, value = ctx.saved_tensors
+            grad_query = grad_key = grad_value = None
+            probs = torch.softmax(query @ key.mT * ctx.scale, dim=-1)
+            if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+                grad_probs = (grad_output @ value.mT).sum_to_size(probs.shape)
+                inner = (grad_probs * probs).sum(-1, keepdim=True)
+                # w.r.t. query @ key.mT * scale
+                grad_scores = probs * (grad_probs - inner)
+            if ctx.needs_input_grad[0]:
+                grad_query = (ctx.scale * (grad_scores @ key)).sum_to_size(query.shape)
+            if ctx.needs_input_grad[1]:
+                grad_key = (ctx.scale * (grad_scores.mT @ query)).sum_to_size(key.shape)
+            if ctx.needs_input_grad[2]:
+                grad_value = (probs.mT @ grad_output).sum_to_size(value.shape)
+            return grad_query, grad_key, grad_value, None
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, scale: float = 1.0) -> Tensor:

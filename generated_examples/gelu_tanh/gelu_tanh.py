@@ -45,6 +45,9 @@ def gelu_tanh(x: Tensor) -> Tensor:
         0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     """
     apply: Callable[..., Tensor] = GELUTanhFunction.apply
+    device = x.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        x = x if x.dtype == torch.double else x.float()
     return apply(x)
 
 

@@ -45,6 +45,9 @@ def l2_normalize(x: Tensor) -> Tensor:
         x: Tensor of shape ``(..., D)``.
     """
     apply: Callable[..., Tensor] = L2NormalizeFunction.apply
+    device = x.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        x = x if x.dtype == torch.double else x.float()
     return apply(x)
 
 

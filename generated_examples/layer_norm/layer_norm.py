@@ -85,6 +85,13 @@ def layer_norm(
         eps: Constant.
     """
     apply: Callable[..., Tensor] = LayerNormFunction.apply
+    device = x.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        x = x if x.dtype == torch.double else x.float()
+        weight = (
+            weight if weight is None or weight.dtype == torch.double else weight.float()
+        )
+        bias = bias if bias is None or bias.dtype == torch.double else bias.float()
     return apply(x, weight, bias, eps)
 
 

@@ -66,6 +66,7 @@ class OpTests:
     gradcheck_options: ClassVar[Options] = {}
     rtol: ClassVar[float | None] = None  # of all other comparisons
     atol: ClassVar[float | None] = None
+    autocast: ClassVar[str] = ""  # what the op does there: lower, float32 or region
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """The cases, the layouts, and the inputs that a call may need gradients of."""
@@ -327,6 +328,139 @@ class OpTests:
         ends = self.differentiable_outputs(expected)
         self.assert_close(found, gradients(ends, inputs))
 
+    def rounded(self, *dtypes: torch.dtype, **arguments: Any) -> Inputs:
+        """Inputs of these dtypes in turn, with no more digits than bfloat16 has."""
+        pairs = zip(self.inputs(**arguments), itertools.cycle(dtypes), strict=False)
+        return tuple(
+            (
+                x.detach().bfloat16().to(dtype).requires_grad_(x.requires_grad)
+                if isinstance(x, Tensor) and x.is_floating_point()
+                else x
+            )
+            for x, dtype in pairs
+        )
+
+    def autocast_on(self, inputs: Inputs, low: torch.dtype) -> torch.autocast:
+        """Autocast for the device of the inputs."""
+        device = next(x.device.type for x in inputs if isinstance(x, Tensor))
+        return torch.autocast(device, dtype=low)
+
+    def rounded_gradients(
+        self, outputs: Sequence[Tensor], inputs: Inputs, *, penalty: bool = False
+    ) -> tuple[Tensor, ...]:
+        """The gradients of a loss in float64, or of a penalty on these gradients."""
+        needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        torch.manual_seed(1)
+        weights = [torch.randn(x.shape).bfloat16().to(x.device) for x in outputs]
+        pairs = zip(outputs, weights, strict=True)
+        loss = torch.stack([(x.double() * weight).sum() for x, weight in pairs]).sum()
+        if penalty:
+            first = torch.autograd.grad(
+                loss, needed, create_graph=True, materialize_grads=True
+            )
+            loss = torch.stack([x.double().square().sum() for x in first]).sum()
+        return torch.autograd.grad(
+            loss, needed, retain_graph=True, materialize_grads=True
+        )
+
+    def assert_as_exact(
+        self,
+        actual: Sequence[Tensor],
+        plain: Sequence[Tensor],
+        exact: Sequence[Tensor],
+        low: torch.dtype,
+    ) -> None:
+        """Err at most twice as much as plain PyTorch does, and a few roundings."""
+        for one, other, right in zip(actual, plain, exact, strict=True):
+            if right.numel() and other.isfinite().all():
+                error = (other.double() - right).abs().max()
+                roundings = 8 * torch.finfo(low).eps * right.abs().max()
+                assert (one.double() - right).abs().max() <= 2 * error + roundings
+
+    @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16], ids=str)
+    def test_autocast(self, low: torch.dtype) -> None:
+        """Outputs, gradients and a penalty on these are those of plain PyTorch."""
+        expected = self.surrogate or self.reference
+        assert expected is not None
+        function = self.prepared(expected)
+        cases = [
+            case for case in self.cases.values() if {*case} <= {"absent", "sample"}
+        ]
+        for case, dtypes in itertools.product(
+            cases, [(torch.float,), (low,), (low, torch.float)]
+        ):
+            inputs = self.rounded(*dtypes, **case)
+            doubles = self.rounded(torch.double, **case)
+            right = self.differentiable_outputs(function(*doubles))
+            with self.autocast_on(inputs, low):
+                actual = self.run(*inputs)
+                plain = self.differentiable_outputs(function(*inputs))
+            if not self.surrogate:
+                self.assert_as_exact(actual, plain, right, low)
+            for penalty in [False, True][: 1 + self.supports_double_backward]:
+                found, wanted, exact = (
+                    self.rounded_gradients(outputs, given, penalty=penalty)
+                    for outputs, given in (
+                        (actual, inputs),
+                        (plain, inputs),
+                        (right, doubles),
+                    )
+                )
+                self.assert_as_exact(found, wanted, exact, low)
+
+    def test_autocast_off(self) -> None:
+        """A nested region where it is off changes nothing, nor does it float64."""
+        for dtype in (torch.float, torch.double):
+            inputs = self.rounded(dtype)
+            expected = self.run(*inputs)
+            outer = self.autocast_on(inputs, torch.bfloat16)
+            with outer, torch.autocast(outer.device, enabled=dtype == torch.double):
+                actual = self.run(*inputs)
+            self.assert_close(actual, expected)
+            self.assert_close(
+                self.rounded_gradients(actual, inputs),
+                self.rounded_gradients(expected, inputs),
+            )
+
+    def test_autocast_of_meta_tensors(self) -> None:
+        """There is no autocast for them: the op runs as ever."""
+        inputs = [
+            (
+                x.detach().to("meta").requires_grad_(x.requires_grad)
+                if isinstance(x, Tensor)
+                else x
+            )
+            for x in self.rounded(torch.float)
+        ]
+        with torch.autocast("cpu"):
+            outputs = self.run(*inputs)
+        self.rounded_gradients(outputs, tuple(inputs))
+
+    def test_vmap_under_autocast(self) -> None:
+        inputs = self.rounded(torch.float, needs=())
+        gradient = torch.func.grad(self.loss, argnums=self.argnums(inputs))
+        in_dims = tuple(0 if isinstance(x, Tensor) else None for x in inputs)
+        pair = [torch.stack([x, x]) if isinstance(x, Tensor) else x for x in inputs]
+        mapped = torch.func.vmap(gradient, in_dims, randomness="same")
+        with self.autocast_on(inputs, torch.bfloat16):
+            found, expected = mapped(*pair), gradient(*inputs)
+        for each in range(2):
+            actual = [x[each] for x in found]
+            self.assert_as_exact(actual, expected, expected, torch.bfloat16)
+
+    def test_compile_under_autocast(self) -> None:
+        inputs = self.rounded(torch.float)
+        compiled = torch.compile(
+            self.on_copy(self.op), fullgraph=True, backend="aot_eager"
+        )
+        with self.autocast_on(inputs, torch.bfloat16):
+            outputs = self.differentiable_outputs(self.seeded(compiled)(*inputs))
+            expected = self.run(*inputs)
+        self.assert_as_exact(outputs, expected, expected, torch.bfloat16)
+        found = self.rounded_gradients(outputs, inputs)
+        wanted = self.rounded_gradients(expected, inputs)
+        self.assert_as_exact(found, wanted, wanted, torch.bfloat16)
+
 
 class ModuleTests:
     """Subclass it: say how the module is built, and what it owns of the op's inputs."""
@@ -397,6 +531,7 @@ class TestLayerNorm(OpTests):
     function = LayerNormFunction
     differentiable = ("x", "weight", "bias")
     unsupported_of_empty = ("double_backward",)
+    autocast = "float32"
     refused = (
         ("weight", lambda weight: torch.cat([weight] * 2, dim=-1)),
         ("bias", lambda bias: torch.cat([bias] * 2, dim=-1)),

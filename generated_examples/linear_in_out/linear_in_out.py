@@ -59,6 +59,12 @@ def linear_in_out(x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
         bias: Tensor of shape ``(out_features,)``.
     """
     apply: Callable[..., Tensor] = LinearInOutFunction.apply
+    device = x.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        x = x if x.dtype == torch.double else x.to(dtype)
+        weights = weights if weights.dtype == torch.double else weights.to(dtype)
+        bias = bias if bias.dtype == torch.double else bias.to(dtype)
     return apply(x, weights, bias)
 
 

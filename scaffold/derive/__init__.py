@@ -16,6 +16,7 @@
 """
 
 from scaffold.derive.derivation import (
+    Autocast,
     Block,
     Derivation,
     Element,
@@ -33,6 +34,7 @@ from scaffold.derive.pipeline import derive
 from scaffold.derive.saving import facet_of, is_for_most, variadic_names
 
 __all__ = [
+    "Autocast",
     "Block",
     "Derivation",
     "Element",

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from scaffold.errors import Location
 from scaffold.formula import Graph, Node, Statement
-from scaffold.spec import Domain, Style
+from scaffold.spec import Amp, Domain, Style
 
 Source = Literal["input", "output", "intermediate"]
 
@@ -115,6 +115,24 @@ class ShapeCheck(NamedTuple):
     )
 
 
+CAST = frozenset[Amp]({"lower", "float32"})  # the wrapper casts the inputs
+
+
+class Autocast(NamedTuple):
+    """What is written about autocast; `off`: it is off around the op, since its lists would undo the cast of the inputs."""
+
+    amp: Amp = "off"
+    off: bool = False
+
+    @property
+    def casts(self) -> bool:
+        """Whether the wrapper casts the inputs."""
+        return self.amp in CAST
+
+
+NO_AUTOCAST = Autocast()
+
+
 class Block(NamedTuple):
     """Statements of the backward that serve the same gradients, in order."""
 
@@ -155,6 +173,7 @@ class Derivation:
     detached: frozenset[str] = frozenset()  # outputs that the forward detaches
     notes: tuple[str, ...] = ()  # what the user should know, for stderr
     checks: tuple[ShapeCheck, ...] = ()  # of the shapes that the backward is for
+    autocast: Autocast = NO_AUTOCAST
 
     @property
     def complete(self) -> bool:

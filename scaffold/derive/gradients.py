@@ -16,6 +16,7 @@ from scaffold.derive.activity import (
     carries_gradient,
     is_undifferentiated,
 )
+from scaffold.derive.autocast import autocast_of
 from scaffold.derive.autograd_fallback import (
     BY_AUTOGRAD,
     autograd_of_forward,
@@ -263,7 +264,9 @@ def _walked_back(
     for cotangent, result in results.items():
         seeds.setdefault(result, []).append(cotangent)
     absent = {lowered.inputs[item.name] for item in spec.tensors if item.optional}
-    return Reverse(make, absent, spec.forgoes_second).run(seeds, lowered.inputs)
+    # Under autocast a cotangent may have another dtype than its value, which ATen's own gradients refuse.
+    fuse = spec.forgoes_second and autocast_of(spec).amp != "region"
+    return Reverse(make, absent, fuse).run(seeds, lowered.inputs)
 
 
 def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from scaffold.derive.autocast import autocast_of
 from scaffold.derive.backward_program import Line, free_reads, lines_of
 from scaffold.derive.capabilities import (
     capabilities,
@@ -67,7 +68,7 @@ def derive(spec: OpSpec) -> Derivation:
     spec, maths, found = _in_its_style(spec, source)
     # Last: only the finished backward tells which of the declared shapes it relies on.
     checks = shape_checks(spec, found, partial(_if_declared_as, source, maths, found))
-    return replace(found, checks=checks, detached=detached)
+    return replace(found, checks=checks, detached=detached, autocast=autocast_of(spec))
 
 
 def _before_style(spec: OpSpec) -> Source:

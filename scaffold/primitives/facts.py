@@ -25,12 +25,14 @@ Memory = Literal["fresh", "view", "either", "same"]
 Singular = Literal["", "zero", "length", "rank"]
 Inline = Literal["", "always", "leaf"]
 Sign = Literal["", "nonnegative", "nonpositive"]
+Autocast = Literal["", "lower", "float32", "region", "number_first"]
 # The words that a key takes, of those keys that take one of a few.
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "memory": ("fresh", "view", "either", "same"),
     "singular": ("zero", "length", "rank"),
     "inline": ("always", "leaf"),
     "sign": ("nonnegative", "nonpositive"),
+    "autocast": ("lower", "float32", "region", "number_first"),
 }
 # What is so or not, and by default not.
 FLAGS = (
@@ -75,7 +77,7 @@ DTYPE = {"contraction": "uniform", "loss": "own"}
 INHERITED = (
     *("kind", "shape", "passes", "memory", "dtype", "in_place", "singular"),
     *("inline", "optional", "sign", "words", "grad_words", "argument"),
-    *("changes", *FLAGS),
+    *("changes", "autocast", *FLAGS),
 )
 Section = Mapping[str, Any]
 
@@ -115,6 +117,7 @@ class Facts(NamedTuple):
     changes: tuple[tuple[int, str], ...] = ()  # arguments that it writes into
     is_dear: bool = False  # nobody computes it twice, though it be as fast as a product
     chosen_by: str = ""  # the string that a call has which it is: `'nuc'` of norms
+    autocast: Autocast = ""  # the precision that autocast computes it in
 
     @property
     def is_one_tensor(self) -> bool:
@@ -172,6 +175,7 @@ def facts_of(section: Section) -> Facts:
         _positions(section, section.get("changes", ())),
         _is_dear(section, kinds),
         _chosen_by(section),
+        section.get("autocast", ""),
     )
 
 

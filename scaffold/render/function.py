@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation, Saved, facet_of, is_for_most, variadic_names
 from scaffold.formula import emit, emit_lines
+from scaffold.render.autocast import kept_autocast, under_autocast
 from scaffold.render.backward import (
     any_needed,
     backward_lines,
@@ -45,7 +46,7 @@ def function_view(
 ) -> FunctionView:
     """The Function as the template shows it."""
     combined = derivation.style == "combined"
-    body = backward_lines(spec, derivation)
+    body = under_autocast(spec, derivation, backward_lines(spec, derivation))
     typed = parameters(spec.inputs)
     checks = check_lines(derivation, line_length)
     return FunctionView(
@@ -243,7 +244,7 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
     if derivation.saved:
         saved = [_saved(spec, item, outputs) for item in derivation.saved]
         lines.append(f"ctx.save_for_backward({', '.join(saved)})")
-    return lines + _kept(spec, derivation, outputs)
+    return [*lines, *_kept(spec, derivation, outputs), *kept_autocast(spec, derivation)]
 
 
 def _marks_of_dirty(spec: OpSpec) -> list[str]:

@@ -7,6 +7,7 @@ from textwrap import indent
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, fresh, without_gradient
+from scaffold.render.autocast import cast_lines
 from scaffold.render.docstring import INDENT, quoted, wrapper_docstring
 from scaffold.render.environment import render_block, with_imports
 from scaffold.render.file_style import PLAIN, House
@@ -112,8 +113,9 @@ def wrapper_view(
     whole = forward_type(spec, derivation) if dropped else returns
     apply = fresh("apply", {item.name for item in spec.inputs})
     call = f"{apply}({arguments(spec.inputs)})"
-    body = [f"{apply}: Callable[..., {whole}] = {spec.function_name}.apply"]
-    body += _without_extra(spec, derivation, call) if dropped else [f"return {call}"]
+    run = _without_extra(spec, derivation, call) if dropped else [f"return {call}"]
+    body = cast_lines(spec, derivation, run)
+    body.insert(0, f"{apply}: Callable[..., {whole}] = {spec.function_name}.apply")
     return WrapperView(
         name=spec.name,
         parameters=parameters_with_defaults(spec.inputs),

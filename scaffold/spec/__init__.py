@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from scaffold.spec.config import Configuration, load_configuration
-    from scaffold.spec.keys import Style
+    from scaffold.spec.keys import Amp, Style
     from scaffold.spec.op_spec import (
         ANY_DIMS,
         Attribute,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY_DIMS",
+    "Amp",
     "Attribute",
     "Configuration",
     "Dim",

@@ -59,6 +59,7 @@ def build(
     maths = read_maths(names[0], sound, arguments, shapes, read or _read, problems)
     module = read_module(sound, arguments, maths, shapes, settings, problems)
     _check_results(arguments, maths, problems)
+    _check_amp(sound, arguments, problems)
     _check_classes(sound, names, arguments, maths, settings.names, problems)
     check_requirements(settings.require, sound, arguments.tensors, problems)
     problems.raise_found()
@@ -104,6 +105,7 @@ def _spec(
         style=raw.get("style", configuration.style),
         style_is_free="style" not in raw and raw["save-policy"] == "balanced",
         save_policy=raw["save-policy"],
+        amp=raw.get("amp"),
         tolerance=_tolerance(raw),
         require=maths.require,
         samples=maths.samples,
@@ -164,6 +166,15 @@ def _check_results(arguments: Arguments, maths: Maths, problems: Problems) -> No
     plural = "output is" if expected == 1 else "outputs are"
     message = f"the forward returns {count} values, but {expected} {plural} declared"
     problems.at(("forward",), message, f"declare them, as in: outputs = '{names}'")
+
+
+def _check_amp(
+    raw: Mapping[str, Any], arguments: Arguments, problems: Problems
+) -> None:
+    """What changes in place is not cast: it would be a copy that changes."""
+    if raw.get("amp") in ("lower", "float32") and arguments.dirty:
+        message = f"'{arguments.dirty[0]}' changes in place, and would be cast"
+        problems.at(("amp",), message, "amp = 'region'")
 
 
 def _check_classes(

@@ -25,6 +25,7 @@ from scaffold.spec.problems import KeyPath, Problems
 
 Style = Literal["setup-context", "combined"]
 SavePolicy = Literal["recompute", "balanced"]
+Amp = Literal["lower", "float32", "region", "off"]  # what an op does under autocast
 
 
 class Key(NamedTuple):
@@ -54,6 +55,7 @@ TOLERANCE = NUMBERS._replace(
 )
 STYLE = choice("a style", get_args(Style))
 SAVE_POLICY = choice("a policy", get_args(SavePolicy))
+AMP = choice("a word", get_args(Amp))
 
 KEYS: dict[str, Key] = {
     "inputs": Key(
@@ -116,6 +118,12 @@ KEYS: dict[str, Key] = {
     ),
     "style": Key(STYLE, "How the Function is written."),
     "save-policy": Key(SAVE_POLICY, "What of the forward is saved for the backward."),
+    "amp": Key(
+        AMP,
+        "What the op does under autocast (as its forward would): cast its inputs to autocast's dtype or to float32, "
+        "run its backward under the autocast of the forward, or nothing.",
+        option="What the op does under autocast (default: as its forward would).",
+    ),
     "shape-checks": Key(
         SWITCH,
         "Raise where a declared shape that the backward relies on is broken (true).",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeGuard
 
 from scaffold.formula import Formula, Kept
-from scaffold.spec.keys import SavePolicy, Style
+from scaffold.spec.keys import Amp, SavePolicy, Style
 from scaffold.spec.names import DEFAULT, Patterns
 
 Dim = str | int  # a name, a size, or any number of dims: "...", "*batch"
@@ -160,6 +160,7 @@ class OpSpec:
     style: Style = "setup-context"
     style_is_free: bool = False  # `combined` may be taken where that spares time
     save_policy: SavePolicy = "recompute"
+    amp: Amp | None = None  # None: as the forward's primitives tell
     tolerance: tuple[
         tuple[str, str], ...
     ] = ()  # keyword of gradcheck -> number, as written

@@ -1,5 +1,6 @@
 """The facts of the table are what torch says of each primitive on its samples."""
 
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -8,6 +9,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import (
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 
 from scaffold.derive.graph.op import Kind, Named, Op, Program
 from scaffold.derive.graph.shape_rules import SHAPES, shape_said
@@ -242,3 +249,110 @@ def nothing_is_larger_than_what_is_said_to_be_largest(rule: Rule) -> None:
         if "largest" in rule.facts.flags:
             of, given = _numbers(values, results)
             assert given.max() >= of.max(), values
+
+
+# --- Autocast. The lists of CUDA's are in every build of torch, and tensors that only claim to be on such a device go by them.
+
+
+# Calls that have no tensors without values, and what PyTorch says of them.
+UNSEEN = {
+    "cov": "lower",  # a product, by its source and on the CPU
+    "corrcoef": "lower",
+    "nuclear_norm": "float32",  # by the list; of no matrix of bfloat16 without it
+    "pinv": "region",  # a product in the end
+}
+# By CUDA's list in the dtypes that come; on the CPU it is a product.
+ON_OTHER_DEVICES = {
+    "tensordot": "region",
+    "tensordot_equation": "region",
+    "inner": "region",
+}
+
+
+class Casts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The dtypes that tensors are cast to, or that a call is told to compute in."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found = set[torch.dtype]()
+
+    def __torch_dispatch__(  # type: ignore[no-untyped-def]
+        self, function, types, args=(), kwargs=None
+    ):
+        if (kwargs or {}).get("dtype") is not None:
+            self.found.add(kwargs["dtype"])
+        return function(*args, **(kwargs or {}))
+
+
+def casts(rule: Rule, values: Values, dtype: torch.dtype) -> set[Any]:
+    """What autocast for CUDA has a call cast tensors of a dtype to, or return."""
+    found = dict[bool, set[Any]]()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+
+        def moved(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            other = dtype if value.is_floating_point() else value.dtype
+            return torch.empty(value.shape, dtype=other, device="cuda")
+
+        there = tree_map(moved, values)
+        for enabled in (False, True):
+            torch.clear_autocast_cache()
+            torch.set_autocast_enabled("cuda", enabled)
+            torch.set_autocast_dtype("cuda", torch.bfloat16)
+            try:
+                with Casts() as mode:
+                    results = called(rule.spelled, there)
+                tensors = [x for x in tree_leaves(results) if isinstance(x, Tensor)]
+                found[enabled] = mode.found | {(x.dtype,) for x in tensors}
+            finally:
+                torch.set_autocast_enabled("cuda", False)
+    return {
+        item[0] if isinstance(item, tuple) else item
+        for item in found[True] - found[False]
+    }
+
+
+def policy(rule: Rule) -> str:
+    """What autocast for CUDA does with the samples of a rule."""
+    found, only, tensors = set[str](), True, False
+    for sample in samples(TABLE, rule):
+        given = drawn_values(TABLE, rule, sample, torch.float32)
+        is_number = not isinstance(given.get(rule.parameters[0].name), Tensor)
+        tensors |= not is_number
+        for dtype, word, other in (
+            (torch.float32, "lower", torch.bfloat16),
+            (torch.bfloat16, "float32", torch.float32),
+        ):
+            with suppress(*REFUSED, AssertionError, UnsupportedFakeTensorException):
+                if other in casts(rule, given, dtype):
+                    found.add(word)
+                    only &= rule.category == "elementwise" and is_number
+    return "number_first" if only and tensors and found else " ".join(sorted(found))
+
+
+def test_autocast_does_what_the_table_says(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    logging.disable(logging.CRITICAL)  # of calls that take no bfloat16
+    told = {rule.name: policy(rule) for rule in RULES if rule.category != "backward"}
+    logging.disable(logging.NOTSET)
+    said = {name: TABLE.rule(name).facts.autocast for name in told}
+    assert said == told | UNSEEN | ON_OTHER_DEVICES
+
+
+def test_autocast_of_the_cpu_casts_no_more() -> None:
+    """What its list has and that of CUDA has not is no matter of precision, but a kernel that is missing."""
+    for rule in RULES:
+        for sample in samples(TABLE, rule):
+            given = drawn_values(TABLE, rule, sample, torch.float32)
+            with suppress(*REFUSED), torch.autocast("cpu"):
+                results = tree_leaves(called(rule.spelled, given))
+                lower = any(
+                    isinstance(x, Tensor) and x.dtype == torch.bfloat16 for x in results
+                )
+                assert (
+                    not lower
+                    or rule.facts.autocast in ("lower", "region")
+                    or rule.name == "bfloat16"
+                ), rule.name

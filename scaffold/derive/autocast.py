@@ -1,0 +1,161 @@
+"""What an op does under `torch.autocast`: in which dtype it takes its tensors, and what its backward runs under.
+
+In: an `OpSpec`. Out: an `Autocast`. Invariant: an op that autocast leaves alone has no code for it. The reference is the text of the
+forward under autocast; what that computes in which precision is a fact of each primitive.
+
+A forward of matmuls alone takes its inputs in autocast's dtype (`lower`), one of exponentials and sums alone in float32 (`float32`):
+then all that is saved has the dtype of what is computed, and so have the gradients. Of both there is no such dtype: the forward runs
+as it is, and the backward under the autocast of the forward (`region`).
+"""
+
+from collections.abc import Collection, Iterable
+
+from scaffold.derive.activity import callee, is_random
+from scaffold.derive.derivation import CAST, Autocast
+from scaffold.derive.value_kinds import Kinds, is_of_module, kinds_of_inputs
+from scaffold.formula import Formula, Node, Statement, assignments, bound, expressions
+from scaffold.primitives import Facts, built_in_primitives
+from scaffold.primitives.calls import facts_of_call, is_whole
+from scaffold.spec import Amp, OpSpec
+
+
+def autocast_of(spec: OpSpec) -> Autocast:
+    """As the user says, else as the primitives of the forward tell; without a backward there is nothing to say."""
+    policies = _policies(spec, spec.forward)
+    if spec.amp is not None:
+        return Autocast(spec.amp, spec.amp in CAST and not policies <= {spec.amp})
+    if not spec.differentiable:
+        return Autocast()
+    # What a surrogate's gradient is computed of is no part of the forward, whose inputs keep their dtype.
+    of_surrogate = _policies(spec, spec.surrogate and spec.surrogate.forward)
+    if not policies | of_surrogate:
+        return Autocast()
+    if policies not in ({"lower"}, {"float32"}) or _is_of_its_dtypes(spec):
+        return Autocast("region")
+    return Autocast(policies.pop())
+
+
+def _is_of_its_dtypes(spec: OpSpec) -> bool:
+    """Whether inputs of another dtype would make another forward: it asks for a dtype, draws numbers or changes an input."""
+    if spec.dirty or spec.forward is None:
+        return bool(spec.dirty)
+    kinds = kinds_of_inputs(spec).after(_statements(spec.forward))
+    roots = _expressions(spec.forward)
+    nodes = (node for root in roots for node in root.walk())
+    return any(map(is_random, roots)) or any(_asks(node, kinds) for node in nodes)
+
+
+def _asks(node: Node, kinds: Kinds) -> bool:
+    """Whether an expression asks a tensor for its dtype: `x.dtype`, `y.type_as(x)`, `y.to(x)`."""
+    if node.kind == "attribute":
+        return node.label == "dtype"
+    positions = [item.dtype for item in facts_of_call(callee(node) or "")]
+    operands = _operands(node)
+    return any(
+        isinstance(at, int)
+        and 0 < at < len(operands)
+        and kinds.of(operands[at]) == "tensor"
+        for at in positions
+    )
+
+
+def _expressions(formula: Formula | None) -> tuple[Node, ...]:
+    """What a formula computes; of one that stays as it is written, what is known of that."""
+    if formula is None:
+        return ()
+    results = formula.kept.returned if formula.kept else (formula.result,)
+    nodes = [node for item in _statements(formula) for node in expressions(item)]
+    return (*nodes, *filter(None, results))
+
+
+def _statements(formula: Formula) -> tuple[Statement, ...]:
+    return formula.kept.statements if formula.kept else formula.statements
+
+
+# --- In which precision autocast computes the parts of a formula.
+#
+# In: an op and a formula of it. Out: words of `Amp`, none for a formula that autocast leaves alone. Invariant: Python values and
+# integers, which autocast does not cast, say nothing; nor does a function of the user's.
+
+
+def _policies(spec: OpSpec, formula: Formula | None) -> set[Amp]:
+    """All of them."""
+    if formula is None:
+        return set()
+    kinds = kinds_of_inputs(spec).after(_statements(formula))
+    whole = _whole_names(spec, _statements(formula))
+    nodes = [node for root in _expressions(formula) for node in root.walk()]
+    found = (_policy(spec, node, kinds, whole) for node in nodes)
+    return {policy for policy in found if policy is not None}
+
+
+def _policy(
+    spec: OpSpec, node: Node, kinds: Kinds, whole: Collection[str]
+) -> Amp | None:
+    """That of one call or operator."""
+    operands = _operands(node)
+    if not operands or kinds.of(node) == "scalar" or _is_whole(operands[0], whole):
+        return None
+    if node.names() & spec.foreign & {item.label for item in _path(node)}:
+        return None
+    # Of several primitives that are called so each has the same policy: `prod(x)` and `prod(x, dim)`.
+    for facts in _facts(node):
+        if facts.autocast == "number_first":
+            return "float32" if kinds.of(operands[0]) == "scalar" else None
+        if facts.autocast == "float32" and "dtype" in node.keywords:
+            return None  # it computes in the dtype that it is given
+        if facts.autocast:
+            return facts.autocast
+    return None
+
+
+def _facts(node: Node) -> tuple[Facts, ...]:
+    """Those of the primitives that a call or an operator may be."""
+    if node.kind == "binary":
+        return built_in_primitives().named("operator", node.label)
+    if node.args[0].kind == "name":  # of Python's own: `pow(x, 2)`
+        return built_in_primitives().named("function", node.args[0].label)
+    return facts_of_call(callee(node) or "")
+
+
+def _operands(node: Node) -> tuple[Node, ...]:
+    """What a call is made of, the first tensor first; nothing of what is no call."""
+    if node.kind == "binary":
+        return node.args
+    if node.kind != "call":
+        return ()
+    called, *args = node.args
+    of_tensor = called.kind == "attribute" and not is_of_module(called.args[0])
+    return (called.args[0], *args) if of_tensor else tuple(args)
+
+
+def _path(node: Node) -> Iterable[Node]:
+    """The names that the callee of a call is made of: `my_kernels` of `my_kernels.softmax(x)`."""
+    return node.args[0].walk() if node.kind == "call" else ()
+
+
+def _whole_names(spec: OpSpec, statements: Iterable[Statement]) -> frozenset[str]:
+    """The names of integers and masks."""
+    known = {
+        item.name for item in spec.tensors if item.dtype in ("bool", "int", "index")
+    }
+    for item in assignments(statements):
+        if item.target.kind == "name" and _is_whole(item.value, known):
+            known |= bound(item.target)
+    return frozenset(known)
+
+
+def _is_whole(node: Node, names: Collection[str]) -> bool:
+    """Whether a value is a tensor of integers or a mask."""
+    match node:
+        case Node("name", name):
+            return name in names
+        case Node("compare"):
+            return True
+        case Node("unary", "~", (inner,)) | Node("subscript", _, (inner, *_)):
+            return _is_whole(inner, names)
+        case Node("binary", "&" | "|" | "^", args):
+            return all(_is_whole(arg, names) for arg in args)
+        case Node("call"):
+            return is_whole(callee(node) or "")
+    return False

@@ -1,0 +1,105 @@
+"""The lines of an op about autocast: the cast in the wrapper, and the region that the backward runs in.
+
+In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented. Invariant: an op that autocast leaves alone has none. What is no
+tensor of floating point is not cast, nor is float64: as by PyTorch.
+"""
+
+from scaffold.derive import Derivation, fresh
+from scaffold.formula import written
+from scaffold.spec import OpSpec, TensorInput
+
+FEW = 3  # tensors that are cast line by line
+
+
+def cast_lines(spec: OpSpec, derivation: Derivation, run: list[str]) -> list[str]:
+    """The body of the wrapper: `run` on inputs that are cast where autocast is on."""
+    cast = [item for item in spec.tensors if item.dtype == "float"]
+    if not (derivation.autocast.casts and cast):
+        return run
+    taken = {item.name for item in spec.inputs}
+    device, dtype, one = (fresh(name, taken) for name in ("device", "dtype", "each"))
+    lines = [f"{device} = {_device(spec)}", _if_on(device)]
+    method = "float()"
+    if derivation.autocast.amp == "lower":
+        lines.append(f"    {dtype} = torch.get_autocast_dtype({device})")
+        method = f"to({dtype})"
+    lines += [f"    {line}" for line in _casts(cast, method, one)]
+    if derivation.autocast.off:
+        lines.append(f"    with torch.autocast({device}, enabled=False):")
+        lines += [f"        {line}" for line in run]
+    return [*lines, *run]
+
+
+def _if_on(device: str) -> str:
+    """The test: of a device without autocast, as meta tensors have, may not be asked whether it is on."""
+    there = f"torch.amp.is_autocast_available({device})"
+    return f"if {there} and torch.is_autocast_enabled({device}):"
+
+
+def _device(spec: OpSpec) -> str:
+    """The type of the device of the tensors: that of the first one that is there."""
+    sure = [item for item in spec.tensors if not (item.optional or item.variadic)]
+    if sure:
+        return f"{sure[0].name}.device.type"
+    item = spec.tensors[0]
+    if item.variadic:
+        return f'{item.name}[0].device.type if {item.name} else "cpu"'
+    return f'{item.name}.device.type if {item.name} is not None else "cpu"'
+
+
+def _casts(cast: list[TensorInput], method: str, one: str) -> list[str]:
+    """Assignments of the tensors, cast by a method of theirs."""
+    plain = [item.name for item in cast if not (item.optional or item.variadic)]
+    lines = []
+    if len(plain) > FEW:
+        listed = ", ".join(plain)
+        lines.append(f"{listed} = ({_cast(one, method)} for {one} in ({listed}))")
+        plain = []
+    for item in cast:
+        name = item.name
+        if item.variadic:
+            lines.append(f"{name} = tuple({_cast(one, method)} for {one} in {name})")
+        elif item.optional:
+            kept = f"{name} is None or {name}.dtype == torch.double"
+            lines.append(f"{name} = {name} if {kept} else {name}.{method}")
+        elif name in plain:
+            lines.append(f"{name} = {_cast(name, method)}")
+    return lines
+
+
+def _cast(name: str, method: str) -> str:
+    return f"{name} if {name}.dtype == torch.double else {name}.{method}"
+
+
+# --- A region: the backward under the autocast of the forward.
+
+
+def kept_autocast(spec: OpSpec, derivation: Derivation) -> list[str]:
+    """What ctx keeps of the autocast of the forward: whether it is on, and by that its dtype."""
+    if not _is_region(spec, derivation):
+        return []
+    device = fresh("device", _names(spec, derivation))
+    there = f"torch.amp.is_autocast_available({device})"
+    enabled = f"enabled=torch.is_autocast_enabled({device})"
+    return [
+        f"{device} = {_device(spec)}",
+        f'{device} = {device} if {there} else "cpu"',
+        f"ctx.autocast = torch.autocast({device}, {enabled})",
+    ]
+
+
+def _names(spec: OpSpec, derivation: Derivation) -> set[str]:
+    """The names that are taken where ctx is filled."""
+    names = {item.name for item in (*spec.inputs, *spec.outputs)}
+    return names.union(*map(written, derivation.forward or ()))
+
+
+def under_autocast(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
+    """The body of the backward in it."""
+    if not _is_region(spec, derivation):
+        return body
+    return ["with ctx.autocast:", *(f"    {line}" for line in body)]
+
+
+def _is_region(spec: OpSpec, derivation: Derivation) -> bool:
+    return derivation.autocast.amp == "region" and bool(spec.differentiable)

@@ -1,0 +1,99 @@
+"""What an op does under autocast, told by its forward."""
+
+import pytest
+
+from scaffold.derive import Autocast, derive
+from tests.derive.building import op_text, spec_of
+
+LINEAR = "input[..., K], weight[N, K], bias[N]?"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "amp"),
+    [
+        ("x, y", "x * y + torch.tanh(x)", "off"),
+        ("x", "x.mean(-1)", "off"),  # not on the lists
+        (LINEAR, "F.linear(input, weight, bias)", "lower"),
+        (LINEAR, "input @ weight.t() + bias", "lower"),
+        ("x[..., D], w1[H, D], w2[D, H]", "F.silu(x @ w1.t()) @ w2.t()", "lower"),
+        ("x", "torch.exp(x)", "float32"),
+        ("x", "x.softmax(-1)", "float32"),
+        ("x", "x ** 2", "float32"),
+        ("x", "2 ** x", "float32"),
+        ("x", "1 / x", "float32"),
+        ("x, y", "x / y", "off"),
+        ("x", "x / 2 ** 0.5", "off"),  # of Python's numbers
+        ("x", "x * math.exp(2.0)", "off"),
+        ("x, n: int", "x / n ** 2", "off"),
+        ("x, m[bool]", "x / m.sum()", "off"),  # integers are not cast
+        ("x, m", "k = m > 0\nreturn x / k.sum()", "off"),
+        ("x", "x.sum(dtype=torch.float32)", "off"),  # it says its dtype
+        ("q[..., D], k[S, D]", "torch.softmax(q @ k.mT, -1)", "region"),
+        ("q[N, K], k[K, M]", "torch.tensordot(q, k, 1)", "region"),
+        ("x[..., D], w[D, H]", "(x @ w).to(x.dtype)", "region"),
+        ("x", "torch.exp(x.float()).type_as(x)", "region"),
+        ("x", "torch.exp(x.float()).to(x)", "region"),
+        ("x", "torch.exp(x).to(torch.float32)", "float32"),
+        ("x[..., D], w[D, H]", "(x + torch.randn_like(x)) @ w", "region"),
+        ("x[N, N]", "for _ in range(3):\n    x = x @ x\nreturn x", "lower"),
+        ("*tensors", "torch.stack(tensors).sum(0)", "float32"),
+        ("x", "x.argmax(-1)", "off"),
+    ],
+)
+def test_the_forward_tells(inputs: str, forward: str, amp: str) -> None:
+    inputs = inputs.replace("m[bool]", "m[N; bool]")
+    assert derive(spec_of(inputs, forward=forward)).autocast == Autocast(amp)  # type: ignore[arg-type]
+
+
+def test_what_changes_in_place_is_not_cast() -> None:
+    spec = spec_of("x[N, N], w[N, N]", forward="x.add_(w @ w)", dirty=["x"])
+    assert derive(spec).autocast.amp == "region"
+
+
+def test_functions_of_the_users_say_nothing() -> None:
+    spec = spec_of(
+        "x", forward="softmax(x)", import_=["mine:softmax"], grad={"x": "grad_output"}
+    )
+    assert derive(spec).autocast.amp == "off"
+
+
+def test_the_inputs_of_a_surrogate_keep_their_dtype() -> None:
+    options = {"forward": "torch.sign(x)", "surrogate": "1 / (1 + torch.exp(-x))"}
+    assert derive(spec_of("x", **options)).autocast.amp == "region"
+
+
+def test_without_a_backward_there_is_nothing_to_say() -> None:
+    spec = spec_of(
+        "x[N, K], w[K, M]", outputs="y[N; int]", forward="(x @ w).argmax(-1)"
+    )
+    assert derive(spec).autocast.amp == "off"
+
+
+def test_autocast_is_off_around_a_cast_that_it_would_undo() -> None:
+    inputs, forward = "q[..., D], k[S, D]", "torch.softmax(q @ k.mT, -1)"
+    stated = [
+        derive(spec_of(inputs, forward=forward, amp=amp)).autocast
+        for amp in ("lower", "float32", "region", "off")
+    ]
+    assert [(item.amp, item.off) for item in stated] == [
+        ("lower", True),
+        ("float32", True),
+        ("region", False),
+        ("off", False),
+    ]
+    assert not derive(spec_of("x", forward="x * 2", amp="float32")).autocast.off
+
+
+def test_what_autocast_leaves_alone_has_no_line_of_it() -> None:
+    assert "autocast" not in op_text("x, y", forward="torch.tanh(x) * y")
+    assert "autocast" not in op_text(
+        LINEAR, forward="F.linear(input, weight, bias)", amp="off"
+    )
+
+
+def test_the_gradients_of_a_region_are_none_of_atens_own() -> None:
+    """Which refuse a cotangent of another dtype: on CUDA the product is in float16, the softmax in float32."""
+    inputs = "q[..., S, D], k[..., T, D], v[..., T, E]"
+    options = {"forward": "torch.softmax(q @ k.mT, -1) @ v", "save_policy": "balanced"}
+    assert "aten" not in op_text(inputs, **options)
+    assert "aten" in op_text(inputs, **options, amp="off")

@@ -1,0 +1,210 @@
+"""Generated ops under autocast, beside their forwards there."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from scaffold.spec import OpSpec
+from tests.derive.building import draft_of, load, op_text, reference, spec_of
+
+LOW = [torch.bfloat16, torch.float16]
+OPS = {
+    "linear": ("x[..., K], w[N, K], b[N]?", "x @ w.t() + b"),
+    "swiglu": (
+        "x[..., D], w1[H, D], w2[H, D], w3[D, H]",
+        "(F.silu(x @ w1.t()) * (x @ w2.t())) @ w3.t()",
+    ),
+    "rms_norm": (
+        "x[..., D], w[D]",
+        "x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w",
+    ),
+    "softmax": ("x[..., D]", "torch.softmax(x, -1)"),
+    "attention": (
+        "q[..., S, D], k[..., T, D], v[..., T, E]",
+        "torch.softmax(q @ k.mT, -1) @ v",
+    ),
+    "cross_entropy": ("x[N, C], target[N; index(C)]", "F.cross_entropy(x, target)"),
+}
+SIZES = {"K": 5, "N": 4, "D": 6, "H": 7, "S": 3, "T": 5, "E": 2, "C": 6, "...": 2}
+
+
+def op_and_forward(name: str, **options: Any) -> tuple[OpSpec, Any, Any]:
+    """An op as it is generated, and its forward in plain PyTorch."""
+    inputs, forward = OPS[name]
+    spec = spec_of(inputs, name, forward=forward, **options)
+    names = [item.name for item in spec.inputs]
+    return spec, getattr(load(draft_of(spec)), name), reference(names, forward)
+
+
+def values(spec: OpSpec, dtype: torch.dtype) -> list[Tensor]:
+    """Inputs that every dtype can represent."""
+    torch.manual_seed(0)
+    made = []
+    for item in spec.tensors:
+        sizes = [SIZES[str(dim)] for dim in item.dims or ()]
+        if item.dtype == "index":
+            made.append(torch.randint(SIZES["C"], sizes))
+        else:
+            x = (torch.randn(sizes) / 2).bfloat16().to(dtype)
+            made.append(x.requires_grad_())
+    return made
+
+
+def gradients(output: Tensor, inputs: Sequence[Tensor], penalty: bool) -> list[Tensor]:
+    needed = [x for x in inputs if x.requires_grad]
+    loss = output.double().square().sum()
+    if penalty:
+        found = torch.autograd.grad(loss, needed, create_graph=True)
+        loss = torch.stack([x.double().square().sum() for x in found]).sum()
+    return [*torch.autograd.grad(loss, needed, retain_graph=True)]
+
+
+def check(
+    spec: OpSpec, op: Callable[..., Tensor], forward: Callable[..., Tensor], low: Any
+) -> None:
+    """The op errs at most twice as much as its forward does, and a few roundings."""
+    for dtype in (torch.float32, low):
+        exact, inputs = values(spec, torch.double), values(spec, dtype)
+        with torch.autocast("cpu", dtype=low):
+            actual, plain = op(*inputs), forward(*inputs)
+        right = forward(*exact)
+        penalties = (False, True) if spec.save_policy == "recompute" else (False,)
+        tables = [[actual], [plain], [right]]
+        for penalty in penalties:
+            tables[0] += gradients(actual, inputs, penalty)
+            tables[1] += gradients(plain, inputs, penalty)
+            tables[2] += gradients(right, exact, penalty)
+        for one, other, truth in zip(*tables, strict=True):
+            error = (other.double() - truth).abs().max()
+            rounding = 8 * torch.finfo(low).eps * truth.abs().max()
+            assert (one.double() - truth).abs().max() <= 2 * error + rounding
+
+
+@pytest.mark.parametrize("low", LOW, ids=str)
+@pytest.mark.parametrize("name", OPS)
+def test_it_is_as_exact_as_its_forward(name: str, low: torch.dtype) -> None:
+    check(*op_and_forward(name), low)
+
+
+@pytest.mark.parametrize("amp", ["lower", "float32", "region"])
+@pytest.mark.parametrize("name", ["linear", "rms_norm", "attention"])
+def test_so_it_is_with_any_word_that_is_stated(name: str, amp: str) -> None:
+    check(*op_and_forward(name, amp=amp), torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    "options", [{"style": "combined"}, {"save_policy": "balanced"}]
+)
+@pytest.mark.parametrize("name", OPS)
+def test_in_another_style_too(name: str, options: dict[str, str]) -> None:
+    check(*op_and_forward(name, **options), torch.bfloat16)
+
+
+def test_an_optional_tensor_may_be_absent() -> None:
+    spec, op, _ = op_and_forward("linear")
+    x, w, _ = values(spec, torch.float32)
+    with torch.autocast("cpu"):
+        output, plain = op(x, w), x @ w.t()
+    assert output.dtype == torch.bfloat16
+    output.sum().backward()
+    assert x.grad is not None and x.grad.dtype == torch.float32
+    assert_close(output, plain)
+
+
+def test_float32_is_float32_on_every_device() -> None:
+    """The lists of the CPU lack softmax; those of CUDA decide."""
+    _, op, _ = op_and_forward("softmax")
+    x = torch.randn(3, 4, dtype=torch.bfloat16, requires_grad=True)
+    with torch.autocast("cpu"):
+        output = op(x)
+    assert output.dtype == torch.float32
+    output.sum().backward()
+    assert x.grad is not None and x.grad.dtype == torch.bfloat16
+    assert op(x).dtype == torch.bfloat16  # not under autocast
+
+
+@pytest.mark.parametrize("name", ["linear", "rms_norm", "attention"])
+def test_neither_float64_nor_a_nested_region_is_changed(name: str) -> None:
+    spec, op, _ = op_and_forward(name)
+    for dtype in (torch.float64, torch.float32):
+        inputs = values(spec, dtype)
+        off = torch.autocast("cpu", enabled=dtype == torch.float64)
+        with torch.autocast("cpu"), off:
+            output = op(*inputs)
+        assert_close(output, op(*inputs), rtol=0, atol=0)
+        assert_close(
+            gradients(output, inputs, False), gradients(op(*inputs), inputs, False)
+        )
+
+
+def test_the_region_of_the_forward_is_that_of_the_backward() -> None:
+    """Its dtype too, and whether it was on, wherever the backward is called."""
+    spec, op, _ = op_and_forward("attention")
+    inputs = values(spec, torch.float32)
+    with torch.autocast("cpu"):
+        output = op(*inputs)
+    expected = gradients(output, inputs, False)
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert_close(gradients(output, inputs, False), expected)
+    plain = op(*inputs)
+    without = gradients(plain, inputs, False)
+    with torch.autocast("cpu"):
+        assert_close(gradients(plain, inputs, False), without)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_tensors_without_autocast_are_taken(name: str) -> None:
+    spec, op, _ = op_and_forward(name)
+    inputs = [
+        x.detach().to("meta").requires_grad_(x.requires_grad)
+        for x in values(spec, torch.float32)
+    ]
+    with torch.autocast("cpu"):
+        op(*inputs).sum().backward()
+    assert all(x.grad is not None for x in inputs if x.requires_grad)
+
+
+@pytest.mark.parametrize("names", ["device, dtype", "each, apply"])
+def test_names_are_not_taken_twice(names: str) -> None:
+    one, two = names.split(", ")
+    text = op_text(f"{one}[N, K], {two}[K, M]", forward=f"{one} @ {two}")
+    op = load(text).some_op
+    x, y = torch.randn(2, 3, requires_grad=True), torch.randn(3, 4)
+    with torch.autocast("cpu"):
+        op(x, y).sum().backward()
+    text = op_text(f"{one}[N, K], {two}[K, M]", forward=f"({one} @ {two}).softmax(-1)")
+    with torch.autocast("cpu"):
+        load(text).some_op(x, y).sum().backward()
+
+
+def test_any_number_of_tensors_are_cast() -> None:
+    text = op_text("*tensors", forward="torch.stack(tensors).sum(0)")
+    op = load(text).some_op
+    x = torch.randn(3, dtype=torch.bfloat16, requires_grad=True)
+    with torch.autocast("cpu"):
+        assert op(x, x).dtype == torch.float32
+        with pytest.raises(RuntimeError):
+            op()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", OPS)
+def test_it_compiles_whole(name: str) -> None:
+    """With both back ends, with and without autocast."""
+    spec, op, _ = op_and_forward(name)
+    for backend in ("aot_eager", "inductor"):
+        torch.compiler.reset()
+        compiled: Any = torch.compile(op, fullgraph=True, backend=backend)
+        for enabled in (False, True):
+            inputs = values(spec, torch.float32)
+            with torch.autocast("cpu", enabled=enabled):
+                actual, expected = compiled(*inputs), op(*inputs)
+            off = 5e-2 if enabled else 1e-5
+            assert_close(actual, expected, rtol=off, atol=off)
+            found = gradients(actual, inputs, False)
+            wanted = gradients(expected, inputs, False)
+            assert_close(found, wanted, rtol=off, atol=off)
