@@ -22,6 +22,8 @@ from scaffold.render.second_order import once_only, refused_at_once
 from scaffold.render.typing import is_typed
 from scaffold.spec import Input, OpSpec, TensorInput
 
+RETURN_WIDTH = 88 - 8  # where it would be broken, and each None gets a line
+
 # --- Conditions on `ctx.needs_input_grad`.
 #
 # In: the inputs that some code serves. Out: the test of the branch that it belongs under.
@@ -309,10 +311,14 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
         or spec.inputs[spec.index(names[0])] in _variadic(spec)
     ):
         return None
-    values = [
-        emit(last.value) if item.name == names[0] else none_for(spec, item)
-        for item in spec.inputs
-    ]
+    own = emit(last.value)
+    values, named = (
+        [
+            text if item.name == names[0] else none_for(spec, item)
+            for item in spec.inputs
+        ]
+        for text in (own, target)
+    )
     tensors = frozenset(name.lstrip("*") for name in grad_names(spec))
     if len(values) == 1 and not is_typed(last.value, tensors):
         return [
@@ -320,7 +326,10 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
             f"{target}: Tensor = {values[0]}",
             f"return {target}",
         ]
-    return [*emit_lines(before), f"return {', '.join(values)}"]
+    inline, apart = (f"return {', '.join(each)}" for each in (values, named))
+    if len(inline) > RETURN_WIDTH >= len(apart):
+        return [*emit_lines(before), f"{target} = {own}", apart]
+    return [*emit_lines(before), inline]
 
 
 def _variadic(spec: OpSpec) -> tuple[TensorInput, ...]:

@@ -51,6 +51,33 @@ def test_a_product_with_the_cotangent_is_called_by_its_factor() -> None:
     assert not locals_of(text) & {"weighted_grad", "slope", "grad_slope", "rest"}
 
 
+def test_a_long_sum_has_a_line_for_each_term() -> None:
+    text = backward(
+        "points[N, 4], theta[N]",
+        "powers = torch.stack([theta, theta**3, theta**5, theta**7], dim=-1)\n"
+        "return (points * powers).sum(-1)",
+        (tensor(3, 4), tensor(3)),
+        (tensor(0, 4), tensor(0)),
+    )
+    assert """
+    grad_theta = (
+        grad_powers[..., 0]
+        + 7 * grad_powers[..., 3] * theta**6
+        + 5 * grad_powers[..., 2] * theta**4
+        + 3 * grad_powers[..., 1] * theta**2
+    )
+""" in text
+
+
+def test_a_gradient_that_would_break_the_return_has_a_name() -> None:
+    text = backward(
+        "x[B, D], index[B, E; index(D)]",
+        "return torch.exp(3 * x.gather(-1, index))",
+        (tensor(3, 4), torch.randint(4, (3, 2))),
+    )
+    assert text.rstrip().endswith("return grad_x, None")
+
+
 # --- Parts that make up a dim
 
 
@@ -270,6 +297,30 @@ if ctx.needs_input_grad[0]:
 if ctx.needs_input_grad[1]:
     grad_b = torch.where(a < b, 0, selected_grad).sum_to_size(b.shape)
 return grad_a, grad_b""")
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        "x.norm(dim=-1, keepdim=True)",
+        "x.norm(dim=-1).unsqueeze(-1)",
+        "torch.linalg.vector_norm(x, dim=-1, keepdim=True)",
+    ],
+)
+def test_what_is_divided_by_its_norm_is_guarded_nowhere(norm: str) -> None:
+    text = backward("x[N, D]", f"return x / {norm}", (tensor(3, 4) + 1,))
+    assert "(grad_output - output * inner) / " in text
+    assert "where" not in text
+
+
+def test_what_is_summed_and_squeezed_is_summed_plainly() -> None:
+    text = backward(
+        "x[N, C, L], theta[C]",
+        "return torch.tanh(x - torch.sigmoid(theta)[None, :, None])",
+        (tensor(3, 4, 2), tensor(4)),
+        (tensor(0, 4, 2), tensor(4)),
+    )
+    assert "squeeze(" not in text.replace("unsqueeze(", "")
 
 
 def test_a_branch_in_which_a_part_is_zero_allocates_nothing() -> None:
@@ -618,9 +669,13 @@ WANTED = {
         test_values_are_called_by_their_operands,
         test_parts_are_called_by_their_place,
         test_a_product_with_the_cotangent_is_called_by_its_factor,
+        test_a_long_sum_has_a_line_for_each_term,
+        test_a_gradient_that_would_break_the_return_has_a_name,
         test_a_branch_in_which_a_part_is_zero_allocates_nothing,
     ),
     "textbook forms": (
+        test_what_is_divided_by_its_norm_is_guarded_nowhere,
+        test_what_is_summed_and_squeezed_is_summed_plainly,
         test_smoothed_labels_sum_to_one,
         test_what_is_sorted_is_sorted_once,
         test_the_largest_of_two_takes_three_lines,

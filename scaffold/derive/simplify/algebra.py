@@ -4,6 +4,8 @@ In: the operands. Out: the op, or None where there is nothing to simplify. Invar
 same shape; what a forward local holds is not taken apart, and no 0/0 appears or disappears.
 """
 
+from collections.abc import Collection
+
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op, is_number, number
 from scaffold.derive.graph.precision import of_default_dtype
@@ -111,6 +113,54 @@ def _plus_zero(make: Maker, a: Op, b: Op) -> Op | None:
         if is_number(one, 0) and two.kind != "bool":
             return two
     return None
+
+
+@ALGEBRA.on_each("add", "sub")
+def _unguarded(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
+    """`g / n - s / where(n == 0, 1, n)` as `g / n - s / n`: where `n` is 0 the other term is no number anyway.
+
+    For `x / x.norm()`, where the gradient of the norm is guarded, and that of the quotient cannot be.
+    """
+    terms = [make.products.of(arg) if arg.is_tensor else None for arg in args]
+    for at, other in ((0, 1), (1, 0)):
+        term, plain = terms[at], terms[other]
+        if term is None or plain is None:
+            continue
+        found = _without_guards(make, term, plain.below)
+        if found != term:
+            pair = [*args]
+            pair[at] = make.products.op(found)
+            return make(rule, *pair)
+    return None
+
+
+def _without_guards(
+    make: Maker, term: Product[Op], others: Collection[Op]
+) -> Product[Op]:
+    """A product that is divided by the values themselves that others are divided by; those of `(s / n).unsqueeze(-1)` too."""
+    below = tuple(own if (own := _of_guard(op)) in others else op for op in term.below)
+    found = term._replace(below=below)
+    for factor in term.tensors:
+        if not make.is_(factor, "unsqueeze"):
+            continue
+        value, dim = factor.args
+        inner = make.products.of(value)
+        unguarded = [*map(_of_guard, inner.below)]
+        wide = tuple(make.unsqueeze(op, dim) for op in unguarded)
+        if unguarded != [*inner.below] and set(wide) <= set(others):
+            above = make.unsqueeze(make.products.op(inner._replace(below=())), dim)
+            found = found.without(Product(tensors=(factor,)))
+            found = found.times(Product(tensors=(above,), below=wide))
+    return found
+
+
+def _of_guard(op: Op) -> Op:
+    """The value `n` of `where(n == 0, 1, n)`; any other as it is."""
+    if op.rule != "where" or not is_number(op.args[1], 1):
+        return op
+    mask, _, own = op.args
+    same = mask.rule == "eq" and mask.args[0] is own and is_number(mask.args[1], 0)
+    return own if same else op
 
 
 @ALGEBRA.on_each("add", "sub")

@@ -211,6 +211,20 @@ def _squeezed_product(make: Maker, a: Op, dim: Op) -> Op | None:
     return product(make, found) if simpler else None
 
 
+@REWRITES.on("squeeze")
+def _squeezed_quotient(make: Maker, a: Op, dim: Op) -> Op | None:
+    """`(-g.sum(1, keepdim=True) / w.unsqueeze(1)).squeeze(1)` as `-g.sum(1) / w`."""
+    if not make.is_(a, "div", "neg") or a in make.shared:
+        return None
+    parts = [item for item in a.args if item.is_tensor]
+    if any(item.shape.rank != a.shape.rank for item in parts):
+        return None
+    found = {item: make.squeeze(item, dim) for item in parts}
+    if any(one.args[:1] == (item,) for item, one in found.items()):
+        return None
+    return make(a.rule, *(found.get(item, item) for item in a.args))
+
+
 def _same_dim(a: Op, one: Op, two: Op) -> bool:
     return _same_dims(a.shape, (dim_of(one),), (dim_of(two),))
 
@@ -226,6 +240,8 @@ def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
     x, dims, keepdim = a.args
     plain = [at for at in dims_of(dims) or () if isinstance(at, int)]
     at = literal(dim)
+    if isinstance(at, int) and at >= 0 and a.shape.rank is not None:
+        at -= a.shape.rank  # from the end, as dims of both are counted
     if literal(keepdim) is not True or at not in plain or max(plain) >= 0:
         return None
     found = make.sum(x, dims)

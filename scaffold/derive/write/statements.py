@@ -1,7 +1,7 @@
 """The graph of the gradients as statements: which values get a line and a name, and how each line reads.
 
 In: an op for each gradient. Out: assignments, `grad_<input> = ...` among them. Invariant: run in order they give the gradients' values; no
-line is longer than an author would let it be, since parts of a long one get names.
+line is longer than an author would let it be, since parts of a long one get names, unless it is a sum with a line for each term.
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
@@ -35,6 +35,10 @@ from scaffold.formula import Assign, If, Node, Statement, emit
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
 LEAST = 12  # characters that a name is worth
+TERMS = range(
+    3, 10
+)  # of a sum on several lines; of two a formatter would break the last one, inside its brackets
+WIDEST_TERM = 56
 
 # What has no better name than how it is made.
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
@@ -53,6 +57,20 @@ def part_to_name(
         if away < distance and size > LEAST:
             best, distance = part, away
     return best
+
+
+def stands_on_lines(value: Node) -> bool:
+    """Whether a formatter breaks it where an author would: a sum with a line for each of its few terms."""
+    terms = list(_terms(value))
+    return len(terms) in TERMS and all(len(emit(one)) <= WIDEST_TERM for one in terms)
+
+
+def _terms(value: Node) -> Iterator[Node]:
+    if value.kind == "binary" and value.label in ("+", "-"):
+        yield from _terms(value.args[0])
+        yield value.args[1]
+    else:
+        yield value
 
 
 def _inline_ops(
@@ -347,7 +365,7 @@ class _Writer:
 
     def _measure(self, name: str, value: Node, op: Op, printer: Printer) -> None:
         width = len(name) + 3 + len(emit(value))
-        if width > WIDTH:
+        if width > WIDTH and not stands_on_lines(value):
             self.long.append((op, width, printer))
 
     def too_long(self) -> set[Op]:
