@@ -23,13 +23,21 @@ from tests.executed.checks import findings_of_ruff
 
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 PLAYED = [name for name in NAMES if read_steps(read_page(name))]
+# Pages that run the tests of an op again and again; what they show is held elsewhere too.
+DEAR = {"docs/mutants.md"}
 # Languages whose blocks are a step, and those whose blocks only have to be well formed.
 STEPS = {"console", "pycon"}
 PICTURE = "text"
 CONFIGURATION = "pyproject"  # every command reads it
 
 
-@pytest.mark.parametrize("name", PLAYED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.exhaustive] if name in DEAR else [])
+        for name in PLAYED
+    ],
+)
 def test_commands_print_and_generate_what_is_shown(name: str, tmp_path: Path) -> None:
     text = read_page(name)
     played = play(text, tmp_path)
