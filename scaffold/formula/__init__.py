@@ -11,6 +11,7 @@ A formula takes this way; a module imports only from those above it:
     python_values          what operators make of values that are known
     settled_branches, substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
     other_files            what a file imports from files beside it
+    module_forward         the forward of an nn.Module as a function of what it reads of self
     user_functions         the function that '@file.py:function' means
     inline                 calls of the file's functions -> their statements
     program                the statements that run

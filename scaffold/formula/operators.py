@@ -24,6 +24,7 @@ from scaffold.formula.text import WELL_KNOWN, Meanings
 VALUES = "values"  # methods and attributes, whatever they are asked of
 OPS = "torch.ops"  # its operators are those of any library
 LIBRARIES = {"math": "Python's math", "numpy": "NumPy", "torch": "PyTorch"}
+NUMPY = {"np": "numpy as np", "numpy": "numpy"}  # what nobody calls a tensor
 SHORT = {"torch.nn.functional.": "F."}
 ALIKE = 0.8  # of a name that is rather misspelt than newer than the table
 INSTEAD = {  # of what has a spelling that a formula may use
@@ -244,6 +245,42 @@ def is_judged(module: str, name: str | None) -> bool:
     return whole or module in table() or module.startswith(f"{OPS}.")
 
 
+def instead_of(node: ast.Name, body: Sequence[ast.stmt]) -> str | None:
+    """What to write for a name that nobody knows and that is called, or has what is called: PyTorch's function, or an import."""
+    parts = [part for item in body for part in ast.walk(item)]
+    if any(isinstance(part, ast.Call) and part.func is node for part in parts):
+        return written_instead(node.id) or f"a function of yours: --import 'module:{node.id}'"
+    for part in parts:
+        match part:
+            case ast.Call(ast.Attribute() as callee) if _hangs_on(callee, node):
+                there = written_instead(callee.attr)
+                if node.id == "self":
+                    break
+                if node.id in ("nn", "functional"):
+                    return f"write: F.{callee.attr}(...)"
+                own = NUMPY.get(node.id, node.id)
+                import_ = f"--import '{own}'"
+                return f"{there}, or {import_}" if there else f"a module: {import_}"
+    if node.id == "self":
+        return "the forward of a module: '@file.py:Class'"
+    return None
+
+
+def written_instead(name: str) -> str | None:
+    """The function of PyTorch's, or of Python's math, of that name: what to write for it."""
+    same = _elsewhere(name)
+    if same is None and name in table()["math"].operators:
+        same = f"math.{name}"
+    return f"write: {same}(...)" if same else None
+
+
+def _hangs_on(value: ast.expr, node: ast.Name) -> bool:
+    """Whether a dotted name begins with this one."""
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    return value is node
+
+
 def _leads(space: str) -> bool:
     """Whether a module holds modules with operators."""
     return space == OPS or any(known.startswith(f"{space}.") for known in table())
@@ -290,7 +327,9 @@ def _short(dotted: str) -> str:
 
 
 def _elsewhere(name: str) -> str | None:
-    """The function of that name in another namespace."""
+    """The function of that name in another namespace, in torch's own before all."""
+    if name in table()["torch"].operators:
+        return f"torch.{name}"
     spaces = (space for space in table() if space.startswith("torch"))
     same = (f"{space}.{name}" for space in spaces if name in table()[space].operators)
     return min(map(_short, same), default=None)

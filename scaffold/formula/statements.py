@@ -16,6 +16,7 @@ from scaffold.formula.effects import misspelt, written
 from scaffold.formula.emit import shown
 from scaffold.formula.expression import ELSEWHERE, Guarded, may_be_none
 from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
+from scaffold.formula.operators import instead_of
 from scaffold.formula.program import Program
 from scaffold.formula.python_values import BINARY
 from scaffold.formula.text import RESERVED, TAKEN, Scope, Text, place_in
@@ -275,7 +276,7 @@ class StatementParser:
             message = f"'{node.id}' of the file is no constant"
             self.fail(node, message, "make it an input")
             return
-        hint = did_you_mean(node.id, known)
+        hint = instead_of(node, self.program.body) or did_you_mean(node.id, known)
         hint = hint or f"known here: {', '.join(sorted(known))}"
         self.fail(node, f"unknown name '{node.id}'", hint)
 

@@ -12,7 +12,12 @@ from typing import Any, Literal, NamedTuple
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.formula import BUILTINS, Scope, Text
 from scaffold.formula.definitions import defaults, dotted_name, resolve
-from scaffold.formula.operators import is_tensor_word
+from scaffold.formula.operators import (
+    NUMPY,
+    is_tensor_word,
+    is_torch_word,
+    judged_value,
+)
 from scaffold.formula.program import Program, program_of
 from scaffold.formula.python_values import BINARY
 from scaffold.formula.text import RESERVED, Origin, place_in
@@ -21,8 +26,8 @@ from scaffold.inspect.samples import NAMED
 from scaffold.primitives import normalized
 from scaffold.primitives.calls import facts_of_call, is_made_of_numbers
 from scaffold.primitives.slots import Argument, Call, Taken, calls_of
-from scaffold.spec.imports import parse_import
-from scaffold.spec.maths import read_reference
+from scaffold.spec.imports import parse_imports
+from scaffold.spec.maths import read_reference, refuse_file
 from scaffold.spec.problems import Locate
 
 Arguments = Mapping[Argument, ast.expr]
@@ -52,10 +57,12 @@ def inferred_inputs(
     if {"inputs", "schema"} & raw.keys() or not isinstance(stated, str):
         return None
     imported = frozenset(
-        parse_import(text, locate(("import", str(position)))).binding
+        item.binding.split(".")[0]
         for position, text in enumerate(raw.get("import", ()))
+        for item in parse_imports(text, locate(("import", str(position))))
     )
     place = locate(("forward",))
+    refuse_file(stated, place)
     option = place.source.startswith("--")
     write = "--inputs " if option else "inputs="
     if not stated.lstrip().startswith("@"):
@@ -74,7 +81,7 @@ def inferred_inputs(
 def _of_text(text: Text, imported: Names, write: str) -> Inferred:
     """The free names of an expression or of statements, in their order."""
     program = program_of(text, Scope(frozenset()))
-    uses = _Uses({*imported, *RESERVED, *BUILTINS})
+    uses = _Uses(imported)
     uses.block(program.body)
     found = sorted(uses.of.items(), key=lambda item: min(map(_position, item[1])))
     known = {name: _judged(name, used) for name, used in found}
@@ -93,7 +100,7 @@ def _of_function(
     named += arguments.kwonlyargs
     names = frozenset(item.arg for item in named)
     program = program_of(text, Scope(names))
-    uses = _Uses({*imported, *RESERVED, *BUILTINS} - names)
+    uses = _Uses(imported, names)
     uses.block(program.body)
     known = {}
     for item in named:
@@ -221,8 +228,9 @@ def _value(kind: str, where: str) -> Expected:
 class _Uses:
     """Goes through statements, and notes each use of a name that nothing before it binds; `of` has them by name."""
 
-    def __init__(self, bound: Names) -> None:
-        self.bound = set(bound)
+    def __init__(self, imported: Names, own: Names = ()) -> None:
+        self.known = {*imported, *BUILTINS}  # what may be called
+        self.bound = {*self.known, *RESERVED, *NUMPY} - {*own}
         self.of: dict[str, list[_Use]] = {}
         self.aliases: dict[str, str] = {}
 
@@ -387,6 +395,9 @@ class _Uses:
             kind, name, shown = "method", word, f"Tensor.{word}"
             receiver, moved = node.func.value, _moves(word)
             inherited = moved and expected(node).takes in ("positions", "mask", "index")
+            if isinstance(receiver, ast.Name) and _is_of_module(receiver, word):
+                self.own_call(node)
+                return
             self.expression(receiver, expected if inherited else _tensor)
             given = dict(enumerate([receiver, *node.args]))
         else:
@@ -400,9 +411,8 @@ class _Uses:
 
     def own_call(self, node: ast.Call) -> None:
         """A call of Python's or of the user's own: of a name that nobody knows others complain."""
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
-        known = not name or name in self.bound
-        what: Expected = _unclear if known else _tensor
+        name = (dotted_name(node.func) or "").partition(".")[0]
+        what: Expected = _unclear if name in self.known else _tensor
         if name in ("range", "int", "round"):
             what = _value("int", f"{name} takes a number")
         for value in (*node.args, *(word.value for word in node.keywords)):
@@ -420,6 +430,13 @@ def _as_loaded(target: ast.expr) -> ast.expr:
     """What an assignment changes, as it is read."""
     read = ast.parse(ast.unparse(target), mode="eval").body
     return ast.copy_location(read, target)
+
+
+def _is_of_module(receiver: ast.Name, word: str) -> bool:
+    """Whether what is called hangs on a module that nobody imported, rather than on a tensor."""
+    return (
+        receiver.id in NUMPY or judged_value(word) is None and not is_tensor_word(word)
+    )
 
 
 def _moves(word: str) -> bool:
@@ -460,7 +477,10 @@ def _taken(
         if not slots:
             made = is_made_of_numbers(shown.rpartition(".")[2])
             where = f"{shown} takes numbers"
-            return _Use("value", node, where, "int") if made else _unclear(node)
+            if made:
+                return _Use("value", node, where, "int")
+            known = is_torch_word(shown.rpartition(".")[2])
+            return _unclear(node) if known else _tensor(node)  # others tell of it
         if value is slots[0] and len(takes) > 1:
             where = f"{shown} takes a tensor, or '{value.parameter}'"
             return _Use("unclear", node, where, value.type)

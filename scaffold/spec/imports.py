@@ -4,6 +4,7 @@ In: `my_kernels:rms_norm_fwd`, `numpy as np`, and the imports of a file that a f
 Invariant: no two of them bind one name, and none hides an input or a name of the generated code.
 """
 
+import ast
 import re
 import sys
 from collections.abc import Collection, Iterable
@@ -17,6 +18,7 @@ from scaffold.spec.op_spec import Attribute, Import, Input, OpSpec
 IMPORT = re.compile(
     r"(?P<module>[\w.]+)(?:\s*:\s*(?P<name>\w+))?(?:\s+as\s+(?P<alias>\w+))?"
 )
+PYTHON = re.compile(r"\s*(from|import)\s+(?P<module>[\w.]+)")
 # What generated code has anyway; a file that a formula comes from may import it too.
 COMMON = frozenset(
     {
@@ -36,7 +38,7 @@ FORMS = "write 'module:name', 'module:name as other' or 'module as other'"
 def parse_import(text: str, place: Location) -> Import:
     """Read one import."""
     match = IMPORT.fullmatch(text.strip())
-    if match is None:
+    if match is None or match["module"].endswith(".py"):
         raise ScaffoldError(f"'{text}' is no import", place, _hint(text))
     parts = [*match["module"].split("."), match["name"], match["alias"]]
     for part in parts:
@@ -47,11 +49,37 @@ def parse_import(text: str, place: Location) -> Import:
     return Import(match["module"], match["name"], match["alias"])
 
 
+def parse_imports(text: str, place: Location) -> tuple[Import, ...]:
+    """Read what one value imports: `module:name`, or a statement of Python's, which may import several names."""
+    found = PYTHON.match(text)
+    if found is None:
+        return (parse_import(text, place),)
+    try:
+        (statement,) = ast.parse(text.strip()).body
+    except (SyntaxError, ValueError):
+        raise ScaffoldError(f"'{text}' is no import", place, FORMS) from None
+    match statement:
+        case ast.ImportFrom(module, names, 0):
+            several = [f"{module}:{_renamed(item)}" for item in names]
+        case ast.Import(names):
+            several = [_renamed(item) for item in names]
+        case _:
+            raise ScaffoldError(f"'{text}' is no import", place, _hint(text))
+    if any(item.name == "*" for item in names):
+        hint = f"name what is used: 'from {found['module']} import name'"
+        raise ScaffoldError(f"'{text}' does not say what it imports", place, hint)
+    return tuple(parse_import(item, place) for item in several)
+
+
+def _renamed(item: ast.alias) -> str:
+    return item.name if item.asname is None else f"{item.name} as {item.asname}"
+
+
 def _hint(text: str) -> str:
-    python = re.fullmatch(r"\s*from\s+([\w.]+)\s+import\s+(\w+(?:\s+as\s+\w+)?)", text)
-    if python:
-        return f"write '{python[1]}:{python[2]}'"
-    if text.strip().startswith("."):
+    module, file, name = text.strip().partition(".py:")
+    if file and re.fullmatch(r"[\w./]+", module):
+        return f"write '{module.strip('./').replace('/', '.')}:{name}'"
+    if re.match(r"\s*(from\s+)?\.", text):
         return "write the full name of the package"
     if "," in text:
         return "state one import at a time"

@@ -28,7 +28,7 @@ from scaffold.formula import (
 )
 from scaffold.spec.arguments import Arguments
 from scaffold.spec.config_values import Shapes
-from scaffold.spec.imports import Imports, meanings, parse_import
+from scaffold.spec.imports import Imports, meanings, parse_imports
 from scaffold.spec.op_spec import (
     Attribute,
     Import,
@@ -46,6 +46,7 @@ from scaffold.spec.problems import KeyPath, Problems
 
 
 ReadFile = Callable[[str], str]
+FILE = re.compile(r"\s*[^\s@+*(=]*[\w)]\.py(?::[\w.]+)?\s*")
 REFERENCE = re.compile(r"\s*@(?P<path>[^\n]+?\.py)(?::(?P<function>[\w.]+))?\s*")
 
 
@@ -57,6 +58,14 @@ class Reference(NamedTuple):
     parameters: tuple[str, ...]
     imports: tuple[tuple[str, str | None, str | None], ...]
     source: str
+
+
+def refuse_file(text: str, place: Location) -> None:
+    """Raise for a formula that is the name of a file: `ops.py:forward` without its '@'."""
+    if FILE.fullmatch(text):
+        named = text.strip()
+        message = f"'{named}' is a file, and no formula"
+        raise ScaffoldError(message, place, f"write: '@{named}'")
 
 
 def read_reference(
@@ -162,8 +171,9 @@ class _Reader:
     def _import_stated(self) -> None:
         for position, text in enumerate(self.raw.get("import", ())):
             place = self.problems.within(("import", str(position)))
-            item = self.problems.attempt(partial(parse_import, text, place))
-            if item is not None:
+            for item in (
+                self.problems.attempt(partial(parse_imports, text, place)) or ()
+            ):
                 self.problems.attempt(partial(self.imports.add, item, place))
         self.stated = self.imports.names
 
@@ -174,7 +184,8 @@ class _Reader:
             value = value[int(key)] if isinstance(value, list) else value[key]
         place = self.problems.within(path)
         if not value.lstrip().startswith("@"):
-            return Text(value, place)
+            self.problems.attempt(partial(refuse_file, value, place))
+            return None if FILE.fullmatch(value) else Text(value, place)
         role = path[0] if len(path) == 1 else "_".join(path)
         found = self.problems.attempt(
             partial(read_reference, value, role, place, self.read, self.stated)

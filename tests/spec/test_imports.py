@@ -4,7 +4,7 @@ import pytest
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.spec import Import
-from scaffold.spec.imports import Imports, parse_import
+from scaffold.spec.imports import Imports, parse_import, parse_imports
 from tests.spec.written import complaints, op
 
 PLACE = Location("--import")
@@ -28,7 +28,11 @@ def test_forms(text: str, item: Import) -> None:
     ("text", "message"),
     [
         ("", "'' is no import"),
-        ("from a.b import c as d", "write 'a.b:c as d'"),
+        ("from a.b import *", "name what is used: 'from a.b import name'"),
+        ("from .b import c", "write the full name of the package"),
+        ("from a import", "'from a import' is no import"),
+        ("kernels.py:f", "write 'kernels:f'"),
+        ("./lib/kernels.py:f", "write 'lib.kernels:f'"),
         (".kernels:f", "write the full name of the package"),
         ("a:b, c", "state one import at a time"),
         ("a:b:c", "write 'module:name', 'module:name as other' or"),
@@ -41,8 +45,24 @@ def test_forms(text: str, item: Import) -> None:
 )
 def test_what_is_no_import(text: str, message: str) -> None:
     with pytest.raises(ScaffoldError) as caught:
-        parse_import(text, PLACE)
+        parse_imports(text, PLACE)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("a:b", [Import("a", "b")]),
+        ("import numpy as np", [Import("numpy", None, "np")]),
+        ("from a.b import c as d", [Import("a.b", "c", "d")]),
+        ("from a import b, c as d", [Import("a", "b"), Import("a", "c", "d")]),
+        ("from a import (\n    b,\n    c,\n)", [Import("a", "b"), Import("a", "c")]),
+        ("import a.b, c", [Import("a.b"), Import("c")]),
+        ("importer:f", [Import("importer", "f")]),
+    ],
+)
+def test_statements_of_python(text: str, items: list[Import]) -> None:
+    assert [*parse_imports(text, PLACE)] == items
 
 
 def test_the_same_import_twice_is_one() -> None:
