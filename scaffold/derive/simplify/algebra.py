@@ -159,7 +159,11 @@ def _of_guard(op: Op) -> Op:
     if op.rule != "where" or not is_number(op.args[1], 1):
         return op
     mask, _, own = op.args
-    same = mask.rule == "eq" and mask.args[0] is own and is_number(mask.args[1], 0)
+    same = (
+        mask.facts.operator == "=="
+        and mask.args[0] is own
+        and is_number(mask.args[1], 0)
+    )
     return own if same else op
 
 

@@ -198,31 +198,20 @@ def _ones_between(a: Op, one: Op, two: Op) -> bool:
 
 @REWRITES.on("squeeze")
 def _squeezed_product(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`(w.unsqueeze(1) * g.sum(1, keepdim=True)).squeeze(1)` as `w * g.sum(1)`."""
+    """`(w.unsqueeze(1) * g.sum(1, keepdim=True)).squeeze(1)` as `w * g.sum(1)`; a quotient or a minus likewise."""
     parts = factors(make, a)
-    if a in make.shared or len(parts) == 1:
+    if a.facts.operator in ("/", "-") and not make.opaque(a):
+        parts = [*a.args]
+    if a in make.shared or parts == [a]:
         return None
-    if any(not item.is_tensor or item.shape.rank != a.shape.rank for item in parts):
+    wide = [item for item in parts if item.is_tensor]
+    if any(item.shape.rank != a.shape.rank for item in wide):
         return None
-    found = [make.squeeze(item, dim) for item in parts]
-    simpler = all(
-        one.args[:1] != (item,) for one, item in zip(found, parts, strict=True)
-    )
-    return product(make, found) if simpler else None
-
-
-@REWRITES.on("squeeze")
-def _squeezed_quotient(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`(-g.sum(1, keepdim=True) / w.unsqueeze(1)).squeeze(1)` as `-g.sum(1) / w`."""
-    if not make.is_(a, "div", "neg") or a in make.shared:
-        return None
-    parts = [item for item in a.args if item.is_tensor]
-    if any(item.shape.rank != a.shape.rank for item in parts):
-        return None
-    found = {item: make.squeeze(item, dim) for item in parts}
+    found = {item: make.squeeze(item, dim) for item in wide}
     if any(one.args[:1] == (item,) for item, one in found.items()):
         return None
-    return make(a.rule, *(found.get(item, item) for item in a.args))
+    left = [found.get(item, item) for item in parts]
+    return product(make, left) if a.facts.operator == "*" else make(a.rule, *left)
 
 
 def _same_dim(a: Op, one: Op, two: Op) -> bool:
