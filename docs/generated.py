@@ -8,6 +8,7 @@ import io
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import chdir, redirect_stdout, suppress
 from pathlib import Path
@@ -183,21 +184,40 @@ def examples() -> str:
 
 def gallery() -> str:
     """Each op of gallery.toml: its forward, its Function, and what it keeps for the backward."""
-    import tomllib
-
     ops = tomllib.loads((HERE / "gallery.toml").read_text(encoding="utf-8"))["ops"]
-    return "\n".join(_exhibit(name, op) for name, op in ops.items())
+    shown = {name: _derived(name) for name in ops}
+    sums = [
+        (f"[{name}](#{name.replace('_', '-')})", *_bytes(one["steps"]))
+        for name, one in shown.items()
+    ]
+    heads = ("op", "bytes kept", "kept by plain autograd")
+    exhibits = (_exhibit(name, ops[name], one) for name, one in shown.items())
+    return "\n".join((_table(heads, sums), "", *exhibits))
 
 
-def _exhibit(name: str, op: Mapping[str, Any]) -> str:
+def _derived(name: str) -> dict[str, str]:
+    """The Function of an op of the gallery, and how it came about."""
     words = ("derive", name, "--spec", "gallery.toml", "--explain")
-    shown = json.loads(_said(*words, "--format", "json"))
+    found: dict[str, str] = json.loads(_said(*words, "--format", "json"))
+    return found
+
+
+def _bytes(steps: str) -> tuple[str, ...]:
+    """What is kept, and what plain autograd keeps, as the explanation has it."""
+    return tuple(
+        f"`{re.search(rf'^{who} +(.+)$', steps, re.MULTILINE)[1]}`"  # type: ignore[index]
+        for who in ("here", "plain autograd")
+    )
+
+
+def _exhibit(name: str, op: Mapping[str, Any], shown: Mapping[str, str]) -> str:
     steps = shown["steps"]
-    kept = steps[steps.index("# kept for the backward") :] if steps else ""
+    kept = steps[steps.index("# kept for the backward") :]
     forward = op["forward"].strip("\n")
     return (
         f"## {name}\n\n{op['doc']}\n\n"
-        f"```text\n{op['inputs'].strip()}\n```\n\n```python\n{forward}\n```\n\n"
+        f"Inputs and forward:\n\n```text\n{op['inputs'].strip()}\n```\n\n"
+        f"```python\n{forward}\n```\n\n"
         f"The Function:\n\n```python\n{shown['function']}```\n\n"
         f"What it keeps:\n\n```text\n{kept.rstrip()}\n```\n"
     )
