@@ -44,7 +44,7 @@ def test_the_gallery_shows_what_each_op_keeps() -> None:
     path = ROOT / "docs" / "gallery.toml"
     ops = tomllib.loads(path.read_text(encoding="utf-8"))["ops"]
     shown = generated.PARTS["gallery"]()
-    assert shown.count("plain autograd") == len(ops)
+    assert shown.count("\nplain autograd") == len(ops)
     assert shown.count("Function(Function):") == len(ops)
 
 
