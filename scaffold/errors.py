@@ -117,7 +117,7 @@ def raise_all(problems: list[ScaffoldError]) -> None:
         raise ScaffoldErrors(problems)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """A hint that names the closest known word, or None where nothing is close."""
-    close = get_close_matches(word, list(known), n=1)
+def did_you_mean(word: str, known: Iterable[str], alike: float = 0.6) -> str | None:
+    """A hint that names the closest known word, or None where nothing is as much alike."""
+    close = get_close_matches(word, list(known), n=1, cutoff=alike)
     return f"did you mean '{close[0]}'?" if close else None

@@ -17,14 +17,23 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from scaffold import __version__
 from scaffold.cli.help import COMMANDS, SHARED, SUMMARY, Page, first_page, page
-from scaffold.cli.output import SAYING, as_ours, say_error, show_details, telling
+from scaffold.cli.output import (
+    SAYING,
+    as_ours,
+    say_error,
+    show_details,
+    show_refusal,
+    telling,
+)
 from scaffold.cli.terminal import has_colours
-from scaffold.errors import ScaffoldError
+from scaffold.errors import Location, ScaffoldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 TYPED = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")  # what a shell is about to run
+# The kind of all that Typer says of words; it has no public name.
+CLICK: type[Exception] = typer.BadParameter.__mro__[2]
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
@@ -286,7 +295,7 @@ def main() -> None:
     SAYING.set("")
     begin = time.perf_counter()
     try:
-        application(_asked())(prog_name="scaffold")
+        sys.exit(_run())
     except ScaffoldError as error:
         say_error(error)
         sys.exit(error.exit_code)
@@ -302,6 +311,41 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     finally:
         show_details([f"{time.perf_counter() - begin:.2f} s"])
+
+
+def _run() -> int:
+    """The exit code of the command; what Typer has against the words is one of our errors."""
+    try:
+        found = application(_asked())(prog_name="scaffold", standalone_mode=False)
+    except typer.Abort:
+        return INTERRUPTED
+    except CLICK as error:
+        refusal = _refusal(error)
+        if refusal is None:  # nothing was asked for: help is shown
+            error.show()  # type: ignore[attr-defined]
+            return ScaffoldError.exit_code
+        if {"json", "--format=json"} & set(sys.argv):
+            show_refusal(refusal)
+        raise refusal from None
+    return found if isinstance(found, int) else 0
+
+
+def _refusal(error: Any) -> ScaffoldError | None:
+    """What is wrong with the words: which one, and what to type instead."""
+    said = error.format_message().rstrip(".")
+    if said.startswith("Usage: "):
+        return None
+    context = error.ctx
+    path = context.command_path if context else f"scaffold {_asked()}".strip()
+    message, _, known = said.partition(" (Possible options: ")
+    message, _, meant = message.partition(". Did you mean ")
+    message = f"{message[:1].lower()}{message[1:]}"
+    hint = f"see {path} --help"
+    if "unexpected extra argument" in message:
+        hint = f"put what has spaces in quotes: --inputs 'x, y'; or {hint}"
+    elif close := known.rstrip(")") or meant.rstrip("?"):
+        hint = f"did you mean {close}? or {hint}"
+    return ScaffoldError(message, Location(path), hint)
 
 
 def _give_up_output() -> None:

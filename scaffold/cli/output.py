@@ -57,7 +57,7 @@ def as_problem(problem: ScaffoldError) -> dict[str, Any]:
 
 
 def telling(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which tells programs of what it raises; of an option that is none Typer tells, on stderr alone."""
+    """The command, which tells programs of what it raises."""
 
     @functools.wraps(command)
     def told(*arguments: object, **options: object) -> None:
@@ -66,7 +66,7 @@ def telling(command: Callable[..., None]) -> Callable[..., None]:
         except (ScaffoldError, OSError) as error:
             asked = options.get("format_", options.get("format"))
             if asked == "json" and not _of_output(error):
-                _show(as_ours(error))
+                show_refusal(as_ours(error))
             raise
 
     return told
@@ -106,7 +106,8 @@ def _of_output(error: ScaffoldError | OSError) -> bool:
     return isinstance(error, OSError) and not error.filename
 
 
-def _show(error: ScaffoldError) -> None:
+def show_refusal(error: ScaffoldError) -> None:
+    """What is wrong, for programs."""
     told = {
         "written": False,
         "notes": list(error.details),

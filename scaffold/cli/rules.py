@@ -133,7 +133,8 @@ def _files(file: str | None) -> "tuple[tuple[RuleFile, ...], tuple[RuleFile, ...
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         message = f"cannot read '{file}': {reason}"
-        raise ScaffoldError(message, Location("FILE")) from None
+        hint = "name a TOML file of rules, as in: scaffold rules check rules.toml"
+        raise ScaffoldError(message, Location("FILE"), hint) from None
     listed = [os.path.normpath(one.path) for one in configured]
     here = os.path.normpath(file)
     position = listed.index(here) if here in listed else len(listed)

@@ -107,10 +107,10 @@ def _numbers(limit: int, jobs: int | None) -> list[ScaffoldError]:
     found = []
     if limit < 1:
         message = f"'{limit}' is no number of seconds"
-        found.append(ScaffoldError(message, Location("--limit")))
+        found.append(ScaffoldError(message, Location("--limit"), "write: --limit 600"))
     if jobs is not None and jobs < 1:
         message = f"'{jobs}' is no number of processes"
-        found.append(ScaffoldError(message, Location("--jobs")))
+        found.append(ScaffoldError(message, Location("--jobs"), "write: --jobs 1"))
     return found
 
 
@@ -148,7 +148,10 @@ def find_tests(names: tuple[str, ...]) -> tuple[Tested, ...]:
     files = [name for name in names if _is_path(name)]
     ops = tuple(name for name in names if not _is_path(name))
     problems: list[ScaffoldError] = [
-        ScaffoldError(f"cannot read '{name}': No such file or directory")
+        ScaffoldError(
+            f"cannot read '{name}': No such file or directory",
+            hint="name ops of the manifest, or test files: scaffold verify test_linear.py",
+        )
         for name in files
         if not Path(name).is_file()
     ]

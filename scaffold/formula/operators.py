@@ -335,6 +335,9 @@ def _elsewhere(name: str) -> str | None:
     return min(map(_short, same), default=None)
 
 
+ALIKE = 0.75  # there are so many names that something is a little like any word
+
+
 def meant(space: str | None, name: str) -> str | None:
     """What may have been meant by a name that a namespace does not have, or a tensor: a hint."""
     same = _elsewhere(name)
@@ -343,7 +346,8 @@ def meant(space: str | None, name: str) -> str | None:
     if name in table()["math"].operators:
         return f"write: math.{name}(...)"
     own = table().get(space or VALUES)
-    near = did_you_mean(name, sorted(own.operators)) if own else None
+    near = did_you_mean(name, sorted(own.operators), ALIKE) if own else None
     spaces = (item for item in table() if item.startswith("torch"))
     paths = (f"{item}.{one}" for item in spaces for one in table()[item].operators)
-    return near or did_you_mean(name, sorted(map(_short, paths)))
+    near = near or did_you_mean(name, sorted(map(_short, paths)), ALIKE)
+    return near or "scaffold rules list names what there is"

@@ -73,7 +73,8 @@ class StatementParser:
             body = with_one_return(body, self.scope.names)
         whole = tuple(body)
         if not body:
-            raise ScaffoldError("the formula is empty", self.text.location)
+            hint = "write an expression, as in: 'x * torch.sigmoid(x)'"
+            raise ScaffoldError("the formula is empty", self.text.location, hint)
         result: Node | None = None
         last = body[-1]
         if isinstance(last, ast.Return) or (

@@ -55,10 +55,24 @@ class Text(NamedTuple):
         return self.location.shifted(line, column + (self.indent if line else 0))
 
 
+LONG = 60  # characters of a line that a hint shows
+
+
 def syntax_error(text: Text, error: SyntaxError) -> ScaffoldError:
     """Python's own complaint, at its place in the user's text."""
     place = text.place((error.lineno or 1) - 1, max((error.offset or 1) - 1, 0))
-    return ScaffoldError(f"not valid Python: {error.msg}", place)
+    message = f"not valid Python: {error.msg}"
+    return ScaffoldError(message, place, _mended(text, error))
+
+
+def _mended(text: Text, error: SyntaxError) -> str:
+    """What to do about text that is no Python: to mend the line, which is shown; it is `error.text` of the parser."""
+    lines = text.value.split("\n")
+    number = (error.lineno or 1) - 1
+    line = lines[number].strip() if number < len(lines) else ""
+    if len(line) > LONG:
+        line = f"{line[:LONG]} ..."
+    return f"mend: {line}" if line else "mend the line before it"
 
 
 def parse_source(text: Text) -> ast.Module:

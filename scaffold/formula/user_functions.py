@@ -159,7 +159,8 @@ def _whole_file(
 ) -> FunctionText:
     body = program_of_file(module)
     if not body:
-        raise ScaffoldError("the file holds no formula", text.location)
+        hint = "write a function into it: def forward(x): return x * 2"
+        raise ScaffoldError("the file holds no formula", text.location, hint)
     lines = text.value.split("\n")
     first, last = lines_of(body, lines)
     value = "\n".join(lines[first:last])

@@ -49,7 +49,8 @@ def find_functions(targets: tuple[str, ...]) -> Found:
             continue
         if not found:
             message = "holds no autograd.Function"
-            problems.append(ScaffoldError(message, Location(path)))
+            hint = "name a file with a class that inherits from torch.autograd.Function"
+            problems.append(ScaffoldError(message, Location(path), hint))
         meant += found
     raise_all(problems)
     return Found(tuple(meant), tuple(notes))
@@ -78,7 +79,11 @@ def _named(module: Module, name: str) -> tuple[Function, ...]:
     chosen = tuple(f for f in module.functions if name in (f.name, f.qualname))
     if not chosen:
         known = [function.name for function in module.functions]
-        hint = did_you_mean(name, known) or f"its Functions: {', '.join(known)}"
+        hint = did_you_mean(name, known) or (
+            f"its Functions: {', '.join(known)}"
+            if known
+            else "name a file with a class that inherits from torch.autograd.Function"
+        )
         message = f"no Function '{name}' in the file"
         raise ScaffoldError(message, Location(module.path), hint)
     return chosen

@@ -87,7 +87,9 @@ def _named(text: str, root: Path, origin: str, place: Location) -> Interpreter:
         path = next(_commands(text), text)
     lacks = lacks_torch(path)
     if lacks:
-        hint = None if origin == OPTION else "name another with --python PATH"
+        hint = "name another with --python PATH"
+        if origin == OPTION:
+            hint = "name one that has PyTorch: --python .venv/bin/python"
         raise ScaffoldError(f"'{text}' {lacks}", place, hint)
     return Interpreter(path, origin)
 
@@ -184,7 +186,7 @@ def check_limit(limit: int) -> list[ScaffoldError]:
     if limit >= 1:
         return []
     message = f"'{limit}' is no number of seconds"
-    return [ScaffoldError(message, Location("--limit"))]
+    return [ScaffoldError(message, Location("--limit"), "write: --limit 60")]
 
 
 @contextmanager

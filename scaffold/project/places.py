@@ -105,7 +105,8 @@ def _option(
     path = _absolute(value)
     if path.exists() and not path.is_dir():
         message = f"'{value}' is not a directory"
-        problems.append(ScaffoldError(message, Location(f"--{key}")))
+        hint = f"name the directory of the files: --{key} ops"
+        problems.append(ScaffoldError(message, Location(f"--{key}"), hint))
     return path
 
 

@@ -32,7 +32,8 @@ def find_sources(paths: Iterable[str]) -> tuple[str, ...]:
             found[os.path.normpath(path)] = None
         else:
             message = f"'{path}' does not exist"
-            problems.append(ScaffoldError(message, Location("PATH")))
+            hint = "name files or directories as they are reached from here"
+            problems.append(ScaffoldError(message, Location("PATH"), hint))
     raise_all(problems)
     return tuple(found)
 

@@ -114,7 +114,9 @@ def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
             message = f"'{text}' does not begin with a name and '='"
             raise ScaffoldError(message, Location(f"--{key}"), hint)
         if name in table:
-            raise ScaffoldError(f"'{name}' is given twice", Location(f"--{key}"))
+            hint = f"keep one: --{key} '{name}=...'"
+            message = f"'{name}' is given twice"
+            raise ScaffoldError(message, Location(f"--{key}"), hint)
         stated = formula.lstrip(" \t")
         given.places[(key, name)] = _place(key, text, len(text) - len(stated))
         table[name] = stated.rstrip()
@@ -133,7 +135,8 @@ def _tolerance(key: str, value: str, given: Given) -> dict[str, float | bool]:
             hint = "write: --tolerance 'eps=1e-6, atol=1e-4'"
             raise ScaffoldError(f"'{part.strip()}' is not name=number", place, hint)
         if name in table:
-            raise ScaffoldError(f"'{name}' is given twice", place)
+            hint = f"keep one: '{name}={text}'"
+            raise ScaffoldError(f"'{name}' is given twice", place, hint)
         given.places[(key, name)] = place
         table[name] = number
         column += len(part) + 1
@@ -363,9 +366,22 @@ def _said(
         stated = Merged(_entry(path, name), given, Path(path).parent)
     elif known.project and not given.places:
         listed = _listed(name, known, packaged)
-        if listed is not None:
-            name, stated = listed.entry.name, from_manifest(listed)
+        if listed is None:
+            raise _unsaid(name, known)
+        name, stated = listed.entry.name, from_manifest(listed)
+    elif not given.places:
+        raise _unsaid(name, known)
     return Said(name, stated.raw, stated.locate)
+
+
+def _unsaid(name: str, known: Configuration) -> ScaffoldError:
+    """That nothing says what an op is."""
+    lists = "; or see: scaffold list" if known.project else ""
+    message = f"nothing says what '{name}' is"
+    if known.project:
+        message += ": no manifest lists it, no option tells it"
+    hint = f"say its inputs and what it computes: --inputs 'x' --forward 'x * 2'{lists}"
+    return ScaffoldError(message, Location("NAME"), hint)
 
 
 def _listed(name: str, known: Configuration, packaged: bool) -> Listed | None:
@@ -392,7 +408,8 @@ def _entry(path: str, name: str) -> Entry:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         message = f"cannot read '{path}': {reason}"
-        raise ScaffoldError(message, Location("--spec")) from None
+        hint = "name a TOML file with a table [ops.NAME]"
+        raise ScaffoldError(message, Location("--spec"), hint) from None
     entries = {entry.name: entry for entry in read_ops(text, path)}
     if not entries:
         hint = "write a table: [ops.NAME]"

@@ -7,6 +7,7 @@ whether installed, installed as editable, or run from a clone.
 
 import hashlib
 import os
+import shlex
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -96,7 +97,8 @@ def read_templates(directories: Iterable[tuple[Path, Location]]) -> Templates:
 def _layer(directory: Path, place: Location) -> tuple[Source, ...]:
     shown = os.path.relpath(directory)
     if not directory.is_dir():
-        raise ScaffoldError(f"'{shown}' is not a directory", place)
+        hint = f"scaffold templates eject op --template-dir {shlex.quote(shown)} starts one"
+        raise ScaffoldError(f"'{shown}' is not a directory", place, hint)
     found: list[Source] = []
     problems: list[ScaffoldError] = []
     for path in sorted(directory.rglob(f"*{SUFFIX}")):

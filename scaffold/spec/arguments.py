@@ -186,7 +186,8 @@ def _listed(
             what = "input or output" if key == "nondiff" else "input"
             problems.at(path, f"'{name}' is no {what}", hint or f"known: {listed}")
         elif not known[name].tensor:
-            problems.at(path, f"'{name}' is an attribute, not a tensor")
+            hint = "name tensors alone, or leave it out"
+            problems.at(path, f"'{name}' is an attribute, not a tensor", hint)
         else:
             found[name] = path
     return found
@@ -213,7 +214,10 @@ def _tensors(
             hint = did_you_mean(name, known) or f"the inputs: {', '.join(known)}"
             problems.at(path, f"'{name}' is no input", hint)
         elif isinstance(item, Attribute):
-            problems.at(path, f"'{name}' is an attribute, not a tensor")
+            hint = (
+                "name tensors alone: an attribute is an argument of the Module anyhow"
+            )
+            problems.at(path, f"'{name}' is an attribute, not a tensor", hint)
         elif item.variadic:
             message = f"'*{name}' holds several tensors, which '{key}' does not take"
             problems.at(path, message)

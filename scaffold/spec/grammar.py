@@ -86,7 +86,11 @@ def split_entries(tokens: Sequence[Token]) -> list[list[Token]]:
         else:
             parts[-1].append(token)
     if open_:
-        raise ScaffoldError(f"'{open_[-1].text}' is never closed", open_[-1].place)
+        last = open_[-1]
+        hint = (
+            f"close it with '{CLOSERS[last.text]}', as in: 'x[N, D], eps: float = 1e-6'"
+        )
+        raise ScaffoldError(f"'{last.text}' is never closed", last.place, hint)
     parts.pop()
     if len(parts) > 1 and len(parts[-1]) == 1:  # a comma at the end
         parts.pop()
@@ -100,7 +104,8 @@ def _follow(token: Token, open_: list[Token]) -> None:
     elif token.text in CLOSERS.values() and (
         not open_ or CLOSERS[open_.pop().text] != token.text
     ):
-        raise ScaffoldError(f"unmatched '{token.text}'", token.place)
+        hint = "write a shape as in: 'x[N, D]'"
+        raise ScaffoldError(f"unmatched '{token.text}'", token.place, hint)
 
 
 def words(tokens: Sequence[Token]) -> Words:
@@ -141,6 +146,7 @@ class Cursor:
     def unexpected(self, wanted: str, hint: str | None = None) -> ScaffoldError:
         """What is wrong with what comes next."""
         found = f"'{self.next.text}'" if self.next.text else "nothing"
+        hint = hint or "write inputs as in: 'x[N, D], bias[D]?, eps: float = 1e-6'"
         return ScaffoldError(f"expected {wanted}, found {found}", self.next.place, hint)
 
 
@@ -220,7 +226,9 @@ class _EntryParser(Cursor):
     def unexpected_end(self, name: Words) -> ScaffoldError:
         found = self.next
         if found.kind == "name":
-            return ScaffoldError(f"expected ',' before '{found.text}'", found.place)
+            hint = f"write: '{name.text}, {found.text}'"
+            message = f"expected ',' before '{found.text}'"
+            return ScaffoldError(message, found.place, hint)
         if found.text == "(":
             hint = f"a shape stands in square brackets: '{name.text}[N, D]'"
             return self.unexpected("',' or the end", hint)

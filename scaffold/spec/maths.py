@@ -85,7 +85,9 @@ def read_reference(
         source = read(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ScaffoldError(f"cannot read '{path}': {reason}", place) from None
+        hint = "name a file as it is reached from here: '@file.py:function'"
+        message = f"cannot read '{path}': {reason}"
+        raise ScaffoldError(message, place, hint) from None
     source = source.removeprefix("\ufeff")
     found = function_in(source, path, match["function"], role, imported, read)
     name = found.text.origin.function if found.text.origin else None

@@ -138,7 +138,9 @@ def is_identifier(name: str) -> bool:
 def check_name(name: str, place: Location, what: str) -> ScaffoldError | None:
     """The reason why an input, output or dimension cannot have this name, if there is one."""
     if not is_identifier(name):
-        return ScaffoldError(f"'{name}' is not a valid name for {what}", place)
+        message = f"'{name}' is not a valid name for {what}"
+        hint = "take letters, digits and '_', and begin with a letter: x1"
+        return ScaffoldError(message, place, hint)
     if keyword.iskeyword(name):
         return _refused(name, place, what, "is a keyword of Python")
     if name in RESERVED:
@@ -209,7 +211,10 @@ def _check_spelling(name: str, snake: str, place: Location) -> None:
     words = re.sub(r"\W+", "_", name).strip("_")
     words = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", words).lower()
     usable = is_identifier(words) and not keyword.iskeyword(words)
-    hint = f"write '{words}' or '{camel_name(words)}'" if usable else None
+    if not usable:
+        words = "scaled_tanh"
+    start = "write" if usable else "call it for instance"
+    hint = f"{start} '{words}' or '{camel_name(words)}'"
     message = f"'{name}' cannot name an op: neither snake_case nor CamelCase"
     raise ScaffoldError(message, place, hint)
 
@@ -232,9 +237,13 @@ def _check_module_name(snake: str, file: str, place: Location, packaged: bool) -
 def check_class_name(name: str, place: Location) -> ScaffoldError | None:
     """The reason why a class of the op cannot have this name, if there is one."""
     if not is_identifier(name) or keyword.iskeyword(name):
-        return ScaffoldError(f"'{name}' is not a valid name for a class", place)
+        hint = "write it as in: --class-name RMSNorm"
+        message = f"'{name}' is not a valid name for a class"
+        return ScaffoldError(message, place, hint)
     if name.startswith("__"):
-        return ScaffoldError(f"'{name}' is not a valid name for a class", place)
+        hint = "take a name that begins with a letter"
+        message = f"'{name}' is not a valid name for a class"
+        return ScaffoldError(message, place, hint)
     if name in RESERVED_CLASSES:
         hint = f"choose another with class-name, such as '{name}Op'"
         message = f"the class '{name}' would hide a name of the generated code"

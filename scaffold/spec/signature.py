@@ -58,7 +58,8 @@ def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
         message = f"a shape can hold '{found[0].text}' only once"
         if second.text != found[0].text:
             message = f"a shape cannot hold both '{found[0].text}' and '{second.text}'"
-        hint = None if second.text == ANY_DIMS == found[0].text else ONE_LEADING
+        twice = second.text == ANY_DIMS == found[0].text
+        hint = "keep one of them: 'x[..., D]'" if twice else ONE_LEADING
         raise ScaffoldError(message, second.place, hint)
     for word in found:
         if word.text != ANY_DIMS and word != words[0]:
@@ -120,7 +121,8 @@ def _once(found: Traits, trait: Trait, field: str, default: str) -> Traits:
     before = getattr(found, field)
     if before != default:
         message = f"'{trait.word.text}' contradicts '{before}'"
-        raise ScaffoldError(message, trait.word.place)
+        hint = f"keep one of them: '; {before}' or '; {trait.word.text}'"
+        raise ScaffoldError(message, trait.word.place, hint)
     return found
 
 
@@ -325,7 +327,7 @@ def _admits_none(tree: ast.expr) -> bool:
 def _default_hint(tree: ast.expr) -> str | None:
     if isinstance(tree, ast.Name) and tree.id == "device":
         return "a device has no literal: write 'device | None = None'"
-    return None
+    return "write another default, or another type, as in: 'eps: float = 1e-6'"
 
 
 def _torch_constant(words: Words) -> Value | None:
@@ -653,7 +655,8 @@ def _names(entries: Sequence[Entry], what: str) -> list[ScaffoldError]:
     for name in (entry.name for entry in entries):
         problem = check_name(name.text, name.place, what)
         if name.text in seen:
-            problem = ScaffoldError(f"'{name.text}' occurs twice", name.place)
+            hint = "give one of them another name"
+            problem = ScaffoldError(f"'{name.text}' occurs twice", name.place, hint)
         problems += [problem] if problem else []
         seen.add(name.text)
     return problems

@@ -89,7 +89,7 @@ class _Reader(Cursor):
         first = self.position
         while not self.take(")"):
             if self.next.kind == "end":
-                raise ScaffoldError("'(' is never closed", self.tokens[first].place)
+                raise never_closed(self.tokens[first])
             self.position += 1
         return any(token.text == "!" for token in self.tokens[first : self.position])
 
@@ -151,7 +151,13 @@ def _bracketed(
         if depth == 0:
             end = tokens[k]._replace(kind="end", text="", end=tokens[k].start)
             return [*tokens[position + 1 : k], end], list(tokens[k + 1 :])
-    raise ScaffoldError("'(' is never closed", tokens[position].place)
+    raise never_closed(tokens[position])
+
+
+def never_closed(token: Token) -> ScaffoldError:
+    """What is wrong with a bracket that has no other one."""
+    hint = "close it with ')', as in: 'scale(Tensor x, float a) -> Tensor'"
+    return ScaffoldError("'(' is never closed", token.place, hint)
 
 
 def _arguments(

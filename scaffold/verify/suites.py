@@ -71,7 +71,8 @@ class _Runner:
             self.process = ChildProcess(self.python, RUNNER)
         except OSError as error:
             message = f"'{self.python}' cannot be started: {error.strerror}"
-            raise ScaffoldError(message, OPTION) from None
+            hint = "name an interpreter that has PyTorch: --python .venv/bin/python"
+            raise ScaffoldError(message, OPTION, hint) from None
 
     def hear(self) -> None:
         """Take in what the process has said; end it if the file takes too long."""

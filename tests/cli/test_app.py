@@ -35,9 +35,9 @@ def test_help_is_on_stdout(tmp_path: Path, flag: str) -> None:
     ("arguments", "complaint"),
     [
         ([], "Write an op:"),
-        (["new-ops"], "No such command 'new-ops'"),
-        (["new-op"], "Missing argument 'NAME'"),
-        (["new-op", "foo", "--input", "x"], "No such option: --input"),
+        (["new-ops"], "no such command 'new-ops'"),
+        (["new-op"], "missing argument 'NAME'"),
+        (["new-op", "foo", "--input", "x"], "no such option: --input"),
         (["new-op", "foo", "--inputs"], "'--inputs' requires an argument"),
         (["new-op", "foo", "bar"], "unexpected extra argument(s) (bar)"),
         (["new-op", "foo", "--inputs", "x", "--dry-run=1"], "does not take a value"),

@@ -36,7 +36,7 @@ def test_help_of_a_command_is_its_page(tmp_path: Path) -> None:
         assert (page.code, page.err) == (0, "")
         assert scaffold(tmp_path, "help", *named) == page
     unknown = scaffold(tmp_path, "help", "new-ops")
-    assert unknown.code == 2 and "No such command 'new-ops'" in unknown.err
+    assert unknown.code == 2 and "no such command 'new-ops'" in unknown.err
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -68,7 +68,7 @@ def test_what_options_say_is_all_that_is_said(listed: Path) -> None:
 def test_only_the_manifest_of_a_project_is_looked_into(listed: Path) -> None:
     (listed / "pyproject.toml").unlink()
     done = scaffold(listed, "derive", "scale")
-    assert done.err.startswith("--inputs:1:1: the op has no inputs\n")
+    assert done.err.startswith("NAME:1:1: nothing says what 'scale' is\n")
 
 
 @pytest.mark.parametrize("command", ["new-op", "derive"])

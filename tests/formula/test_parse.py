@@ -58,10 +58,23 @@ def test_indentation_and_newlines_of_the_surroundings(
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("", ["--forward:1:1: the formula is empty"]),
-        ("# nothing", ["--forward:1:1: the formula is empty"]),
-        ("x +", ["--forward:1:4: not valid Python: invalid syntax"]),
-        ("h = x\n  y", ["--forward:2:2: not valid Python: unexpected indent"]),
+        (
+            "",
+            [
+                "--forward:1:1: the formula is empty\nhint: write an expression, as in: 'x * torch.sigmoid(x)'"
+            ],
+        ),
+        (
+            "# nothing",
+            [
+                "--forward:1:1: the formula is empty\nhint: write an expression, as in: 'x * torch.sigmoid(x)'"
+            ],
+        ),
+        ("x +", ["--forward:1:4: not valid Python: invalid syntax\nhint: mend: x +"]),
+        (
+            "h = x\n  y",
+            ["--forward:2:2: not valid Python: unexpected indent\nhint: mend: y"],
+        ),
         (
             "h = x",
             [

@@ -122,9 +122,13 @@ def test_a_file_without_functions_is_one_body() -> None:
         (
             "def f(x):\n  return (",
             None,
-            "ops.py:2:10: not valid Python: '(' was never closed",
+            "ops.py:2:10: not valid Python: '(' was never closed\nhint: mend: return (",
         ),
-        ("import os\n", None, "ops.py:1:1: the file holds no formula"),
+        (
+            "import os\n",
+            None,
+            "ops.py:1:1: the file holds no formula\nhint: write a function into it: def forward(x): return x * 2",
+        ),
         ("def f(x): '''only'''\n", None, "ops.py:1:1: function 'f' has no body"),
         (
             "def f(**k): return 1\n",

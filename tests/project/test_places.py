@@ -404,8 +404,16 @@ def test_an_installed_package_is_imported_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "complaint"),
     [
-        ("--out-dir", "taken", "'taken' is not a directory"),
-        ("--test-dir", "taken", "'taken' is not a directory"),
+        (
+            "--out-dir",
+            "taken",
+            "'taken' is not a directory\nhint: name the directory of the files: --out-dir ops",
+        ),
+        (
+            "--test-dir",
+            "taken",
+            "'taken' is not a directory\nhint: name the directory of the files: --test-dir ops",
+        ),
         ("--out-dir", "", "'' is no path"),
         ("--test-dir", "a\0b", r"'a\x00b' is no path"),
     ],

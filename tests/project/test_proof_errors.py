@@ -61,7 +61,7 @@ TENSOR = "raised AttributeError: 'Tensor' object has no attribute"
     [
         (f"{TORCH} 'sofmax'", "did you mean 'softmax'?"),
         (f"{TORCH} 'gelu'", "write: F.gelu(...)"),
-        (f"{TORCH} 'qqqq'", None),
+        (f"{TORCH} 'qqqq'", "scaffold rules list names what there is"),
         (
             "raised AttributeError: module 'torch.nn.functional' has no attribute 'sofplus'",
             "did you mean 'softplus'?",

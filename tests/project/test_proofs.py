@@ -461,7 +461,9 @@ def test_a_terminal_is_told_how_far_the_proofs_are(
     monkeypatch.setattr(sys, "stderr", terminal)
     with TERMINAL.proving(["scale", "shift"]) as update:
         update(1)
-    assert terminal.getvalue() == ("\rproving 0/2 ops ...\rproving 1/2 ops ...\r\033[K")
+    assert terminal.getvalue() == (
+        f"\r[{' ' * 24}] proving 0/2 ops\r[{'=' * 12}{' ' * 12}] proving 1/2 ops\r\033[K"
+    )
 
 
 def test_a_hint_names_the_keys_of_the_manifest(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ RETURNS = "hint: an op returns tensors: Tensor, (Tensor, Tensor) or Tensor[]"
         ("", f"1: expected the op's name, found nothing\n{EXAMPLE}"),
         ("f", f"2: expected '('\n{EXAMPLE}"),
         ("f:g(Tensor x) -> Tensor", f"3: expected '::'\n{EXAMPLE}"),
-        ("f(Tensor x", "2: '(' is never closed"),
+        ("f(Tensor x", "2: '(' is never closed\nhint: close it with ')', as in: 'scale(Tensor x, float a) -> Tensor'"),
         ("f() -> Tensor", f"1: an op needs a tensor\n{EXAMPLE}"),
         (
             "f(Tensor x)",
@@ -132,7 +132,7 @@ RETURNS = "hint: an op returns tensors: Tensor, (Tensor, Tensor) or Tensor[]"
         ("f(Tensor?[] xs) -> Tensor", "3: a list of optional elements has no counterpart here"),
         ("f(Tensor[]? xs) -> Tensor", "13: a list of tensors cannot be optional\nhint: it may be empty as it is"),
         ("f(Tensor x, int n=) -> Tensor", "19: expected a default"),
-        ("f(Tensor x, int[2 n) -> Tensor", "16: '[' is never closed"),
+        ("f(Tensor x, int[2 n) -> Tensor", "16: '[' is never closed\nhint: close it with ']', as in: 'x[N, D], eps: float = 1e-6'"),
     ],
 )  # fmt: skip
 def test_what_is_no_schema(text: str, message: str) -> None:
@@ -145,8 +145,8 @@ def test_a_default_must_fit_its_type() -> None:
     with pytest.raises(ScaffoldError) as caught:
         inputs("Tensor x, int n=1.5, int[2] k=[1, 2, 3]")
     assert [str(item) for item in caught.value.problems] == [
-        "--schema:1:13: the default 1.5 does not fit the type int",
-        "--schema:1:24: the default (1, 2, 3) does not fit the type tuple[int, int]",
+        "--schema:1:13: the default 1.5 does not fit the type int\nhint: write another default, or another type, as in: 'eps: float = 1e-6'",
+        "--schema:1:24: the default (1, 2, 3) does not fit the type tuple[int, int]\nhint: write another default, or another type, as in: 'eps: float = 1e-6'",
     ]
 
 

@@ -33,6 +33,17 @@ BROKEN = (
 )
 
 
+# Values of another kind mend it, not shapes: parts of what PyTorch says, and what to write.
+_NUMBER = "what takes a number was given a tensor: write torch.exp, not math.exp, or x.sum().item()"
+KINDS = (
+    (
+        "tensors used as indices",
+        "say in --inputs which are indices: 'index[N; index(3)]' has integers below 3, 'mask[N; bool]' a mask",
+    ),
+    ("only one element tensors can be converted", _NUMBER),
+    ("cannot be converted to Scalar", _NUMBER),
+)
+
 MODULES = ("<verified_checks>", "<verified_op>")  # whose lines are a formula's
 
 
@@ -73,9 +84,9 @@ def refusal(checks: Any, case: Case, layout: Layout) -> Refusal:
             outputs = as_tuple(function(*make_inputs(checks, case, layout)))
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         return Refusal(raised(error), *raised_at(error))
-    other = next((item for item in outputs if not isinstance(item, Tensor)), None)
-    if other is not None:
-        return Refusal(f"{NO_TENSOR} but a value of type {type(other).__name__}")
+    others = [item for item in outputs if not isinstance(item, Tensor)]
+    if others:
+        return Refusal(f"{NO_TENSOR} but a value of type {type(others[0]).__name__}")
     return Refusal("" if _are_finite(outputs) else INFINITE)
 
 
@@ -93,6 +104,9 @@ def mend(checks: Any, words: str) -> str:
         return "; return tensors"
     if words.startswith("raised TypeError"):
         return ""  # no shape mends it
+    known = next((hint for part, hint in KINDS if part in words), None)
+    if known is not None:
+        return f"; {known}"
     if checks.LOOSE:
         shapes = inferred(checks)
         instance = f", for instance '{shapes}'" if shapes else ""
