@@ -36,6 +36,12 @@ def filled(text: str) -> str:
     return MARK.sub(lambda found: PARTS[found["name"]](), text)
 
 
+def install() -> str:
+    """What the README says of installing, and of when to use something else."""
+    text = (HERE.parent / "README.md").read_text(encoding="utf-8")
+    return text[text.index("## Install") : text.index("## Gallery")]
+
+
 def commands() -> str:
     """Every command with its arguments and options."""
     group: Any = typer.main.get_command(application(None))
@@ -246,6 +252,7 @@ def _escaped(text: str) -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "install": install,
     "commands": commands,
     "op-keys": op_keys,
     "configuration-keys": configuration_keys,
