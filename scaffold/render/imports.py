@@ -63,7 +63,7 @@ def import_block(
     return "\n\n".join(blocks)
 
 
-@lru_cache(maxsize=4)  # the blocks of one file
+@lru_cache(maxsize=8)  # the blocks of one file, and what the tests of all files share
 def names_read(code: str) -> frozenset[str]:
     """The identifiers that some code reads, those in quoted annotations left out."""
     return frozenset(_read([ast.parse(code)]))

@@ -162,7 +162,7 @@ class _Kept:
         if not names:
             return not self._calls_what_is_cut(node)
         found = any(name.startswith(("test_", "pytest_", "__")) for name in names)
-        fixture = "fixture" in " ".join(map(ast.unparse, _decorators(node)))
+        fixture = _is_fixture(node)
         read = any(f".{name}" in self.read for name in names)
         whole = any(f"{owner}.{name}" in self.out for name in names)
         return (found or fixture or read) and not whole and not self._cut(names)
@@ -183,11 +183,11 @@ class _Kept:
             before = len(self.read)
             for node in filter(self.keeps, body):
                 if not isinstance(node, ast.ClassDef):
-                    self.read |= {*_read(node)}
+                    self.read |= _read_by(node)
                     continue
                 for item in node.body:
                     if self.keeps(item, node.name):
-                        self.read |= {*_read(item)}
+                        self.read |= _read_by(item)
 
     def cut_lines(self, body: list[ast.stmt]) -> Iterator[int]:
         """The lines of all that is not kept."""
@@ -219,6 +219,17 @@ def _lines(node: ast.stmt | ast.expr) -> range:
     above = _decorators(node) if isinstance(node, ast.stmt) else []
     first = min([node.lineno, *(item.lineno for item in above)])
     return range(first, (node.end_lineno or node.lineno) + 1)
+
+
+@lru_cache(maxsize=512)  # the definitions of the file, for all ops of a run
+def _read_by(node: ast.stmt) -> frozenset[str]:
+    """What a definition of the file reads: it is asked again until nothing more is read."""
+    return frozenset(_read(node))
+
+
+@lru_cache(maxsize=512)
+def _is_fixture(node: ast.stmt) -> bool:
+    return "fixture" in " ".join(map(ast.unparse, _decorators(node)))
 
 
 def _read(node: ast.AST) -> Iterator[str]:
