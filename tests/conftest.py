@@ -21,6 +21,7 @@ import pytest
 from hypothesis import settings
 
 from scaffold.verify import processes
+from tests.seeds import seed_this_device_alone
 from tests.warm import running_server
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def pytest_collection_modifyitems(
 
 
 def pytest_collection_finish() -> None:
+    seed_this_device_alone()
     # Torch and twenty thousand tests live to the end: to look for garbage among them takes a tenth of the run.
     gc.freeze()
 

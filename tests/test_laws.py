@@ -94,9 +94,15 @@ def package_of(path: Path) -> str:
     return CHILD if parts[:2] == ("verify", "child") else parts[0].removesuffix(".py")
 
 
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes; every law asks for them."""
+    return tuple(ast.walk(tree))
+
+
 def imports(tree: ast.Module) -> Iterator[Finding]:
     """Each imported module, dotted; of scaffold's own, as far as the package."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -109,14 +115,25 @@ def imports(tree: ast.Module) -> Iterator[Finding]:
                 )
 
 
-def called(tree: ast.Module) -> Iterator[tuple[ast.Call, str, str]]:
+@cache
+def called(tree: ast.Module) -> tuple[tuple[ast.Call, str, str], ...]:
     """Each call with what stands before the last dot, and the name after it."""
-    for node in ast.walk(tree):
+    return tuple(_called(tree))
+
+
+def _called(tree: ast.Module) -> Iterator[tuple[ast.Call, str, str]]:
+    for node in nodes(tree):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name):
                 yield node, "", node.func.id
             elif isinstance(node.func, ast.Attribute):
                 yield node, ast.unparse(node.func.value), node.func.attr
+
+
+def _dotted(node: ast.Attribute) -> str:
+    """`name.attribute`, of which laws speak; of all else the attribute."""
+    owner = node.value
+    return f"{owner.id if isinstance(owner, ast.Name) else ''}.{node.attr}"
 
 
 def imports_run_one_way(package: str, tree: ast.Module) -> Iterator[Finding]:
@@ -210,8 +227,8 @@ def only_cli_prints_and_exits(package: str, tree: ast.Module) -> Iterator[Findin
             continue  # a copy of the process must not end as the process would
         if plain or (owner, name) in {("sys", "exit"), ("os", "_exit")}:
             yield call.lineno, f"{package} calls {name}"
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in STREAMS:
+    for node in nodes(tree):
+        if isinstance(node, ast.Attribute) and _dotted(node) in STREAMS:
             yield node.lineno, f"{package} uses sys.{node.attr}"
 
 
@@ -225,16 +242,16 @@ def nothing_is_evaluated(package: str, tree: ast.Module) -> Iterator[Finding]:
         if name.split(".")[0] in {"importlib", "runpy", "pickle", "marshal", "code"}:
             yield line, f"{package} imports {name}"
     evaluators = EVALUATORS - LOADERS if package == "api" else EVALUATORS
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Name) and node.id in evaluators:
             yield node.lineno, f"{package} uses {node.id}"
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "builtins":
-            yield node.lineno, f"{package} uses {ast.unparse(node)}"
+        if isinstance(node, ast.Attribute) and _dotted(node).startswith("builtins."):
+            yield node.lineno, f"{package} uses {_dotted(node)}"
 
 
 def functions_are_short(package: str, tree: ast.Module) -> Iterator[Finding]:
     """A body has at most 40 lines. The options of a command make a long signature."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0].lineno
             lines = (node.end_lineno or first) - first + 1

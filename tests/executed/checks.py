@@ -3,6 +3,7 @@
 In: a directory. Out: their findings, empty where there are none.
 """
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -17,7 +18,10 @@ def findings_of_ruff(directory: Path) -> str:
 def findings_of_mypy(directory: Path, cache: Path) -> str:
     """With `--strict`; the op of each directory is a module of its own to the tests beside it."""
     options = ["--config-file=", "--no-namespace-packages", f"--cache-dir={cache}"]
-    return _run("mypy", directory, "--strict", *options, ".")
+    cache.mkdir(exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # what is known of torch is read once
+        return _run("mypy", directory, "--strict", *options, ".")
 
 
 def findings_of_black(directory: Path) -> str:

@@ -8,6 +8,7 @@ Invariant: nothing that a test does is seen by another one's process.
 import gc
 import json
 import os
+import runpy
 import signal
 import sys
 from contextlib import redirect_stdout
@@ -20,12 +21,14 @@ import pytest
 import torch
 
 LIMIT = 300  # seconds
+SEEDS = str(Path(__file__).resolve().parents[1] / "seeds.py")
 OPTIONS = ["-p", "no:cacheprovider", "-c", os.devnull, "--rootdir=.", "--color=no"]
 
 
 def load_all() -> None:
     """Import once what every child would import: compiling is most of it, then the plugins of pytest."""
     torch.set_num_threads(1)
+    runpy.run_path(SEEDS)["seed_this_device_alone"]()  # a project may have `tests`
     compiled = torch.compile(lambda x: 2 * x, fullgraph=True, backend="aot_eager")
     compiled(torch.ones(1, requires_grad=True))
     torch.compiler.reset()

@@ -34,6 +34,10 @@ class Report:
         return [name for name, found in self.outcomes.items() if found == outcome]
 
 
+# What half of a run of a small op's tests costs; tests of one op of each kind run it too.
+WITHOUT_COMPILING = ("-k", "not compile")
+
+
 class Suites:
     """Runs the tests of a directory, as `pytest` does there."""
 

@@ -135,12 +135,11 @@ STYLES: dict[str, Raw] = {
     "balanced": {"save_policy": "balanced", "style": "setup-context"},
     "combined balanced": {"save_policy": "balanced", "style": "combined"},
 }
-QUICK = {"an_integer_before_others", "a_bool_first_and_last", "detached"}
-QUICK |= {
+QUICK = {
+    "an_integer_before_others",
+    "detached",
     "of_an_absent_input",
     "rounded_to_half",
-    "masked_softmax",
-    "a_loss_of_nothing",
 }
 VARIANTS = [
     pytest.param(
@@ -169,7 +168,7 @@ def test_generated_tests_pass(
 def test_a_mask_is_tried_without_a_true(tmp_path: Path, suites: Suites) -> None:
     raw = OPS["masked_mean_or_zero"]
     write_op(tmp_path, lambda require: spec_of(name="some_op", **raw))
-    report = suites.run(tmp_path)
+    report = suites.run(tmp_path, "-k", "test_gradcheck")
     assert (
         report.outcomes["test_some_op::test_gradcheck[closed-mask-clone]"] == "passed"
     )
@@ -180,7 +179,7 @@ def test_of_what_has_no_value_without_a_true_nothing_is_said(
 ) -> None:
     raw = OPS["masked_mean"]
     write_op(tmp_path, lambda require: spec_of(name="some_op", **raw))
-    report = suites.run(tmp_path)
+    report = suites.run(tmp_path, "-k", "test_gradcheck")
     assert (
         report.outcomes["test_some_op::test_gradcheck[closed-mask-clone]"] == "skipped"
     )

@@ -6,7 +6,7 @@ import pytest
 
 from tests.executed.checks import findings_of_mypy, findings_of_ruff
 from tests.executed.generation import new_op
-from tests.executed.suites import Report, Suites
+from tests.executed.suites import WITHOUT_COMPILING, Report, Suites
 from tests.sweeps import in_every_run
 
 # As the tutorials on extending PyTorch write them.
@@ -23,7 +23,9 @@ return output""",
 WITHOUT_MATHS = {"test_module_copies[bias=True]", "test_module_copies[bias=False]"} | {
     "test_module_on_meta"
 }
-STYLES = pytest.mark.parametrize("style", ["setup-context", "combined"])
+STYLES = pytest.mark.parametrize(
+    "style", in_every_run(["setup-context", "combined"], ["setup-context"])
+)
 
 
 def fill(path: Path, op: str, bodies: dict[str, str]) -> None:
@@ -83,14 +85,21 @@ def test_a_skeleton_filled_as_tutorials_do_passes(
 
 @pytest.mark.parametrize(
     "written",
-    [("forward",), ("forward", "grad_input"), ("forward", "grad_weight", "grad_bias")],
+    in_every_run(
+        [
+            ("forward",),
+            ("forward", "grad_input"),
+            ("forward", "grad_weight", "grad_bias"),
+        ],
+        [("forward", "grad_input")],
+    ),
     ids=" ".join,
 )
 def test_a_half_filled_skeleton_still_expects_failure(
     tmp_path: Path, suites: Suites, written: tuple[str, ...]
 ) -> None:
     bodies = {name: TUTORIAL[name] for name in written}
-    report = suites.run(linear(tmp_path, bodies))
+    report = suites.run(linear(tmp_path, bodies), *WITHOUT_COMPILING)
     assert set(report.counts) == {"passed", "xfailed"}, report.output
     assert passed(report) == WITHOUT_MATHS
 
@@ -139,7 +148,7 @@ def test_an_error_in_a_half_filled_skeleton_is_a_failure(
     tmp_path: Path, suites: Suites, kind: str
 ) -> None:
     bodies, error = ERRORS[kind]
-    report = suites.run(linear(tmp_path, bodies), "--tb=line")
+    report = suites.run(linear(tmp_path, bodies), "--tb=line", *WITHOUT_COMPILING)
     assert report.counts["failed"] > 10, report.output
     assert error in report.output
 
@@ -148,7 +157,7 @@ def test_a_wrong_gradient_in_a_filled_skeleton_is_a_failure(
     tmp_path: Path, suites: Suites
 ) -> None:
     wrong = {"grad_weight": "grad_weight = 2 * grad_output.t().mm(input)"}
-    report = suites.run(linear(tmp_path, TUTORIAL | wrong))
+    report = suites.run(linear(tmp_path, TUTORIAL | wrong), *WITHOUT_COMPILING)
     assert not report.counts["xfailed"]
     assert any("test_gradcheck" in name for name in report.named("failed"))
 
@@ -157,13 +166,13 @@ def test_a_forward_that_is_given_leaves_only_the_gradients(
     tmp_path: Path, suites: Suites
 ) -> None:
     options = ["--forward", "input @ weight.t() + bias", "--no-derive"]
-    report = suites.run(linear(tmp_path, {}, *options))
+    report = suites.run(linear(tmp_path, {}, *options), *WITHOUT_COMPILING)
     assert set(report.counts) == {"passed", "xfailed"}, report.output
     compared = {name for name in passed(report) if "forward" in name}
     assert passed(report) == compared | WITHOUT_MATHS
     assert compared
     fill(tmp_path / "linear.py", "linear", TUTORIAL)
-    assert set(suites.run(tmp_path).counts) == {"passed"}
+    assert set(suites.run(tmp_path, *WITHOUT_COMPILING).counts) == {"passed"}
 
 
 OTHERS = {
@@ -209,12 +218,15 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(("options", "bodies"), OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize(
+    "kind", in_every_run(OTHERS, ["several outputs", "several tensors", "in place"])
+)
 def test_every_kind_of_skeleton_can_be_filled(
-    tmp_path: Path, suites: Suites, options: list[str], bodies: dict[str, str]
+    tmp_path: Path, suites: Suites, kind: str
 ) -> None:
+    options, bodies = OTHERS[kind]
     new_op(tmp_path, "op", *options)
-    empty = suites.run(tmp_path)
+    empty = suites.run(tmp_path, *WITHOUT_COMPILING)
     assert set(empty.counts) <= {"passed", "xfailed"}, empty.output
     assert passed(empty) <= {"test_module_copies[default]"}
     assert not findings_of_ruff(tmp_path)

@@ -31,7 +31,7 @@ def holds_for(
     """Make a test of a function that holds for every value: `few` of them, or many more."""
 
     def decorate(hold: Callable[[Any], None]) -> Callable[[int], None]:
-        many = pytest.param(300 * few, marks=pytest.mark.exhaustive)
+        many = pytest.param(600 * few, marks=pytest.mark.exhaustive)
 
         @pytest.mark.parametrize("count", [few, many])
         def test(count: int) -> None:

@@ -259,7 +259,7 @@ HELD: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], None]]] = {
 
 @pytest.mark.parametrize("what", HELD)
 @pytest.mark.parametrize(
-    "count", [40, pytest.param(5000, marks=pytest.mark.exhaustive)]
+    "count", [20, pytest.param(5000, marks=pytest.mark.exhaustive)]
 )
 def test_what_is_spoilt_is_refused_or_works(what: str, count: int) -> None:
     strategy, hold = HELD[what]
