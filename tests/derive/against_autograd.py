@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from tests.derive.building import load, reference, spec_of, text_of
+from tests.derive.building import draft_of, load, reference, spec_of, text_of
 from tests.derive.checking import check_op
 
 POLICIES = ("recompute", "balanced")
@@ -23,12 +23,12 @@ def check_forward(
     inputs: str, forward: str, calls: Iterable[tuple[Any, ...]], **options: Any
 ) -> str:
     """Forward, gradients and second ones for every call, under both policies; the text that saves least."""
-    texts = []
+    made = []
     for policy in POLICIES:
         spec = spec_of(inputs, forward=forward, save_policy=policy, **options)
         derivation = derive(spec)
-        texts.append(text_of(spec, derivation))
-        module = load(texts[-1])
+        made.append((spec, derivation))
+        module = load(draft_of(spec, derivation))
         plain = reference([item.name for item in spec.inputs], forward)
         for values in calls:
             check_op(
@@ -39,4 +39,4 @@ def check_forward(
                 once=derivation.once_differentiable,
                 subset_limit=8,
             )
-    return texts[0]
+    return text_of(*made[0])

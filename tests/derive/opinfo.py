@@ -21,7 +21,7 @@ from torch import Tensor
 
 from scaffold.derive import derive
 from scaffold.derive.rules.table import Rule, built_in
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_needs, tuple_of
 
 TRAITS = {torch.int64: "int", torch.int32: "int", torch.bool: "bool"}
@@ -169,10 +169,10 @@ def made(inputs: str, forward: str, outputs: str) -> Any:
     derivation = derive(spec)
     if derivation.missing:
         return None
-    text = text_of(spec, derivation)
+    text = draft_of(spec, derivation)
     module = load(text)
     plain = load(
-        text_of(spec_of(inputs, forward=forward, outputs=outputs, derive=False))
+        draft_of(spec_of(inputs, forward=forward, outputs=outputs, derive=False))
     )
     verdict = "fallback" if "torch.func.vjp" in text else "direct"
     function = getattr(module, spec.function_name)

@@ -9,7 +9,7 @@ from torch import Tensor
 from scaffold.derive import derive
 from scaffold.render.reference import reference_lines
 from scaffold.render.testlimits import is_its_derivative
-from tests.derive.building import load, reference, spec_of, text_of
+from tests.derive.building import draft_of, load, reference, spec_of
 from tests.derive.checking import check_needs
 
 INPUTS = "x[N, D], y[N, D], weight[D]?, mode: str = 'mean', p: float = 2.0"
@@ -87,8 +87,8 @@ def made(forward: str, policy: str = "recompute") -> tuple[Any, Any, str]:
     spec = spec_of(INPUTS, derive=True, **options)
     derivation = derive(spec)
     assert not derivation.missing, derivation.notes
-    plain = load(text_of(spec_of(INPUTS, forward=forward, derive=False)))
-    text = text_of(spec, derivation)
+    plain = load(draft_of(spec_of(INPUTS, forward=forward, derive=False)))
+    text = draft_of(spec, derivation)
     return load(text), plain.SomeOpFunction.forward, text
 
 
@@ -180,7 +180,7 @@ def test_a_number_read_out_is_held_against_autograd() -> None:
 )
 def test_arguments_under_a_star_are_left_to_autograd(forward: str) -> None:
     inputs = "x[N, D], p: tuple[float, ...], q: tuple[int, ...]"
-    text = text_of(spec_of(inputs, forward=forward, derive=True))
+    text = draft_of(spec_of(inputs, forward=forward, derive=True))
     assert "torch.func.vjp(lambda" in text
     x = torch.rand(2, 3, dtype=torch.double, requires_grad=True)
     module, values = load(text), (x, (0.5, 0.75), (1, 0))

@@ -105,8 +105,7 @@ def made(name: str, typed: bool, setting: str = "recompute") -> Made:
         assert 'style = "setup-context"' in derivation.notes[0]
         pytest.skip(derivation.notes[0])
     assert not derivation.missing, derivation.notes
-    text = text_of(spec, derivation)
-    assert not [line for line in text.splitlines() if len(line) > 88]
+    text = draft_of(spec, derivation)
     module = load(text)
     plain = reference([item.name for item in spec.inputs], BY_NAME[name].forward)
     if any(item.optional for item in spec.tensors):  # a term of one may be left out
@@ -194,6 +193,14 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
         options: dict[str, Any] = {"check_undefined_grad": False, "fast_mode": True}
         assert gradcheck(op.function.apply, tensors, **options)
         assert once or gradgradcheck(op.function.apply, tensors, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"), pairs_in_every_run(EVERY, REPRESENTATIVE[::12])
+)
+def test_its_lines_fit(name: str, typed: bool) -> None:
+    text = text_of(made(name, typed).spec)
+    assert not [line for line in text.splitlines() if len(line) > 88]
 
 
 @pytest.mark.exhaustive

@@ -6,11 +6,11 @@ import torch
 from scaffold.derive import derive
 from tests.derive.building import (
     backward_of,
+    draft_of,
     load,
     op_text,
     reference,
     spec_of,
-    text_of,
 )
 from tests.derive.checking import check_op, recorder
 
@@ -45,8 +45,8 @@ def test_the_gradient_is_that_of_autograd(
 ) -> None:
     torch.manual_seed(4)
     spec = spec_of(inputs, forward=forward, derive=True)
-    module = load(text_of(spec, derive(spec)))
-    plain = load(text_of(spec_of(inputs, forward=forward))).SomeOpFunction
+    module = load(draft_of(spec, derive(spec)))
+    plain = load(draft_of(spec_of(inputs, forward=forward))).SomeOpFunction
     values = [torch.randn(shape, dtype=torch.double) for shape in shapes]
     check_op(module.SomeOpFunction, module.some_op, plain.forward, values)
 
@@ -54,7 +54,7 @@ def test_the_gradient_is_that_of_autograd(
 def test_an_index_may_count_from_the_end() -> None:
     forward = "torch.take_along_dim(x, index, 1)"
     spec = spec_of("x[N, D], index[N, K; int]", forward=forward, derive=True)
-    module = load(text_of(spec, derive(spec)))
+    module = load(draft_of(spec, derive(spec)))
     x = torch.randn(2, 3, dtype=torch.double, requires_grad=True)
     index = torch.tensor([[0, -1], [1, -3]])
     (found,) = torch.autograd.grad(module.some_op(x, index).sum(), x)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_op
 from tests.derive.programs import SHAPES, Program, program
 
@@ -40,7 +40,7 @@ def check_program(seed: int) -> None:
     made, chosen = program(seed), options(seed)
     spec = spec_of(**made.raw, **chosen)
     derivation = derive(spec)
-    text = text_of(spec, derivation)
+    text = draft_of(spec, derivation)
     module = load(text)
     names = [item.name for item in spec.inputs]
 

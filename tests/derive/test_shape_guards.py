@@ -13,7 +13,7 @@ from torch import Tensor
 from scaffold.derive import derive
 from scaffold.render.shape_checks import check_lines
 from tests.derive.broken_shapes import Outcome, broken_calls, given, outcome
-from tests.derive.building import load, op_text, spec_of, text_of
+from tests.derive.building import draft_of, load, op_text, spec_of
 from tests.derive.cases import CASES, Case, r
 from tests.derive.ops_of_others import OPS
 from tests.derive.published import PUBLISHED
@@ -408,8 +408,8 @@ def outcomes(cases: Iterable[Case], **raw: Any) -> tuple[Counter[Outcome], list[
         skeleton = replace(
             spec, derive=False, style="setup-context", shape_checks=False
         )
-        plain = getattr(load(text_of(skeleton)), spec.function_name).forward
-        function = getattr(load(text_of(spec)), spec.function_name)
+        plain = getattr(load(draft_of(skeleton)), spec.function_name).forward
+        function = getattr(load(draft_of(spec)), spec.function_name)
         wanted = {item.name for item in spec.differentiable}
         torch.manual_seed(7)
         for inputs in case.samples():

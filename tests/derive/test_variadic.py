@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import Derivation, derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_op, tuple_of
 
 
@@ -19,11 +19,11 @@ def checked(inputs: str, values: list[Any], forward: str, **raw: Any) -> Derivat
     """The op, which is right for every subset of what may need a gradient."""
     spec = spec_of(inputs, forward=forward, derive=True, **raw)
     derivation = derive(spec)
-    module = load(text_of(spec, derivation))
+    module = load(draft_of(spec, derivation))
     skeleton = spec_of(
         inputs, forward=forward, **raw | {"derive": False, "style": "setup-context"}
     )
-    plain = load(text_of(skeleton)).SomeOpFunction
+    plain = load(draft_of(skeleton)).SomeOpFunction
 
     def wrapper(*inputs: Any) -> Any:  # what is returned beside them is saved
         outputs = tuple_of(module.SomeOpFunction.apply(*inputs))
@@ -76,7 +76,7 @@ def test_what_is_stated_stays() -> None:
         derive=True,
         grad={"tensors": "(grad_output * w).sum_to_size(tensors[i].shape)"},
     )
-    text = text_of(spec, derive(spec))
+    text = draft_of(spec, derive(spec))
     assert "sum_to_size" in text and "lambda w: SomeOpFunction" in text
 
 
@@ -120,12 +120,12 @@ def test_parts_of_other_sizes_get_their_own() -> None:
 
 
 def test_the_text_of_a_stack() -> None:
-    text = text_of(spec_of("*tensors", forward="torch.stack(tensors)"))
+    text = draft_of(spec_of("*tensors", forward="torch.stack(tensors)"))
     assert "grad_output[i] if needed else None" in text
     for dim, part in ((-1, "[..., i]"), (1, "[:, i]"), (-2, "[..., i, :]")):
         forward = f"torch.stack(tensors, dim={dim})"
         checked("*tensors", [r(2, 3), r(2, 3)], forward)
-        text = text_of(spec_of("*tensors", forward=forward))
+        text = draft_of(spec_of("*tensors", forward=forward))
         assert f"grad_output{part} if needed else None" in text
 
 

@@ -81,7 +81,7 @@ TEAM = """{% extends "builtin/op.py.jinja" %}
 # Kernels of our team.
 {{ super() }}{% endblock %}
 """
-FEW = ("linear_0", "power_1", "swish_6", "rms_7", "plain_skeleton", "sorted_last")
+FEW = ("power_1", "swish_6", "rms_7", "plain_skeleton")
 
 
 def thirty() -> str:

@@ -19,7 +19,9 @@ from typing import Any
 
 import pytest
 
+from scaffold.cli import templates
 from scaffold.errors import ScaffoldError
+from scaffold.render.specimens import specimens
 from tests.cli.running import ROOT, Outcome, listing, scaffold
 from tests.failures.transcript import Case, read, write
 
@@ -31,6 +33,7 @@ ALL = [
     for number, case in enumerate(cases, 1)
 ]
 REGENERATE = bool(os.environ.get("SCAFFOLD_REGENERATE"))
+SPECIMENS = {"linear", "unwritten", "written_by_hand"}  # on which templates fail here
 Site = tuple[str, int]  # file below the package, line
 
 
@@ -170,6 +173,8 @@ def test_every_message_is_as_written_and_has_a_case(
         original(self, *args, **kwargs)
 
     monkeypatch.setattr(ScaffoldError, "__init__", noting)
+    few = [spec for spec in specimens() if spec.name in SPECIMENS]
+    monkeypatch.setattr(templates, "specimens", lambda: few)
     for name, cases in TRANSCRIPTS.items():
         done = [result(case, tmp_path_factory.mktemp("case")) for case in cases]
         if not REGENERATE:

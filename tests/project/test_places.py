@@ -362,7 +362,7 @@ def tested(
         item for item in request.session.items if isinstance(item, pytest.Function)
     ]
     names = [
-        item.callspec.params["name"]
+        str(item.callspec.params["name"])
         for item in asked
         if item.originalname == test_plain_pytest_finds_the_op.__name__
     ]

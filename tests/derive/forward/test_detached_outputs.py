@@ -7,7 +7,7 @@ import torch
 
 from scaffold.derive import derive, perhaps_detached
 from scaffold.derive.forward.detached_outputs import detached_outputs
-from tests.derive.building import load, reference, spec_of, text_of
+from tests.derive.building import draft_of, load, reference, spec_of
 
 FORWARDS = [
     ("return x * y, (x - y).detach()", {"b"}),
@@ -38,7 +38,7 @@ def test_an_output_requires_grad_where_the_forward_s_does(
     spec = spec_of("x, y", outputs="a, b", forward=forward, style=style)
     inputs = [torch.rand(2, 3, requires_grad=True) for _ in range(2)]
     expected = [item.requires_grad for item in reference("xy", forward)(*inputs)]
-    actual = [item.requires_grad for item in load(text_of(spec)).some_op(*inputs)]
+    actual = [item.requires_grad for item in load(draft_of(spec)).some_op(*inputs)]
     assert actual == expected or not any(expected)
 
 

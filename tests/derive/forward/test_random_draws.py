@@ -8,7 +8,7 @@ import pytest
 from scaffold.derive import derive
 from scaffold.spec import OpSpec
 from tests.derive.against_autograd import check_forward, tensor
-from tests.derive.building import backward_of, spec_of, text_of
+from tests.derive.building import backward_of, draft_of, spec_of
 
 ATTENTION = """
 weights = (q @ k.mT).softmax(-1)
@@ -77,7 +77,7 @@ def test_the_gradient_is_that_of_the_numbers_that_were_drawn(name: str) -> None:
 
 def made(inputs: str, forward: str) -> tuple[OpSpec, str]:
     spec = spec_of(inputs, forward=forward, derive=True)
-    return spec, text_of(spec)
+    return spec, draft_of(spec)
 
 
 def test_dropout_is_a_product_with_a_mask_that_is_saved() -> None:

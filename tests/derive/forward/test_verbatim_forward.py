@@ -10,7 +10,7 @@ from torch import Tensor
 from scaffold.derive import Derivation, derive
 from scaffold.errors import ScaffoldError
 from scaffold.spec.build import build
-from tests.derive.building import load, locate, reference, spec_of, text_of
+from tests.derive.building import draft_of, load, locate, reference, spec_of
 from tests.derive.checking import check_op
 
 
@@ -25,7 +25,7 @@ def checked(
     spec = spec_of(inputs, forward=forward, derive=True, **raw)
     derivation = derive(spec)
     assert not derivation.missing and not derivation.once_differentiable
-    module = load(text_of(spec, derivation))
+    module = load(draft_of(spec, derivation))
     torch.manual_seed(0)
     function = module.SomeOpFunction
     check_op(function, function.apply, reference(names.split(", "), forward), values)
@@ -172,7 +172,7 @@ return y
 def test_the_code_is_the_users() -> None:
     spec = spec_of("a, x", forward=SCAN, derive=True)
     derivation = derive(spec)
-    text = text_of(spec, derivation)
+    text = draft_of(spec, derivation)
     assert textwrap.indent(SCAN.strip(), " " * 8) in text
     assert "torch.func.vjp(SomeOpFunction.forward, a, x)[1]" in text
     (note,) = derivation.notes
@@ -182,7 +182,7 @@ def test_the_code_is_the_users() -> None:
 
 
 def test_the_forward_runs_again_once_for_all_inputs_that_are_there() -> None:
-    text = text_of(spec_of("x, w, h0?", forward=STATE.strip(), derive=True))
+    text = draft_of(spec_of("x, w, h0?", forward=STATE.strip(), derive=True))
     assert text.count("torch.func.vjp(") == 1
     assert 'tensors["h0"] = h0' in text
 
@@ -216,7 +216,7 @@ def forward(x):
     derivation = derive(spec)
     (note,) = derivation.notes
     assert note.startswith("ops.py:12:5: autograd")
-    function = load(text_of(spec, derivation)).SomeOpFunction
+    function = load(draft_of(spec, derivation)).SomeOpFunction
     steps = "y = x[0]\nfor row in x:\n    y = y * row" + "\n    y = y.cos()" * raises
     check_op(
         function, function.apply, reference(["x"], f"{steps}\nreturn y"), (r(3, 2),)
@@ -319,7 +319,7 @@ def test_inputs_among_several_results_are_returned_as_copies() -> None:
     forward = "y, z = x, w\nfor _ in range(power):\n    y = y * z\nreturn z.exp(), y, z"
     outputs = {"outputs": "a, b, c"}
     spec = spec_of("x, w, power: int", forward=forward, derive=True, **outputs)
-    text = text_of(spec, derive(spec))
+    text = draft_of(spec, derive(spec))
     function = load(text).SomeOpFunction
     for power in (0, 2):
         values = (r(2, 3), r(3), power)
@@ -333,7 +333,7 @@ def test_a_stated_gradient_stands_beside_a_loop() -> None:
     spec = spec_of(
         "x, w", forward=forward, derive=True, grad={"x": "grad_output * w * 512"}
     )
-    text = text_of(spec, derive(spec))
+    text = draft_of(spec, derive(spec))
     assert "lambda w: SomeOpFunction" in text
     function = load(text).SomeOpFunction
     check_op(
@@ -353,7 +353,7 @@ def test_an_input_that_no_round_changed_is_returned_as_a_copy(
 ) -> None:
     forward = f"{steps}\nreturn {last}"
     spec = spec_of("x, w, power: int", forward=forward, derive=True)
-    op = load(text_of(spec, derive(spec))).some_op
+    op = load(draft_of(spec, derive(spec))).some_op
     x, w = r(2, 3).requires_grad_(), r(3).requires_grad_()
     found = op(x, w, 0)
     assert torch.equal(found, x) and found.data_ptr() != x.data_ptr()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_op
 
 DIRECT = (
@@ -23,10 +23,10 @@ LEFT = (
 def test_the_gradient_is_that_of_autograd(forward: str) -> None:
     torch.manual_seed(2)
     spec = spec_of("x[N, D], y[N, D]", forward=forward, derive=True)
-    text = text_of(spec, derive(spec))
+    text = draft_of(spec, derive(spec))
     assert ("torch.func.vjp" in text) == (forward in LEFT)
     module = load(text)
-    plain = load(text_of(spec_of("x[N, D], y[N, D]", forward=forward))).SomeOpFunction
+    plain = load(draft_of(spec_of("x[N, D], y[N, D]", forward=forward))).SomeOpFunction
     values = [torch.randn(3, 4, dtype=torch.double) for _ in range(2)]
     check_op(module.SomeOpFunction, module.some_op, plain.forward, values)
 
@@ -46,10 +46,10 @@ def test_tensors_that_are_broadcast_together(
 ) -> None:
     torch.manual_seed(2)
     spec = spec_of(signature, forward=forward, derive=True, save_policy=policy)
-    text = text_of(spec, derive(spec))
+    text = draft_of(spec, derive(spec))
     assert "torch.func.vjp" not in text
     module = load(text)
-    plain = load(text_of(spec_of(signature, forward=forward))).SomeOpFunction
+    plain = load(draft_of(spec_of(signature, forward=forward))).SomeOpFunction
     values = [torch.randn(3, 1, dtype=torch.double), torch.randn(4, dtype=torch.double)]
     once = "once_differentiable" in text
     wrapper = module.some_op

@@ -9,7 +9,7 @@ from torch import Tensor
 from scaffold.derive import derive
 from scaffold.errors import ScaffoldError
 from tests.derive.against_autograd import check_forward, tensor
-from tests.derive.building import backward_of, load, spec_of, text_of
+from tests.derive.building import backward_of, draft_of, load, spec_of
 from tests.derive.checking import check_needs
 
 INPUTS = "x[N, D], y[N, D], index[N; index(4)], p: float = 0.5"
@@ -62,7 +62,7 @@ def made(forward: str, policy: str) -> tuple[Any, str]:
     spec = spec_of(INPUTS, derive=True, **options)
     derivation = derive(spec)
     assert not derivation.missing, derivation.notes
-    text = text_of(spec, derivation)
+    text = draft_of(spec, derivation)
     return load(text), text
 
 
@@ -74,7 +74,7 @@ def values() -> tuple[Tensor, Tensor, Tensor, float]:
 
 def check(forward: str, policy: str) -> str:
     module, text = made(forward, policy)
-    plain = load(text_of(spec_of(INPUTS, forward=forward, derive=False)))
+    plain = load(draft_of(spec_of(INPUTS, forward=forward, derive=False)))
     for needs in ((True, True), (True, False), (False, True)):
         once = "once_differentiable" in text
         forward_of = plain.SomeOpFunction.forward
@@ -114,7 +114,7 @@ if mode == 'sum':
 return h
 """
     spec = spec_of("x[N, D], y[N, D], mode: str = 'mean'", forward=forward, derive=True)
-    text = text_of(spec, derive(spec))
+    text = draft_of(spec, derive(spec))
     backward = text[text.index("def backward") : text.index("def some_op")]
     assert ".sum()" not in backward and ".mean()" not in backward
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_needs
 
 SHAPED = "x[N, D], y[N, D], index[N; index(4)]"
@@ -37,7 +37,7 @@ def made(forward: str, policy: str) -> tuple[Any, str]:
     spec = spec_of(SHAPED, derive=True, **options)
     derivation = derive(spec)
     assert not derivation.missing, derivation.notes
-    return load(text_of(spec, derivation)), text_of(spec, derivation)
+    return load(draft_of(spec, derivation)), draft_of(spec, derivation)
 
 
 def values() -> tuple[Tensor, Tensor, Tensor]:
@@ -51,7 +51,7 @@ def values() -> tuple[Tensor, Tensor, Tensor]:
 def test_the_gradient_is_that_of_autograd(forward: str, policy: str) -> None:
     module, text = made(forward, policy)
     assert "torch.func.vjp" not in text
-    plain = load(text_of(spec_of(SHAPED, forward=forward, derive=False)))
+    plain = load(draft_of(spec_of(SHAPED, forward=forward, derive=False)))
     for needs in ((True, True, False), (True, False, False), (False, True, False)):
         check_needs(
             module.SomeOpFunction,

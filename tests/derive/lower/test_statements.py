@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from scaffold.derive import derive
-from tests.derive.building import load, reference, spec_of, text_of
+from tests.derive.building import draft_of, load, reference, spec_of
 from tests.derive.checking import check_op
 from tests.derive.forward.test_verbatim_forward import r
 
@@ -27,7 +27,7 @@ trace = torch.diagonal(x, 0, -2, -1).sum(-1).real[..., None, None]
 return torch.linalg.solve(x @ x.mH + trace * trace * eye + eye, x)
 """
     spec = spec_of("x[N, D, D; complex]", forward=forward, derive=True)
-    function = load(text_of(spec, derive(spec))).SomeOpFunction
+    function = load(draft_of(spec, derive(spec))).SomeOpFunction
     torch.manual_seed(0)
     values = (torch.randn(2, 3, 3, dtype=torch.cdouble),)
     check_op(function, function.apply, reference(["x"], forward), values)
@@ -48,6 +48,6 @@ def test_the_parts_have_their_gradients(
     spec = spec_of(inputs if typed else bare, forward=forward, derive=True)
     derivation = derive(spec)
     assert not derivation.notes, derivation.notes
-    function = load(text_of(spec, derivation)).SomeOpFunction
+    function = load(draft_of(spec, derivation)).SomeOpFunction
     values = (r(3, 4), torch.randint(0, 4, (2, 4)))
     check_op(function, function.apply, reference(["x", "edges"], forward), values)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from tests.derive.building import load, reference, spec_of, text_of
+from tests.derive.building import draft_of, load, reference, spec_of
 
 
 def p(*shape: int) -> Tensor:
@@ -44,11 +44,11 @@ def test_the_rest_gets_its_gradient(name: str) -> None:
     torch.manual_seed(5)
     inputs, forward, values = CASES[name]
     spec = spec_of(inputs, forward=forward, derive=True)
-    text = text_of(spec, derive(spec))
+    text = draft_of(spec, derive(spec))
     assert "torch.func.vjp" in text
     x, *rest = values()
     x.requires_grad_()
-    expected = load(text_of(spec_of(inputs, forward=forward))).SomeOpFunction.forward(
+    expected = load(draft_of(spec_of(inputs, forward=forward))).SomeOpFunction.forward(
         x, *rest
     )
     cotangent = torch.randn_like(expected)
@@ -65,7 +65,7 @@ def test_what_autograd_refuses_is_refused_in_its_words() -> None:
         "it changes in place what the gradient of that value reads"
         in derivation.notes[0]
     )
-    output = load(text_of(spec, derivation)).some_op(p(3).requires_grad_())
+    output = load(draft_of(spec, derivation)).some_op(p(3).requires_grad_())
     with pytest.raises(RuntimeError, match="inplace"):
         output.sum().backward()
 
@@ -75,7 +75,7 @@ def test_the_weight_of_probabilities_has_a_gradient() -> None:
     spec = spec_of(
         "x[N, C], t[N, C], w[C]", forward="F.cross_entropy(x, t, w)", derive=True
     )
-    op = load(text_of(spec, derive(spec))).some_op
+    op = load(draft_of(spec, derive(spec))).some_op
     x, t, w = (p(*shape).requires_grad_() for shape in ((3, 4), (3, 4), (4,)))
     right = torch.autograd.grad(torch.nn.functional.cross_entropy(x, t, w), (x, t, w))
     found = torch.autograd.grad(op(x, t, w), (x, t, w))
@@ -106,8 +106,8 @@ def test_a_tuple_in_one_name_is_never_saved(
     forward: str, options: dict[str, Any], inputs: str
 ) -> None:
     spec = spec_of(inputs, forward=forward, derive=True, **options)
-    found = load(text_of(spec))
-    reference = load(text_of(spec_of(inputs, forward=forward, derive=False)))
+    found = load(draft_of(spec))
+    reference = load(draft_of(spec_of(inputs, forward=forward, derive=False)))
     x = torch.randn(4, 3, dtype=torch.double, requires_grad=True)
     expected = reference.SomeOpFunction.forward(x)
     torch.testing.assert_close(found.some_op(x), expected)
@@ -118,7 +118,7 @@ def test_a_tuple_in_one_name_is_never_saved(
 
 def test_a_grid_of_constants_is_derived() -> None:
     spec = spec_of("x[N, K]", forward=TUPLES["constants"], derive=True)
-    text = text_of(spec)
+    text = draft_of(spec)
     assert "func.vjp" not in text and "sum_to_size" not in text
 
 
@@ -140,7 +140,7 @@ def test_parts_of_a_constant_are_as_complex_as_the_call(
 ) -> None:
     inputs = f"x[N, N{kind}], y[N, N; complex]"
     spec = spec_of(inputs, forward=forward, derive=True, save_policy=policy)
-    text = text_of(spec)
+    text = draft_of(spec)
     assert "torch.func.vjp" not in text
     dtype = torch.cdouble if kind else torch.double
     x = torch.randn(3, 3, dtype=dtype)

@@ -9,13 +9,13 @@ from torch.autograd import gradgradcheck
 
 from scaffold.derive import Derivation, derive
 from scaffold.derive.plan.min_cut import Flow
-from tests.derive.building import backward_of, load, spec_of, text_of
+from tests.derive.building import backward_of, draft_of, load, spec_of
 
 
 def balanced(inputs: str, forward: str, **raw: Any) -> tuple[Derivation, str]:
     spec = spec_of(inputs, forward=forward, derive=True, save_policy="balanced", **raw)
     derivation = derive(spec)
-    return derivation, text_of(spec, derivation)
+    return derivation, draft_of(spec, derivation)
 
 
 def saved(inputs: str, forward: str, **raw: Any) -> list[str]:
@@ -154,7 +154,7 @@ def test_nothing_is_written_over_under_torch_func() -> None:
     assert ".mul_(" not in text
     op, x = load(text).some_op, torch.randn(3, 4, dtype=torch.double)
     ours = torch.func.vmap(torch.func.grad(lambda x: op(x).sum()))(x)
-    plain = load(text_of(spec_of("x", forward=forward, derive=False)))
+    plain = load(draft_of(spec_of("x", forward=forward, derive=False)))
     theirs = torch.func.grad(lambda x: plain.SomeOpFunction.forward(x).sum())(x)
     torch.testing.assert_close(ours, theirs)
 
@@ -164,7 +164,7 @@ def test_memory_is_taken_only_where_the_precision_is_the_results() -> None:
     forward = "h = torch.erf(x) * torch.exp(x)\nreturn h * w + torch.sin(w) * x"
     _, text = balanced("x[N], w[N]", forward)
     op = load(text).some_op
-    plain = load(text_of(spec_of("x[N], w[N]", forward=forward, derive=False)))
+    plain = load(draft_of(spec_of("x[N], w[N]", forward=forward, derive=False)))
     low = torch.randn(7, dtype=torch.float32)
     high = torch.randn(7, dtype=torch.float64)
     for pair in ((low, high), (high, low)):
@@ -220,7 +220,7 @@ b = torch.erf(a / (2 + a ** 2))
 return -b * 2
 """
     _, text = balanced("x", forward)
-    plain = load(text_of(spec_of("x", forward=forward, derive=False)))
+    plain = load(draft_of(spec_of("x", forward=forward, derive=False)))
     x = torch.randn(5, 2, dtype=torch.double)
     ours = gradients(load(text).some_op, x)
     torch.testing.assert_close(ours, gradients(plain.SomeOpFunction.forward, x))
@@ -238,7 +238,7 @@ def test_gradients_come_in_batches(forward: str) -> None:
     """`is_grads_batched`, as `jacobian(vectorize=True)` has it."""
     _, text = balanced("x[N, D]", forward)
     op = load(text).some_op
-    plain = load(text_of(spec_of("x[N, D]", forward=forward, derive=False)))
+    plain = load(draft_of(spec_of("x[N, D]", forward=forward, derive=False)))
     x = torch.randn(3, 4, dtype=torch.double)
     ours, theirs = (
         torch.autograd.functional.jacobian(  # type: ignore[no-untyped-call]

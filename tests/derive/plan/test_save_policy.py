@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from scaffold.derive import derive
-from tests.derive.building import draft_of, load, spec_of, text_of
+from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_needs
 from tests.derive.random_forwards import drawn
 from tests.derive.test_cases import (
@@ -35,7 +35,7 @@ def made(name: str, style: str) -> Made:
         case.inputs, derive=True, save_policy="balanced", style=style, **options
     )
     derivation = derive(spec)
-    text = text_of(spec, derivation)
+    text = draft_of(spec, derivation)
     module, skeleton = load(text), load(plain_text)
     plain = getattr(skeleton, spec.function_name)
     function = getattr(module, spec.function_name)

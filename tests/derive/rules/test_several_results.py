@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_op
 
 SIGNATURE = "x[N, D], y[N, D], k: int = 1"
@@ -32,9 +32,9 @@ LEFT = (
 def test_the_gradient_is_that_of_autograd(forward: str, k: int) -> None:
     torch.manual_seed(2)
     spec = spec_of(SIGNATURE, forward=forward, derive=True)
-    text = text_of(spec, derive(spec))
+    text = draft_of(spec, derive(spec))
     assert ("torch.func.vjp" in text) == (forward in LEFT)
     module = load(text)
-    plain = load(text_of(spec_of(SIGNATURE, forward=forward))).SomeOpFunction
+    plain = load(draft_of(spec_of(SIGNATURE, forward=forward))).SomeOpFunction
     values = [*(torch.randn(3, 4, dtype=torch.double) for _ in range(2)), k]
     check_op(module.SomeOpFunction, module.some_op, plain.forward, values)

@@ -18,7 +18,7 @@ from scaffold.derive.simplify import algebra
 from scaffold.derive.simplify import constructors as make
 from scaffold.derive.write import printer
 from scaffold.spec import RuleFile
-from tests.derive.building import importable, load, spec_of, text_of
+from tests.derive.building import draft_of, importable, load, spec_of
 from tests.derive.checking import check_op
 from tests.executed.proving import write_op
 
@@ -69,7 +69,7 @@ def check(name: str, tables: tuple[str, ...], forward: str) -> None:
     spec = replace(spec, rules=tuple(files))
     derivation = derive(spec)
     assert not derivation.missing, derivation.notes
-    text = text_of(spec, derivation)
+    text = draft_of(spec, derivation)
     backward = ast.unparse(ast.parse(text)).partition("def backward")[2]
     assert "torch.func.vjp" not in backward
     module = load(text, kernels={"triple": triple})
@@ -126,7 +126,7 @@ samples = ["x[3, 4]"]
     spec = replace(
         spec_of("x", forward="x.exp().sum()"), rules=(RuleFile("a.toml", text),)
     )
-    assert "2 * " in text_of(spec)
+    assert "2 * " in draft_of(spec)
 
 
 def test_the_last_of_several_tables_goes_first() -> None:
@@ -159,7 +159,7 @@ samples = ["x[3, 4]"]
         inputs, forward=forward, import_=["kernels:mine"], save_policy="balanced"
     )
     spec = replace(spec, rules=(RuleFile("rules.toml", table),))
-    assert written in text_of(spec)
+    assert written in draft_of(spec)
 
 
 BESSEL = """\
@@ -189,5 +189,5 @@ def test_a_rule_for_what_autograd_takes_for_a_constant_is_proven_by_differences(
     found = write_op(tmp_path, lambda require: spec)
     assert not found["failure"] and not found["notes"]
     assert not derive(spec).notes
-    assert "bessel_j1" in text_of(spec) and "once_differentiable" in text_of(spec)
+    assert "bessel_j1" in draft_of(spec) and "once_differentiable" in draft_of(spec)
     assert "def reference" not in (tmp_path / "test_some_op.py").read_text()

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from tests.derive.against_autograd import check_forward, tensor
-from tests.derive.building import backward_of, load, spec_of, text_of
+from tests.derive.building import backward_of, draft_of, load, spec_of
 
 FORWARDS = {
     "before a factor": "(x * y).clamp(min=0).sqrt().gather(-1, index)",
@@ -27,8 +27,8 @@ def second(op: object, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, ...
 @pytest.mark.parametrize("forward", FORWARDS.values(), ids=FORWARDS)
 def test_second_derivatives_are_those_of_autograd(forward: str) -> None:
     signature = "x[N, C], y[N, C], index[N, 1; index(C)]"
-    op = load(text_of(spec_of(signature, forward=forward, derive=True))).some_op
-    plain = load(text_of(spec_of(signature, forward=forward))).SomeOpFunction.forward
+    op = load(draft_of(spec_of(signature, forward=forward, derive=True))).some_op
+    plain = load(draft_of(spec_of(signature, forward=forward))).SomeOpFunction.forward
     x = torch.tensor([[0.5, -1, 2], [-0.3, 0.7, -2]], dtype=torch.double)
     y = torch.tensor([[0.9, 1, 0.4], [0.8, 1.1, 1]], dtype=torch.double)
     tensors = (x.requires_grad_(), y.requires_grad_(), torch.tensor([[0], [1]]))

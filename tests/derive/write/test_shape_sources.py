@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from tests.derive.building import load, spec_of, text_of
+from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_op
 
 # A signature, a forward, and the shapes of several calls.
@@ -77,10 +77,10 @@ SCALARS = (
 def made(inputs: str, forward: str) -> tuple[Any, Any, Any]:
     """The Function, its wrapper and the plain forward of an op without a fallback."""
     spec = spec_of(inputs, forward=forward, derive=True)
-    text = text_of(spec, derive(spec))
+    text = draft_of(spec, derive(spec))
     assert "torch.func.vjp" not in text
     module = load(text)
-    plain = load(text_of(spec_of(inputs, forward=forward)))
+    plain = load(draft_of(spec_of(inputs, forward=forward)))
     function = getattr(module, spec.function_name)
     return function, module.some_op, getattr(plain, spec.function_name).forward
 
