@@ -124,4 +124,4 @@ def test_a_dtype_of_an_input_brings_in_no_other(forward: str) -> None:
 
 def test_without_a_cast_nothing_is_cast() -> None:
     text = op_text("x[N, K], w[K, D], b[D]", forward="x @ w + b", derive=True)
-    assert ".to(" not in text
+    assert ".to(" not in backward_of(text)
