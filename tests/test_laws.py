@@ -507,7 +507,7 @@ NAMED = {
     "scaffold.derive": 29,  # one of them, bincount, since the table says its signature; one the parts of a cat
     "scaffold.derive.forward": 3,  # one of them made: the ones that dropout gives its factors of
     "scaffold.derive.graph": 58,  # 24 of them the methods that make ops
-    "scaffold.derive.lower": 35,
+    "scaffold.derive.lower": 36,  # an index that appends dims is a reshape
     "scaffold.derive.plan": 5,
     "scaffold.derive.rules": 56,  # 34 in the coded gradients; the grids of meshgrid are expanded
     "scaffold.derive.simplify": 171,  # among them two that cancel a factor, and what a product is squeezed to

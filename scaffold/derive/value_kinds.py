@@ -66,6 +66,9 @@ class Kinds:
                 self._choose(item)
             elif not item.operator:
                 self._learn(item)
+            elif self.of(item.target) == "scalar":  # `total += x.sum()`
+                both = self._common_kind((item.target, item.value), "tensor")
+                self.names[item.target.label] = both
         return self
 
     def of_name(self, name: str) -> Kind:

@@ -8,6 +8,7 @@ are, and none is repeated: where one return would need that, they come back unch
 import ast
 import copy
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
 from scaffold.formula.settled_branches import without_empty
 from scaffold.formula.substitution import (
@@ -19,6 +20,7 @@ from scaffold.formula.substitution import (
 )
 from scaffold.primitives.calls import (
     changes_in_place,
+    constant_tensors,
     draws_random,
     facts_of_attribute,
     is_in_place,
@@ -258,6 +260,15 @@ def _with_assignments(body: Sequence[ast.stmt], names: Sequence[str]) -> list[as
     return done
 
 
+RANKS = ("{0}.ndim", "{0}.dim()", "len({0}.shape)", "len({0}.size())")
+BEHIND, BEFORE = (
+    "{0}.reshape(*{0}.shape, *[1] * {1})",
+    "{0}.reshape(*[1] * {1}, *{0}.shape)",
+)
+NEW_DIMS = {
+    **dict.fromkeys(("x.unsqueeze(-1)", "x.unsqueeze(dim=-1)", "x[..., None]"), BEHIND),
+    **dict.fromkeys(("x.unsqueeze(0)", "x.unsqueeze(dim=0)", "x[None]"), BEFORE),
+}
 RECORDS = ("enable_grad", "set_grad_enabled")  # ... within `torch.no_grad()`
 
 # --- Statements that no formula has, as assignments that say the same.
@@ -383,6 +394,8 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
         match item:
             case ast.With([ast.withitem(context, None)], inner):
                 found += _of_mode(ast.unparse(context), inner, lists) or [item]
+            case ast.While(test, [line], []):
+                found.append(_with_dims(item, test, line) or item)
             case ast.If(test, inner, other):
                 ways = (_straightened(way, lists) for way in (inner, other))
                 found.append(ast.copy_location(ast.If(test, *ways), item))
@@ -394,6 +407,27 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
             case _:
                 found.append(item)
     return found
+
+
+def _with_dims(item: ast.While, test: ast.expr, line: ast.stmt) -> ast.stmt | None:
+    """`while x.ndim < n: x = x.unsqueeze(-1)` as `x = x.reshape(*x.shape, *[1] * (n - x.ndim))`."""
+    match test, line:
+        case (
+            ast.Compare(rank, [ast.Lt()], [wanted]),
+            ast.Assign([ast.Name(name) as target], value),
+        ):
+            places = NEW_DIMS.get(ast.unparse(value).replace(name, "x", 1))
+            ranks = (text.format(name) for text in RANKS)
+            if places is None or ast.unparse(rank) not in ranks:
+                return None
+            if name in names_in([ast.Expr(wanted)]):
+                return None
+            text = places.format(name, f"({ast.unparse(wanted)} - {name}.ndim)")
+            whole = ast.parse(text, mode="eval").body
+            for node in ast.walk(whole):
+                ast.copy_location(node, item)
+            return ast.copy_location(ast.Assign([target], whole), item)
+    return None
 
 
 def _of_mode(
@@ -413,6 +447,16 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
     found: list[ast.stmt] = []
     for item in body:
         match item:
+            case ast.If():
+                choice = _choice_of_constants(item, made)
+                if choice is None:
+                    return None
+                found.append(choice)
+                continue
+            case ast.Assign([ast.Name()], ast.Name(name)) if name not in made:
+                found.append(item)  # another name of what may have a gradient
+                made.difference_update(stored([item]))
+                continue
             case ast.Assign([ast.Tuple(parts) as target], value):
                 lines = [item, *_each_constant(item, stored(parts))]
                 known = all(isinstance(part, ast.Name) for part in parts)
@@ -421,13 +465,10 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
                 lines, known = [_constant(item, target, value)], _is_new(value, made)
             case ast.Assign([ast.Subscript(ast.Name(name)) as target], value):
                 lines, known = [_constant(item, target, value)], name in made
-            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method))):
-                lines, known = [item], name in made and is_in_place(method)
-            case ast.If(test):
-                pairs = [_constants(way, made) for way in (item.body, item.orelse)]
-                ways = [way for way in pairs if way is not None]
-                known = len(ways) == 2
-                lines = [ast.copy_location(ast.If(test, *ways), item)] if known else []
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name) as h, method)) as call):
+                recorded = _may_be_recorded(method, call)
+                lines = [item, *[_constant(item, _stored(item, name), h)] * recorded]
+                known = name in made and is_in_place(method)
             case _:
                 return None
         if not known:
@@ -435,6 +476,28 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
         made.update(stored([item]))
         found += lines
     return found
+
+
+def _may_be_recorded(method: str, call: ast.Call) -> bool:
+    """Whether a change in place may be by a tensor that has a gradient: `h.add_(y)`, not `h.scatter_(0, index, 1)`."""
+    without = {*chain.from_iterable(constant_tensors(method.removesuffix("_")))}
+    named = ((item.arg, item.value) for item in call.keywords)
+    return any(
+        place not in without and not isinstance(value, ast.Constant)
+        for place, value in (*enumerate(call.args, 1), *named)
+    )
+
+
+def _choice_of_constants(item: ast.If, made: set[str]) -> ast.If | None:
+    """The same for a choice: what one way makes another name of a tensor is not sure to be a constant."""
+    ends = (set(made), set(made))
+    pairs = map(_constants, (item.body, item.orelse), ends)
+    ways = [way for way in pairs if way is not None]
+    if len(ways) < len(ends):
+        return None
+    made.clear()
+    made.update(ends[0] & ends[1])
+    return ast.copy_location(ast.If(item.test, *ways), item)
 
 
 def _each_constant(item: ast.stmt, names: Sequence[str]) -> Iterator[ast.stmt]:
@@ -450,8 +513,13 @@ def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bo
             return name in ("float", "int", "len")
         case ast.Call(ast.Attribute(inner, name)) if is_in_place(name):
             return _root(inner) in ("torch", *made) and not several
-        case ast.Call(ast.Attribute(_, name)) if may_be_argument(name):
-            return False  # `x.float()` of floats is x
+        case ast.Call(ast.Attribute(inner, name)) if may_be_argument(name):
+            # `x.float()` of floats is x
+            return not several and _is_new(inner, made) and not changes([value])
+        case ast.Name(name):
+            return name in made and not several
+        case ast.IfExp(_, body, orelse):
+            return all(_is_new(way, made, several) for way in (body, orelse))
         case ast.Call(ast.Attribute(_, name)):
             one = several or not may_be_several_tensors(name)
             return one and not changes([value])

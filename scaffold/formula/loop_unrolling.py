@@ -16,9 +16,8 @@ from scaffold.formula.python_values import BINARY, COMPARE, compared, computed
 from scaffold.formula.substitution import names_in, stored
 
 ROUNDS = 4  # of one loop
-LINES = 12  # that all loops of a forward make
+LINES = 24  # that all loops of a forward make
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
-LEAVES = (ast.Break, ast.Continue, ast.Return)
 
 
 def unrolled(body: list[ast.stmt], taken: Collection[str] = ()) -> list[ast.stmt]:
@@ -58,9 +57,24 @@ def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
         yield from _read(child, own)
 
 
-def _changes_part(node: ast.AST) -> bool:
-    """Whether it assigns a part of a tensor: written out, that is not derived either, so the loop stays."""
-    return isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    """Whether a step of a loop may end the loop, or the forward."""
+    for item in body:
+        if isinstance(item, ast.Break | ast.Return):
+            return True
+        if isinstance(item, ast.If) and _leaves([*item.body, *item.orelse]):
+            return True
+        inner = isinstance(item, ast.For | ast.While)
+        if inner and any(isinstance(node, ast.Return) for node in ast.walk(item)):
+            return True
+    return False
+
+
+def _continues(item: ast.stmt) -> bool:
+    """Whether a statement may go on to the next step of the loop that it stands in."""
+    if isinstance(item, ast.If):
+        return any(map(_continues, (*item.body, *item.orelse)))
+    return isinstance(item, ast.Continue)
 
 
 class _Steps(ast.NodeTransformer):
@@ -80,8 +94,7 @@ class _Steps(ast.NodeTransformer):
         values = self._values(item.iter)
         names = frozenset(stored([item.target]))
         written = frozenset(stored(item.body))
-        nodes = [node for line in item.body for node in ast.walk(line)]
-        leaves = any(isinstance(node, LEAVES) or _changes_part(node) for node in nodes)
+        leaves = _leaves(item.body)
         # What is left after the last step is read: `for i in range(3): ...` and then `return x[i]`.
         if not values or item.orelse or leaves or names & (written | self.outside):
             return item
@@ -92,8 +105,10 @@ class _Steps(ast.NodeTransformer):
         for known in rounds:
             if known is None:
                 return item
-            for line in item.body:
-                found += _given(copy.deepcopy(line), known)
+            step = _step(item.body, known)
+            if step is None:
+                return item
+            found += step
         return self.lines(found)
 
     def visit_ListComp(self, item: ast.ListComp) -> ast.expr:
@@ -187,6 +202,21 @@ def _bound(target: ast.expr, value: ast.expr) -> dict[str, ast.expr] | None:
                 found |= inner
             return found
     return None
+
+
+def _step(
+    body: Sequence[ast.stmt], known: Mapping[str, ast.expr]
+) -> list[ast.stmt] | None:
+    """The statements of one step, up to a `continue`; None where the data decide whether one is met."""
+    found: list[ast.stmt] = []
+    for line in body:
+        for made in _given(copy.deepcopy(line), known):
+            if isinstance(made, ast.Continue):
+                return found
+            if _continues(made):
+                return None
+            found.append(made)
+    return found
 
 
 def _given(line: ast.stmt, known: Mapping[str, ast.expr]) -> list[ast.stmt]:

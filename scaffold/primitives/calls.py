@@ -160,6 +160,13 @@ def changed_tensors(word: str) -> frozenset[tuple[int, str]]:
 
 
 @cache
+def constant_tensors(word: str) -> frozenset[tuple[int, str]]:
+    """The tensors that have no gradient in a call, whichever of those that are called so it is: each with its position and its name."""
+    several = [frozenset(facts.constants) for facts in facts_of_call(word)]
+    return frozenset.intersection(*several) if several else frozenset()
+
+
+@cache
 def kinds(word: str) -> frozenset[str]:
     """What says the kinds of the results of a call, of all that is called so."""
     return frozenset(kind for facts in facts_of_call(word) for kind in facts.kinds)

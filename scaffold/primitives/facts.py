@@ -61,7 +61,7 @@ SHAPES = frozenset(
     | {"linear", "loss", "padded", "pairs", "permuted", "product", "reduced"}
     | {"product_with_vector", "reshaped", "reversed", "selected", "sizes", "solved"}
     | {"squeezed", "stacked", "swapped", "transposed", "unknown", "unsqueezed"}
-    | {"with_diagonal", "without_matrix"}
+    | {"unfolded", "with_diagonal", "without_matrix"}
 )
 SHAPE = {
     "elementwise": "broadcast",

@@ -19,6 +19,7 @@ from tests.derive.cases import Case
 from tests.derive.checking import check_needs
 from tests.derive.ops_of_others import ONCE, OPS, SURROGATES
 from tests.derive.published import DETACHED, PUBLISHED
+from tests.derive.published.training import TRAINING
 from tests.derive.representative import REPRESENTATIVE
 from tests.derive.test_cases import non_contiguous, without_rows
 from tests.sweeps import in_every_run, pairs_in_every_run
@@ -207,6 +208,22 @@ def test_its_lines_fit(name: str, typed: bool) -> None:
 def test_few_fall_back() -> None:
     falls = [item for item in EVERY if FALLS.search(str(derived(*item)[1].notes))]
     assert 0 < len(falls) <= len(EVERY) * 6 // 100, falls
+
+
+def test_what_training_code_does_is_derived() -> None:
+    several = variants(TRAINING)
+    falls = [item for item in several if FALLS.search(str(derived(*item)[1].notes))]
+    # Without shapes nothing tells what an optional weight broadcasts the losses to.
+    assert several and falls == [("asymmetric_multilabel", False)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["teacher_by_addition", "sequence_log_probs", "depth_normals"]
+    + ["triplane_features", "multi_resolution_stft", "dino_loss"],
+)
+def test_gradients_of_what_was_rewritten(name: str) -> None:
+    check_gradients(name, True, "recompute")
 
 
 def test_what_runs_every_time_is_known() -> None:

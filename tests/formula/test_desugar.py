@@ -52,6 +52,18 @@ STRAIGHT = [
         "h = torch.zeros(2).detach()\nh.scatter_(0, i, 1)",
     ),
     (
+        "with torch.no_grad():\n    h = torch.zeros(2)\n    h.add_(y)",
+        "h = torch.zeros(2).detach()\nh.add_(y)\nh = h.detach()",
+    ),
+    (
+        "with torch.no_grad():\n    h = x\n    k = h.exp()",
+        "h = x\nk = h.exp().detach()",
+    ),
+    (
+        "with torch.no_grad():\n    h = x + 1 if t else (x * 2).float()\n    k = h",
+        "h = (x + 1 if t else (x * 2).float()).detach()\nk = h.detach()",
+    ),
+    (
         "if t:\n    with torch.no_grad():\n        if u:\n            k = 1",
         "if t:\n    if u:\n        k = 1",
     ),
@@ -82,7 +94,6 @@ def test_what_says_the_same_is_an_assignment(text: str, wanted: str) -> None:
     "text",
     [
         # Of these the value is a tensor that autograd recorded before.
-        "with torch.no_grad():\n    y = x",
         "with torch.no_grad():\n    y = x.float()",
         "with torch.no_grad():\n    y = x if t else z",
         "with torch.no_grad():\n    y = x.real",
@@ -94,7 +105,9 @@ def test_what_says_the_same_is_an_assignment(text: str, wanted: str) -> None:
         "with torch.no_grad():\n    h += 1",
         # Several tensors under one name.
         "with torch.no_grad():\n    parts = x.chunk(2)",
-        "with torch.no_grad():\n    if t:\n        y = x",
+        "with torch.no_grad():\n    if t:\n        y = x.real",
+        # One way it is another name of a tensor.
+        "with torch.no_grad():\n    if t:\n        y = x\n    else:\n        y = x + 1\n    y.mul_(2)",
         "with torch.no_grad():\n    with torch.enable_grad():\n        y = x + 1",
         "with torch.autocast('cpu'):\n    y = x + 1",
         # A part that is a copy, or that nobody says of what.

@@ -35,6 +35,11 @@ def lines(source: str, *taken: str) -> str:
             "for i in range(2):\n    if i > 0:\n        y = y * 2\n    y = y + 1",
             "y = y + 1\ny = y * 2\ny = y + 1",
         ),
+        (
+            "for i in range(2):\n    for j in range(2):\n        if i == j:\n            continue\n        y += x[i, j]",
+            "y += x[0, 1]\ny += x[1, 0]",
+        ),
+        ("for i in range(2):\n    y[i] = x[i]", "y[0] = x[0]\ny[1] = x[1]"),
         ("for i in range(2):\n    y += x if i == 0 else -x", "y += x\ny += -x"),
         (
             "y = torch.stack([x * i for i in range(2)])",
@@ -55,7 +60,6 @@ def test_a_few_steps_are_written_out(source: str, straight: str) -> None:
     "source",
     [
         "for i in range(5):\n    y = y * x",
-        "for i in range(2):\n    y[i] = x[i]",
         "for i in range(0):\n    y = y * x",
         "for i in range(n):\n    y = y * x",
         "for i in range(True):\n    y = y * x",
@@ -66,7 +70,9 @@ def test_a_few_steps_are_written_out(source: str, straight: str) -> None:
         "for i in range(2):\n    if y is None:\n        break",
         "for i in range(2):\n    y = y * x\nelse:\n    y = x",
         "for a, b in (p, q):\n    y = a * b",
-        "for i in range(4):\n    a = x\n    b = a\n    c = b\n    d = c",
+        "for i in range(4):\n    a = x\n    b = a\n    c = b\n    d = c\n    e = d\n    f = e\n    g = f\n    h = g",
+        "for i in range(2):\n    if y > i:\n        continue\n    x = x + y",
+        "for i in range(2):\n    if y > i:\n        return x\n    x = x + y",
         "y = [x * i for i in range(5)]",
         "y = [x * i for i in range(2) if i]",
         "y = [x * i * j for i in range(2) for j in range(2)]",

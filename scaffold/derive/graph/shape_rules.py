@@ -161,9 +161,11 @@ def made_shape(program: Program, name: str, args: Sequence[Op]) -> Shape | None:
         return range_shape(program, args)
     if name == "linspace" and len(args) == 3:
         return Shape((program.size_of(args[2]),))
+    if name.endswith("_window") and args:
+        return Shape((program.size_of(args[0]),))
     if name == "eye" and args:
         return Shape((program.size_of(args[0]), program.size_of(args[-1])))
-    if name == "tensor" and args:
+    if name in ("tensor", "Tensor") and args:
         return _nested(args[0])
     if name == "full" and args:
         return sizes_shape(program, args[:1])
@@ -638,6 +640,25 @@ def reduced_shape(x: Op, args: Args) -> Shape | None:
 
 
 # The words of the table for shapes; `sizes_said` reads what it says as a tuple or a call.
+def _unfolded(program: Program, args: Args) -> Shape | None:
+    """The windows of `x.unfold(dimension, size, step)`, each a row."""
+    x, given = args["x"].shape, (args["size"], args["step"])
+    at = (
+        shapes.position(x, dim)
+        if isinstance(dim := literal(args["dimension"]), int)
+        else None
+    )
+    if at is None or x.dims is None:
+        return None
+    whole, size, step = x.dims[at], *map(literal, given)
+    windows: Dim = Resized(whole, given, at)
+    if isinstance(whole, int) and isinstance(size, int) and isinstance(step, int):
+        windows = (whole - size) // step + 1
+    return Shape(
+        (*x.dims[:at], windows, *x.dims[at + 1 :], program.size_of(args["size"]))
+    )
+
+
 SHAPES: dict[str, Infer] = {
     "along": _along,
     "attention": _attention,
@@ -673,6 +694,7 @@ SHAPES: dict[str, Infer] = {
     "unsqueezed": _unsqueezed,
     "with_diagonal": with_diagonal,
     "without_matrix": _without_matrix,
+    "unfolded": _unfolded,
 }
 
 

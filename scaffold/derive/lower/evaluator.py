@@ -77,7 +77,7 @@ class Evaluator(ABC):
             case "conditional":
                 return self._conditional(node)
             case "subscript":
-                return self._subscript(node)
+                return self.subscript(node)
             case "call":
                 return self.call(node)
             case "attribute":
@@ -132,7 +132,8 @@ class Evaluator(ABC):
 
     # Indices
 
-    def _subscript(self, node: Node) -> Op:
+    def subscript(self, node: Node) -> Op:
+        """The op of an index, or of a slice."""
         inner, index = node.args
         value = self.value(inner)
         if value.kind == "group":
@@ -197,7 +198,7 @@ class Evaluator(ABC):
                 ],
             )
         part = self.value(node)
-        several = node.kind == "name" and is_sequence(self.program, part)
+        several = part.kind == "static" and is_sequence(self.program, part)
         if part.kind == "group" or several and part.rule != "list":
             raise UnsupportedError("an index that is a tuple")
         return part

@@ -253,7 +253,20 @@ class Expressions(Evaluator):
             raise UnsupportedError("a chain of comparisons of tensors")
         if node.label == "+" and len(values) == 1:
             return values[0]
+        if node.kind == "binary" and any(item.rule == "list" for item in values):
+            joined = self._of_lists_joined(node.label, *values)
+            if joined is not None:
+                return joined
         return self._spelled(node, "operator", node.label, values)
+
+    def _of_lists_joined(self, sign: str, left: Op, right: Op) -> Op | None:
+        """`[x] * 2`, `[x] + [y]`."""
+        times = literal(right)
+        if sign == "*" and left.rule == "list" and isinstance(times, int):
+            return self.program.op("list", left.args * times)
+        if sign == "+" and left.rule == right.rule == "list":
+            return self.program.op("list", left.args + right.args)
+        return None
 
     def _spelled(
         self,
@@ -328,6 +341,20 @@ class Expressions(Evaluator):
         if rule is None or name not in rule.results:
             raise UnsupportedError(f".{name}")
         return self.item(value, rule.results.index(name))
+
+    def subscript(self, node: Node) -> Op:
+        """`x[(...,) + (None,) * n]` with `n` dims of size 1 at the end, any other index part by part."""
+        inner, index = node.args
+        count = _new_dims(index)
+        if count is None or not self.value(inner).is_tensor:
+            return super().subscript(node)
+        graph = self.program.graph
+        shape = graph.node("attribute", "shape", (inner,))
+        ones = graph.node("list", "", (graph.constant("1"),))
+        more = graph.node("binary", "*", (ones, count))
+        sizes = (graph.node("starred", "", (item,)) for item in (shape, more))
+        callee = graph.node("attribute", "reshape", (inner,))
+        return self.value(graph.node("call", "", (callee, *sizes)))
 
     # Calls
 
@@ -593,6 +620,8 @@ class Expressions(Evaluator):
                 return self._size(node, inner, index)
             case Node("call", _, (Node("attribute", "size", (inner,)), index)):
                 return self._size(node, inner, index)
+            case Node("call", _, (Node("name", "len"), inner)):
+                return self._length(inner)
             case Node("call", _, (Node("attribute", "numel" | "nelement", (inner,)),)):
                 return self.program.op("count", (), OfShape(self.value(inner).shape))
             case Node("call", _, (Node("attribute", "dim" | "ndimension", (inner,)),)):
@@ -600,6 +629,18 @@ class Expressions(Evaluator):
             case Node("attribute", "dtype" | "device" as label, (inner,)):
                 return self._told_by_input(self.value(inner), label)
         return None
+
+    def _length(self, inner: Node) -> Op | None:
+        """`len(x)` of a tensor, of its shape, or of values that are written out."""
+        match inner:
+            case Node("attribute", "shape", (x,)) if not self.is_static(x):
+                told = OfShape(self.value(x).shape)
+                return self.program.op("rank", (), told)
+        value = self.value(inner)
+        if value.is_tensor:
+            return size_at(self.program, value.shape, 0)
+        whole = self.listed(value)
+        return None if whole is None else self.program.const(len(whole.args))
 
     def _told_by_input(self, value: Op, label: str) -> Op | None:
         """The dtype or the device of a tensor, where an input has the same."""
@@ -614,6 +655,21 @@ class Expressions(Evaluator):
         graph = self.program.graph
         node = graph.node("attribute", label, (graph.name(source.name),))
         return self.program.static(node)
+
+
+def _new_dims(index: Node) -> Node | None:
+    """How many dims an index appends: `n` of `(...,) + (None,) * n`."""
+    match index:
+        case Node(
+            "binary",
+            "+",
+            (
+                Node("tuple", _, (Node("constant", "..."),)),
+                Node("binary", "*", (Node("tuple", _, (Node("constant", "None"),)), n)),
+            ),
+        ):
+            return n
+    return None
 
 
 def _refuse_in_place(label: str, values: list[Op]) -> None:

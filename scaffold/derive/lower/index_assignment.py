@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import OfShape, Op, literal
-from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.graph.static_values import UnsupportedError, difference, size_at
 from scaffold.derive.lower import indexing
 from scaffold.derive.rules.formula_words import in_shape
 from scaffold.derive.rules.formulas import FormulaEvaluator
@@ -19,7 +19,7 @@ CHANGES = "it changes a tensor in place"
 
 def put(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
     """What `value` is after `value[parts] = new`."""
-    if not _is_real(value) or new.is_tensor and not _is_real(new):
+    if not _keeps_kind(value, new):
         raise UnsupportedError(CHANGES)
     if any(part.is_tensor for part in parts):
         done = _picked(applier, value, parts, new)
@@ -67,6 +67,16 @@ def _among(make: Maker, placed: Op, new: Op, value: Op) -> Op:
 
 def _is_real(op: Op) -> bool:
     return op.kind == "real"
+
+
+def _keeps_kind(value: Op, new: Op) -> bool:
+    """Whether what is put is surely no wider than the tensor: `labels[labels < 0] = 0`, but no 0.5 among integers, which becomes 0."""
+    if _is_real(value):
+        return not new.is_tensor or _is_real(new)
+    if new.is_tensor:
+        return new.kind == value.kind in ("int", "bool")
+    number = literal(new)
+    return type(number) is {"int": int, "bool": bool}.get(value.kind)
 
 
 def _picked(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
@@ -141,9 +151,12 @@ def _put_at(
         by = program.const(1) if literal(step) is None else step
         at = program.const(dim)
         return applier.named("slice_scatter", value, src, at, start, end, by)
-    several = literal(start) is not None and literal(end) is not None
-    if several or literal(step) is not None:
+    if literal(step) is not None:
         raise UnsupportedError(CHANGES)
+    if literal(start) is not None and literal(end) is not None:
+        at = program.const(dim)
+        bounds = (_counted(applier, value, dim, item) for item in (start, end))
+        return applier.named("slice_scatter", value, src, at, *bounds, program.const(1))
     if literal(start) is None:
         rest = indexing.sliced(applier, value, dim, (end, none, none))
         pieces = [src, rest]
@@ -157,6 +170,17 @@ def _is_counted(bound: Op) -> bool:
     """Whether a bound is none, or counted from the start, as `slice_scatter` wants it."""
     value = literal(bound)
     return value is None or isinstance(value, int) and value >= 0
+
+
+def _counted(applier: Applier, value: Op, dim: int, bound: Op) -> Op:
+    """A bound counted from the start: under `vmap` `slice_scatter` takes no other."""
+    number = literal(bound)
+    if not isinstance(number, int):
+        raise UnsupportedError(CHANGES)
+    if number >= 0:
+        return bound
+    size = size_at(applier.program, value.shape, dim)
+    return difference(applier.program, size, applier.program.const(-number))
 
 
 def _dims(parts: Sequence[Op]) -> list[tuple[int, Op]]:

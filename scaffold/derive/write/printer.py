@@ -20,6 +20,7 @@ from scaffold.derive.graph.op import (
     literal,
 )
 from scaffold.derive.graph.shapes import (
+    Axis,
     Broadcast,
     Dim,
     Dropped,
@@ -28,6 +29,7 @@ from scaffold.derive.graph.shapes import (
     Squeezed,
     Transposed,
     Unsqueezed,
+    UnwrittenAxis,
 )
 from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
 from scaffold.derive.rules.call_bindings import Parameter, Spelling
@@ -313,7 +315,7 @@ class Printer:
     def _by_base(self, shape: Shape) -> Node:
         """A value of a shape, made of one that has the shape it comes of."""
         match shape.origin:
-            case Unsqueezed(base, int() as dim):
+            case Unsqueezed(base, int() | UnwrittenAxis() as dim):
                 return self._viewed(base, "unsqueeze", dim)
             case Squeezed(base, int() as dim):
                 return self._viewed(base, "squeeze", dim)
@@ -329,10 +331,15 @@ class Printer:
                 return self.graph.node("call", "", args, ("keepdim",))
         raise UnsupportedError(NO_SHAPE)
 
-    def _viewed(self, base: Shape, label: str, *dims: int) -> Node:
+    def _viewed(self, base: Shape, label: str, *dims: Axis) -> Node:
         """A view of a value of a shape."""
-        numbers = (number_node(self.program, dim) for dim in dims)
-        return self.method(self._owner(base), label, *numbers)
+        return self.method(self._owner(base), label, *map(self._axis, dims))
+
+    def _axis(self, dim: Axis) -> Node:
+        if isinstance(dim, int):
+            return number_node(self.program, dim)
+        assert isinstance(dim.value, Op)
+        return self.node(dim.value)
 
     def _anew(self, op: Op) -> Node:
         """A value of the forward over the forward's names: those of the backward may come later."""
@@ -502,10 +509,20 @@ class Printer:
         return self.graph.node("subscript", "", (self.node(op.args[0]), index))
 
     def _cond(self, op: Op) -> Node:
-        body, orelse = (self.branch(op, arg) for arg in op.args)
+        body, orelse = (self._arm(op, at) for at in (0, 1))
         if body is orelse:  # one call, which has a rule for each case
             return body
         return self.graph.node("conditional", "", (self.test(op), body, orelse))
+
+    def _arm(self, choice: Op, at: int) -> Node:
+        """The value of a branch; a shape may be known by values alone that the test of the choice lets be there."""
+        value = choice.args[at]
+        try:
+            return self.branch(choice, value)
+        except UnsupportedError:
+            gradient, tests = self.scope
+            inner = Scope(gradient, (*tests, (choice.test, at)))
+            return self.at(inner).branch(choice, value)
 
     def branch(self, choice: Op, value: Op) -> Node:
         """The value of a branch; a tensor where the other branch has one: `grad_output.new_zeros(x.shape)`."""

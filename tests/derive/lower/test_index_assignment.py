@@ -31,6 +31,8 @@ return h.sum()
     "a slice": "h = x.exp() * 1\nh[..., 1:] = h[..., 1:] - h[..., :-1]\nreturn h * y",
     "a slice in the middle": "h = x * y\nh[:, 1:3] = y.sum()\nreturn h * h",
     "a slice at the start": "h = x * y\nh[:-1] = 0\nreturn h * h",
+    "between both ends": "h = x * y\nh[:, 1:-1] = y[:, 2:]\nh[-2:-1] = x[:1]\nreturn h * h",
+    "of integers": "k = index.clone()\nk[k > 1] = 0\nk[:1] = 2\nreturn x * y[k]",
     "every second": "h = x * y\nh[:, ::2] = y[:, ::2].exp()\nreturn h * h",
     "two dims at once": "h = x * y\nh[0, 1:] = y[1, 1:] * 2\nreturn h * h",
     "an element": "h = torch.zeros_like(x)\nh[0, 1] = y.sum()\nh[..., -1, 0] = x[0, 0]\nreturn h * x",
@@ -48,10 +50,10 @@ return h.sum()
 }
 REFUSED = {
     "what changes places": "h = x * y\nh[0], h[-1] = h[-1], h[0]\nreturn h * y",
+    "a fraction among integers": "k = index.clone()\nk[k > 1] = p\nreturn x * y[k]",
     "beside a star": "h = x * y\nh[0], *k = y * 2\nreturn h * k[1]",
     "in a loop": "h = x * y\nfor k in range(7):\n    h[0], h[1] = y[k % 3], h[2] * 2\nreturn h",
     "what the gradient reads": "h = x.exp()\nh[0] = 0\nreturn h * y",
-    "from the end": "h = x * y\nh[:, 1:-1] = 0\nreturn h",
     "under another name": "h = x * y\nk = h\nh[0] = 0\nreturn h + k",
     "beside itself": "h = x * y\nh = h.add_(1) + h.sum()\nreturn h * h",
 }

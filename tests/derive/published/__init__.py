@@ -27,6 +27,7 @@ from tests.derive.published.scatters import SCATTERS
 from tests.derive.published.sciences import SCIENCES
 from tests.derive.published.signals import SIGNALS
 from tests.derive.published.spikes import SPIKES
+from tests.derive.published.training import TRAINING
 
 PUBLISHED: tuple[Case, ...] = (
     *(*ACTIVATIONS, *NORMS, *CLASSES, *REGRESSION, *ATTENTION, *RECURRENCES),
@@ -34,7 +35,7 @@ PUBLISHED: tuple[Case, ...] = (
     *(*GATES, *LATER_NORMS, *DENSITIES, *MIXERS, *ROTATIONS, *CAMERAS),
     *SCIENCES,
     *RECENT,
-    *(*CHECKED, *SCANS, *SCATTERS, *ROUNDING, *SPIKES, *SIGNALS),
+    *(*CHECKED, *SCANS, *SCATTERS, *ROUNDING, *SPIKES, *SIGNALS, *TRAINING),
 )
 
 # Something is detached on the way, so that the gradient is not that of finite differences.
@@ -46,5 +47,11 @@ DETACHED = frozenset(
     | {"alif_step", "binary_connect_xnor", "fake_quant_affine", "gumbel_vq"}
     | {"learned_lookup_quant", "lif_step_soft_reset", "log2_quant", "lsq_plus"}
     | {"pact_dorefa_act", "rvq_stage", "scale_grad_detach", "smooth_quant_linear"}
-    | {"gae_loss", "quantile_huber", "ttq_ternary", "vq_ema_free"}
+    | {
+        "gae_loss",
+        "quantile_huber",
+        "teacher_by_addition",
+        "ttq_ternary",
+        "vq_ema_free",
+    }
 )
