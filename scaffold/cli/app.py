@@ -242,6 +242,8 @@ def _other_command(name: str) -> "Callable[..., None] | typer.Typer":
     match name:
         case "derive":
             from scaffold.cli.derive import derive as found
+        case "show":
+            from scaffold.cli.show import show as found
         case "lint":
             from scaffold.cli.lint import lint as found
         case "stats":

@@ -23,6 +23,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Write an op": {
         "new-op": "Write an op: its Function, wrapper, Module and tests.",
         "derive": "Print the Function of an op, its backward derived.",
+        "show": "Draw an op: its forward, its backward, and what is saved in between.",
         "examples": "Print complete commands to copy: a norm, a loss, ...",
     },
     "Keep the ops of a project": {
@@ -143,6 +144,13 @@ PANELS: dict[str, tuple[Panel, ...]] = {
         _GRADIENTS,
         _STYLE,
     ),
+    "show": (
+        *_MATHS,
+        Panel("What is drawn", ("--format", "--sizes", "--out", "--stdout")),
+        _SAID_OTHERWISE,
+        _GRADIENTS,
+        _STYLE,
+    ),
     "sync": _OPERATION,
     "upgrade": _OPERATION,
 }
@@ -160,6 +168,7 @@ _INPUTS = {
 TABLES: dict[str, dict[str, dict[str, str]]] = {
     "new-op": {"How --inputs are written": _INPUTS},
     "derive": {"How --inputs are written": _INPUTS},
+    "show": {"How --inputs are written": _INPUTS},
 }
 
 

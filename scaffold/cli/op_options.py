@@ -127,6 +127,26 @@ DERIVE = (
     LIMIT,
     FORMAT,
 )
+SHOW = (
+    *OF_THE_FUNCTION,
+    Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
+    Option("--sizes", "For the bytes: 'N=32, D=512, ...=8'.", metavar="SIZES"),
+    Option(
+        "--format",
+        "svg, mermaid or json.",
+        metavar="FORMAT",
+        choices=("svg", "mermaid", "json"),
+    ),
+    Option("--out", "The file (default: NAME.svg or NAME.mmd).", metavar="FILE"),
+    Option(
+        "--on-conflict",
+        "If the file differs: ask, abort, skip, overwrite or merge.",
+        metavar="POLICY",
+        choices=POLICIES,
+    ),
+    Option("--dry-run", "Say what would be written, and write nothing.", bool),
+    Option("--stdout", "Print the picture, and write nothing.", bool),
+)
 
 
 def split_settings(given: "Values") -> "tuple[Values, Values]":

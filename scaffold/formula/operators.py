@@ -249,7 +249,10 @@ def instead_of(node: ast.Name, body: Sequence[ast.stmt]) -> str | None:
     """What to write for a name that nobody knows and that is called, or has what is called: PyTorch's function, or an import."""
     parts = [part for item in body for part in ast.walk(item)]
     if any(isinstance(part, ast.Call) and part.func is node for part in parts):
-        return written_instead(node.id) or f"a function of yours: --import 'module:{node.id}'"
+        return (
+            written_instead(node.id)
+            or f"a function of yours: --import 'module:{node.id}'"
+        )
     for part in parts:
         match part:
             case ast.Call(ast.Attribute() as callee) if _hangs_on(callee, node):

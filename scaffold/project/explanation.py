@@ -5,7 +5,7 @@ out with the names of the dims where a size is not given.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from scaffold.derive import Derivation
 from scaffold.derive.explain import Explanation, Tensors, explain, total
@@ -87,11 +87,21 @@ def _bytes(found: Explanation, sizes: Sizes) -> list[str]:
     rows = [("here", total(ours)), ("plain autograd", total(found.eager))]
     if sizes:
         pairs = zip(rows, (ours, found.eager), strict=True)
-        rows = [(*row, _counted(tensors, sizes)) for row, tensors in pairs]  # type: ignore[misc]
+        rows = [(*row, counted(tensors, sizes)) for row, tensors in pairs]  # type: ignore[misc]
     return _columns(rows)
 
 
-def _counted(tensors: Iterable[Tensors], sizes: Sizes) -> str:
+def bytes_in(sizes: Sizes) -> Callable[[Sequence[Tensors]], str]:
+    """What says how many bytes tensors have: as a formula of their sizes, and as a number where these are given."""
+
+    def said(tensors: Sequence[Tensors]) -> str:
+        number = f" {counted(tensors, sizes)}" if sizes else ""
+        return f"{total(tensors)}{number}"
+
+    return said
+
+
+def counted(tensors: Iterable[Tensors], sizes: Sizes) -> str:
     """The number of bytes, if all sizes are known."""
     bytes_ = 0
     for tensor in tensors:

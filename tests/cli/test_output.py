@@ -26,6 +26,7 @@ BAD = {
     "remove": ("nope",),
     "derive": ("foo", "--inputs", "x[, y"),
     "examples": ("nope",),
+    "show": ("foo", "--inputs", "x[, y"),
     "lint": ("--select", "AF99"),
     "stats": ("nope",),
     "verify": ("--limit", "0"),

@@ -1,0 +1,101 @@
+"""`scaffold show`: a picture of an op: its forward and backward, what is saved in between and its bytes, which line reads which.
+
+In: an op of the manifest, or the options of `new-op` that are about the maths. Out: an SVG or Mermaid file, or the same on stdout; the
+graph as one JSON object.
+Invariant: nothing is loaded by the picture, nothing but its file is written, and a file that is there is asked for as others are.
+"""
+
+from typing import TYPE_CHECKING
+
+from scaffold.cli.op_options import NAME, SHOW, make_command, split_settings
+from scaffold.cli.options import check_choice
+from scaffold.cli.output import put, show_notes, show_object
+from scaffold.errors import ScaffoldError, raise_all
+from scaffold.workspace import POLICIES
+
+if TYPE_CHECKING:
+    from scaffold.derive.diagram import Diagram
+    from scaffold.project.specification import Values
+
+
+HELP = """Draw an op: its forward, its backward, and what is saved in between.
+
+The bytes are those of single precision, written with the names of the dims. The picture is NAME.svg, which loads nothing and is
+legible on light and on dark pages; --format mermaid gives text that Markdown pages show as a picture.
+
+Example: scaffold show swish --forward 'x * torch.sigmoid(x)'
+
+Example: scaffold show gate --inputs 'x[N, D], y[N, D]' --forward 'x * torch.sigmoid(y)' --format mermaid --stdout
+"""
+FORMATS = ("svg", "mermaid", "json")
+SUFFIXES = {"svg": "svg", "mermaid": "mmd"}
+
+
+def _run(name: str, given: "Values") -> None:
+    from pathlib import Path
+
+    values, settings = split_settings(given)
+    format_ = settings.get("format", "svg")
+    policy = settings.get("on-conflict", "ask")
+    raise_all(
+        check_choice("--format", format_, FORMATS)
+        + check_choice("--on-conflict", policy, POLICIES)
+    )
+    found, notes = _drawn(name, values, settings)
+    if format_ == "json":
+        show_object({**_as_data(found), "notes": notes})
+        return
+    from scaffold.render.pictures import as_mermaid, as_svg
+
+    text = as_svg(found) if format_ == "svg" else as_mermaid(found)
+    out = Path(settings.get("out") or f"{found.name}.{SUFFIXES[format_]}")
+    show_notes(notes)
+    put(
+        *({out.name: text}, out.parent, policy),
+        dry_run=bool(settings.get("dry-run")),
+        diff=False,
+        stdout=bool(settings.get("stdout")),
+    )
+
+
+def _drawn(
+    name: str, values: "Values", settings: "Values"
+) -> "tuple[Diagram, tuple[str, ...]]":
+    """The graph of the op, and the notes."""
+    from scaffold.derive import derive
+    from scaffold.derive.diagram import diagram
+    from scaffold.project.explanation import bytes_in, read_sizes
+    from scaffold.project.rendering import inferred_note, notes_of
+    from scaffold.project.specification import specified
+
+    problems: list[ScaffoldError] = []
+    sizes = {}
+    try:
+        sizes = dict(read_sizes(settings.get("sizes", "")))
+    except ScaffoldError as error:
+        problems.append(error)
+    found = specified(name, values, settings, problems)
+    derivation = derive(found.spec)
+    notes = (*inferred_note(found), *notes_of(found.spec, derivation))
+    return diagram(found.spec, derivation, bytes_in(sizes)), notes
+
+
+def _as_data(found: "Diagram") -> dict[str, object]:
+    return {
+        "name": found.name,
+        "kept": found.here,
+        "autograd": found.eager,
+        "items": [
+            {
+                "part": item.part,
+                "kind": item.kind,
+                "code": list(item.lines),
+                "detail": list(item.detail),
+                "reads": list(item.reads),
+            }
+            for item in found.items
+        ],
+    }
+
+
+show = make_command(_run, HELP, NAME, SHOW)

@@ -1,0 +1,192 @@
+"""What a picture of an op shows: the lines of forward and backward, what is saved between them, and which line reads which.
+
+In: an `OpSpec` and its `Derivation`. Out: a `Diagram`, whose items stand in an order in which each comes after what it reads.
+Invariant: the lines are those of the generated Function; a line that no gradient needs is not in its backward, nor here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from scaffold.derive.derivation import Derivation
+from scaffold.derive.explain import Explanation, Tensors, explain, total
+from scaffold.formula import Node, Statement, emit, emit_lines
+from scaffold.formula.effects import written
+from scaffold.formula.graph import If
+from scaffold.spec import OpSpec
+
+UNKNOWN = "?"  # a shape of which nothing is declared
+Part = Literal["forward", "saved", "backward"]
+Kind = Literal["input", "line", "output", "saved", "gradient"]
+
+
+class Item(NamedTuple):
+    """A box of the picture: what it says, and the items that it reads, by their positions."""
+
+    part: Part
+    kind: Kind
+    lines: tuple[str, ...]  # code, as it stands in the Function
+    detail: tuple[str, ...]  # a shape, bytes, which gradients it is for
+    reads: tuple[int, ...]
+
+
+class Diagram(NamedTuple):
+    """Forward and backward of an op as a graph."""
+
+    name: str
+    items: tuple[Item, ...]
+    here: str  # bytes that the op keeps: `4 * (N*D)`; "" where they are not known
+    eager: str  # bytes that plain autograd keeps
+
+
+def diagram(
+    spec: OpSpec,
+    derivation: Derivation,
+    bytes_of: Callable[[Sequence[Tensors]], str] = total,
+) -> Diagram:
+    """The graph of an op; `bytes_of` says how large tensors are."""
+    found = explain(spec, derivation) if spec.forward is not None else None
+    drawing = _Drawing(spec, derivation, found, bytes_of)
+    drawing.draw_forward()
+    drawing.draw_saved()
+    drawing.draw_backward()
+    here = bytes_of([tensors for _, tensors in found.saved]) if found else ""
+    eager = bytes_of(found.eager) if found else ""
+    return Diagram(spec.name, tuple(drawing.items), here, eager)
+
+
+class _Drawing:
+    def __init__(
+        self,
+        spec: OpSpec,
+        derivation: Derivation,
+        found: Explanation | None,
+        bytes_of: Callable[[Sequence[Tensors]], str],
+    ) -> None:
+        self.spec, self.derivation, self.bytes_of = spec, derivation, bytes_of
+        self.items: list[Item] = []
+        self.latest: dict[str, int] = {}  # name -> the item that wrote it last
+        self.shapes = {step.name: step.shape for step in found.steps} if found else {}
+        self.sizes: dict[str, Tensors] = (
+            {item.name: tensors for item, tensors in found.saved} if found else {}
+        )
+
+    def draw_forward(self) -> None:
+        """Inputs, then the lines of forward; a line that assigns an output is one."""
+        outputs = {item.name for item in self.spec.outputs}
+        for item in self.spec.tensors:
+            dims = self.spec.dims(item.name)
+            shape = f"[{', '.join(map(str, dims))}]" if dims else ""
+            optional = "may be None" if item.optional else ""
+            detail = (shape, optional)
+            self._add("forward", "input", (item.name,), detail, (), [item.name])
+        for statement in self.derivation.forward or ():
+            names = written(statement)
+            kind: Kind = "output" if names & outputs else "line"
+            self._add_statement("forward", kind, statement)
+        for output, result in zip(
+            self.spec.outputs, self.derivation.results, strict=False
+        ):
+            if emit(result) != output.name or output.name not in self.latest:
+                self._add_result(output.name, result)
+
+    def _add_result(self, name: str, result: Node) -> None:
+        lines = tuple(emit(result).splitlines())
+        if len(lines) == 1:
+            lines = (f"{name} = {lines[0]}",)
+        shape = self.shapes.get(name, "")
+        self._add(
+            "forward", "output", lines, (shape,), self._at(_names((result,))), [name]
+        )
+
+    def draw_saved(self) -> None:
+        """What goes through ctx: tensors with their bytes, and what is computed of shapes."""
+        forward = dict(self.latest)  # a saved tensor goes by the name that it has there
+        for item in self.derivation.saved:
+            tensors = self.sizes.get(item.name)
+            size = f"{self.bytes_of([tensors])} bytes" if tensors else ""
+            served = ", ".join(f"grad_{name}" for name in sorted(item.serves))
+            detail = (size, f"for {served}")
+            reads = [forward[item.origin]] if item.origin in forward else []
+            self._add("saved", "saved", (item.name,), detail, reads, [item.name])
+        attributes = {item.name for item in self.spec.attributes}
+        for kept in self.derivation.kept:
+            if kept.expression in attributes:
+                continue
+            name = kept.expression.split(".")[0].split("(")[-1]
+            origin = kept.output or name
+            line = f"ctx.{kept.name} = {kept.expression}"
+            reads = [forward[origin]] if origin in forward else []
+            self._add("saved", "saved", (line,), ("no tensor",), reads, [kept.name])
+
+    def draw_backward(self) -> None:
+        """The gradients of the outputs, then the lines of backward."""
+        several = len(self.spec.outputs) > 1
+        for output in self.spec.outputs:
+            name = f"grad_{output.name}" if several else "grad_output"
+            self._add("backward", "input", (name,), (), (), [name])
+        targets = {f"grad_{item.name}" for item in self.spec.differentiable}
+        for block in self.derivation.blocks:
+            for statement in block.statements:
+                gradient = bool(written(statement) & targets)
+                self._add_statement(
+                    "backward", "gradient" if gradient else "line", statement
+                )
+
+    def _add_statement(self, part: Part, kind: Kind, statement: Statement) -> None:
+        lines = tuple(emit_lines([_bare(statement)]))
+        names = written(statement)
+        shape = next((self.shapes[n] for n in sorted(names) if n in self.shapes), "")
+        detail = (shape,) if part == "forward" else ()
+        self._add(
+            part,
+            kind,
+            lines,
+            detail,
+            self._at(_names(_nodes(statement))),
+            sorted(names),
+        )
+
+    def _at(self, names: Iterable[str]) -> Iterator[int]:
+        """The items that wrote those names last; of an attribute there is none."""
+        return (self.latest[name] for name in names if name in self.latest)
+
+    def _add(
+        self,
+        part: Part,
+        kind: Kind,
+        lines: tuple[str, ...],
+        detail: Iterable[str],
+        reads: Iterable[int],
+        writes: Iterable[str],
+    ) -> None:
+        said = tuple(line for line in detail if line not in ("", UNKNOWN))
+        self.items.append(Item(part, kind, lines, said, tuple(sorted(set(reads)))))
+        self.latest |= dict.fromkeys(writes, len(self.items) - 1)
+
+
+def _bare(statement: Statement) -> Statement:
+    """Without the comments of the user's, which a picture has no room for."""
+    if isinstance(statement, If):
+        return If(statement.test, statement.body, statement.orelse)
+    return type(statement)(statement.target, statement.value, statement.operator)
+
+
+def _nodes(statement: Statement) -> Iterator[Node]:
+    """The expressions that a statement reads; of `x += y` also the target."""
+    if isinstance(statement, If):
+        yield statement.test
+        for inner in (*statement.body, *statement.orelse):
+            yield from _nodes(inner)
+        return
+    yield statement.value
+    if statement.operator or statement.target.kind == "subscript":
+        yield statement.target
+
+
+def _names(nodes: Iterable[Node]) -> Iterator[str]:
+    """The names that expressions read; what the derivation knows by a label counts too."""
+    for node in nodes:
+        for part in node.walk():
+            on_ctx = part.kind == "attribute" and part.args[0].label == "ctx"
+            if on_ctx or part.kind in ("name", "value"):
+                yield part.label

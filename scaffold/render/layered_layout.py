@@ -1,0 +1,233 @@
+"""Where the boxes of a directed graph stand: in layers from top to bottom, every edge downwards (Sugiyama, Tagawa and Toda, 1981).
+
+In: the size and the layer of each box, edges. Out: a place for each box, and the points that each edge goes through.
+Invariant: boxes of a layer do not overlap, and an edge goes round the boxes of the layers that it crosses; equal graphs have
+equal layouts.
+
+Three steps: an edge that spans several layers gets a dummy in each of them; the order within layers is changed to that of the
+barycentres of the neighbours, downwards and upwards, and the order with the fewest crossings is kept; then each box moves towards
+the mean of its neighbours as far as those beside it allow.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+SWEEPS = 24
+MOVES = 60
+GAP = 28.0  # between boxes of a layer
+DUMMY_GAP = 14.0  # beside an edge that passes
+RISE = 44.0  # between layers
+WEIGHTS = (1, 2, 8)  # of an edge, by how many of its ends are dummies
+
+
+class Box(NamedTuple):
+    """The size of a box, and the layer that it stands in."""
+
+    width: float
+    height: float
+    layer: int
+
+
+class Layout(NamedTuple):
+    """The upper left corner of each box; the points of each edge; the size of all."""
+
+    places: tuple[tuple[float, float], ...]
+    edges: tuple[tuple[tuple[float, float], ...], ...]
+    width: float
+    height: float
+
+
+def arranged(boxes: Sequence[Box], edges: Sequence[tuple[int, int]]) -> Layout:
+    """The layout of a graph whose edges go to later layers."""
+    graph = _with_dummies(boxes, edges)
+    order = _ordered(graph)
+    centres = _centred(graph, order)
+    tops, height = _tops(graph, order)
+    least = min(c - b.width / 2 for c, b in zip(centres, graph.boxes, strict=True))
+    centres = [centre - least for centre in centres]
+    width = max(c + b.width / 2 for c, b in zip(centres, graph.boxes, strict=True))
+    places = tuple(
+        (round(centres[item] - box.width / 2, 1), round(tops[box.layer], 1))
+        for item, box in enumerate(boxes)
+    )
+    lines = tuple(_points(graph, path, centres, tops) for path in graph.paths)
+    return Layout(places, lines, round(width, 1), round(height, 1))
+
+
+class _Graph(NamedTuple):
+    """Boxes, dummies after them, and for each edge its path: a box, dummies, a box."""
+
+    boxes: tuple[Box, ...]
+    real: int  # how many of the boxes are no dummies
+    paths: tuple[tuple[int, ...], ...]
+    above: tuple[tuple[int, ...], ...]  # the neighbours of each box, a layer up
+    below: tuple[tuple[int, ...], ...]
+
+
+def _with_dummies(boxes: Sequence[Box], edges: Sequence[tuple[int, int]]) -> _Graph:
+    every, paths = list(boxes), []
+    for start, end in edges:
+        path = [start]
+        for layer in range(boxes[start].layer + 1, boxes[end].layer):
+            path.append(len(every))
+            every.append(Box(0.0, 0.0, layer))
+        paths.append((*path, end))
+    above: list[list[int]] = [[] for _ in every]
+    below: list[list[int]] = [[] for _ in every]
+    for path_ in paths:
+        for upper, lower in pairwise(path_):
+            above[lower].append(upper)
+            below[upper].append(lower)
+    return _Graph(
+        *(tuple(every), len(boxes), tuple(paths)),
+        *(tuple(map(tuple, above)), tuple(map(tuple, below))),
+    )
+
+
+Order = list[list[int]]  # of each layer, from left to right
+
+
+def _ordered(graph: _Graph) -> Order:
+    """The order with the fewest crossings that sweeps over the layers find."""
+    layers = max(box.layer for box in graph.boxes) + 1
+    order: Order = [[] for _ in range(layers)]
+    for item, box in enumerate(graph.boxes):
+        order[box.layer].append(item)
+    best, fewest = [list(row) for row in order], _crossings(graph, order)
+    for sweep in range(SWEEPS):
+        down = sweep % 2 == 0
+        rows = range(1, layers) if down else range(layers - 2, -1, -1)
+        for row in rows:
+            beside = graph.above if down else graph.below
+            other = order[row - 1 if down else row + 1]
+            _sort(order[row], {item: at for at, item in enumerate(other)}, beside)
+        _exchange(graph, order)
+        crossings = _crossings(graph, order)
+        if crossings < fewest:
+            best, fewest = [list(row) for row in order], crossings
+    return best
+
+
+def _sort(
+    row: list[int], places: dict[int, int], beside: Sequence[Sequence[int]]
+) -> None:
+    """Sort a layer by the barycentres of its neighbours; what has none stays where it is."""
+    keys = {}
+    for at, item in enumerate(row):
+        near = [places[other] for other in beside[item]]
+        keys[item] = sum(near) / len(near) if near else float(at)
+    row.sort(key=keys.__getitem__)
+
+
+def _exchange(graph: _Graph, order: Order) -> None:
+    """Exchange neighbours of a layer where that leaves fewer crossings."""
+    places = {item: at for row in order for at, item in enumerate(row)}
+    for row in order:
+        for at in range(len(row) - 1):
+            one, other = row[at], row[at + 1]
+            if _between(graph, places, one, other) > _between(
+                graph, places, other, one
+            ):
+                row[at : at + 2] = [other, one]
+                places |= {other: at, one: at + 1}
+
+
+def _between(graph: _Graph, places: dict[int, int], left: int, right: int) -> int:
+    """How many edges of two neighbours cross each other."""
+    return sum(
+        places[one] > places[other]
+        for beside in (graph.above, graph.below)
+        for one in beside[left]
+        for other in beside[right]
+    )
+
+
+def _crossings(graph: _Graph, order: Order) -> int:
+    """How many pairs of edges cross."""
+    count = 0
+    for upper, lower in pairwise(order):
+        places = {item: at for at, item in enumerate(lower)}
+        ends = [
+            places[end]
+            for item in upper
+            for end in sorted(graph.below[item], key=places.__getitem__)
+        ]
+        count += sum(
+            one > other for at, one in enumerate(ends) for other in ends[at + 1 :]
+        )
+    return count
+
+
+def _centred(graph: _Graph, order: Order) -> list[float]:
+    """The middle of each box: by turns each layer moves to the means of its neighbours."""
+    centres = [0.0] * len(graph.boxes)
+    for row in order:
+        for before, item in zip([None, *row], row, strict=False):
+            if before is not None:
+                centres[item] = centres[before] + _apart(graph, before, item)
+        middle = (centres[row[0]] + centres[row[-1]]) / 2 if row else 0.0
+        for item in row:
+            centres[item] -= middle
+    for move in range(MOVES):
+        for row in order if move % 2 == 0 else order[::-1]:
+            wanted = [_wanted(graph, item, centres) for item in row]
+            for item, place in zip(row, _spread(graph, row, wanted), strict=True):
+                centres[item] = place
+    return centres
+
+
+def _wanted(graph: _Graph, item: int, centres: list[float]) -> float:
+    """The mean of the neighbours; a dummy is drawn to other dummies most, so that long edges are straight."""
+    near = [*graph.above[item], *graph.below[item]]
+    if not near:
+        return centres[item]
+    weights = [WEIGHTS[(item >= graph.real) + (other >= graph.real)] for other in near]
+    pulls = sum(
+        weight * centres[other] for weight, other in zip(weights, near, strict=True)
+    )
+    return pulls / sum(weights)
+
+
+def _apart(graph: _Graph, left: int, right: int) -> float:
+    """How far the middles of two neighbours are apart at least."""
+    gap = GAP if max(left, right) < graph.real else DUMMY_GAP
+    return (graph.boxes[left].width + graph.boxes[right].width) / 2 + gap
+
+
+def _spread(graph: _Graph, row: list[int], wanted: list[float]) -> list[float]:
+    """Places near the wanted ones in which the boxes keep their order and their distance: the mean of pushing right and left."""
+    right, left = list(wanted), list(wanted)
+    for at in range(1, len(row)):
+        least = right[at - 1] + _apart(graph, row[at - 1], row[at])
+        right[at] = max(right[at], least)
+    for at in range(len(row) - 2, -1, -1):
+        most = left[at + 1] - _apart(graph, row[at], row[at + 1])
+        left[at] = min(left[at], most)
+    return [(one + other) / 2 for one, other in zip(right, left, strict=True)]
+
+
+def _tops(graph: _Graph, order: Order) -> tuple[list[float], float]:
+    """The upper edge of each layer, and the height of all."""
+    tops, top = [], 0.0
+    for row in order:
+        tops.append(top)
+        top += max((graph.boxes[item].height for item in row), default=0.0) + RISE
+    return tops, top - RISE
+
+
+def _points(
+    graph: _Graph, path: tuple[int, ...], centres: list[float], tops: list[float]
+) -> tuple[tuple[float, float], ...]:
+    """From the bottom of a box through the dummies, each for the height of its layer, to the top of another box."""
+    first, *between, last = path
+    start = graph.boxes[first]
+    points = [(centres[first], tops[start.layer] + start.height)]
+    if start.height < tops[start.layer + 1] - RISE - tops[start.layer]:
+        points.append((centres[first], tops[start.layer + 1] - RISE))
+    for item in between:
+        layer = graph.boxes[item].layer
+        points.append((centres[item], tops[layer]))
+        points.append((centres[item], tops[layer + 1] - RISE))
+    points.append((centres[last], tops[graph.boxes[last].layer]))
+    return tuple((round(x, 1), round(y, 1)) for x, y in points)
