@@ -155,7 +155,7 @@ class _Reader:
         forward = self._formula(("forward",), self.inputs)
         if forward is not None and self._meanings().own:
             self.own_results = _made_by(forward, self._meanings().own)
-        surrogate = self._surrogate()
+        surrogate = self._surrogate(forward)
         readable = self._readable(forward)
         gradients = self._gradients(readable)
         backward = self._backward(readable)
@@ -230,10 +230,17 @@ class _Reader:
         found = meanings(self.imports.found, self.arguments.inputs)
         return found._replace(own=found.own | self.own_results)
 
-    def _surrogate(self) -> Surrogate | None:
+    def _surrogate(self, forward: Formula | None) -> Surrogate | None:
+        """What the gradient is the derivative of: it may read what the forward assigns, whose lines are then its own."""
         stated = self.raw.get("surrogate")
         if isinstance(stated, str):
-            return Surrogate(self._formula(("surrogate",), self.inputs))
+            there = forward is not None and forward.kept is None
+            locals_ = assigned(forward) if forward and there else frozenset[str]()
+            formula = self._formula(("surrogate",), self.inputs | locals_)
+            if formula is not None and forward is not None and _reads(formula, locals_):
+                lines = (*forward.statements, *formula.statements)
+                formula = replace(formula, statements=lines)
+            return Surrogate(formula)
         return Surrogate() if stated else None
 
     def _readable(self, forward: Formula | None) -> Names:
@@ -343,6 +350,11 @@ class _Reader:
             added = partial(self.imports.add, Import(*item), found.text.location)
             self.problems.attempt(added)
         return Samples(found.name, found.source)
+
+
+def _reads(formula: Formula, names: Names) -> bool:
+    """Whether a formula names one of those."""
+    return any(names & node.names() for node in formula.expressions())
 
 
 def _made_by(formula: Formula, own: Names) -> Names:

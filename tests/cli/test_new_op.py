@@ -262,3 +262,23 @@ def test_messages_name_files_as_seen_from_here(tmp_path: Path) -> None:
     (tmp_path / "src/foo.py").write_text("mine = 1\n")
     again = new_op(below, *PAIR)
     assert "\n../src/foo.py:1:1: exists and differs" in again.err
+
+
+def test_what_a_surrogate_is_the_derivative_of_may_read_the_locals_of_the_forward(
+    tmp_path: Path,
+) -> None:
+    done = new_op(
+        tmp_path,
+        *("--forward", "y = x * 4\nz = y.clamp(-1, 1)\nreturn torch.round(z)"),
+        *(
+            "--surrogate-forward",
+            "z + 0 * x",
+            "--grad",
+            "x=4 * grad_output * (y.abs() <= 1)",
+        ),
+        *("--no-module", "--verify"),
+    )
+    assert done.code == 0, done.err
+    test = (tmp_path / "test_foo.py").read_text()
+    shown = "y = x * 4\n        z = y.clamp(-1, 1)\n        return z + 0 * x\n"
+    assert shown in test
