@@ -20,6 +20,7 @@ from scaffold.cli.help import COMMANDS, SHARED, SUMMARY, Page, first_page, page
 from scaffold.cli.output import (
     SAYING,
     as_ours,
+    has_terminal,
     say_error,
     show_details,
     show_refusal,
@@ -70,6 +71,14 @@ class Command(TyperCommand):
     def get_help(self, ctx: Any) -> str:
         """Its page, with the common options."""
         return _help_of(self, ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Its arguments; on a terminal those of `new-op` are asked for where there are none."""
+        if not args and ctx.info_name == "new-op" and has_terminal():
+            from scaffold.cli.dialogue import asked_arguments
+
+            args = asked_arguments()
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run it; with --verbose it is said what with."""

@@ -194,10 +194,11 @@ def _ask(change: "Change") -> "Answer":
     """The dialogue on a terminal; its questions go to stderr."""
     from scaffold.workspace import converse
 
-    return converse(change, _prompt, lambda text: typer.echo(text, nl=False, err=True))
+    return converse(change, prompt, lambda text: typer.echo(text, nl=False, err=True))
 
 
-def _prompt(question: str) -> str:
+def prompt(question: str) -> str:
+    """The line that somebody answers on a terminal; EOFError where they leave."""
     typer.echo(question, nl=False, err=True)
     line = sys.stdin.readline()
     if not line:

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from scaffold.errors import ScaffoldError, raise_all
+from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.formula import BUILTINS, Scope, Text
 from scaffold.formula.definitions import defaults, dotted_name, resolve
 from scaffold.formula.operators import (
@@ -34,6 +34,16 @@ Arguments = Mapping[Argument, ast.expr]
 Names = Collection[str]
 OWNED = {"Parameter": "params", "Buffer": "buffers"}
 SEVERAL = {"list", "List", "tuple", "Tuple", "Sequence", "Iterable"}
+
+
+class Unsaid(ScaffoldError):
+    """What a forward leaves open of its inputs; `proposal` is a whole value of `inputs`."""
+
+    def __init__(
+        self, message: str, location: Location, hint: str | None, proposal: str
+    ) -> None:
+        super().__init__(message, location, hint)
+        self.proposal = proposal
 
 
 class Inferred(NamedTuple):
@@ -570,12 +580,12 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
     refused = [item for item in known.values() if item.refused]
     plain = whole.replace('"', "'")  # for a shell, in quotes of one kind
     quoted = f'"{plain}"' if "'" in plain else f"'{plain}'"
-    problems = []
+    problems: list[ScaffoldError] = []
     for item in refused:
         assert item.node is not None  # where it stands
         last = f"write: {write}{quoted}" if item is refused[-1] else None
         where = place_in(program.text, item.node)
-        problems.append(ScaffoldError(item.refused, where, last))
+        problems.append(Unsaid(item.refused, where, last, whole))
     raise_all(problems)
     params, buffers = (
         tuple(name for name, item in known.items() if item.owned == kind)

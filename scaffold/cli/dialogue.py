@@ -1,0 +1,113 @@
+"""`scaffold new-op` without arguments, on a terminal: what the op is called, its forward, its inputs.
+
+In: answers, and what the forward tells of its inputs. Out: the arguments that say the same, after the Function was shown.
+Invariant: nothing is written here, and nothing is asked where nobody sits; an answer that cannot be is asked for again.
+"""
+
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import typer
+
+from scaffold.cli.output import prompt, say_error
+from scaffold.errors import Location, ScaffoldError
+
+if TYPE_CHECKING:
+    from scaffold.project.specification import Values
+
+GREETING = """\
+An op from its forward. An empty answer takes what stands in brackets; Ctrl-D leaves without writing anything.
+"""
+FORWARD = "Its forward, such as x * torch.sigmoid(x) or @file.py:function (empty: you write it): "
+
+
+def asked_arguments() -> list[str]:
+    """The arguments of `new-op` that somebody would have typed; `ScaffoldError` where they leave."""
+    typer.echo(GREETING, err=True)
+    try:
+        values = _asked()
+    except (EOFError, KeyboardInterrupt):
+        hint = "the same without questions: scaffold new-op NAME --forward '...'"
+        place = Location("scaffold new-op")
+        raise ScaffoldError("nothing was written", place, hint) from None
+    name = values.pop("name")
+    options = [word for key, text in values.items() for word in (f"--{key}", text)]
+    command = shlex.join(["scaffold", "new-op", name, *options])
+    typer.echo(f"\nThe command that does the same:\n  {command}\n", err=True)
+    return [name, *options]
+
+
+def _asked() -> "Values":
+    """The name, the inputs and the forward, which were derived and shown, and approved of."""
+    name = _answer("What is the op called, such as rms_norm? ", _check_name)
+    while True:
+        forward = prompt(FORWARD).strip()
+        values = {"forward": forward} if forward else {}
+        try:
+            values = {**_inputs(name, values), **values}
+            _show(name, values)
+        except ScaffoldError as error:
+            say_error(error)
+            continue
+        if prompt("Prove and write it? [Y/n] ").strip().lower() in ("", "y", "yes"):
+            return {"name": name, **values}
+
+
+def _answer(question: str, check: Callable[[str], None]) -> str:
+    """An answer that can be."""
+    while True:
+        answer = prompt(question).strip()
+        try:
+            check(answer)
+        except ScaffoldError as error:
+            say_error(error)
+        else:
+            return answer
+
+
+def _check_name(name: str) -> None:
+    from scaffold.spec.names import check_class_name, op_names
+
+    place = Location("NAME")
+    _, klass = op_names(name, place, packaged=False)
+    amiss = check_class_name(klass, place)
+    if amiss is not None:
+        raise amiss
+
+
+def _inputs(name: str, values: "Values") -> "Values":
+    """The inputs, which the forward tells where an empty answer takes what is proposed."""
+    found, default = None, ""
+    if values:
+        from scaffold.project.inferred_inputs import Unsaid
+        from scaffold.project.specification import specified
+
+        try:
+            found = specified(name, values, {}, []).inferred
+        except ScaffoldError as error:
+            last = error.problems[-1]
+            if not isinstance(last, Unsaid):
+                raise
+            for problem in error.problems:
+                typer.echo(f"  {problem.message}", err=True)
+            default = last.proposal
+    default = found.inputs if found else default or "x"
+    answer = prompt(f"Its inputs, in the order of a call [{default}]: ").strip()
+    if found and answer in ("", default):
+        return {}
+    return {"inputs": answer or default}
+
+
+def _show(name: str, values: "Values") -> None:
+    """The Function that is derived, where there is a forward."""
+    if "forward" not in values:
+        return
+    from scaffold.project.rendering import generate
+    from scaffold.render.opfile import function_text
+
+    made = generate(name, values, {"stdout": True}, [])
+    places = made.specified.places
+    length = places.directories.line_length
+    text = function_text(made.spec, made.derivation, length, places.house)
+    typer.echo(f"\n{text}", err=True)
