@@ -52,7 +52,7 @@ class ScaffoldError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows in place of a traceback: what the user did is to blame, not our frames."""
-        return [f"{type(self).__name__}: {self}"]
+        return [f"ScaffoldError: {self}"]
 
 
 class ScaffoldErrors(ScaffoldError):

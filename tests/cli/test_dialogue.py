@@ -34,7 +34,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_off_a_terminal_a_name_is_demanded(tmp_path: Path) -> None:
     done = scaffold(tmp_path, "new-op")
     assert done.code == 2
-    assert "Missing argument 'NAME'" in done.err
+    assert "missing argument 'NAME'" in done.err
 
 
 def test_an_empty_answer_takes_what_the_forward_tells(
