@@ -91,7 +91,8 @@ def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
     start_rendering()
     places = project.places
     header = SHARED_HEADER if project.configuration.header else ""
-    draft = op_testing_draft(places.house._replace(header=header))
+    house = places.house._replace(header=header)
+    draft = op_testing_draft(house, project.configuration.testing)
     text = ""
     if formatted:
         length = places.directories.line_length

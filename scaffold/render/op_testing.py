@@ -16,13 +16,26 @@ from scaffold.render.formatting import format_source
 from scaffold.render.imports import import_block
 from scaffold.render.templates import OP_TESTING
 from scaffold.render.testcases import LIBRARY
+from scaffold.spec import Import
+from scaffold.spec.testing import BESIDE, CHECKS, Testing
 
-KNOWN = tuple(item for item in LIBRARY if item.binding != "once_differentiable")
+KNOWN = (
+    *(item for item in LIBRARY if item.binding != "once_differentiable"),
+    *(Import("functools"), Import("os"), Import("collections.abc", "Iterator")),
+    Import("torch.utils._python_dispatch", "TorchDispatchMode"),
+)
 CONDITION = "asked_if"  # the decorator that says of which classes a question is asked
 LEFT_OUT = "Questions"  # the class that leaves questions out while tests are collected
 SKELETON = ("unwritten", "written")  # what is there for parts that are not written
 Definition = ast.FunctionDef | ast.ClassDef
 Truths = Mapping[str, bool]  # attributes of a class, and whether they are true
+
+
+class Check(NamedTuple):
+    """A question that a team may want to ask of every op."""
+
+    name: str
+    asked: bool
 
 
 class OpTestingView(NamedTuple):
@@ -31,25 +44,50 @@ class OpTestingView(NamedTuple):
     licence_lines: tuple[str, ...]
     header: str
     imports: str
+    shared: bool  # it is the file of a project, which asks what the team chose
+    devices: str
+    dtypes: str
+    checks: tuple[Check, ...]
 
 
-def op_testing_file(house: House = PLAIN, line_length: int = 88) -> str:
+def op_testing_file(
+    house: House = PLAIN, line_length: int = 88, testing: Testing | None = BESIDE
+) -> str:
     """The text of the file that generated tests of a project import."""
-    return format_source(op_testing_draft(house), line_length)
+    return format_source(op_testing_draft(house, testing), line_length)
 
 
-def op_testing_draft(house: House = PLAIN) -> str:
-    """The same text before it is formatted."""
-    view = OpTestingView(house.licence, house.header, "")
+def op_testing_draft(house: House = PLAIN, testing: Testing | None = BESIDE) -> str:
+    """The same text before it is formatted; that of no project, whose test holds it, asks nothing that is chosen."""
+    view = _view(house, testing)
     single = house.single_line_imports
     return with_imports(
         OP_TESTING, view, lambda code: import_block(code, (), KNOWN, single), house
     )
 
 
+def _view(house: House, testing: Testing | None) -> OpTestingView:
+    asked = testing or Testing()
+    return OpTestingView(
+        licence_lines=house.licence,
+        header=house.header,
+        imports="",
+        shared=testing is not None,
+        devices=_tuple(f'"{device}"' for device in asked.devices),
+        dtypes=_tuple(f"torch.{dtype}" for dtype in asked.dtypes),
+        checks=tuple(Check(name, name in asked.checks) for name in CHECKS),
+    )
+
+
+def _tuple(items: Iterable[str]) -> str:
+    """The text of a tuple."""
+    listed = [*items]
+    return f"({', '.join(listed)}{',' * (len(listed) == 1)})"
+
+
 def makers() -> str:
     """The functions of ours that make special tensors."""
-    return render_block(OP_TESTING, "makers", OpTestingView((), "", ""))
+    return render_block(OP_TESTING, "makers", _view(PLAIN, None))
 
 
 # --- The part of it that one test needs.

@@ -89,7 +89,8 @@ BATCH = 2  # the leading dim
 SHAPE = "(2, 3)"  # where no dims are declared, if any dims are not
 CROSSED = 3  # optionals up to which every combination is a case
 RESERVED = frozenset(  # names that `make`, or what calls it, has a use for
-    {"F", "absent", "batch", "closed", "count", "index", "inputs", "layout"}
+    {"F", "absent", "batch", "closed", "count", "device", "dtype", "index", "inputs"}
+    | {"layout"}
     | {"mask", "name", "needs", "sample", "seed", "self", "shape", "value"}
 )
 

@@ -112,7 +112,7 @@ def suite_draft(
     shown = view(spec, derivation, layout, reference, house)
     if layout.op_testing is None:
         own = render_template(TESTS, shown, house.templates)
-        text = needed(op_testing_draft(house), own, derivation.complete)
+        text = needed(op_testing_draft(house, None), own, derivation.complete)
         shown = shown._replace(op_testing_lines=tuple(text.splitlines()))
     single = house.single_line_imports
     return with_imports(

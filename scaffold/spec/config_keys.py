@@ -207,7 +207,7 @@ KEYS: dict[str, Key] = {
         {},
         read_testing,
         "What the tests of the project share.",
-        "testing = { file = 'tests/op_testing.py' }",
+        "testing = { devices = ['cpu', 'cuda'] }",
     ),
     "lint": Key(
         LINT,

@@ -14,13 +14,25 @@ from scaffold.spec.kinds import ANY_TABLE
 from scaffold.spec.names import INSTALLED
 
 FILE = "op_testing.py"
-KEYS = ("file",)
+DTYPES = ("float32", "bfloat16", "float16")
+CHECKS = ("checkpoint", "cuda_graphs", "deterministic", "channels_last")
+KEYS = ("file", "devices", "dtypes", "checks")
+_DEVICE = r"^(?!meta\b)[a-z]+(?::[0-9]+)?$(?!\n)"
 _FILE = r"^(?:[^/\0]+/)*(?!test_)[A-Za-z_][A-Za-z0-9_]*(?<!_test)\.py$(?!\n)"
 TESTING = ANY_TABLE._replace(
     schema={
         "type": "object",
         "additionalProperties": False,
-        "properties": {"file": {"type": "string", "pattern": _FILE}},
+        "properties": {
+            "file": {"type": "string", "pattern": _FILE},
+            "devices": {
+                "type": "array",
+                "items": {"type": "string", "pattern": _DEVICE},
+                "minItems": 1,
+            },
+            "dtypes": {"type": "array", "items": {"enum": [*DTYPES]}},
+            "checks": {"type": "array", "items": {"enum": [*CHECKS]}},
+        },
     }
 )
 
@@ -29,6 +41,9 @@ class Testing(NamedTuple):
     """What a project says of its tests."""
 
     file: str | None = None  # that tests import; None: op_testing.py beside them
+    devices: tuple[str, ...] = ("cpu",)
+    dtypes: tuple[str, ...] = ("float32", "bfloat16")  # beside double
+    checks: tuple[str, ...] = ("checkpoint", "cuda_graphs")
 
 
 BESIDE = Testing()
@@ -42,7 +57,51 @@ def read_testing(stated: Stated) -> Testing:
             hint = did_you_mean(key, KEYS) or f"the keys: {', '.join(KEYS)}"
             message = f"unknown key '{key}' in [tool.scaffold.testing]"
             problems.at_key((stated.key, key), message, hint)
-    return Testing(_file(stated) if "file" in value else None)
+    return Testing(
+        file=_file(stated) if "file" in value else None,
+        devices=_devices(stated),
+        dtypes=_chosen(stated, "dtypes", DTYPES, BESIDE.dtypes),
+        checks=_chosen(stated, "checks", CHECKS, BESIDE.checks),
+    )
+
+
+def _listed(stated: Stated, key: str) -> tuple[str, ...] | None:
+    """A list of words, each once; None of anything else."""
+    value = stated.value[key]
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(dict.fromkeys(value))
+    return None
+
+
+def _devices(stated: Stated) -> tuple[str, ...]:
+    """What tests run on by default."""
+    if "devices" not in stated.value:
+        return BESIDE.devices
+    found = _listed(stated, "devices")
+    if found and "meta" in found:
+        hint = "values are compared, which tensors on 'meta' do not have"
+        stated.refuse("'meta' is no device for tests", hint, "devices")
+    elif not found or not all(re.search(_DEVICE, item) for item in found):
+        hint = "such as ['cpu', 'cuda']; where one is missing its tests are skipped"
+        stated.refuse("'devices' must list devices of PyTorch", hint, "devices")
+        return BESIDE.devices
+    return found
+
+
+def _chosen(
+    stated: Stated, key: str, known: tuple[str, ...], default: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Some of the known words, perhaps none."""
+    if key not in stated.value:
+        return default
+    found = _listed(stated, key)
+    unknown = [item for item in found or () if item not in known]
+    if found is None or unknown:
+        hint = did_you_mean(unknown[0], known) if unknown else None
+        hint = hint or f"some of: {', '.join(known)}"
+        stated.refuse(f"'{key}' must list what is known", hint, key)
+        return default
+    return found
 
 
 def _file(stated: Stated) -> str | None:

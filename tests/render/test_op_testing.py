@@ -1,6 +1,7 @@
 """What the tests of all ops share: clean Python; a test that imports it asks the same as one that holds it."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -115,10 +116,110 @@ def test_a_test_that_imports_asks_what_one_asks_that_holds_all(
         (tmp_path / f"{name}.py").write_text(BY_NAME[name].op_text)
         (tmp_path / f"test_{name}.py").write_text(BY_NAME[name].suite_text)
     files = [f"test_{name}.py" for name in names]
-    options = (*files, "--tb=no", "-k", "not compile and not vmap")
+    options = (*files, "--tb=no", "-k", "not compile and not vmap and not jacrev")
     alone, together = suites.run(tmp_path, *options), suites.run(project, *options)
-    assert together.outcomes == alone.outcomes
+    asked = together.outcomes
+    chosen = {
+        test for test in asked if re.search("low_prec|checkpoint|no_values", test)
+    }
+    assert {test: asked[test] for test in asked.keys() - chosen} == alone.outcomes
+    assert len(chosen) >= 2 * len(names)
     assert set(together.counts) == {"passed"}
+
+
+SLOW_TO_CUDA = """
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+
+class SquareFunction(Function):
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return GRADIENT
+
+
+def square(x: Tensor) -> Tensor:
+    return SquareFunction.apply(x)
+"""
+SQUARE = """
+import torch
+from op_testing import OpTests
+from square import SquareFunction, square
+
+
+class TestSquare(OpTests):
+    op = staticmethod(square)
+    function = SquareFunction
+    differentiable = ("x",)
+    deterministic = channels_last = True
+
+    @staticmethod
+    def make():
+        return {"x": torch.randn(2, 3, 2, 2, dtype=torch.double)}
+
+    @staticmethod
+    def reference(x):
+        return x * x
+"""
+CHOSEN = (
+    *("test_low_precision[float32]", "test_low_precision[bfloat16]"),
+    *("test_checkpoint", "test_reads_no_values", "test_deterministic"),
+    "test_channels_last",
+)
+
+
+def failures(directory: Path, suites: Suites, gradient: str) -> set[str]:
+    """The questions that a backward fails, of those that a team chooses."""
+    directory.mkdir()
+    (directory / "op_testing.py").write_text(op_testing_file())
+    (directory / "square.py").write_text(SLOW_TO_CUDA.replace("GRADIENT", gradient))
+    (directory / "test_square.py").write_text(SQUARE)
+    kept = "low_prec or checkpoint or no_values or deterministic or channels"
+    report = suites.run(directory, "--tb=short", "--strict-markers", "-k", kept)
+    found = {
+        test.rpartition("::")[2].rpartition(".")[2]: each
+        for test, each in report.outcomes.items()
+    }
+    assert set(found) == {*CHOSEN}, report.output
+    return {test for test, outcome in found.items() if outcome == "failed"}
+
+
+@pytest.mark.parametrize(
+    ("gradient", "failed"),
+    [
+        ("2 * grad_output * x", ()),
+        ("2 * grad_output.float() * x", ("test_low_precision[bfloat16]",)),
+        (
+            "(grad_output * (x + 99) - grad_output * 99) * 1 + grad_output * x",
+            ("test_low_precision[float32]", "test_low_precision[bfloat16]"),
+        ),
+        ("2 * grad_output * x * torch.tensor(1.0)", ("test_reads_no_values",)),
+        ("2 * grad_output * x if x.sum() else None", ("test_reads_no_values",)),
+        (
+            "2 * grad_output * x + __import__('time').time() * 1e-9",
+            ("test_deterministic",),
+        ),
+    ],
+)
+def test_what_a_team_chooses_finds_what_it_is_for(
+    gradient: str, failed: tuple[str, ...], tmp_path: Path, suites: Suites
+) -> None:
+    assert {*failed} <= failures(tmp_path / "ops", suites, gradient)
+
+
+def test_a_run_leaves_out_what_is_marked(tmp_path: Path, suites: Suites) -> None:
+    assert not failures(tmp_path / "ops", suites, "2 * grad_output * x")
+    options = ("--strict-markers", "-m", "not compile and not vmap and not checkpoint")
+    outcomes = suites.run(tmp_path / "ops", *options).outcomes
+    assert not [test for test in outcomes if re.search("compile|vmap|checkpoint", test)]
+    assert [test for test in outcomes if "gradcheck" in test]
 
 
 def test_the_test_of_an_op_is_short() -> None:

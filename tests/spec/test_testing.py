@@ -37,7 +37,22 @@ def test_nothing_said_is_the_module_beside_the_tests() -> None:
         ({"file": "../shared.py"}, "'file' must name a file of the project"),
         ({"file": "pytest.py"}, "'pytest.py' would hide the installed module"),
         ({"files": "a.py"}, "unknown key 'files' in [tool.scaffold.testing]"),
+        ({"devices": ["cpu", "meta"]}, "'meta' is no device for tests"),
+        ({"devices": []}, "'devices' must list devices of PyTorch"),
+        ({"devices": "cuda"}, "'devices' must list devices of PyTorch"),
+        ({"dtypes": ["float8"]}, "'dtypes' must list what is known"),
+        ({"checks": "checkpoint"}, "'checks' must list what is known"),
     ],
 )
 def test_what_is_refused(value: dict[str, Any], message: str) -> None:
     assert read(value) == (None, [message])
+
+
+def test_what_every_op_is_asked_is_chosen() -> None:
+    problems = Problems(lambda path, *, key=False: Location("pyproject.toml"))
+    value = {"devices": ["cuda:1", "cpu"], "dtypes": [], "checks": ["deterministic"]}
+    found = read_testing(Stated(value, "testing", problems, "root", "root"))
+    assert not problems.found
+    assert found.devices == ("cuda:1", "cpu")
+    assert (found.dtypes, found.checks) == ((), ("deterministic",))
+    assert read_testing(Stated({}, "testing", problems, "root", "root")) == BESIDE
