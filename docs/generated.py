@@ -9,6 +9,7 @@ import json
 import re
 import sys
 import tomllib
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import chdir, redirect_stdout, suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ from scaffold.spec.keys import Key as OpKey
 HERE = Path(__file__).parent
 EXAMPLE = "Example: "  # begins a paragraph of help that is a command
 CODE = re.compile(r"((?<![\w'-])--[a-z][a-z-]*|(?<!\w)'[^']+'(?!\w))")
+GATE = "x * torch.sigmoid(y)"
 MARK = re.compile(r"^<!-- generated: (?P<name>[\w-]+) -->$", re.MULTILINE)
 
 
@@ -225,17 +227,32 @@ def _exhibit(name: str, op: Mapping[str, Any], shown: Mapping[str, str]) -> str:
         f"Inputs and forward:\n\n```text\n{op['inputs'].strip()}\n```\n\n"
         f"```python\n{forward}\n```\n\n"
         f"The Function:\n\n```python\n{shown['function']}```\n\n"
-        f"What it keeps:\n\n```text\n{kept.rstrip()}\n```\n"
+        f"What it keeps:\n\n```text\n{kept.rstrip()}\n```\n\n"
+        + _picture(name, "--spec", "gallery.toml")
     )
+
+
+def gate() -> str:
+    """The picture of the example on the page of the derivation."""
+    return _picture("gate", "--inputs", "x[N, D], y[N, D]", "--forward", GATE)
+
+
+def _picture(name: str, *words: str) -> str:
+    """What `scaffold show` draws; as a file of its own it cannot change the look of the page."""
+    drawn = _said("show", name, *words, "--stdout")
+    data = b64encode(drawn.encode()).decode()
+    shown = f'<img alt="{name}: forward, what is saved, backward" src="data:image/svg+xml;base64,{data}">'
+    return f'<div class="picture">{shown}</div>\n'
 
 
 def _said(*words: str) -> str:
     """What a command prints, run where the pages lie."""
-    screen = io.StringIO()
+    data = io.BytesIO()
+    screen = io.TextIOWrapper(data, "utf-8", write_through=True)
     typed = patch.object(sys, "argv", ["scaffold", *words])
     with redirect_stdout(screen), chdir(HERE), typed, suppress(SystemExit):
         main()
-    return screen.getvalue()
+    return data.getvalue().decode()
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -260,4 +277,5 @@ PARTS: dict[str, Callable[[], str]] = {
     "lint-rules": lint_rules,
     "examples": examples,
     "gallery": gallery,
+    "gate": gate,
 }
