@@ -23,10 +23,11 @@ TITLES = {
 STYLE = """
 svg { --page: #ffffff; --text: #1f2328; --dim: #57606a; --line: #8c959f; --box: #f6f8fa; --in: #ddf4ff; --saved: #fff8c5; --out: #dafbe1; --panel: #d0d7de }
 @media (prefers-color-scheme: dark) {
-  svg { --page: #0d1117; --text: #e6edf3; --dim: #9198a1; --line: #6e7681; --box: #161b22; --in: #0c2d48; --saved: #3b2f08; --out: #12321c; --panel: #30363d }
+  svg { --page: #0d1117; --text: #e6edf3; --dim: #9198a1; --line: #6e7681; --box: #161b22; --in: #0c2d48; --saved: #3b2f08; --out: #12321c; --panel: #444c56 }
 }
 text { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: var(--text); white-space: pre }
 .dim { fill: var(--dim); font-size: 11px }
+.over { paint-order: stroke; stroke: var(--page); stroke-width: 4px }
 .title { font-weight: 600; font-size: 13px }
 .page { fill: var(--page) }
 .panel { fill: none; stroke: var(--panel); stroke-dasharray: 4 4 }
@@ -107,8 +108,8 @@ def as_svg(diagram: Diagram) -> str:
         '<rect class="page" width="100%" height="100%"/>',
         *_texts(title, MARGIN, MARGIN + 6),
         f'<g transform="translate({MARGIN + 12:.0f} {head:.0f})">',
-        *_panels(diagram, boxes, layout),
         *(line for points in layout.edges for line in _edge(points)),
+        *_panels(diagram, boxes, layout),
         *_boxes(diagram, boxes, layout),
         "</g>",
         "</svg>",
@@ -163,7 +164,7 @@ def _panels(diagram: Diagram, boxes: Sequence[Box], layout: Layout) -> Iterator[
             f'<rect class="panel" x="-12" y="{top:.1f}" width="{layout.width + 24:.1f}" '
             f'height="{bottom - top:.1f}" rx="8"/>'
         )
-        yield f'<text class="dim" x="-8" y="{top - 5:.1f}">{title}</text>'
+        yield f'<text class="dim over" x="-8" y="{top - 5:.1f}">{title}</text>'
 
 
 def _edge(points: Sequence[tuple[float, float]]) -> Iterator[str]:

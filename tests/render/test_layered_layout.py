@@ -1,5 +1,6 @@
 """Layouts in layers: nothing overlaps, every edge goes down, and crossings that can be avoided are."""
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -38,7 +39,7 @@ def test_boxes_do_not_overlap_and_edges_go_down(seed: int) -> None:
         for box, (x, _) in zip(boxes, found.places, strict=True)
     ]
     spans.sort()
-    for (layer, _, right), (other, left, _) in zip(spans, spans[1:], strict=False):
+    for (layer, _, right), (other, left, _) in pairwise(spans):
         assert layer != other or left - right >= DUMMY_GAP - 0.2
     for (x, y), box in zip(found.places, boxes, strict=True):
         assert x >= -0.1 and x + box.width <= found.width + 0.2

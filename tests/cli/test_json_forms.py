@@ -1,0 +1,54 @@
+"""The objects that commands print for programs have the keys that the page for assistants promises."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.projects import SCALE, project
+from tests.cli.running import ROOT, scaffold
+from tests.docs.pages import read_table
+
+PAGE = (ROOT / "docs/assistants.md").read_text(encoding="utf-8")
+ROWS = {
+    command: re.findall(r"`([\w-]+)`", keys)
+    for names, keys in read_table(PAGE, "command")
+    for command in re.findall(r"`([\w -]+)`", names)
+}
+ARGUMENTS = {
+    "new-op": ("double", "--inputs", "x", "--forward", "x * 2", "--dry-run"),
+    "derive": ("scale",),
+    "show": ("scale",),
+    "examples": ("norm",),
+    "upgrade": ("scale", "--dry-run"),
+    "verify": ("tests/test_scale.py",),
+    "lint": ("ops",),
+    "rules show": ("tanh",),
+}
+
+
+@pytest.mark.parametrize("command", ROWS)
+def test_a_command_has_the_keys_of_its_row(command: str, tmp_path: Path) -> None:
+    project(tmp_path, SCALE)
+    assert scaffold(tmp_path, "sync").code == 0
+    words = (*command.split(), *ARGUMENTS.get(command, ()), "--format", "json")
+    done = scaffold(tmp_path, *words)
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found.pop("version") == 1
+    assert list(found) == ROWS[command]
+
+
+def test_what_is_refused_has_the_same_keys_of_every_command(tmp_path: Path) -> None:
+    for words in (
+        ("new-op", "foo", "--inputs", "x["),
+        ("new-op", "foo", "--input", "x"),
+    ):
+        done = scaffold(tmp_path, *words, "--format", "json")
+        assert done.code == 2
+        found = json.loads(done.out)
+        assert list(found) == ["version", "written", "notes", "problems"]
+        (problem,) = found["problems"]
+        assert list(problem) == ["source", "line", "column", "message", "hint"]
+        assert problem["hint"]
