@@ -127,7 +127,7 @@ def test_a_test_that_imports_asks_what_one_asks_that_holds_all(
     assert set(together.counts) == {"passed"}
 
 
-SLOW_TO_CUDA = """
+SQUARE_OP = """
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -179,7 +179,7 @@ def failures(directory: Path, suites: Suites, gradient: str) -> set[str]:
     """The questions that a backward fails, of those that a team chooses."""
     directory.mkdir()
     (directory / "op_testing.py").write_text(op_testing_file())
-    (directory / "square.py").write_text(SLOW_TO_CUDA.replace("GRADIENT", gradient))
+    (directory / "square.py").write_text(SQUARE_OP.replace("GRADIENT", gradient))
     (directory / "test_square.py").write_text(SQUARE)
     kept = "low_prec or checkpoint or no_values or deterministic or channels"
     report = suites.run(directory, "--tb=short", "--strict-markers", "-k", kept)
@@ -220,6 +220,71 @@ def test_a_run_leaves_out_what_is_marked(tmp_path: Path, suites: Suites) -> None
     outcomes = suites.run(tmp_path / "ops", *options).outcomes
     assert not [test for test in outcomes if re.search("compile|vmap|checkpoint", test)]
     assert [test for test in outcomes if "gradcheck" in test]
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose conftest.py has the options."""
+    directory = tmp_path_factory.mktemp("team")
+    op = SQUARE_OP.replace("GRADIENT", "2 * grad_output * x")
+    test = SQUARE.replace("    deterministic = channels_last = True\n", "")
+    files = {
+        "src/square.py": op,
+        "tests/op_testing.py": op_testing_file(),
+        "tests/conftest.py": "from op_testing import pytest_addoption, pytest_configure",
+        "tests/test_square.py": test,
+    }
+    for name, text in files.items():
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_text(text)
+    return directory
+
+
+def path_of(team: Path) -> tuple[str, str]:
+    """As `pythonpath = ["src", "tests"]` says in the configuration of pytest."""
+    return "-o", f"pythonpath={team}/src {team}/tests"
+
+
+@pytest.mark.parametrize("mode", ["prepend", "importlib"])
+def test_a_run_is_given_devices_dtypes_and_checks(
+    team: Path, suites: Suites, mode: str
+) -> None:
+    options = ("--device", "cpu", "--dtype", "float16", "--check", "deterministic")
+    chosen = ("-k", "low_precision or deterministic or contract", "--strict-markers")
+    options += (*path_of(team), f"--import-mode={mode}")
+    found = suites.run(team, *options, *chosen).outcomes
+    told = {test.rpartition("::")[2]: outcome for test, outcome in found.items()}
+    assert told == dict.fromkeys(
+        (
+            "test_low_precision[float16]",
+            "test_deterministic",
+            "test_backward_contract[base-x]",
+        ),
+        "passed",
+    )
+
+
+def test_a_device_that_is_not_there_is_skipped_and_why(
+    team: Path, suites: Suites
+) -> None:
+    options = ("--device", "cpu", "--device", "cuda:99", "-rs", "-k", "contract")
+    report = suites.run(team, *path_of(team), *options)
+    assert report.counts == {"passed": 1, "skipped": 1}
+    assert "no cuda:99 in double precision here: " in report.output
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("meta", "--device meta: its tensors have no values that could be compared"),
+        ("gpu", "--device gpu: Expected one of cpu, cuda"),
+    ],
+)
+def test_a_device_that_cannot_be(
+    team: Path, suites: Suites, device: str, message: str
+) -> None:
+    with pytest.raises(AssertionError, match=re.escape(message)):
+        suites.run(team, *path_of(team), "--device", device)  # there is no report of it
 
 
 def test_the_test_of_an_op_is_short() -> None:
