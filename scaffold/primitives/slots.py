@@ -6,21 +6,24 @@ for each argument. Invariant: all of it follows from the sections of the table; 
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from scaffold.primitives.facts import Facts, Section
 from scaffold.primitives.sections import Primitives, built_in_primitives
 from scaffold.primitives.spelling import is_bare
 
-Taken = Literal["tensor", "positions", "mask", "value"]
+Taken = Literal["tensor", "positions", "mask", "value", "either"]
 Argument = int | str  # a position, or a keyword
 Given = list[tuple[str, ast.expr]]  # of a sample: parameters and what they get
 SIZES = "NCKLMPQR"  # names for the sizes of samples
 
 
 class Slot(NamedTuple):
-    """What stands in one argument; of a Python value also its type, where the samples show one."""
+    """What stands in one argument; of a Python value also its type, where the samples show one.
+
+    Where it is `either`, a number or a tensor, the first sample has a number.
+    """
 
     parameter: str
     takes: Taken
@@ -40,14 +43,29 @@ def calls_of(
 ) -> tuple[Call, ...]:
     """What each primitive takes that a call with so many positional arguments and these keywords may mean.
 
-    Of a method the receiver is the first argument.
+    Of a method the receiver is the first argument. Keywords that no section has (`dtype`) have no slots.
     """
     table = built_in_primitives()
-    return tuple(
-        Call(found, slots, _shapes(table.section(found)))
-        for found, head in table.find(kind, name)
-        if (slots := _slots(table, found, head, count, keywords)) is not None
-    )
+    known = table.find(kind, name)
+    for words in ([*keywords], _shared(table, known, keywords)):
+        fitting = tuple(
+            Call(found, slots, _shapes(table.section(found)))
+            for found, head in known
+            if (slots := _slots(table, found, head, count, words)) is not None
+        )
+        if fitting:
+            return fitting
+    return ()
+
+
+def _shared(
+    table: Primitives, known: Iterable[tuple[str, str]], keywords: Collection[str]
+) -> list[str]:
+    """The keywords that one of these primitives has."""
+    parameters = {
+        item.name for name, _ in known for item in _parameters(table.heads[name][0])
+    }
+    return [word for word in keywords if word in parameters]
 
 
 class _Parameter(NamedTuple):
@@ -93,9 +111,11 @@ def _takes(facts: Facts, samples: list[Given]) -> dict[str, Taken]:
     for name, value in (item for sample in samples for item in sample):
         shown.setdefault(name, []).append(value)
     never = {name for name, values in shown.items() if not any(map(_tensors, values))}
+    mostly = {name for name, values in shown.items() if _type_of(values[0])}
     tensors = ({*facts.differentiable, *facts.nondiff} | shown.keys()) - never
     return {
         **dict.fromkeys(tensors, "tensor"),
+        **dict.fromkeys(tensors & mostly, "either"),  # a bound of clamp
         **dict.fromkeys(facts.indices, "positions"),
         **dict.fromkeys(facts.masks, "mask"),
     }

@@ -26,6 +26,7 @@ from scaffold.inspect.samples import NAMED
 from scaffold.primitives import normalized
 from scaffold.primitives.calls import facts_of_call, is_made_of_numbers
 from scaffold.primitives.slots import Argument, Call, Taken, calls_of
+from scaffold.spec.config import PARAMETERS
 from scaffold.spec.imports import parse_imports
 from scaffold.spec.maths import read_reference, refuse_file
 from scaffold.spec.problems import Locate
@@ -94,7 +95,10 @@ def _of_text(text: Text, imported: Names, write: str) -> Inferred:
     uses = _Uses(imported)
     uses.block(program.body)
     found = sorted(uses.of.items(), key=lambda item: min(map(_position, item[1])))
-    known = {name: _judged(name, used) for name, used in found}
+    names = dict(found)
+    known = {name: _judged(name, used, names) for name, used in found}
+    if all(": " in item.entry for item in known.values()):  # one of them is a tensor
+        known = {name: _judged(name, used, names, False) for name, used in found}
     return _entries(known, program, write)
 
 
@@ -122,10 +126,8 @@ def _of_function(
             stated = _Judged(f"*{item.arg}", said, item)
         if stated is None and default is not None:  # it is None
             found = [*found, _Use("optional", item, "")]
-        known[item.arg] = stated or _judged(item.arg, found)
-    # Of parameters that are given by keyword one without a default may come last.
-    ordered = sorted(known.items(), key=lambda pair: " = " in pair[1].entry)
-    return _entries(dict(ordered), program, write)
+        known[item.arg] = stated or _judged(item.arg, found, names)
+    return _entries(known, program, write)
 
 
 # --- What an annotation or a default says.
@@ -310,7 +312,8 @@ class _Uses:
             case ast.BinOp(left, operator, right):
                 self.binary(node, left, right, BINARY[type(operator)], expected)
             case ast.UnaryOp(operator, inner):
-                plain = expected(node).takes in ("unclear", "tensor")
+                use = expected(node)
+                plain = use.takes == "tensor" or use == _unclear(node)
                 self.expression(inner, _operand if plain else expected)
             case ast.Compare(left, operators, others):
                 self.compare([left, *others], operators)
@@ -322,7 +325,8 @@ class _Uses:
                 self.expression(body, expected)
                 self.expression(orelse, expected)
             case ast.Subscript(value, index):
-                self.expression(value, _tensor)
+                inherited = expected(node).takes in ("positions", "mask")
+                self.expression(value, expected if inherited else _tensor)
                 self.expression(index, _index)
             case ast.Slice():
                 for part in (node.lower, node.upper, node.step):
@@ -475,9 +479,12 @@ def _taken(
     may_be = [
         call
         for call in calls
-        if not any(call.slots[at].takes == "tensor" for at in numbers)
+        if not any(
+            call.slots[at].takes == "tensor" for at in numbers & call.slots.keys()
+        )
     ]
-    slots = [call.slots[argument] for call in may_be or calls]
+    fitting = may_be or calls
+    slots = [call.slots[argument] for call in fitting if argument in call.slots]
     takes = {slot.takes for slot in slots}
 
     def use(node: ast.expr) -> _Use:
@@ -491,6 +498,9 @@ def _taken(
                 return _Use("value", node, where, "int")
             known = is_torch_word(shown.rpartition(".")[2])
             return _unclear(node) if known else _tensor(node)  # others tell of it
+        if slots[0].takes == "either":
+            where = f"{shown} takes a tensor or a number"
+            return _Use("unclear", node, where, slots[0].type)
         if value is slots[0] and len(takes) > 1:
             where = f"{shown} takes a tensor, or '{value.parameter}'"
             return _Use("unclear", node, where, value.type)
@@ -520,27 +530,30 @@ def _shapes(call: Call, given: Arguments) -> dict[str, str]:
 # --- What that makes of a name.
 
 
-def _judged(name: str, uses: Sequence[_Use]) -> _Judged:
-    """The entry of a name, and why it cannot be taken for that, if so."""
+def _judged(
+    name: str, uses: Sequence[_Use], names: Names, by_name: bool = True
+) -> _Judged:
+    """The entry of one of the inputs, and why it cannot be taken for that, if so; `by_name`: `eps` is rather a number."""
     by_kind = {use.takes: use for use in reversed(uses)}
     optional = "?" if "optional" in by_kind else ""
     if use := by_kind.get("positions"):
-        shape = use.shapes.get(name, "[; int]")
+        shapes = use.shapes if use.shapes.keys() <= {*names} else {}
+        shape = shapes.get(name, "[; int]")
         said = f"'{name}' holds positions in {use.where}"
-        return _Judged(f"{name}{shape}{optional}", said, use.node, use.shapes)
+        return _Judged(f"{name}{shape}{optional}", said, use.node, shapes)
     if "mask" in by_kind:
         return _Judged(f"{name}[; bool]{optional}")
+    if use := by_kind.get("index"):
+        said = f"'{name}' stands in an index: positions, a mask or a number"
+        return _Judged(f"{name}[; int]{optional}", said, use.node)
     if "tensor" in by_kind:
         return _Judged(f"{name}{optional}")
     if use := by_kind.get("value"):
         return _Judged(
             _number(name, use.type, optional), _is_value(name, use), use.node
         )
-    if use := by_kind.get("index"):
-        said = f"'{name}' stands in an index: positions, a mask or a number"
-        return _Judged(f"{name}[; int]{optional}", said, use.node)
     if use := by_kind.get("operand"):
-        if name in NAMED:
+        if by_name and _is_called_as_a_number(name):
             said = f"'{name}' is rather a number than a tensor"
             return _Judged(_number(name, "", optional), said, use.node)
         return _Judged(f"{name}{optional}")
@@ -550,6 +563,13 @@ def _judged(name: str, uses: Sequence[_Use]) -> _Judged:
     said = f"whether '{name}' is a tensor cannot be told"
     entry = _number(name, use.type, "") if use.type else name
     return _Judged(entry, f"{said}: {use.where}" if use.where else said, use.node)
+
+
+def _is_called_as_a_number(name: str) -> bool:
+    """Whether a name is that of a number wherever it stands (`eps`, `temperature`), and of no parameter (`gamma`)."""
+    if any(word in NAMED for word in name.split("_")):
+        return True
+    return named_kind(name) != "object" and name not in PARAMETERS
 
 
 def _is_value(name: str, use: _Use) -> str:
@@ -569,6 +589,9 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
         hint = f"name its inputs in the order of the call: {write}'x, weight'"
         place = program.text.location
         raise ScaffoldError("the forward reads no name that is an input", place, hint)
+    # Of parameters that are given by keyword one without a default may come last.
+    ordered = sorted(known.items(), key=lambda pair: " = " in pair[1].entry)
+    known = dict(ordered)
     shapes = {
         name: shape for item in known.values() for name, shape in item.shapes.items()
     }

@@ -10,7 +10,7 @@ from scaffold.primitives.slots import calls_of
     [
         (("function", "torch.softmax", 2, ()), ["tensor", "value"]),
         (("method", "gather", 3, ()), ["tensor", "value", "positions"]),
-        (("method", "masked_fill", 3, ()), ["tensor", "mask", "tensor"]),
+        (("method", "masked_fill", 3, ()), ["tensor", "mask", "either"]),
         (("function", "torch.cat", 1, ("dim",)), ["tensor", "value"]),
         (("function", "torch.einsum", 3, ()), ["value", "tensor", "tensor"]),
         (("operator", "@", 2, ()), ["tensor", "tensor"]),
@@ -46,7 +46,7 @@ def test_a_call_that_may_mean_several_primitives_has_them_all() -> None:
 
 @pytest.mark.parametrize(
     ("name", "count", "keywords"),
-    [("F.no_such", 1, ()), ("torch.exp", 2, ()), ("torch.exp", 1, ("dim",))],
+    [("F.no_such", 1, ()), ("torch.exp", 2, ()), ("torch.softmax", 1, ("axis",))],
 )
 def test_what_fits_no_primitive_has_no_slots(
     name: str, count: int, keywords: tuple[str, ...]
@@ -57,3 +57,8 @@ def test_what_fits_no_primitive_has_no_slots(
 def test_the_shapes_of_a_sample_have_names() -> None:
     call, *_ = calls_of("function", "F.cross_entropy", 2, ())
     assert call.shapes == {"input": "[N, C]", "target": "[N; index(C)]"}
+
+
+def test_a_keyword_that_no_section_has_has_no_slot() -> None:
+    (call,) = calls_of("function", "F.softmax", 1, ("dim", "dtype"))
+    assert [*call.slots] == [0, "dim"]

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.project.inferred_inputs import inferred_inputs
-from scaffold.spec.problems import KeyPath
+from scaffold.project.inferred_inputs import Unsaid, inferred_inputs
+from scaffold.spec.arguments import read_arguments
+from scaffold.spec.problems import KeyPath, Problems
 from tests.cli.running import new_op, scaffold
+from tests.derive.cases import CASES
 
 FILE = """
 import torch
@@ -81,6 +83,10 @@ def inferred(forward: str, *imports: str) -> str | None:
         ("sum([t * x for t in (1, 2)])", "x"),
         ("x ** 2 + 2 ** y", "x, y"),
         ("x[1:, None].relu()", "x"),
+        ("x.masked_fill(~mask[:, None], 0.0)", "x, mask[; bool]"),
+        ("torch.exp(-sigma * delta)", "sigma, delta"),
+        ("F.softmax(x, dim=-1, dtype=torch.float32)", "x"),
+        ("torch.sigmoid(x * beta) * gamma", "x, beta, gamma"),
         ("math.pi * x / math.sqrt(x.shape[-1])", "x"),
     ],
 )
@@ -123,6 +129,19 @@ def test_the_signature_of_a_function(function: str, inputs: str) -> None:
         ("x if on else y", "it is a condition", "x, on: bool, y"),
         ("x if mode == 'a' else y", "with a string", "x, mode: str, y"),
         ("x ** n", "cannot be told: '**' takes", "x, n: int"),
+        ("x.clamp(-m, m)", "takes a tensor or a number", "x, m: float"),
+        ("a @ b.t() / temperature", "rather a number", "a, b, temperature: float"),
+        ("x + variance_epsilon", "rather a number", "x, variance_epsilon: float"),
+        (
+            "B = points.shape[0]\nreturn points[idx.view(B, -1), :] + idx.shape[1]",
+            "stands in an index",
+            "points, idx[; int]",
+        ),
+        (
+            "y = x @ w\nreturn F.cross_entropy(y, target)",
+            "positions in F.cross_entropy",
+            "x, w, target[; int]",
+        ),
         (
             "F.cross_entropy(x, target)",
             "positions in F.cross_entropy",
@@ -217,3 +236,24 @@ def test_a_module_says_which_of_its_inputs_it_owns(tmp_path: Path) -> None:
     assert "buffers = ['mean']" in table.replace('"', "'")
     written = (tmp_path / "norm.py").read_text()
     assert "register_buffer(" in written
+
+
+def test_of_every_known_forward_what_is_proposed_can_be_read() -> None:
+    """Names and all; what the op's own table says an attribute is may stand where a tensor may, and is taken for one."""
+    for case in CASES:
+        raw = {"forward": case.forward}
+        try:
+            found = inferred_inputs(raw, locate, lambda path: FILE)
+            assert found is not None
+            proposal = found.inputs
+        except ScaffoldError as error:
+            last = error.problems[-1]
+            assert isinstance(last, Unsaid), (case.name, str(error))
+            proposal = last.proposal
+        problems = Problems(locate)
+        arguments = read_arguments({"inputs": proposal}, problems)
+        assert arguments is not None and not problems.found, (case.name, proposal)
+        stated = read_arguments({"inputs": case.inputs}, problems)
+        assert stated is not None
+        names = {item.name for item in arguments.inputs}
+        assert names <= {item.name for item in stated.inputs}, case.name
