@@ -198,6 +198,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
         of={regrouped.known.get(op, op): primal for op, primal in of.items()},
         via=walked.back.via,
         taken=question.taken,
+        indent=4 * (autocast_of(walked.spec).amp == "region"),
     )
 
 

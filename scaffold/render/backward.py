@@ -327,7 +327,8 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
             f"return {target}",
         ]
     inline, apart = (f"return {', '.join(each)}" for each in (values, named))
-    if len(inline) > RETURN_WIDTH >= len(apart):
+    width = RETURN_WIDTH - 4 * (derivation.autocast.amp == "region")
+    if len(inline) > width >= len(apart):
         return [*emit_lines(before), f"{target} = {own}", apart]
     return [*emit_lines(before), inline]
 

@@ -340,10 +340,14 @@ class Program:
         self._dtypes: dict[Op, Kind] = {}
         self._sizes: dict[Dim, Op] = {}
         self._unpacked: set[Op] = set()
+        self._facts: dict[str, Facts] = {}  # asked a thousand times of a few rules
 
     def facts(self, rule: str) -> Facts:
         """What is known of ops that are called so: as the table says, or of the engine's own."""
-        return self.table(rule) or FACTS.get(rule, PLAIN)
+        found = self._facts.get(rule)
+        if found is None:
+            found = self._facts[rule] = self.table(rule) or FACTS.get(rule, PLAIN)
+        return found
 
     def op(
         self,

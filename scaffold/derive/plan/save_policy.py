@@ -38,6 +38,7 @@ class BackwardGraph(NamedTuple):
     of: Mapping[Op, Op]
     via: Mapping[Op, tuple[Op, Op]]
     taken: Collection[str]
+    indent: int = 0  # of the lines, where the backward runs under an autocast
 
     @property
     def saves(self) -> bool:

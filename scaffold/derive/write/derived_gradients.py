@@ -122,6 +122,7 @@ def _attempt(
         precision=precision,
         over=set(),
         own=own,
+        indent=backward.indent,
     )
     statements = emitted(emission, backward.roots)
     return _Attempt(statements, emission.asked, len(emission.over))

@@ -110,6 +110,7 @@ class Emission(NamedTuple):
     precision: Precision | None  # to write over temporaries
     over: set[Op]  # filled: the ops that write over one
     own: Mapping[Op, str]  # locals of the forward that are computed here
+    indent: int  # by which all lines of the backward stand further in
 
     @property
     def guarded(self) -> frozenset[str]:
@@ -365,7 +366,8 @@ class _Writer:
 
     def _measure(self, name: str, value: Node, op: Op, printer: Printer) -> None:
         width = len(name) + 3 + len(emit(value))
-        if width > WIDTH and not stands_on_lines(value):
+        most = WIDTH - self.emission.indent
+        if width > most and not stands_on_lines(value):
             self.long.append((op, width, printer))
 
     def too_long(self) -> set[Op]:

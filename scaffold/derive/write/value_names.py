@@ -72,9 +72,12 @@ class Namer:
 
     def name(self, op: Op) -> str:
         """A name for the op's value."""
-        stems = list(self._stems(op))
-        stem = next(filter(self._is_free, stems), stems[0])
-        return self.free(stem)
+        first = ""
+        for stem in self._stems(op):
+            if self._is_free(stem):
+                return self.free(stem)
+            first = first or stem
+        return self.free(first)
 
     def free(self, stem: str) -> str:
         """The stem, with a number if it is taken."""
