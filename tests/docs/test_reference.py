@@ -52,7 +52,7 @@ def commands_of_the_tool() -> Iterator[str]:
         yield from (f"{group.name} {command.name}" for command in below)
 
 
-OTHERS = ("python ", "uv", "pip")  # commands that have options of their own
+OTHERS = ("python ", "pytest ", "uv", "pip")  # commands that have options of their own
 NAMED = sorted(
     {
         flag
