@@ -249,7 +249,8 @@ def path_of(team: Path) -> tuple[str, str]:
 def test_a_run_is_given_devices_dtypes_and_checks(
     team: Path, suites: Suites, mode: str
 ) -> None:
-    options = ("--device", "cpu", "--dtype", "float16", "--check", "deterministic")
+    options: tuple[str, ...] = ("--device", "cpu", "--dtype", "float16")
+    options += ("--check", "deterministic")
     chosen = ("-k", "low_precision or deterministic or contract", "--strict-markers")
     options += (*path_of(team), f"--import-mode={mode}")
     found = suites.run(team, *options, *chosen).outcomes
