@@ -15,6 +15,7 @@ from tests.docs.pages import (
     Command,
     File,
     read_blocks,
+    read_code,
     read_page,
     read_steps,
 )
@@ -78,6 +79,8 @@ def test_every_file_that_is_written_is_used(name: str) -> None:
     for step in steps:
         stem = Path(step.name).stem if isinstance(step, File) else ""
         assert stem in typed or stem == CONFIGURATION
+        if isinstance(step, File):  # the comment that names it is not shown
+            assert step.name in read_code(read_page(name)), step.name
 
 
 def test_ruff_has_nothing_to_say_of_files_that_are_written(tmp_path: Path) -> None:
