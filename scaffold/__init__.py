@@ -10,8 +10,8 @@ What production code runs is what this writes; it imports nothing of it.
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as typing has it, whose import takes longer than all of this
 if TYPE_CHECKING:
     from scaffold.api import Derived as Derived
     from scaffold.api import derive as derive

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
 from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import from_here
-from scaffold.project.inferred_inputs import Inferred, inferred_inputs
 from scaffold.project.places import Places, find_places
 from scaffold.spec import Configuration, OpSpec
 from scaffold.spec.build import build
@@ -28,6 +27,9 @@ from scaffold.spec.manifest import Listed, text_digest
 from scaffold.spec.names import op_names
 from scaffold.spec.problems import KeyPath, Locate, Problems
 from scaffold.spec.toml import Entry, read_ops
+
+if TYPE_CHECKING:
+    from scaffold.project.inferred_inputs import Inferred
 
 # Of the keys: tables are given as NAME=TEXT, several times; lists of names with commas between them; formulas may name a file.
 TABLES = frozenset(key for key, row in KEYS.items() if row.kind is TABLE)
@@ -256,7 +258,7 @@ class Specified(NamedTuple):
     locate: Locate
     reads: Reader  # of the files that its formulas name
     joins: bool  # it becomes part of the project
-    inferred: Inferred | None = None  # its inputs, where the forward tells them
+    inferred: "Inferred | None" = None  # its inputs, where the forward tells them
 
 
 class Companion(NamedTuple):
@@ -311,8 +313,7 @@ def _specified(
     inferred = None
     if said is not None and "spec" not in settings:  # a file says all that it means
         before = len(problems)
-        infer = partial(inferred_inputs, said.raw, said.locate, read)
-        inferred = problems.attempt(infer)
+        inferred = problems.attempt(partial(_inferred, said, read))
         if len(problems) > before:
             problems.raise_found()
         said = said._replace(raw=_with_inputs(said.raw, inferred))
@@ -325,8 +326,17 @@ def _specified(
     return Specified(spec, where, *stated, read, _joins(known, settings), inferred)
 
 
+def _inferred(said: Said, read: Reader) -> "Inferred | None":
+    """The inputs that are left to the forward to tell."""
+    if {"inputs", "schema"} & said.raw.keys() or "forward" not in said.raw:
+        return None
+    from scaffold.project.inferred_inputs import inferred_inputs  # most ops state them
+
+    return inferred_inputs(said.raw, said.locate, read)
+
+
 def _with_inputs(
-    raw: Mapping[str, Any], inferred: Inferred | None
+    raw: Mapping[str, Any], inferred: "Inferred | None"
 ) -> Mapping[str, Any]:
     """A table with its inputs, which come first in it; what it says itself holds."""
     return raw if inferred is None else {**inferred.keys(), **raw}
