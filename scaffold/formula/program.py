@@ -13,6 +13,7 @@ from scaffold.formula.definitions import (
     Definitions,
     Function,
     defaults,
+    definitions_of,
     parameters,
     resolve,
     statements_of,
@@ -60,8 +61,44 @@ def program_of(text: Text, scope: Scope) -> Program:
     if text.origin is not None:
         return _of_file(text, text.origin, scope)
     text = dedented(with_plain_newlines(text))
-    body = parse_source(text).body
-    return Program(body, text, comments_above(text.value, body), [])
+    module = parse_source(text)
+    body, problems = module.body, list[ScaffoldError]()
+    comments = comments_above(text.value, body)
+    if any(map(_defines, body)):
+        body = _without_functions(module, text, scope, problems)
+    return Program(body, text, comments, problems)
+
+
+def _defines(item: ast.stmt) -> bool:
+    """Whether a statement gives a function a name."""
+    match item:
+        case ast.FunctionDef() | ast.Assign([ast.Name()], ast.Lambda()):
+            return True
+    return False
+
+
+def _without_functions(
+    module: ast.Module, text: Text, scope: Scope, problems: list[ScaffoldError]
+) -> list[ast.stmt]:
+    """The statements of a text that defines functions, with what these do in the place of their calls."""
+    (node,) = ast.parse("def body(): pass").body
+    assert isinstance(node, ast.FunctionDef)
+    node.body = module.body
+    definitions = definitions_of(ast.Module([], []))
+    body = resolve("", node, definitions, called=False).body
+    names = scope.outer
+    taken = TAKEN | {*names, *names_in(body)}
+    there = scope.tensors - scope.optional - {*stored(body)}
+    inliner = Inliner(
+        definitions,
+        names.union(stored(body)),
+        there,
+        taken,
+        lambda refusal: problems.append(refusal.within(text)),
+    )
+    done = inliner.block(body, {})
+    check_depth(ast.Module(done, []), text)
+    return done
 
 
 def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:

@@ -180,9 +180,9 @@ def test_indentation_and_newlines_of_the_surroundings(
             [f"--forward:1:1: a with {NOT}\nhint: {IMPORT}"],
         ),
         (
-            "def f():\n    pass\nreturn x",
+            "if x:\n    def f():\n        pass\nreturn x",
             [
-                f"--forward:1:1: a function {NOT}\nhint: keep it in a file: '@file.py:function'"
+                f"--forward:2:5: a function {NOT}\nhint: keep it in a file: '@file.py:function'"
             ],
         ),
         (

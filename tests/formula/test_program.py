@@ -34,6 +34,20 @@ def test_a_text_of_its_own_is_cut_and_keeps_its_comments() -> None:
     assert found.comments == {1: ("twice",)}
 
 
+def test_functions_of_a_text_are_written_out_where_they_are_called() -> None:
+    lines = """
+def half(y, by=2):
+    return y / by
+twice = lambda y: y * 2
+return half(x.exp()) + twice(half(x, 3))
+"""
+    scope = Scope(frozenset({"x"}), tensors=frozenset({"x"}))
+    found = program_of(Text(lines, Location("--forward")), scope)
+    assert not found.problems
+    body = ast.unparse(ast.Module(found.body, []))
+    assert body == "return x.exp() / 2 + x / 3 * 2"
+
+
 def test_calls_are_replaced_and_what_is_no_input_has_its_default() -> None:
     assert run(FILE, "x") == "y = x / 2\nreturn y.mean() + 1e-05"
 

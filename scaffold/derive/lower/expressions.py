@@ -553,10 +553,15 @@ class Expressions(Evaluator):
         return op
 
     def _size(self, node: Node, inner: Node, index: Node) -> Op:
+        known = self._part_of_shape(inner, index)
+        return self.program.static(self.fixed(node)) if known is None else known
+
+    def _part_of_shape(self, inner: Node, index: Node) -> Op | None:
+        """`x.shape[1]`, `x.shape[:-1]`; None where the index, or the rank for it, is not known before the call."""
         at = constant(self.program, index)
         value = None if at is None else literal(at)
         if not isinstance(value, int) or self.is_static(inner):
-            return self._cut(inner, index) or self.program.static(self.fixed(node))
+            return self._cut(inner, index)
         return size_at(self.program, self.value(inner).shape, value)
 
     def _cut(self, inner: Node, index: Node) -> Op | None:
@@ -611,15 +616,15 @@ class Expressions(Evaluator):
                     "shape" if label == "shape" else "rank", (), told
                 )
             case Node("subscript", _, (Node("attribute", "shape", (inner,)), index)):
-                return self._size(node, inner, index)
+                return self._part_of_shape(inner, index)
             case Node(
                 "subscript",
                 _,
                 (Node("call", _, (Node("attribute", "size", (inner,)),)), index),
             ):
-                return self._size(node, inner, index)
+                return self._part_of_shape(inner, index)
             case Node("call", _, (Node("attribute", "size", (inner,)), index)):
-                return self._size(node, inner, index)
+                return self._part_of_shape(inner, index)
             case Node("call", _, (Node("name", "len"), inner)):
                 return self._length(inner)
             case Node("call", _, (Node("attribute", "numel" | "nelement", (inner,)),)):

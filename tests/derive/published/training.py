@@ -208,4 +208,47 @@ return torch.sum(tokens * router.unsqueeze(0)) * 4
 """,
         lambda: [(r(3, 4), mask, 2) for mask in (p(3), None)],
     ),
+    Case(
+        "poly_norm_by_function",
+        "x[..., D], weight[3], bias[1], eps: float = 1e-6",
+        """
+def norm(y):
+    return y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps)
+return weight[0] * norm(x**3) + weight[1] * norm(x**2) + weight[2] * norm(x) + bias
+""",
+        lambda: [(r(2, 4), r(3), r(1), 1e-6)],
+    ),
+    Case(
+        "reward_with_margin",
+        "chosen[N], rejected[N], margin[N; const]?, center: float | None = 0.01",
+        """
+if margin is not None:
+    loss = -F.logsigmoid(chosen - rejected - margin).mean()
+else:
+    loss = -F.logsigmoid(chosen - rejected).mean()
+if center is not None:
+    loss += center * torch.mean((chosen + rejected) ** 2)
+return loss
+""",
+        lambda: [(r(3), r(3), margin, 0.01) for margin in (p(3), None)],
+    ),
+    Case(
+        "grouped_gated_norm",
+        "x[B, T, 8], z[B, T, 8]?, weight[8], eps: float = 1e-5, group_size: int = 4",
+        """
+dtype = x.dtype
+if z is not None:
+    x = x * F.silu(z)
+x_group = x.view(*x.shape[:-1], x.shape[-1] // group_size, group_size)
+rstd = torch.rsqrt(x_group.square().mean(dim=-1, keepdim=True) + eps)
+return ((x_group * rstd).flatten(-2) * weight).to(dtype)
+""",
+        lambda: [(r(2, 3, 8), z, r(8), 1e-5, 4) for z in (r(2, 3, 8), None)],
+    ),
+    Case(
+        "eikonal",
+        "gradients[N, 3]",
+        "return ((torch.linalg.norm(gradients, ord=2, dim=-1) - 1.0) ** 2).mean()",
+        lambda: [(r(4, 3),)],
+    ),
 )
