@@ -59,7 +59,9 @@ AMP = choice("a word", get_args(Amp))
 
 KEYS: dict[str, Key] = {
     "inputs": Key(
-        TEXT, "Inputs in call order: 'x[..., D], weight[D]?, eps: float = 1e-6'."
+        TEXT,
+        "Inputs in call order: 'x[..., D], weight[D]?, eps: float = 1e-6'.",
+        option="Inputs in call order: 'x[..., D], weight[D]?, eps: float = 1e-6' (default: the forward's).",
     ),
     "outputs": Key(
         TEXT, "Outputs: 'values, indices[N; int]'. Without it one, named output."
