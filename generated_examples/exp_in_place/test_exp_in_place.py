@@ -56,7 +56,6 @@ class OpTests:
     has_gradient: ClassVar[bool] = True
     ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
     changed_in_place: ClassVar[tuple[str, ...]] = ()
-    random: ClassVar[bool] = False
     layouts: ClassVar[tuple[Callable[[Tensor], Tensor], ...]] = (torch.clone, permuted)
 
     supports_batched_gradcheck: ClassVar[bool] = True
@@ -137,20 +136,9 @@ class OpTests:
 
         return call
 
-    def seeded(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Let every call of `function` draw the same random numbers."""
-        if not self.random:
-            return function
-
-        def call(*inputs: Any) -> Any:
-            torch.manual_seed(2)
-            return function(*inputs)
-
-        return call
-
     def prepared(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function` as one that depends on its inputs alone, and changes nothing."""
-        return self.seeded(self.on_copy(function))
+        return self.on_copy(function)
 
     def differentiable_outputs(self, outputs: Any) -> tuple[Tensor, ...]:
         """The outputs that have a gradient."""
@@ -269,7 +257,7 @@ class OpTests:
             self.assert_close(actual, expected)
 
     def test_changes_its_input_in_place(self) -> None:
-        call, inputs = self.seeded(self.op), self.inputs(needs=())
+        call, inputs = self.op, self.inputs(needs=())
         call(*inputs)
         changed = [name for name in self.make() if self.changes(name)]
         for name, value in zip(self.make(), inputs, strict=True):
@@ -284,7 +272,7 @@ class OpTests:
         inputs = self.inputs()
         op = self.on_copy(self.op)
         compiled = torch.compile(op, fullgraph=True, backend="aot_eager")
-        actual, expected = self.seeded(compiled)(*inputs), self.seeded(op)(*inputs)
+        actual, expected = compiled(*inputs), op(*inputs)
         self.assert_close(actual, expected)
         found = gradients(self.differentiable_outputs(actual), inputs)
         ends = self.differentiable_outputs(expected)
@@ -326,7 +314,7 @@ class ModuleTests:
             if name.partition("[")[0] in self.given
         ]
         named = {name: inputs[name] for name in self.given_by_keyword}
-        return self.op_tests().seeded(module)(*given, **named)
+        return module(*given, **named)
 
     def test_module_copies(self, options: dict[str, bool]) -> None:
         module = self.build(**options)
@@ -347,7 +335,7 @@ class ModuleTests:
         state = {name: inputs[name] for name in self.owned}
         module.load_state_dict(state, strict=not self.optional)
         operands = self.inputs() | {name: getattr(module, name) for name in self.owned}
-        expected = tests.seeded(tests.op)(*operands.values())
+        expected = tests.op(*operands.values())
         tests.assert_close(self.call(module, inputs), expected)
 
 

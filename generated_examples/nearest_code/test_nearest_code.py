@@ -51,7 +51,6 @@ class OpTests:
     has_gradient: ClassVar[bool] = True
     ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
     changed_in_place: ClassVar[tuple[str, ...]] = ()
-    random: ClassVar[bool] = False
     layouts: ClassVar[tuple[Callable[[Tensor], Tensor], ...]] = (torch.clone, permuted)
 
     rtol: ClassVar[float | None] = None  # of all other comparisons
@@ -79,7 +78,7 @@ class OpTests:
         inputs = self.inputs(**arguments)
         expected = self.surrogate or self.reference
         try:
-            values = as_tuple(self.prepared(expected or self.op)(*inputs))
+            values = as_tuple((expected or self.op)(*inputs))
             if not values:
                 pytest.skip("forward returns nothing")
             if expected and self.has_gradient:
@@ -114,33 +113,6 @@ class OpTests:
         """Whether the op changes an input in place, perhaps as one of several."""
         return name.partition("[")[0] in self.changed_in_place
 
-    def on_copy(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Give `function` a copy of what it changes in place."""
-        if not self.changed_in_place:
-            return function
-        changed = [self.changes(name) for name in self.make()]
-
-        def call(*inputs: Any) -> Any:
-            pairs = zip(inputs, changed, strict=False)
-            return function(*(x.clone() if copied else x for x, copied in pairs))
-
-        return call
-
-    def seeded(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Let every call of `function` draw the same random numbers."""
-        if not self.random:
-            return function
-
-        def call(*inputs: Any) -> Any:
-            torch.manual_seed(2)
-            return function(*inputs)
-
-        return call
-
-    def prepared(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function` as one that depends on its inputs alone, and changes nothing."""
-        return self.seeded(self.on_copy(function))
-
     def differentiable_outputs(self, outputs: Any) -> tuple[Tensor, ...]:
         """The outputs that have a gradient."""
         every = as_tuple(outputs)
@@ -150,7 +122,7 @@ class OpTests:
         """Those of the reference, some of whose outputs may require no grad."""
         expected = self.surrogate or self.reference
         assert expected is not None
-        outputs = self.differentiable_outputs(self.prepared(expected)(*inputs))
+        outputs = self.differentiable_outputs(expected(*inputs))
         attached = [
             output if output.requires_grad else output.detach().requires_grad_()
             for output in outputs
@@ -164,11 +136,11 @@ class OpTests:
     def test_forward_matches_reference(self, case: Case) -> None:
         inputs = self.inputs(**case)
         assert self.reference is not None
-        actual = self.prepared(self.op)(*inputs)
-        self.assert_close(actual, self.prepared(self.reference)(*inputs))
+        actual = self.op(*inputs)
+        self.assert_close(actual, self.reference(*inputs))
 
     def test_output_requires_no_grad(self, case: Case) -> None:
-        outputs = as_tuple(self.prepared(self.op)(*self.inputs(**case)))
+        outputs = as_tuple(self.op(*self.inputs(**case)))
         assert not any(output.requires_grad for output in outputs)
 
 
@@ -207,7 +179,7 @@ class ModuleTests:
             if name.partition("[")[0] in self.given
         ]
         named = {name: inputs[name] for name in self.given_by_keyword}
-        return self.op_tests().seeded(module)(*given, **named)
+        return module(*given, **named)
 
     def test_module_copies(self, options: dict[str, bool]) -> None:
         module = self.build(**options)
@@ -228,7 +200,7 @@ class ModuleTests:
         state = {name: inputs[name] for name in self.owned}
         module.load_state_dict(state, strict=not self.optional)
         operands = self.inputs() | {name: getattr(module, name) for name in self.owned}
-        expected = tests.seeded(tests.op)(*operands.values())
+        expected = tests.op(*operands.values())
         tests.assert_close(self.call(module, inputs), expected)
 
 

@@ -56,7 +56,6 @@ class OpTests:
     has_gradient: ClassVar[bool] = True
     ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
     changed_in_place: ClassVar[tuple[str, ...]] = ()
-    random: ClassVar[bool] = False
     layouts: ClassVar[tuple[Callable[[Tensor], Tensor], ...]] = (torch.clone, permuted)
 
     supports_batched_gradcheck: ClassVar[bool] = True
@@ -88,7 +87,7 @@ class OpTests:
         inputs = self.inputs(**arguments)
         expected = self.surrogate or self.reference
         try:
-            values = as_tuple(self.prepared(expected or self.op)(*inputs))
+            values = as_tuple((expected or self.op)(*inputs))
             if not values:
                 pytest.skip("forward returns nothing")
             if expected and self.has_gradient:
@@ -123,33 +122,6 @@ class OpTests:
         """Whether the op changes an input in place, perhaps as one of several."""
         return name.partition("[")[0] in self.changed_in_place
 
-    def on_copy(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Give `function` a copy of what it changes in place."""
-        if not self.changed_in_place:
-            return function
-        changed = [self.changes(name) for name in self.make()]
-
-        def call(*inputs: Any) -> Any:
-            pairs = zip(inputs, changed, strict=False)
-            return function(*(x.clone() if copied else x for x, copied in pairs))
-
-        return call
-
-    def seeded(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Let every call of `function` draw the same random numbers."""
-        if not self.random:
-            return function
-
-        def call(*inputs: Any) -> Any:
-            torch.manual_seed(2)
-            return function(*inputs)
-
-        return call
-
-    def prepared(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function` as one that depends on its inputs alone, and changes nothing."""
-        return self.seeded(self.on_copy(function))
-
     def differentiable_outputs(self, outputs: Any) -> tuple[Tensor, ...]:
         """The outputs that have a gradient."""
         every = as_tuple(outputs)
@@ -157,13 +129,13 @@ class OpTests:
 
     def run(self, *inputs: Any) -> tuple[Tensor, ...]:
         """The outputs of the op that have a gradient."""
-        return self.differentiable_outputs(self.prepared(self.op)(*inputs))
+        return self.differentiable_outputs(self.op(*inputs))
 
     def expected_gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
         """Those of the reference, some of whose outputs may require no grad."""
         expected = self.surrogate or self.reference
         assert expected is not None
-        outputs = self.differentiable_outputs(self.prepared(expected)(*inputs))
+        outputs = self.differentiable_outputs(expected(*inputs))
         attached = [
             output if output.requires_grad else output.detach().requires_grad_()
             for output in outputs
@@ -177,8 +149,8 @@ class OpTests:
     def test_forward_matches_reference(self, case: Case) -> None:
         inputs = self.inputs(**case)
         assert self.reference is not None
-        actual = self.prepared(self.op)(*inputs)
-        self.assert_close(actual, self.prepared(self.reference)(*inputs))
+        actual = self.op(*inputs)
+        self.assert_close(actual, self.reference(*inputs))
 
     def test_gradcheck(self, case: Case, layout: Callable[[Tensor], Tensor]) -> None:
         inputs = self.inputs(**case, layout=layout)
@@ -223,8 +195,8 @@ class OpTests:
 
         methods = {"backward": staticmethod(backward)}
         recorder: Any = type("Recorder", (function,), methods)
-        declared = len(as_tuple(self.prepared(self.op)(*inputs)))
-        outputs = as_tuple(self.on_copy(recorder.apply)(*inputs))[:declared]
+        declared = len(as_tuple(self.op(*inputs)))
+        outputs = as_tuple(recorder.apply(*inputs))[:declared]
         gradients(self.differentiable_outputs(outputs), inputs)
         for at, (value, gradient) in enumerate(zip(inputs, returned[-1], strict=True)):
             needed = isinstance(value, Tensor) and value.requires_grad
@@ -236,7 +208,7 @@ class OpTests:
         """An output on ctx would make a reference cycle."""
         gc.disable()
         try:
-            outputs = as_tuple(self.prepared(self.op)(*self.inputs()))
+            outputs = as_tuple(self.op(*self.inputs()))
             alive = [weakref.ref(output) for output in outputs]
             del outputs
             assert all(output() is None for output in alive)
@@ -253,7 +225,7 @@ class OpTests:
         """Change a tensor, picked of inputs and outputs, between the passes."""
         inputs = self.inputs()
         expected = gradients(self.run(*inputs), inputs)
-        outputs = as_tuple(self.prepared(self.op)(*inputs))
+        outputs = as_tuple(self.op(*inputs))
         changed = pick(inputs, outputs)
         if not isinstance(changed, Tensor):
             return
@@ -309,9 +281,9 @@ class OpTests:
 
     def test_compile(self) -> None:
         inputs = self.inputs()
-        op = self.on_copy(self.op)
+        op = self.op
         compiled = torch.compile(op, fullgraph=True, backend="aot_eager")
-        actual, expected = self.seeded(compiled)(*inputs), self.seeded(op)(*inputs)
+        actual, expected = compiled(*inputs), op(*inputs)
         self.assert_close(actual, expected)
         found = gradients(self.differentiable_outputs(actual), inputs)
         ends = self.differentiable_outputs(expected)
@@ -353,7 +325,7 @@ class ModuleTests:
             if name.partition("[")[0] in self.given
         ]
         named = {name: inputs[name] for name in self.given_by_keyword}
-        return self.op_tests().seeded(module)(*given, **named)
+        return module(*given, **named)
 
     def test_module_copies(self, options: dict[str, bool]) -> None:
         module = self.build(**options)
@@ -374,7 +346,7 @@ class ModuleTests:
         state = {name: inputs[name] for name in self.owned}
         module.load_state_dict(state, strict=not self.optional)
         operands = self.inputs() | {name: getattr(module, name) for name in self.owned}
-        expected = tests.seeded(tests.op)(*operands.values())
+        expected = tests.op(*operands.values())
         tests.assert_close(self.call(module, inputs), expected)
 
 

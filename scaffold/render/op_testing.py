@@ -6,7 +6,7 @@ those that it would import.
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -98,18 +98,104 @@ def makers() -> str:
 
 def needed(text: str, test: str, complete: bool) -> str:
     """What a test holds that does not import the file; nothing of a `complete` op is left to write."""
-    lines = text.splitlines()
     own = ast.parse(test)
     tree = _parsed(text)
-    kept = _Kept(own, SKELETON if complete else ())
+    passed_through = _give_back_their_argument(tree, own)
+    never = SKELETON if complete else ()
+    kept = _Kept(own, (*never, *passed_through))
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             kept.leave_out(_not_asked(node, _attributes(own, node.name)))
     kept.follow(tree.body)
     head = range(1, _lines(tree.body[0]).start)  # its licence: the test has its own
     cut = {*head, *kept.cut_lines(tree.body)}
-    shown = [line for number, line in enumerate(lines, 1) if number not in cut]
-    return "\n".join(shown).replace(f"({LEFT_OUT}):", ":")
+    left_out = (
+        *_calls_of(tree, passed_through),
+        *((Place(n), Place(n + 1)) for n in cut),
+    )
+    return _without(text, left_out).replace(f"({LEFT_OUT}):", ":")
+
+
+class Place(NamedTuple):
+    """A place in the text; lines count from 1."""
+
+    line: int
+    column: int = 0
+
+
+def _without(text: str, ranges: Iterable[tuple[Place, Place]]) -> str:
+    """A text without some ranges, which may overlap."""
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    shown, end = [], 0
+    for first, last in sorted(ranges):
+        begin = starts[first.line - 1] + first.column
+        if begin > end:
+            shown.append(text[end:begin])
+        end = max(end, starts[last.line - 1] + last.column)
+    return "".join([*shown, text[end:]]).rstrip("\n")
+
+
+def _give_back_their_argument(tree: ast.Module, own: ast.Module) -> frozenset[str]:
+    """The methods that do so for this op: `on_copy`, of one that changes nothing in place, `seeded`, `prepared`."""
+    found: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            truths = dict(_truths(node.body)) | dict(_attributes(own, node.name))
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef) and _gives_back(
+                    item, truths, found
+                ):
+                    found.add(item.name)
+    return frozenset(found)
+
+
+def _gives_back(method: ast.FunctionDef, truths: Truths, known: set[str]) -> bool:
+    """Whether it returns its argument at once, for all that is `known` of the methods above it."""
+    if len(method.args.args) != 2:
+        return False
+    match method.body[1:]:
+        case [
+            ast.If(
+                test=ast.UnaryOp(op=ast.Not(), operand=ast.Attribute(attr=flag)),
+                body=[ast.Return(value=ast.Name(id=name))],
+            ),
+            *_,
+        ] if not truths.get(flag, True):
+            return name == method.args.args[1].arg
+        case [ast.Return(value=ast.Call() as value)]:
+            inner: ast.expr = value
+            while isinstance(inner, ast.Call) and _calls(inner, known):
+                inner = inner.args[0]
+            return isinstance(inner, ast.Name) and inner.id == method.args.args[1].arg
+    return False
+
+
+def _calls(call: ast.Call, methods: Collection[str]) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in methods
+
+
+def _calls_of(
+    tree: ast.Module, methods: Collection[str]
+) -> Iterator[tuple[Place, Place]]:
+    """What is left out around the arguments of these methods: `self.seeded(` and `)`."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and _calls(call, methods):
+            (argument,) = call.args
+            if isinstance(argument, ast.Name | ast.Attribute | ast.Call):
+                yield _start(call), _start(argument)
+                yield _end(argument), _end(call)
+            else:  # its parentheses stay: `(expected or self.op)(x)`
+                yield _start(call), _end(call.func)
+
+
+def _start(node: ast.expr) -> Place:
+    return Place(node.lineno, node.col_offset)
+
+
+def _end(node: ast.expr) -> Place:
+    return Place(node.end_lineno or 0, node.end_col_offset or 0)
 
 
 @lru_cache(maxsize=2)

@@ -87,6 +87,52 @@ def test_what_the_class_of_an_op_says_counts() -> None:
     assert "written" in found and "self.written()" in text
 
 
+GIVES_BACK = """
+class OpTests(Questions):
+    random = False
+    changed_in_place = ()
+
+    def on_copy(self, function):
+        \"\"\"Of what is changed.\"\"\"
+        if not self.changed_in_place:
+            return function
+        return lambda x: function(x.clone())
+
+    def seeded(self, function):
+        \"\"\"Of what draws.\"\"\"
+        if not self.random:
+            return function
+        return lambda x: function(x)
+
+    def prepared(self, function):
+        \"\"\"Both.\"\"\"
+        return self.seeded(self.on_copy(function))
+
+    def test_it(self):
+        self.prepared(self.op or self.other)(1)
+        self.seeded(self.on_copy(self.op))(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("stated", "kept", "calls"),
+    [
+        ("op = 1", set(), ("(self.op or self.other)(1)", "self.op(2)")),
+        (
+            "random = True",
+            {"seeded", "prepared"},
+            ("self.prepared(self.op or self.other)(1)", "self.seeded(self.op)(2)"),
+        ),
+    ],
+)
+def test_what_gives_back_its_argument_is_left_out(
+    stated: str, kept: set[str], calls: tuple[str, str]
+) -> None:
+    text = needed(GIVES_BACK, f"class TestOp(OpTests):\n    {stated}\n", complete=True)
+    assert definitions(text) == {"OpTests", "test_it", *kept}
+    assert tuple(line.strip() for line in text.splitlines()[-2:]) == calls
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ops whose tests import what they share."""
