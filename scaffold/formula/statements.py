@@ -277,9 +277,15 @@ class StatementParser:
             message = f"'{node.id}' of the file is no constant"
             self.fail(node, message, "make it an input")
             return
+        message = f"unknown name '{node.id}'"
+        if any(item.message == message for item in self.problems):
+            return  # said where it is read first
         hint = instead_of(node, self.program.body) or did_you_mean(node.id, known)
         hint = hint or f"known here: {', '.join(sorted(known))}"
-        self.fail(node, f"unknown name '{node.id}'", hint)
+        of_forward = not any(name.startswith("grad_") for name in known)
+        if hint.startswith("known here") and of_forward:
+            hint += f"; if '{node.id}' is an input, name it among the inputs"
+        self.fail(node, message, hint)
 
     def _check_assigned(self, body: Sequence[ast.stmt]) -> None:
         """Complain of a name that is read where only another branch assigns it."""

@@ -81,7 +81,8 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         rule = _as_key(wanted) if in_file else as_options(wanted)
         if failure.rule:
             equal = f"if the sizes are equal in every call: {rule}"
-            return "; ".join(filter(None, (failure.hint, equal)))
+            declared = failure.hint or _declared(subject.spec, failure.rule)
+            return "; ".join(filter(None, (declared, equal)))
         return rule
     if failure.subject.startswith(("grad_", "backward")):
         option, key = ("--grad", "--surrogate"), ("grad", "surrogate = true")
@@ -95,6 +96,21 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         return failure.hint or None
     names = untyped(subject.spec) if failure.subject == "forward" else ()
     return VALUELESS.format(names[0], names[0]) if names else HINT
+
+
+EQUAL = re.compile(r"([A-Za-z]\w*) == ([A-Za-z]\w*)")
+
+
+def _declared(spec: OpSpec, rules: Iterable[str]) -> str:
+    """Of sizes of two inputs that must be equal: the inputs with one name for both, `y[N, D]`."""
+    found = []
+    for one, other in (item.groups() for item in map(EQUAL.fullmatch, rules) if item):
+        for item in spec.tensors:
+            dims = spec.dims(item.name) or ()
+            if one in dims and other not in dims:
+                same = [other if dim == one else str(dim) for dim in dims]
+                found.append(f"{item.name}[{', '.join(same)}]")
+    return f"declare {', '.join(found)}" if found else ""
 
 
 def untyped(spec: OpSpec) -> list[str]:

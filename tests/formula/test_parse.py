@@ -92,11 +92,11 @@ def test_indentation_and_newlines_of_the_surroundings(
             [
                 (
                     "--forward:1:1: unknown name 'q'\n"
-                    "hint: known here: bias, p, scale, w, x, y"
+                    "hint: known here: bias, p, scale, w, x, y; if 'q' is an input, name it among the inputs"
                 ),
                 (
                     "--forward:1:5: unknown name 'wieght'\n"
-                    "hint: known here: bias, p, scale, w, x, y"
+                    "hint: known here: bias, p, scale, w, x, y; if 'wieght' is an input, name it among the inputs"
                 ),
             ],
         ),
@@ -107,7 +107,7 @@ def test_indentation_and_newlines_of_the_surroundings(
         (
             "h = k\nk = x\nreturn h",
             [
-                "--forward:1:5: unknown name 'k'\nhint: known here: bias, p, scale, w, x, y"
+                "--forward:1:5: unknown name 'k'\nhint: known here: bias, p, scale, w, x, y; if 'k' is an input, name it among the inputs"
             ],
         ),
         (
@@ -213,7 +213,7 @@ def test_indentation_and_newlines_of_the_surroundings(
         (
             "h += x\nreturn h",
             [
-                "--forward:1:1: unknown name 'h'\nhint: known here: bias, p, scale, w, x, y"
+                "--forward:1:1: unknown name 'h'\nhint: known here: bias, p, scale, w, x, y; if 'h' is an input, name it among the inputs"
             ],
         ),
     ],

@@ -27,7 +27,7 @@ def test_both_spellings_of_the_name() -> None:
         ("lambda", "inputs = 'x'", ["1:6: 'lambda' cannot name an op: it is a keyword of Python\nhint: choose another name, such as 'lambda_'"]),
         ("select", "inputs = 'y'", ["1:6: 'select' cannot name an op outside a package: select.py would hide the standard library's module\nhint: choose another name, such as 'select_op'"]),
         ("tensor", "inputs = 'x'", ["1:6: the class 'Tensor' would hide a name of the generated code\nhint: choose another with class-name, such as 'TensorOp'"]),
-        ("foo", "inputs = 'x'\nclass-name = 'a b'", ["3:15: 'a b' is not a valid name for a class"]),
+        ("foo", "inputs = 'x'\nclass-name = 'a b'", ["3:15: 'a b' is not a valid name for a class\nhint: write it as in: --class-name RMSNorm"]),
         ("foo", "inputs = 'x'\nclass-name = 'foo'", ["3:15: the class and the function are both called 'foo'"]),
         ("foo", "inputs = 'x, Foo'", ["1:6: the class 'Foo' is called like an input or its type"]),
         ("foo", "inputs = 'x, a: m.FooFunction'", ["1:6: the class 'FooFunction' is called like an input or its type"]),

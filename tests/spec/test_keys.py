@@ -33,7 +33,7 @@ def test_keys_that_are_amiss(text: str, found: list[str]) -> None:
 def test_the_rest_is_looked_at_all_the_same() -> None:
     assert complaints("inputs = 'x'\nstile = 'a'\nforward = 'y'\ntest = 1") == [
         "3:1: unknown key 'stile' in op 'foo'\nhint: did you mean 'style'?",
-        "4:12: unknown name 'y'\nhint: known here: x",
+        "4:12: unknown name 'y'\nhint: known here: x; if 'y' is an input, name it among the inputs",
         "5:8: 'test' must be true or false",
     ]
 

@@ -47,14 +47,14 @@ def test_a_whole_op_from_a_file() -> None:
 def test_a_problem_in_a_file_has_its_place_there() -> None:
     files = {"f.py": "def f(x):\n    return x * q\n"}
     assert complaints("inputs = 'x'\nforward = '@f.py:f'", files) == [
-        "f.py:2:16: unknown name 'q'\nhint: known here: x"
+        "f.py:2:16: unknown name 'q'\nhint: known here: x; if 'q' is an input, name it among the inputs"
     ]
 
 
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("@g.py", "3:12: cannot read 'g.py': No such file or directory"),
+        ("@g.py", "3:12: cannot read 'g.py': No such file or directory\nhint: name a file as it is reached from here: '@file.py:function'"),
         ("@f.txt", "3:12: '@f.txt' names no file\nhint: write '@file.py' or '@file.py:function'"),
         ("@f.py:forwrad", "f.py:1:1: no function 'forwrad' in the file\nhint: did you mean 'forward'?"),
     ],
@@ -82,15 +82,15 @@ grad.x = 'grad_y * s * n * y + f(grad_m) * i * torch.pi'
     ("text", "found"),
     [
         # scopes
-        ("inputs = 'x'\nforward = 'y'", ["3:12: unknown name 'y'\nhint: known here: x"]),
+        ("inputs = 'x'\nforward = 'y'", ["3:12: unknown name 'y'\nhint: known here: x; if 'y' is an input, name it among the inputs"]),
         ("inputs = 'x'\ngrad.x = 'grad_y'", ["3:11: unknown name 'grad_y'\nhint: known here: grad_output, output, x"]),
         ("inputs = 'x'\noutputs = 'y, i[; int]'\ngrad.x = 'grad_i + grad_output'", ["4:11: unknown name 'grad_i'\nhint: did you mean 'grad_y'?", "4:20: unknown name 'grad_output'\nhint: known here: grad_y, i, x, y"]),
         ("inputs = 'x'\noutputs = '*ys'\ngrad.x = 'grad_output'", ["4:11: unknown name 'grad_output'\nhint: known here: grad_ys, x, ys"]),
-        ("inputs = 'x'\nsurrogate = 'output'", ["3:14: unknown name 'output'\nhint: known here: x"]),
-        ("inputs = 'x[N, D], n: int, s: float'\nrequire = ['N % n == 0', 'D > s']", ["3:31: unknown name 's'\nhint: known here: D, N, n"]),
+        ("inputs = 'x'\nsurrogate = 'output'", ["3:14: unknown name 'output'\nhint: known here: x; if 'output' is an input, name it among the inputs"]),
+        ("inputs = 'x[N, D], n: int, s: float'\nrequire = ['N % n == 0', 'D > s']", ["3:31: unknown name 's'\nhint: known here: D, N, n; if 's' is an input, name it among the inputs"]),
         ("inputs = 'x[N]'\nrequire = ['''M = N\nM > 1''']", ["3:15: a condition is one expression"]),
         # a forward that is not in order is no reason to blame its gradients
-        ("inputs = 'x'\nforward = '''\ns = x * q\nreturn s'''\ngrad.x = 's'", ["4:9: unknown name 'q'\nhint: known here: x"]),
+        ("inputs = 'x'\nforward = '''\ns = x * q\nreturn s'''\ngrad.x = 's'", ["4:9: unknown name 'q'\nhint: known here: x; if 'q' is an input, name it among the inputs"]),
         # optional inputs
         ("inputs = 'x, b?'\nforward = 'x @ b'", ["3:16: 'b' may be None here\nhint: write: ... if b is not None else ..."]),
         ("inputs = 'x, b?'\ngrad.x = 'x @ b'\ngrad.b = 'x @ b'", ["3:15: 'b' may be None here\nhint: write: ... if b is not None else ..."]),
@@ -113,8 +113,8 @@ grad.x = 'grad_y * s * n * y + f(grad_m) * i * torch.pi'
         ("inputs = 'x'\noutputs = 'y, z'\nforward = 'x, x, x'", ["4:12: the forward returns 3 values, but 2 outputs are declared\nhint: declare them, as in: outputs = 'y1, y2, y3'"]),
         ("inputs = 'x'\nforward = 'x,'", ["3:12: the forward returns a tuple of one value\nhint: return it as it is: without the comma"]),
         # syntax
-        ("inputs = 'x'\nforward = 'x @'", ["3:15: not valid Python: invalid syntax"]),
-        ("inputs = 'x'\nforward = ''", ["3:12: the formula is empty"]),
+        ("inputs = 'x'\nforward = 'x @'", ["3:15: not valid Python: invalid syntax\nhint: mend: x @"]),
+        ("inputs = 'x'\nforward = ''", ["3:12: the formula is empty\nhint: write an expression, as in: 'x * torch.sigmoid(x)'"]),
         ("inputs = 'x'\nforward = 'x.__class__'", ["3:12: dunder attribute '__class__' is not allowed in a formula"]),
         ("inputs = 'x'\nforward = '''\nimport os\nreturn x'''", ["4:1: an import is not allowed in a formula\nhint: use --import 'module:name'"]),
     ],

@@ -89,7 +89,7 @@ def test_what_the_op_reads_too_stays_with_the_op(reading: str) -> None:
         ("params = ['weight']\ndirty = ['weight']", ["3:12: 'weight' is changed in place, which a parameter cannot be"]),
         ("buffers = ['b']", ["3:13: 'b' may be None, which a buffer cannot be"]),
         ("update.weight = 'x'", ["3:8: 'weight' is no buffer\nhint: name it in buffers: buffers = ['weight']"]),
-        ("buffers = ['s']\nupdate.s = 'output'", ["4:13: unknown name 'output'\nhint: known here: b, i, s, weight, x, xs"]),
+        ("buffers = ['s']\nupdate.s = 'output'", ["4:13: unknown name 'output'\nhint: known here: b, i, s, weight, x, xs; if 'output' is an input, name it among the inputs"]),
         ("init.x = 'zeros'", ["3:6: 'x' is no parameter of the module\nhint: name it in params: params = ['x']"]),
         ("init.weight = 'zeors'", ["3:16: unknown initialisation 'zeors'\nhint: did you mean 'zeros'?"]),
         ("module = false\nparams = ['weight']\ninit.weight = 'zeros'", ["4:10: 'params' is for a module, and module is off", "5:1: 'init' is for a module, and module is off"]),

@@ -87,9 +87,18 @@ def test_snake_comes_back_from_its_class_name(snake: str) -> None:
                 "hint: write 'my_op' or 'MyOp'"
             ),
         ),
-        ("", "'' cannot name an op: neither snake_case nor CamelCase"),
-        ("_", "'_' cannot name an op: neither snake_case nor CamelCase"),
-        ("2d", "'2d' cannot name an op: neither snake_case nor CamelCase"),
+        (
+            "",
+            "'' cannot name an op: neither snake_case nor CamelCase\nhint: call it for instance 'scaled_tanh' or 'ScaledTanh'",
+        ),
+        (
+            "_",
+            "'_' cannot name an op: neither snake_case nor CamelCase\nhint: call it for instance 'scaled_tanh' or 'ScaledTanh'",
+        ),
+        (
+            "2d",
+            "'2d' cannot name an op: neither snake_case nor CamelCase\nhint: call it for instance 'scaled_tanh' or 'ScaledTanh'",
+        ),
         (
             "lambda",
             (
