@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from docs import generated
-from scaffold import __version__
+from scaffold.version import __version__
 
 project = "scaffold"
 author = "the scaffold contributors"

@@ -11,14 +11,14 @@ What production code runs is what this writes; it imports nothing of it.
 import sys
 from types import ModuleType
 
+from scaffold.version import __version__ as __version__
+
 TYPE_CHECKING = False  # as typing has it, whose import takes longer than all of this
 if TYPE_CHECKING:
     from scaffold.api import Derived as Derived
     from scaffold.api import derive as derive
     from scaffold.errors import ScaffoldError as ScaffoldError
     from scaffold.notebook import Shell
-
-__version__ = "0.1.0"
 
 
 def load_ipython_extension(shell: "Shell") -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from scaffold import __version__
 from scaffold.cli.help import COMMANDS, SHARED, SUMMARY, Page, first_page, page
 from scaffold.cli.output import (
     SAYING,
@@ -28,6 +27,7 @@ from scaffold.cli.output import (
 )
 from scaffold.cli.terminal import has_colours
 from scaffold.errors import Location, ScaffoldError
+from scaffold.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

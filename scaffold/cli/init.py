@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from scaffold import __version__
 from scaffold.cli.options import DIFF, DRY_RUN, ON_CONFLICT, check_choice, completing
 from scaffold.cli.output import TERMINAL, show_notes, tell
 from scaffold.errors import Location, ScaffoldError, raise_all
@@ -36,6 +35,7 @@ from scaffold.spec.names import is_identifier
 from scaffold.spec.problems import KeyPath, Locate
 from scaffold.spec.surroundings import Surroundings, table_of
 from scaffold.spec.toml import Places, parse_toml, statements, toml_text
+from scaffold.version import __version__
 from scaffold.workspace.conflicts import POLICIES
 from scaffold.workspace.records import DIRECTORY as STATE
 

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from scaffold import __version__
 from scaffold.errors import Location
 from scaffold.project.console import from_here
 from scaffold.project.project import Project
@@ -18,6 +17,7 @@ from scaffold.render.templates import digest
 from scaffold.spec.manifest import Listed, configuration_digest, text_digest
 from scaffold.spec.problems import KeyPath
 from scaffold.spec.toml import Entry
+from scaffold.version import __version__
 from scaffold.workspace.reconcile import (
     Prospect,
     Wanted,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from scaffold import __version__
 from scaffold.errors import Location, ScaffoldError, VerificationError, raise_all
 from scaffold.project.console import Console
 from scaffold.project.interpreter import (
@@ -30,6 +29,7 @@ from scaffold.project.rendering import Generated, provable_of
 from scaffold.project.survey import Op, survey
 from scaffold.spec.imports import runs_code_of
 from scaffold.verify import Request, Verdict, import_path
+from scaffold.version import __version__
 from scaffold.workspace import apply, plan, recover
 from scaffold.workspace.reconcile import Standing, decoded, present
 from scaffold.workspace.records import (

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from scaffold import __version__
 from scaffold.files import read_text
 from scaffold.project.project import Project
 from scaffold.render.templates import digest
@@ -22,6 +21,7 @@ from scaffold.spec.manifest import (
     spec_digest,
     text_digest,
 )
+from scaffold.version import __version__
 from scaffold.workspace.cache import Alike
 from scaffold.workspace.reconcile import Prospect, Standing, decoded, present, standing
 from scaffold.workspace.records import (
