@@ -322,6 +322,8 @@ class OpTests:
                 loss, needed, create_graph=True, materialize_grads=True
             )
             loss = torch.stack([x.double().square().sum() for x in first]).sum()
+            if not loss.requires_grad:
+                return ()  # of an op that is linear
         return torch.autograd.grad(
             loss, needed, retain_graph=True, materialize_grads=True
         )

@@ -38,6 +38,7 @@ from scaffold.derive.rules.tables import table_of
 from scaffold.derive.simplify.advice import advice
 from scaffold.derive.simplify.algebra import ALGEBRA
 from scaffold.derive.simplify.assumptions import present, settled_tests, users_of
+from scaffold.derive.simplify.autocast_casts import AutocastCasts
 from scaffold.derive.simplify.constructors import Maker, in_order
 from scaffold.derive.simplify.forward_products import REUNITED, forward_products
 from scaffold.derive.simplify.hoisting import HOISTED
@@ -187,6 +188,13 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     roots, of = _roots(walked)
     # After choices are decided: single numbers from both sides of one may now stand in the same product.
     regrouped = Scalars(walked.make, roots, lambda op: op in walked.held)
+    roots = {name: regrouped(root) for name, root in roots.items()}
+    of = {regrouped.known.get(op, op): primal for op, primal in of.items()}
+    if autocast_of(walked.spec).amp == "region":
+        # After all that takes values apart, to which a cast is a value of its own.
+        cast = AutocastCasts(walked.make, lambda op: op in walked.held)
+        roots = {name: cast(root) for name, root in roots.items()}
+        of = {cast.known.get(op, op): primal for op, primal in of.items()}
     return BackwardGraph(
         spec=walked.spec,
         applier=walked.applier,
@@ -194,8 +202,8 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
         lowered=walked.lowered,
         held=walked.held,
         seeds=walked.cotangents,
-        roots={name: regrouped(root) for name, root in roots.items()},
-        of={regrouped.known.get(op, op): primal for op, primal in of.items()},
+        roots=roots,
+        of=of,
         via=walked.back.via,
         taken=question.taken,
         indent=4 * (autocast_of(walked.spec).amp == "region"),

@@ -147,6 +147,7 @@ CASES = {
         "inputs = 'x[N, D], w[N, D]'\nforward = 'x * w'\n",
     ),
     "materialize-grads": Case(("--no-materialize-grads",), "materialize-grads = false"),
+    "amp": Case(("--amp", "region"), "amp = 'region'"),
     "style": Case(("--style", "combined"), "style = 'combined'"),
     "save-policy": Case(
         *(("--save-policy", "balanced"), "save-policy = 'balanced'"),

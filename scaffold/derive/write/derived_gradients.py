@@ -7,6 +7,7 @@ same gradients.
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from scaffold.derive.autocast import autocast_of
 from scaffold.derive.backward_program import free_reads, needed_for, read_names
 from scaffold.derive.derivation import Derived, Forward
 from scaffold.derive.graph.op import Op
@@ -123,6 +124,7 @@ def _attempt(
         over=set(),
         own=own,
         indent=backward.indent,
+        region=autocast_of(spec).amp == "region",
     )
     statements = emitted(emission, backward.roots)
     return _Attempt(statements, emission.asked, len(emission.over))

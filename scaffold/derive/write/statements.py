@@ -111,6 +111,7 @@ class Emission(NamedTuple):
     over: set[Op]  # filled: the ops that write over one
     own: Mapping[Op, str]  # locals of the forward that are computed here
     indent: int  # by which all lines of the backward stand further in
+    region: bool  # autocast may give cotangents other dtypes than their values
 
     @property
     def guarded(self) -> frozenset[str]:
@@ -124,7 +125,11 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
     pulled = [op for op in ops if op.rule == "vjp"]
     below = {arg for op in pulled for arg in (op, *op.pullback.args)}
     below |= {op.args[0] for op in ops if op.rule == "fitted_to"}  # read twice
-    forced = {op for op in below if op.rule != "input"} | emission.own.keys()
+    below |= {op.args[1] for op in ops if op.rule == "cast"}  # for its dtype
+    if emission.region:  # zeros of the dtype of no other tensor
+        below |= {op.args[0] for op in ops if op.rule == "zeros"}
+    named = ("input", "cotangent")
+    forced = {op for op in below if op.rule not in named} | emission.own.keys()
     known = _known(emission, roots)
     # A part of a long line that gets a name may be a long line itself, and names make other lines shorter.
     for _ in range(60):

@@ -1,0 +1,86 @@
+"""Casts in a backward that runs under the autocast of its forward: there a cotangent may have another dtype than its value.
+
+In: gradients. Out: the same, in which a call that takes tensors of one dtype, and that autocast leaves alone, gets them: `scatter`, a product
+over leading dims, which is `torch.tensordot`. Invariant: where autocast is off, no cast changes anything.
+"""
+
+from collections.abc import Callable, Iterable
+
+from scaffold.derive.graph.op import Op, tensors
+from scaffold.derive.simplify.constructors import Maker
+
+CAST_BY_PYTORCH = frozenset({"lower", "float32"})
+
+
+class AutocastCasts:
+    """Gives the operands of each such call one dtype; `whole` are values that are read by a name."""
+
+    def __init__(self, make: Maker, whole: Callable[[Op], bool]) -> None:
+        self.make, self.whole = make, whole
+        self.known: dict[Op, Op] = {}
+
+    def __call__(self, op: Op) -> Op:
+        """The op with casts in it, and below it."""
+        if op not in self.known:
+            self.known[op] = self._renewed(op)
+        return self.known[op]
+
+    def _renewed(self, op: Op) -> Op:
+        if self.whole(op) or not op.args:
+            return op
+        args = tuple(map(self, op.args))
+        facts = op.facts
+        if facts.dtype == "uniform" and facts.autocast not in CAST_BY_PYTORCH:
+            args = self._alike(args)
+        if args == op.args:
+            return op
+        program = self.make.program
+        return program.shaped(program.over(op, args), op.shape)
+
+    def _alike(self, args: tuple[Op, ...]) -> tuple[Op, ...]:
+        """The arguments, the real ones in the dtype of one that is computed, else of the first."""
+        real = _real(args)
+        computed = [arg for arg in real if _may_be_of_another_dtype(arg)]
+        if not computed:
+            return args
+        like = next((arg for arg in computed if not _is_zeros(arg)), computed[0])
+        return tuple(self._cast(arg, like) if arg in real else arg for arg in args)
+
+    def _cast(self, arg: Op, like: Op) -> Op:
+        if _has_dtype_of(arg, like):
+            return arg
+        if _is_zeros(arg):
+            return self.make.zeros(like, arg.shape)
+        return self.make.program.op(
+            "cast", (arg, like), None, kind=arg.kind, shape=arg.shape, active=arg.active
+        )
+
+
+def _real(args: Iterable[Op]) -> list[Op]:
+    return [arg for arg in tensors(args) if arg.kind == "real"]
+
+
+def _is_zeros(op: Op) -> bool:
+    return op.rule == "zeros"
+
+
+def _may_be_of_another_dtype(op: Op) -> bool:
+    """Whether autocast may have had a say in its dtype, and not that of an input alone."""
+    return any(
+        inner.rule in ("cotangent", "vjp") or inner.facts.autocast
+        for inner in op.walk()
+    )
+
+
+def _has_dtype_of(op: Op, like: Op) -> bool:
+    """Whether a value surely has the dtype of another one that it is computed of."""
+    if op is like:
+        return True
+    if op.facts.autocast or op.rule == "vjp" or not _real((op,)):
+        return False
+    said = op.facts.dtype
+    if isinstance(said, int):
+        return _has_dtype_of(op.args[said], like)
+    given = _real(op.args)
+    promoted = said in ("promoted", "uniform") and bool(given)
+    return promoted and all(_has_dtype_of(arg, like) for arg in given)

@@ -1,0 +1,45 @@
+"""Casts in the backward of a region: where autocast would leave operands of several dtypes to what takes one."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.derive.building import backward_of, draft_of, load, op_text, spec_of
+
+POOLED = "x[B, N, D], w[D, H], a[H]"
+POOL = "(torch.tanh(x @ w) * torch.softmax(x @ w @ a, -1).unsqueeze(-1)).sum(-2)"
+PICKED = "h[N, D], weight[V, D], target[N; index(V)]"
+PICK = "torch.logsumexp(h @ weight.t(), -1) - (h * weight[target]).sum(-1)"
+
+
+def run(text: str, *inputs: Tensor) -> list[Tensor]:
+    op = load(text).some_op
+    with torch.autocast("cpu"):
+        output = op(*inputs)
+    return [
+        *torch.autograd.grad(
+            output.double().square().sum(), [x for x in inputs if x.requires_grad]
+        )
+    ]
+
+
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+def test_a_product_over_leading_dims_takes_one_dtype(policy: str) -> None:
+    text = op_text(POOLED, forward=POOL, save_policy=policy)
+    assert ".dtype)" in backward_of(text)
+    torch.manual_seed(0)
+    x, w, a = (torch.randn(s, requires_grad=True) for s in ((2, 3, 4), (4, 5), (5,)))
+    found = run(text, x, w, a)
+    assert [item.dtype for item in found] == [torch.float32] * 3
+
+
+def test_what_is_put_at_an_index_takes_one_dtype() -> None:
+    spec = spec_of(PICKED, forward=PICK)
+    h, weight = torch.randn(3, 4, requires_grad=True), torch.randn(5, 4)
+    run(draft_of(spec), h, weight.requires_grad_(), torch.tensor([0, 2, 4]))
+
+
+def test_without_a_region_there_is_no_cast() -> None:
+    for amp in ("off", "lower", "float32"):
+        text = op_text(POOLED, forward=POOL, amp=amp)
+        assert ".dtype)" not in backward_of(text)
