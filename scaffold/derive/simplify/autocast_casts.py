@@ -31,20 +31,20 @@ class AutocastCasts:
         args = tuple(map(self, op.args))
         facts = op.facts
         if facts.dtype == "uniform" and facts.autocast not in CAST_BY_PYTORCH:
-            args = self._alike(args)
+            args = self._in_one_dtype(op, args)
         if args == op.args:
             return op
         program = self.make.program
         return program.shaped(program.over(op, args), op.shape)
 
-    def _alike(self, args: tuple[Op, ...]) -> tuple[Op, ...]:
-        """The arguments, the real ones in the dtype of one that is computed, else of the first."""
-        real = _real(args)
-        computed = [arg for arg in real if _may_be_of_another_dtype(arg)]
+    def _in_one_dtype(self, op: Op, args: tuple[Op, ...]) -> tuple[Op, ...]:
+        """The arguments, those of its kind in the dtype of one that is computed."""
+        alike = _alike(op, args)
+        computed = [arg for arg in alike if _may_be_of_another_dtype(arg)]
         if not computed:
             return args
         like = next((arg for arg in computed if not _is_zeros(arg)), computed[0])
-        return tuple(self._cast(arg, like) if arg in real else arg for arg in args)
+        return tuple(self._cast(arg, like) if arg in alike else arg for arg in args)
 
     def _cast(self, arg: Op, like: Op) -> Op:
         if _has_dtype_of(arg, like):
@@ -56,8 +56,9 @@ class AutocastCasts:
         )
 
 
-def _real(args: Iterable[Op]) -> list[Op]:
-    return [arg for arg in tensors(args) if arg.kind == "real"]
+def _alike(op: Op, args: Iterable[Op]) -> list[Op]:
+    """The tensors among the arguments that are of its kind: no index, no mask."""
+    return [arg for arg in tensors(args) if arg.kind == op.kind]
 
 
 def _is_zeros(op: Op) -> bool:
@@ -76,11 +77,11 @@ def _has_dtype_of(op: Op, like: Op) -> bool:
     """Whether a value surely has the dtype of another one that it is computed of."""
     if op is like:
         return True
-    if op.facts.autocast or op.rule == "vjp" or not _real((op,)):
+    if op.facts.autocast or op.rule == "vjp":
         return False
     said = op.facts.dtype
     if isinstance(said, int):
         return _has_dtype_of(op.args[said], like)
-    given = _real(op.args)
+    given = _alike(op, op.args)
     promoted = said in ("promoted", "uniform") and bool(given)
     return promoted and all(_has_dtype_of(arg, like) for arg in given)
