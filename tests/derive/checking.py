@@ -83,6 +83,11 @@ def check_op(
         check_needs(function, wrapper, reference, inputs, needs, once, on_copies)
 
 
+def is_once(text: str) -> bool:
+    """Whether an op refuses a second derivative."""
+    return "differentiable once" in text or "once_differentiable" in text
+
+
 def check_needs(
     function: Any,
     wrapper: Call,

@@ -10,7 +10,7 @@ from scaffold.derive import derive
 from scaffold.render.reference import reference_lines
 from scaffold.render.testlimits import is_its_derivative
 from tests.derive.building import draft_of, load, reference, spec_of
-from tests.derive.checking import check_needs
+from tests.derive.checking import check_needs, is_once
 
 INPUTS = "x[N, D], y[N, D], weight[D]?, mode: str = 'mean', p: float = 2.0"
 MODES = """
@@ -108,7 +108,7 @@ def test_the_gradient_is_that_of_autograd(forward: str, policy: str) -> None:
     for needs in ((True,) * 3, (True, False, False), (False, True, True)):
         check_needs(
             *(module.SomeOpFunction, module.some_op, plain, given),
-            *((*needs, False, False), "once_differentiable" in text, False),
+            *((*needs, False, False), is_once(text), False),
         )
 
 

@@ -16,7 +16,7 @@ from scaffold.derive import Derivation, derive
 from scaffold.spec import OpSpec
 from tests.derive.building import draft_of, load, reference, spec_of, text_of
 from tests.derive.cases import Case
-from tests.derive.checking import check_needs
+from tests.derive.checking import check_needs, is_once
 from tests.derive.ops_of_others import ONCE, OPS, SURROGATES
 from tests.derive.published import DETACHED, PUBLISHED
 from tests.derive.published.training import TRAINING
@@ -163,7 +163,7 @@ def test_gradients_under_other_settings(name: str, typed: bool, setting: str) ->
 def check_gradients(name: str, typed: bool, setting: str) -> None:
     """Against autograd: each input alone, all together, other layouts, no rows."""
     op = made(name, typed, setting)
-    once = name in ONCE or "once_differentiable" in op.text
+    once = name in ONCE or is_once(op.text)
     for inputs in samples(BY_NAME[name]):
         may = may_need(op, inputs)
         for needs in product(*((True, False) if can else (False,) for can in may)):
@@ -185,7 +185,7 @@ def check_gradients(name: str, typed: bool, setting: str) -> None:
 )
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     op = made(name, True)
-    once = name in ONCE or "once_differentiable" in op.text
+    once = name in ONCE or is_once(op.text)
     for inputs in samples(BY_NAME[name]):
         tensors = [
             item.detach().requires_grad_() if need else item

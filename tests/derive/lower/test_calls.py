@@ -5,7 +5,7 @@ import torch
 
 from scaffold.derive import derive
 from tests.derive.building import draft_of, load, spec_of
-from tests.derive.checking import check_op
+from tests.derive.checking import check_op, is_once
 
 DIRECT = (
     *("sum(x)", "sum(x) * y", "sum([x, y, 2 * x])", "sum((x[0], y[1]))"),
@@ -51,6 +51,6 @@ def test_tensors_that_are_broadcast_together(
     module = load(text)
     plain = load(draft_of(spec_of(signature, forward=forward))).SomeOpFunction
     values = [torch.randn(3, 1, dtype=torch.double), torch.randn(4, dtype=torch.double)]
-    once = "once_differentiable" in text
+    once = is_once(text)
     wrapper = module.some_op
     check_op(module.SomeOpFunction, wrapper, plain.forward, values, once=once)

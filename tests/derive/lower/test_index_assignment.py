@@ -10,7 +10,7 @@ from scaffold.derive import derive
 from scaffold.errors import ScaffoldError
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import backward_of, draft_of, load, spec_of
-from tests.derive.checking import check_needs
+from tests.derive.checking import check_needs, is_once
 
 INPUTS = "x[N, D], y[N, D], index[N; index(4)], p: float = 0.5"
 DERIVED = {
@@ -78,7 +78,7 @@ def check(forward: str, policy: str) -> str:
     module, text = made(forward, policy)
     plain = load(draft_of(spec_of(INPUTS, forward=forward, derive=False)))
     for needs in ((True, True), (True, False), (False, True)):
-        once = "once_differentiable" in text
+        once = is_once(text)
         forward_of = plain.SomeOpFunction.forward
         function, wrapper = module.SomeOpFunction, module.some_op
         whole = (*needs, False, False)

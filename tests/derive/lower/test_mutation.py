@@ -8,7 +8,7 @@ from torch import Tensor
 
 from scaffold.derive import derive
 from tests.derive.building import draft_of, load, spec_of
-from tests.derive.checking import check_needs
+from tests.derive.checking import check_needs, is_once
 
 SHAPED = "x[N, D], y[N, D], index[N; index(4)]"
 ZEROS = "torch.zeros(4, x.shape[1], dtype=x.dtype)"
@@ -59,7 +59,7 @@ def test_the_gradient_is_that_of_autograd(forward: str, policy: str) -> None:
             plain.SomeOpFunction.forward,
             values(),
             needs,
-            "once_differentiable" in text,
+            is_once(text),
             False,
         )
 
