@@ -37,14 +37,14 @@ STYLES: dict[str, list[tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_formatter_changes_no_form(style: str, tmp_path: Path) -> None:
-    examples = EXAMPLES[:: 4 if style.startswith("black") else 2]
+    examples = EXAMPLES[:: 8 if style.startswith("black") else 4]
     copies = {path: tmp_path / path.name for path in examples}
     for path, copy in copies.items():
         shutil.copy(path, copy)
     for command in STYLES[style]:
         subprocess.run([sys.executable, "-m", *command, "."], cwd=tmp_path, check=True)
     pairs = [(path.read_bytes(), copy.read_bytes()) for path, copy in copies.items()]
-    assert sum(before != after for before, after in pairs) > 5, "it does something"
+    assert sum(before != after for before, after in pairs) > 2, "it does something"
     for before, after in pairs:
         assert normal_form(before.decode()) == normal_form(after.decode())
 

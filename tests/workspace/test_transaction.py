@@ -21,6 +21,7 @@ from scaffold.workspace import (
     transaction,
 )
 from scaffold.workspace.transaction import NAME, locked
+from tests.sweeps import in_every_run
 
 WRITTEN = {"a.py": "new a\n", "n/deep/b.py": "new b\n", "c.py": "new c\n", "n/d.py": ""}
 REMOVED = ("gone.py", "old/deep/gone.py", "old/link.py")
@@ -294,13 +295,14 @@ def test_a_kill_at_any_step_leaves_whole_files_and_is_recovered_from(
         assert interrupted(root) == ()
 
 
+@pytest.mark.parametrize("pace", in_every_run([2, 6], [6]))
 def test_a_recovery_that_is_killed_is_taken_up_by_the_next(
-    tmp_path: Path, failing: Any, snapshot: TakeSnapshot, in_child: InChild
+    tmp_path: Path, failing: Any, snapshot: TakeSnapshot, in_child: InChild, pace: int
 ) -> None:
     names = count_steps(tmp_path, failing)
     done = snapshot(tmp_path / "counted")
     kills = 0
-    for number in range(names.index("replace"), len(names), 2):
+    for number in range(names.index("replace"), len(names), pace):
         status, step = 9, 0
         while status == 9:
             root = tmp_path / f"{number}-{step}"
@@ -316,7 +318,7 @@ def test_a_recovery_that_is_killed_is_taken_up_by_the_next(
             assert snapshot(root) == (done if committed else before), (number, step)
             step += 1
         kills += step - 1
-    assert kills > 50
+    assert kills > 100 // pace
 
 
 def test_the_next_run_must_recover_first(
