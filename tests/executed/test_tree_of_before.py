@@ -70,8 +70,10 @@ def test_one_command_takes_it_over(tree: Path, suites: Suites) -> None:
     assert ["create", "tests/op_testing.py"] in map(str.split, outcome.out.splitlines())
     for path, text in BY_HAND.items():
         assert text in (tree / path).read_text()
-    assert weight(tree, "tests/") < 0.7 * tests
-    assert weight(tree, ".scaffold/") < 0.8 * records
+    # What is asked of every op stands once, whatever it grows to; of each op's own test a third is left.
+    own = weight(tree, "tests/") - (tree / "tests/op_testing.py").stat().st_size
+    assert own < 0.5 * tests
+    assert weight(tree, ".scaffold/") < records
     assert weight(tree, ".scaffold/") < 0.7 * weight(tree, "tests/", "ops/")
     told = json.loads(scaffold(tree, "check", "--format", "json").out)["files"]
     edited = {item["path"] for item in told if item["status"] == "edited"}
