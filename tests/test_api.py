@@ -116,7 +116,10 @@ def test_keys_are_those_of_the_command(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"forward": "x @"}, "forward:1:4: not valid Python: invalid syntax\nhint: mend: x @"),
+        (
+            {"forward": "x @"},
+            "forward:1:4: not valid Python: invalid syntax\nhint: mend: x @",
+        ),
         (
             {"forward": "torch.softmax(x, dim)"},
             DIM,

@@ -28,11 +28,11 @@ from scaffold.errors import (
 from scaffold.inspect import Function
 from scaffold.inspect.adopting import Adopted, Value, Wanted, adopt_bodies
 from scaffold.inspect.adopting import adopt as tables_of
+from scaffold.inspect.computation import computation_of
 from scaffold.inspect.declarations import is_constant, kinds_of
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.guesses import shapes_for
 from scaffold.inspect.method_formulas import Unfit
-from scaffold.inspect.second_order import as_decorated
 from scaffold.project.adding import add_op
 from scaffold.project.configuration import configuration_here
 from scaffold.project.hand_written import dotted, find_functions
@@ -238,7 +238,7 @@ def _source(target: str) -> Source:
         raise ScaffoldError("holds several Functions: name one", place, hint)
     ((meant, function),) = functions
     module, root = dotted(meant.path, configuration_here())
-    facts = Facts(as_decorated(function), meant.module)
+    facts = Facts(computation_of(function), meant.module)
     return Source(facts, meant.path, module, root)
 
 

@@ -1,4 +1,4 @@
-"""A backward that refuses to be differentiated is read as one that is decorated so."""
+"""A Function is read without its autocast; one that refuses to be differentiated, as one that is decorated so."""
 
 import ast
 
@@ -6,7 +6,7 @@ import pytest
 
 from scaffold.inspect import inspect_text
 from scaffold.inspect.functions import Function
-from scaffold.inspect.second_order import as_decorated
+from scaffold.inspect.computation import computation_of
 from tests.derive.building import op_text
 
 GATE = {"forward": "x * x * torch.sigmoid(y)", "once_differentiable": True}
@@ -24,7 +24,7 @@ def test_the_computation_is_that_of_an_op_that_refuses_nothing(
 ) -> None:
     forward = GATE["forward"] if "y" in inputs else "x * torch.exp(x)"
     table = {**GATE, "forward": forward, "style": style}
-    once = as_decorated(read(op_text(inputs, **table)))
+    once = computation_of(read(op_text(inputs, **table)))
     twice = read(op_text(inputs, **{**table, "once_differentiable": False}))
     assert once.once_differentiable and not twice.once_differentiable
     assert computed(once) == computed(twice)
@@ -48,4 +48,17 @@ def test_another_branch_of_the_grad_mode_stays() -> None:
         "        if torch.is_grad_enabled():\n            print(1)\n        return grad_output",
     )
     function = read(text)
-    assert as_decorated(function) is function
+    assert computation_of(function) is function
+
+
+@pytest.mark.parametrize("style", ["setup-context", "combined"])
+def test_the_computation_of_a_region_is_that_of_an_op_without_autocast(
+    style: str,
+) -> None:
+    table = {"forward": "torch.softmax(x @ y, -1)", "style": style}
+    region = read(op_text("x[N, D], y[D, M]", **table, amp="region"))
+    plain = read(op_text("x[N, D], y[D, M]", **table, amp="off"))
+    found = computation_of(region)
+    for name, method in plain.methods.items():
+        body = [ast.unparse(item) for item in found.methods[name].node.body]
+        assert body == [ast.unparse(item) for item in method.node.body]
