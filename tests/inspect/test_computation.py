@@ -5,8 +5,8 @@ import ast
 import pytest
 
 from scaffold.inspect import inspect_text
-from scaffold.inspect.functions import Function
 from scaffold.inspect.computation import computation_of
+from scaffold.inspect.functions import Function
 from tests.derive.building import op_text
 
 GATE = {"forward": "x * x * torch.sigmoid(y)", "once_differentiable": True}
