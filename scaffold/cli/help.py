@@ -23,7 +23,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Write an op": {
         "new-op": "Write an op: its Function, wrapper, Module and tests.",
         "derive": "Print the Function of an op, its backward derived.",
-        "show": "Draw an op: its forward, its backward, and what is saved in between.",
+        "show": "Draw an op: forward, backward, and what is saved in between.",
         "examples": "Print complete commands to copy: a norm, a loss, ...",
     },
     "Keep the ops of a project": {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scaffold.project.specification import Values
 
 
-HELP = """Draw an op: its forward, its backward, and what is saved in between.
+HELP = """Draw an op: forward, backward, and what is saved in between.
 
 The bytes are those of single precision, written with the names of the dims. The picture is NAME.svg, which loads nothing and is
 legible on light and on dark pages; --format mermaid gives text that Markdown pages show as a picture.

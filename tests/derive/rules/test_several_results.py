@@ -17,13 +17,13 @@ DIRECT = (
     "p = (x.sin(), y) if k > 0 else (y, x.cos())\nreturn p[0] * p[1].exp()",
     "if k > 0:\n    p = (x.sin(), y)\nelse:\n    p = (y, x.cos())\nreturn p[0] * p[1].exp()",
     "if k > 0:\n    p = [x.sin(), y]\nz = x\nif k > 0:\n    z = p[0] * p[1]\nreturn z * y",
+    "p = [x.sin()] + [y]\nreturn p[0] * p[1]",
 )
 LEFT = (
     "p = [x.sin(), y]\nreturn p[k] * p[0]",
     "p = [x.sin(), y, x]\nreturn p[k:][0] * y",
     "p = (x.sin(), y) if k > 0 else (x, y, x)\nreturn p[0] * p[1].exp()",
     "p = (x.sin(), y) if k > 0 else x\nreturn p[0] * p[1].exp()",
-    "p = [x.sin()] + [y]\nreturn p[0] * p[1]",
 )
 
 
