@@ -22,6 +22,7 @@ A formula takes this way; a module imports only from those above it:
     definite_assignment    names that only some ways through the statements assign
     statements             straight-line statements -> a formula
     verbatim               a forward with loops -> a formula that keeps the text
+    own_text               what was written, as a function that Python runs: for a proof to compare with
     parse                  which of the two a text is for
 """
 

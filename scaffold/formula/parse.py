@@ -5,12 +5,15 @@ In: `Text` and the `Scope` of its names. Out: a `Formula`. Invariant: a forward 
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from scaffold.formula.desugar import straightened
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.loop_unrolling import unrolled
 from scaffold.formula.operators import not_operators
+from scaffold.formula.own_text import own_text
 from scaffold.formula.program import program_of
 from scaffold.formula.statements import StatementParser
 from scaffold.formula.text import Scope, Text
@@ -29,6 +32,11 @@ REASONS: dict[type[ast.AST], str] = {
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
     """The formula of a text; every problem of the text is reported."""
+    formula = _parsed(text, scope, graph)
+    return replace(formula, own_text=partial(own_text, text, scope))
+
+
+def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     program = program_of(text, scope)
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:

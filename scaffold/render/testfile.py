@@ -54,6 +54,9 @@ class ProofView(NamedTuple):
     makers: str  # functions that make special tensors
     cases: str
     true_forward: FunctionView | None  # of a surrogate
+    own: tuple[FunctionView, ...]  # the text of the user's, nothing of it rewritten
+    own_forward: str  # which of them has the op's values; None for none
+    own_gradient: str  # ... and which its gradients
     names: str  # of the values of a call, a variadic input's with a star
     outputs: str  # name, dims and dtype of each; () for any number of them
     input_shapes: str  # name -> declared dims, None where there are none

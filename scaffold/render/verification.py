@@ -2,7 +2,7 @@
 
 In: an `OpSpec` and its `Derivation`. Out: two texts; the module imports the op from `OP_MODULE`.
 Invariant: inputs, cases and reference are those of the generated test, by the same template and the same view; the
-module has further sizes and shapes, and no test.
+module has further sizes and shapes, the forward as the user wrote it, and no test.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, perhaps_detached
+from scaffold.formula import Formula
 from scaffold.render.attribute_values import further_values
 from scaffold.render.domains import with_domains
 from scaffold.render.environment import with_imports
@@ -39,6 +40,7 @@ TOLERANCE = {  # of a forward that computes less precisely than its inputs are
     "single": {"atol": "1e-5", "rtol": "1e-4"},
     "half": {"atol": "1e-2", "rtol": "2e-2"},
 }
+OWN_FORWARD, OWN_SURROGATE = "own_forward", "own_surrogate"  # names of the module's
 OTHER_SIZES = 7  # the least of the second choice of sizes; the first one begins at 2
 
 
@@ -81,6 +83,12 @@ def _proof_view(
     single = len(spec.outputs) == 1 and not spec.outputs[0].variadic
     extra = bool(derivation.intermediates) and derivation.style == "setup-context"
     detached = reference is not None and spec.surrogate is None
+    forward = _own_text(spec, spec.forward, OWN_FORWARD)
+    gradient = forward
+    if reference is None:  # autograd has nothing to say of it
+        gradient = None
+    elif spec.surrogate is not None:
+        gradient = _own_text(spec, spec.surrogate.forward, OWN_SURROGATE)
     return ProofView(
         makers=makers(),
         cases=", ".join(
@@ -88,6 +96,9 @@ def _proof_view(
             for name, text in (*_further_cases(spec), *_guesses(spec, derived))
         ),
         true_forward=_true_forward(spec, derivation),
+        own=tuple(dict.fromkeys(filter(None, (forward, gradient)))),
+        own_forward=str(forward and forward.name),
+        own_gradient=str(gradient and gradient.name),
         names=str(tuple(starred(item) for item in spec.inputs)),
         outputs=str(_outputs(spec)),
         input_shapes=str({starred(item): item.dims for item in spec.tensors}),
@@ -111,6 +122,13 @@ def _true_forward(spec: OpSpec, derivation: Derivation) -> FunctionView | None:
     plain = replace(spec, surrogate=None)
     lines = reference_lines(plain, derivation)
     return None if lines is None else compared_with(plain, lines)
+
+
+def _own_text(spec: OpSpec, formula: Formula | None, name: str) -> FunctionView | None:
+    """A formula as a function that does what the user wrote, where the text alone can be run."""
+    lines = formula.own_text([starred(item) for item in spec.inputs]) if formula else ()
+    plain = replace(spec, surrogate=None)
+    return compared_with(plain, lines)._replace(name=name) if lines else None
 
 
 def _outputs(spec: OpSpec) -> tuple[tuple[str, tuple[Dim, ...] | None, DType], ...]:

@@ -45,19 +45,19 @@ def lines_of(
 
 def in_python(source: str, name: str, **inputs: Any) -> Any:
     """What the file itself computes."""
-    return _run(f"{HEADER}{source}", name, inputs)
+    return run_in(f"{HEADER}{source}", name, inputs)
 
 
 def in_place(source: str, name: str, **inputs: Any) -> Any:
     """What its formula computes."""
     body = lines_of(f"{HEADER}{source}", name, " ".join(inputs))
     text = "".join(f"\n    {line}" for line in body.split("\n"))
-    return _run(
+    return run_in(
         f"{HEADER}\ndef forward({', '.join(inputs)}):{text}\n", "forward", inputs
     )
 
 
-def _run(source: str, name: str, inputs: dict[str, Any]) -> Any:
+def run_in(source: str, name: str, inputs: dict[str, Any]) -> Any:
     """The value, what became of the inputs, and how far the random numbers went."""
     given = {
         key: value.clone() if isinstance(value, torch.Tensor) else value

@@ -29,6 +29,8 @@ from scaffold.verify.child.fitting import equalities, fitting, transposed
 from scaffold.verify.child.gradients import (
     as_tuple,
     expected_gradients,
+    own_gradients,
+    own_values,
     returned_gradients,
 )
 from scaffold.verify.child.newer import no_operator
@@ -272,6 +274,44 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
         words = diagnose(one.detach(), two.detach(), scene)
         if words is not None:
             return Found("forward", f"{name}: {words}", show(two), show(one))
+    return _check_own_values(checks, inputs, actual)
+
+
+AS_WRITTEN = "not that of the forward as you wrote it"
+MISREAD = "the forward is misread: please report it; until then write it in other words"
+
+
+def _check_own_values(
+    checks: Any, inputs: Sequence[Any], actual: Sequence[Tensor]
+) -> Found | None:
+    """The op's outputs against those of the text that the user wrote."""
+    expected = own_values(checks.OWN_FORWARD, inputs)
+    for position, (one, two) in enumerate(zip(actual, expected)):
+        name = f"output {position}" if len(actual) > 1 else "output"
+        scene = Scene(name, tolerance=_tolerance(checks))
+        words = diagnose(one.detach(), two.detach(), scene)
+        if words is not None:
+            told = f"{name}: {AS_WRITTEN}: {words}"
+            return Found("forward", told, show(two), show(one), hint=MISREAD)
+    return None
+
+
+def _check_own_gradients(
+    checks: Any, inputs: Sequence[Any], names: Sequence[str], returned: Sequence[Any]
+) -> Found | None:
+    """What backward returned against autograd's gradients of the text that the user wrote, where all of them are needed."""
+    wanted = {name.partition("[")[0] for name in checks.DIFFERENTIABLE}
+    for name, value in zip(names, inputs, strict=True):
+        asked = name.partition("[")[0] in wanted and isinstance(value, Tensor)
+        if asked and not value.requires_grad:
+            return None
+    expected = own_gradients(checks, inputs, names)
+    for name, gradient in zip(names, returned, strict=True):
+        if name in expected:
+            found = _judge(checks, inputs, names, name, gradient, expected)
+            if found is not None:
+                told = f"{AS_WRITTEN}: {found.words}"
+                return found._replace(words=told, hint=MISREAD)
     return None
 
 
@@ -304,7 +344,7 @@ def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | N
             return Found(f"grad_{name}", words, "None", show(gradient))
     if error is not None:
         raise error
-    return None
+    return _check_own_gradients(checks, inputs, names, returned)
 
 
 Compared = Callable[[Any, Case, Sequence[Any]], Found | None]

@@ -1,12 +1,12 @@
 """The gradients of a call: those that `backward` returned, and those that are expected.
 
 In: the module of checks and the inputs of a call. Out: gradients, in the order of the inputs or by name; by central
-differences where no forward in PyTorch is known.
+differences where no forward in PyTorch is known; and those of the forward as the user wrote it.
 Invariant: what backward returned is as it returned it, before autograd sums or casts it; the output gradients are the same
 for all of them, those of `checks.gradients`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -108,18 +108,72 @@ def expected_gradients(
         for name, value in zip(names, inputs, strict=True)
         if isinstance(value, Tensor) and value.requires_grad
     ]
-    if checks.REFERENCE is None:
-        if checks.SURROGATE:
-            return {}
+    if checks.REFERENCE is not None:
+        found = _gradients_of(checks, checks.REFERENCE(*inputs), inputs)
+    elif checks.SURROGATE:
+        return {}
+    else:
         found = numeric_gradients(checks, inputs)
-        return {name: grad for (name, _), grad in zip(needed, found, strict=True)}
-    outputs = checks.REFERENCE(*inputs)
+    return {name: grad for (name, _), grad in zip(needed, found, strict=True)}
+
+
+def _gradients_of(checks: Any, outputs: Any, inputs: Sequence[Any]) -> list[Tensor]:
+    """What autograd says of the outputs of a call."""
     if not any(output.requires_grad for output in as_tuple(outputs)):
-        return {name: torch.zeros_like(value) for name, value in needed}
+        needed = (x for x in inputs if isinstance(x, Tensor) and x.requires_grad)
+        return [torch.zeros_like(value) for value in needed]
     if isinstance(outputs, tuple):
         outputs = tuple(map(_as_end, outputs))
-    found = checks.gradients(outputs, tuple(inputs))
-    return {name: grad.detach() for (name, _), grad in zip(needed, found, strict=True)}
+    return [grad.detach() for grad in checks.gradients(outputs, tuple(inputs))]
+
+
+def own_values(own: Callable[..., Any] | None, inputs: Sequence[Any]) -> list[Tensor]:
+    """The outputs of the forward as the user wrote it; none where the text alone does not take the call.
+
+    It may change its inputs, and takes more than the parser makes of it: `x + bias` of a bias that is absent is no sum in Python.
+    """
+    try:
+        called = (x.clone() if isinstance(x, Tensor) else x for x in inputs)
+        found = [*_flat(own(*called))] if own is not None else []
+    except Exception:  # noqa: BLE001 (whatever the user's code raises)
+        return []
+    return found if all(isinstance(item, Tensor) for item in found) else []
+
+
+def own_gradients(
+    checks: Any, inputs: Sequence[Any], names: Sequence[str]
+) -> dict[str, Tensor]:
+    """The gradients by autograd of the text that the user wrote; none where it does not take the call."""
+    outputs = own_values(checks.OWN_GRADIENT, inputs)
+    try:
+        laid = _laid_out_as(outputs, _call(checks, inputs)) if outputs else ()
+        found = _gradients_of(checks, laid, inputs) if laid else []
+    except Exception:  # noqa: BLE001 (whatever the user's code raises)
+        return {}
+    needed = [
+        name
+        for name, value in zip(names, inputs, strict=True)
+        if isinstance(value, Tensor) and value.requires_grad
+    ]
+    finite = all(bool(grad.isfinite().all()) for grad in found)
+    return dict(zip(needed, found, strict=True)) if found and finite else {}
+
+
+def _laid_out_as(
+    outputs: Sequence[Tensor], others: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """The outputs with the memory layout of others, in which the output gradients are drawn: the same numbers in another order are others."""
+    pairs = zip(outputs, others, strict=True)
+    return tuple(torch.empty_like(other).copy_(one) for one, other in pairs)
+
+
+def _flat(outputs: Any) -> Iterator[Any]:
+    """The outputs in a row: a list of tensors may be one of them."""
+    if isinstance(outputs, tuple | list):
+        for item in outputs:
+            yield from _flat(item)
+    else:
+        yield outputs
 
 
 def _as_end(output: Tensor) -> Tensor:

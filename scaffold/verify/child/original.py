@@ -59,6 +59,7 @@ def _stand_in(checks: Any, applied: Callable[..., Any]) -> None:
     """Let the checks ask the Function instead of the op's formulas."""
     checks.REFERENCE = checks.FORWARD = seeded(checks.on_copy(checks.TESTS, applied))
     checks.OPERATOR = seeded(checks.OPERATOR)
+    checks.OWN_FORWARD = checks.OWN_GRADIENT = None
     checks.SURROGATE = False
 
 

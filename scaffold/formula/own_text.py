@@ -1,0 +1,220 @@
+"""A formula as the user wrote it, as a function of its inputs that Python runs: with nothing that the parser rewrites.
+
+In: the `Text` of a formula that was parsed, the `Scope` of its names, the names of the inputs. Out: the lines of a function's body, ()
+where there are none. Invariant: the text is read as syntax, here as everywhere. What it may name is what a formula may name, also
+where the parser has left it out: it is to be run. Decorators and annotations are dropped, nothing else.
+
+A function of a file stands in a function that has the names of the file: its constants, its functions, its imports of PyTorch. What
+it imports from files beside it has the names that `other_files` gave it. The forward of an `nn.Module` has no such text.
+"""
+
+import ast
+import builtins
+import copy
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from symtable import symtable
+
+from scaffold.formula.definitions import (
+    Defined,
+    Definitions,
+    imported,
+    is_known,
+    names_read,
+    parameters,
+    reachable,
+    without_docstring,
+)
+from scaffold.formula.operators import not_operators
+from scaffold.formula.text import (
+    BUILTINS,
+    Meanings,
+    Origin,
+    Scope,
+    Text,
+    dedented,
+    parse_source,
+    with_plain_newlines,
+)
+from scaffold.formula.user_functions import program_of_file
+
+# What text may call of Python's own: all that gives a value and does nothing else.
+PURE = BUILTINS | {"all", "any", "complex", "dict", "enumerate", "map", "reversed"}
+PURE |= {"set", "slice", "sorted", "str", "zip"}
+UNREAD = (ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
+FILE = "of_the_file"
+
+
+def own_text(text: Text, scope: Scope, inputs: Sequence[str]) -> tuple[str, ...]:
+    """The body of a function of these inputs, of which a variadic one has a star."""
+    origin = text.origin
+    if origin is None:
+        module = parse_source(dedented(with_plain_newlines(text)))
+        lines = _written(_returning(module.body), {}, scope)
+    elif origin.function is None:
+        module = copy.deepcopy(origin.module)
+        names = [n.id for n in ast.walk(module) if isinstance(n, ast.Name)]
+        body, known = program_of_file(module), _known(origin, names)
+        lines = (*_imports(origin, known), *_written(_returning(body), known, scope))
+    else:
+        lines = _of_file(origin, origin.function, scope, inputs)
+    return () if _calls_python(lines, scope, inputs) else tuple(lines)
+
+
+def _of_file(
+    origin: Origin, function: str, scope: Scope, inputs: Sequence[str]
+) -> tuple[str, ...]:
+    """A call of the file's function, in which the names of the file are what they are there."""
+    definitions = origin.definitions.without(scope.imported - {function})
+    entry = definitions.functions.get(function)
+    if entry is None or entry not in origin.module.body:
+        return ()  # of a class
+    given = _arguments(entry.args, inputs)
+    if given is None:
+        return ()
+    names = reachable([function, *names_read(entry)], definitions)
+    known = _known(origin, names)
+    lines = _written(_defined(definitions, names), known, scope)
+    if not lines:
+        return ()
+    inner = (*_imports(origin, known), *lines, f"return {function}")
+    return (
+        *(f"def {FILE}():", *(f"    {line}" for line in inner)),
+        f"return {FILE}()({given})",
+    )
+
+
+def _defined(definitions: Definitions, names: Iterable[str]) -> list[ast.stmt]:
+    """What a file says of these names: constants, then functions."""
+    wanted = set(names)
+    found: list[ast.stmt] = []
+    for name, value in definitions.constants.items():
+        if name in wanted:
+            found.append(_named(name, copy.deepcopy(value)))
+    for name, node in definitions.functions.items():
+        if name in wanted:
+            found.append(_function(name, copy.deepcopy(node)))
+    return found
+
+
+def _function(name: str, node: Defined) -> ast.stmt:
+    if isinstance(node, ast.Lambda):
+        return _named(name, node)
+    node.name = name  # of another file it has another one here
+    return node
+
+
+def _named(name: str, value: ast.expr) -> ast.stmt:
+    return ast.Assign([ast.Name(name, ast.Store())], value, lineno=0)
+
+
+def _arguments(arguments: ast.arguments, inputs: Sequence[str]) -> str | None:
+    """How the function is called with the inputs that it has as parameters; None where it cannot be."""
+    names = {name.lstrip("*") for name in inputs}
+    positional = [*arguments.posonlyargs, *arguments.args]
+    given = []
+    for item in positional if arguments.vararg else arguments.posonlyargs:
+        if item.arg not in names:
+            return None
+        given.append(item.arg)
+    if arguments.vararg:
+        given += [f"*{arguments.vararg.arg}"]
+    named = (item.arg for item in parameters(arguments) if item.arg not in given)
+    given += [f"{name}={name}" for name in named if name in names]
+    return ", ".join(given)
+
+
+def _known(origin: Origin, names: Iterable[str]) -> dict[str, str]:
+    """The imports of a file among these names that are of PyTorch or `math`."""
+    meant = origin.definitions.imports
+    return {name: meant[name] for name in names if is_known(meant.get(name, ""))}
+
+
+def _imports(origin: Origin, known: Collection[str]) -> Iterator[str]:
+    """The lines that bind them."""
+    for item in imported(origin.module) if known else ():
+        if item.name in known:
+            module, name, alias = item.binding
+            renamed = f" as {alias}" if alias else ""
+            if name is None:
+                yield f"import {module}{renamed}"
+            else:
+                yield f"from {module} import {name}{renamed}"
+
+
+def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements, of which the last one returns what it computes."""
+    match without_docstring(body):
+        case [*above, ast.Expr(value)]:
+            return [*above, ast.Return(value)]
+    return body
+
+
+def _written(
+    body: Sequence[ast.stmt], known: dict[str, str], scope: Scope
+) -> tuple[str, ...]:
+    """The lines, if they name no operator and no attribute that a formula may not name."""
+    body = [_Bare().visit(item) for item in body]
+    meanings = Meanings({**scope.meanings.imports, **known}, scope.meanings.own)
+    nodes = [node for item in body for node in ast.walk(item)]
+    if any(map(_is_unread, nodes)) or any(not_operators(body, meanings)):
+        return ()
+    whole = ast.fix_missing_locations(ast.Module(body, []))
+    return tuple(ast.unparse(whole).split("\n"))
+
+
+def _is_unread(node: ast.AST) -> bool:
+    """Whether it is what no formula has."""
+    if isinstance(node, ast.Attribute):
+        return node.attr.startswith("__")
+    return isinstance(node, UNREAD)
+
+
+def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> bool:
+    """Whether a name means something of Python's own that does more than give a value, by Python's own reading of names."""
+    text = "\n".join(
+        [f"def own({', '.join(inputs)}):", *(f" {line}" for line in lines)]
+    )
+    try:
+        tables = [symtable(text, "<own>", "exec")] if lines else []
+    except SyntaxError:  # of what is no error to `ast`
+        return True
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        for symbol in table.get_symbols():
+            name = symbol.get_name()
+            if symbol.is_global() and name not in PURE | scope.names:
+                found = getattr(builtins, name, None)
+                raised = isinstance(found, type) and issubclass(found, Exception)
+                if name.startswith("__") or found is not None and not raised:
+                    return True
+    return False
+
+
+class _Bare(ast.NodeTransformer):
+    """Takes decorators and annotations off, which Python would run; gives what no user can write a name that Python takes."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.decorator_list, node.returns = [], None
+        node.name = _spelled(node.name)
+        self.generic_visit(node)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation, node.arg = None, _spelled(node.arg)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        node.id = _spelled(node.id)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        self.generic_visit(node)
+        if node.value is None:
+            return ast.Pass()
+        return ast.Assign([node.target], node.value, lineno=0)
+
+
+def _spelled(name: str) -> str:
+    return name if name.isidentifier() else re.sub(r"\W", "_", f"its_{name}")
