@@ -5,6 +5,7 @@ function from outside torch is not called twice.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from scaffold.derive.aliasing import Trace
 from scaffold.derive.metadata import LIKE_METHODS, metadata_read
@@ -69,6 +70,7 @@ def calls(node: Node) -> Iterator[str]:
     return (name for item in node.walk() if (name := callee(item)))
 
 
+@lru_cache(maxsize=1024)  # asked of every line in each style and for each declaration
 def leaves_torch(node: Node, imported: frozenset[str]) -> bool:
     """Whether the expression goes through Python, NumPy or code of the user's, which no compiler sees into."""
     return leaves_autograd(node, imported) or any(
@@ -88,6 +90,7 @@ def _is_of_numbers(call: Node) -> bool:
     return callee(call) == "as_tensor" and not any(item.names() for item in plain)
 
 
+@lru_cache(maxsize=1024)  # asked of every line in each style and for each declaration
 def is_random(node: Node) -> bool:
     """Whether the expression draws random numbers."""
     return any(

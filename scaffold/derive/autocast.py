@@ -9,6 +9,8 @@ as it is, and the backward under the autocast of the forward (`region`).
 """
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
+from functools import lru_cache
 
 from scaffold.derive.activity import callee, is_random
 from scaffold.derive.derivation import CAST, Autocast
@@ -16,11 +18,22 @@ from scaffold.derive.value_kinds import Kinds, is_of_module, kinds_of_inputs
 from scaffold.formula import Formula, Node, Statement, assignments, bound, expressions
 from scaffold.primitives import Facts, built_in_primitives
 from scaffold.primitives.calls import facts_of_call, is_whole
-from scaffold.spec import Amp, OpSpec
+from scaffold.spec import Amp, OpSpec, TensorInput
 
 
 def autocast_of(spec: OpSpec) -> Autocast:
     """As the user says, else as the primitives of the forward tell; without a backward there is nothing to say."""
+    inputs = (
+        item._replace(dims=None) if isinstance(item, TensorInput) else item
+        for item in spec.inputs
+    )
+    bare = replace(spec, inputs=tuple(inputs), require=(), style="setup-context")
+    return _autocast_of(bare)
+
+
+# No shape or style changes what is said, so a derivation that asks for each of them reads the forward once.
+@lru_cache(maxsize=16)
+def _autocast_of(spec: OpSpec) -> Autocast:
     policies = _policies(spec, spec.forward)
     if spec.amp is not None:
         return Autocast(spec.amp, spec.amp in CAST and not policies <= {spec.amp})

@@ -149,7 +149,11 @@ def _if_declared_as(
 
     Most of the time of a derivation goes to this question, so it is answered at the first pass that can.
     """
-    again = _before_style(other)
+    gradients, refused = _differentiated(
+        other, source.graph, source.forward, source.stated
+    )
+    # What the user wrote reads the same: no pass before the gradients asks for a declared shape.
+    again = source._replace(gradients=gradients, refused=refused)
     one, two = (item.gradients and item.gradients.outline for item in (source, again))
     if one != two:
         return None

@@ -23,6 +23,8 @@ HOLDERS = frozenset({"enumerate", "list", "reversed", "tuple", "zip"})
 
 def written(*statements: Statement) -> frozenset[str]:
     """The names that statements assign or change in place, in any of their branches."""
+    if len(statements) == 1:  # as most passes ask
+        return _written_by(statements[0])
     return frozenset().union(*map(_written_by, statements))
 
 

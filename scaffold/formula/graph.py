@@ -51,17 +51,22 @@ class Node:
 
     def walk(self) -> Iterator["Node"]:
         """This node and all below it, parents first; each comes once, however often it is used."""
-        seen, waiting = set[int](), [self]
-        while waiting:
-            node = waiting.pop()
-            if id(node) not in seen:
-                seen.add(id(node))
-                yield node
-                waiting.extend(reversed(node.args))
+        return iter(_walked(self) if self.args else (self,))
 
     def names(self) -> frozenset[str]:
         """The identifiers that this expression reads."""
         return _names(self)
+
+
+@lru_cache(maxsize=4096)  # every pass goes over the same few hundred expressions
+def _walked(root: Node) -> tuple[Node, ...]:
+    found, waiting = dict[Node, None](), [root]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found[node] = None
+            waiting.extend(reversed(node.args))
+    return tuple(found)
 
 
 @lru_cache(maxsize=8192)  # every pass asks it of the same few hundred expressions

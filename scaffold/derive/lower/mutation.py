@@ -5,6 +5,7 @@ second name. Invariant: a tensor that changes has one name, or none, before and 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from scaffold.derive.aliasing import Trace
@@ -124,9 +125,10 @@ def changes_names(item: Assign) -> bool:
     return any(_changed_under_names(item.value))
 
 
-def _changed_under_names(value: Node) -> Iterator[Node]:
-    for node in value.walk():
-        yield from (changed for changed in written_to(node) if sharing(changed))
+@lru_cache(maxsize=1024)  # asked of every line of a forward each time it is lowered
+def _changed_under_names(value: Node) -> tuple[Node, ...]:
+    changed = (item for node in value.walk() for item in written_to(node))
+    return tuple(item for item in changed if sharing(item))
 
 
 def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> set[Node]:

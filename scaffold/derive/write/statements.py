@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive.autograd_fallback import pullback_of
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, Program
+from scaffold.derive.graph.op import Op, Program, down_to
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.plan.costs import is_never_named
@@ -260,7 +260,7 @@ class _Writer:
         done = set[Op]()
         for name, op in self.roots.items():
             region = self.regions[name]
-            below = {part for part in op.walk() if part not in done}
+            below = set(down_to((op,), done)) - done
             done.update(below)
             before = self._region((), below)
             own = self._region(region) if region else []
