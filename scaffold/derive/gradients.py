@@ -157,6 +157,8 @@ def differentiated(spec: OpSpec, question: Question) -> Differentiated:
     try:
         if any(item.variadic and item.name in wanted for item in spec.tensors):
             raise UnsupportedError("it takes any number of tensors")
+        if any(item.variadic and item.differentiable for item in spec.outputs):
+            raise UnsupportedError("it returns any number of tensors")
         lowered = lower(spec, question.forward, applier, wanted)
         found = replace(found, results=lowered.results)
         held = _held(spec, question.forward, lowered)

@@ -350,6 +350,16 @@ def test_what_cannot_be_derived_is_said(inputs: str, forward: str, note: str) ->
     assert any(note in item for item in derivation.notes)
 
 
+@pytest.mark.parametrize("forward", ["x.unbind(0)", "a = x * 2\na, x.sin()"])
+def test_any_number_of_outputs_has_no_derived_gradient_rather_than_none(
+    forward: str,
+) -> None:
+    spec = spec_of("x[N, D]", forward=forward, outputs="*ys", derive=True)
+    derivation = derive(spec)
+    assert derivation.missing == {"x"}
+    assert "it returns any number of tensors" in str(derivation.notes)
+
+
 @pytest.mark.parametrize(
     ("forward", "several"),
     [
