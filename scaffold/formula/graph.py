@@ -87,10 +87,11 @@ class Graph:
         args: tuple[Node, ...] = (),
         keywords: tuple[str, ...] = (),
     ) -> Node:
-        key = (kind, label, tuple(id(arg) for arg in args), keywords)
-        if key not in self._nodes:
-            self._nodes[key] = Node(kind, label, args, keywords)
-        return self._nodes[key]
+        key = (kind, label, args, keywords)
+        found = self._nodes.get(key)
+        if found is None:
+            found = self._nodes[key] = Node(kind, label, args, keywords)
+        return found
 
     def name(self, identifier: str) -> Node:
         return self.node("name", identifier)
@@ -103,15 +104,18 @@ class Graph:
 
         A shared node is asked about once.
         """
-        known: dict[int, Node] = {}
+        known: dict[Node, Node] = {}
 
         def renewed(item: Node) -> Node:
-            if id(item) not in known:
-                known[id(item)] = change(item) or over_args(item)
-            return known[id(item)]
+            found = known.get(item)
+            if found is None:
+                found = known[item] = change(item) or over_args(item)
+            return found
 
         def over_args(item: Node) -> Node:
-            args = tuple(renewed(arg) for arg in item.args)
+            if not item.args:
+                return item
+            args = tuple(map(renewed, item.args))
             if args == item.args:
                 return item
             return self.node(item.kind, item.label, args, item.keywords)

@@ -361,14 +361,15 @@ class Program:
     ) -> Op:
         """The op; without a shape it gets one of its own."""
         given = tuple(args)
-        key = (rule, tuple(arg.serial for arg in given), data)
-        if key not in self._known:
+        key = (rule, given, data)
+        found = self._known.get(key)
+        if found is None:
             serial = len(self.ops)
             own = unknown(Own(serial)) if shape is None else shape
-            made = Op(rule, given, data, kind, own, active, serial, self.facts)
-            self._known[key] = made
-            self.ops.append(made)
-        return self._known[key]
+            found = Op(rule, given, data, kind, own, active, serial, self.facts)
+            self._known[key] = found
+            self.ops.append(found)
+        return found
 
     def over(self, op: Op, args: Iterable[Op]) -> Op:
         """The same op of other arguments."""
@@ -380,7 +381,7 @@ class Program:
         """The op, of which it is known from elsewhere that it has the shape."""
         if op.shape == shape or not op.is_tensor or op.rule in ("input", "cotangent"):
             return op
-        key = (op.rule, tuple(arg.serial for arg in op.args), op.data, shape)
+        key = (op.rule, op.args, op.data, shape)
         if key not in self._known:
             made = replace(op, shape=shape, serial=len(self.ops))
             self._known[key] = made

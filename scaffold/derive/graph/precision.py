@@ -21,12 +21,11 @@ Sources = frozenset[Op]
 
 def of_default_dtype(op: Op) -> bool:
     """Whether a real value is computed of masks and integers alone: it is float32 whatever the inputs are."""
+    if op.kind != "real" or op.facts.dtype != "promoted":
+        return False
     given = list(tensors(op.args))
-    return (
-        op.kind == "real"
-        and op.facts.dtype == "promoted"
-        and bool(given)
-        and all(arg.kind in ("int", "bool") or of_default_dtype(arg) for arg in given)
+    return bool(given) and all(
+        arg.kind in ("int", "bool") or of_default_dtype(arg) for arg in given
     )
 
 

@@ -400,6 +400,8 @@ def _without_smaller(shapes: Iterable[Shape]) -> list[Shape]:
     """Those that do not broadcast to another."""
     left: list[Shape] = []
     for shape in shapes:
+        if shape in left:  # as mostly, and sooner told
+            continue
         if not any(fits(shape, other) for other in left):
             left = [other for other in left if not fits(other, shape)] + [shape]
     return left
