@@ -469,6 +469,9 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
                 recorded = _may_be_recorded(method, call)
                 lines = [item, *[_constant(item, _stored(item, name), h)] * recorded]
                 known = name in made and is_in_place(method)
+            case ast.AugAssign(ast.Name(name), _, value):  # `q /= q.sum(0)`
+                lines, known = [_changed_by_constant(item, made)], name in made
+                known = known and not changes([value])
             case _:
                 return None
         if not known:
@@ -476,6 +479,14 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
         made.update(stored([item]))
         found += lines
     return found
+
+
+def _changed_by_constant(item: ast.AugAssign, made: Collection[str]) -> ast.AugAssign:
+    """`q /= value.detach()` of a constant, which it stays; one of constants alone stays as it is written."""
+    if names_in([ast.Expr(item.value)]) <= {*made}:
+        return item
+    value = _constant(item, item.target, item.value).value
+    return ast.copy_location(ast.AugAssign(item.target, item.op, value), item)
 
 
 def _may_be_recorded(method: str, call: ast.Call) -> bool:

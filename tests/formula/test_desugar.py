@@ -56,6 +56,10 @@ STRAIGHT = [
         "h = torch.zeros(2).detach()\nh.add_(y)\nh = h.detach()",
     ),
     (
+        "with torch.no_grad():\n    h = x.exp()\n    h /= h.sum(0)\n    h += 1\n    h -= h",
+        "h = x.exp().detach()\nh /= h.sum(0)\nh += 1\nh -= h",
+    ),
+    (
         "with torch.no_grad():\n    h = x\n    k = h.exp()",
         "h = x\nk = h.exp().detach()",
     ),

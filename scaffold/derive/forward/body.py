@@ -6,6 +6,7 @@ assignment hides an input, an import or the name of a gradient or of another out
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from scaffold.derive.activity import callee, is_random
 from scaffold.derive.aliasing import Trace
@@ -39,6 +40,8 @@ from scaffold.formula import (
 from scaffold.primitives.calls import is_constant, is_tuple, may_share_memory
 from scaffold.spec import OpSpec
 
+NUMBERS = frozenset({"bool", "float", "int"})
+
 
 def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     """The forward of an op from its formula."""
@@ -47,7 +50,8 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     _refuse_gradient_names(spec, formula)
     assert formula.result is not None  # the parser saw to it
     _refuse_in_place(formula, spec)
-    statements, result, renamed = _isolated(formula, spec, formula.result)
+    rebound = _with_numbers_rebound(spec, formula)
+    statements, result, renamed = _isolated(rebound, spec, formula.result)
     statements = _without_constant_numbers(spec, formula.graph, statements)
     writer = Unfolder(formula.graph, set(_taken(spec, statements)))
     body = writer.block(statements)
@@ -66,6 +70,27 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
         if value.kind == "name":
             returned.setdefault(value.label, output.name)
     return Forward(lines, own, formula.comments, renamed, returned)
+
+
+def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
+    """`n //= 2` of a number that the op is given as `n = n // 2`: no number changes in place, and the name goes to another."""
+    graph, kinds = formula.graph, kinds_of_inputs(spec)
+    numbers = {item.name for item in spec.attributes if item.annotation in NUMBERS}
+
+    def one(item: Statement) -> Statement:
+        if isinstance(item, If):
+            body, orelse = (tuple(map(one, way)) for way in (item.body, item.orelse))
+            return replace(item, body=body, orelse=orelse)
+        number = item.operator and item.target.kind == "name"
+        if number and item.target.label in numbers and kinds.of(item.value) == "scalar":
+            value = graph.node("binary", item.operator, (item.target, item.value))
+            return replace(item, value=value, operator="")
+        for name in written(item):  # what holds another value from here on
+            numbers.discard(name)
+            kinds.names.pop(name, None)
+        return item
+
+    return replace(formula, statements=tuple(map(one, formula.statements)))
 
 
 def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> Lines:

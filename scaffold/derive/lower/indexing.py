@@ -117,7 +117,7 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     """An index that holds tensors."""
     program = applier.program
     parts = list(parts)
-    while is_whole(parts[-1]):
+    while is_whole(parts[-1]) or is_ellipsis(parts[-1]):  # `x[i, ...]` is `x[i]`
         parts.pop()
     if sum(part.is_tensor for part in parts) == 1 and _is_plain(parts):
         value, parts = _one_tensor(applier, value, parts)

@@ -286,7 +286,9 @@ class Lowering:
         for name in {**ends[0], **ends[1]}:
             body, orelse = (end.get(name, before.get(name)) for end in ends)
             none = self.program.const(None)
-            if body is not orelse:
+            if body is orelse:  # both ways end with the same value
+                self.env[name] = body or none
+            else:
                 self.env[name] = self.expressions.chosen(
                     test, body or none, orelse or none
                 )

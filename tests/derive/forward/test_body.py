@@ -70,7 +70,7 @@ def body(
         # an input stays what it was
         ("x = x * 2\nreturn x + 1", "new_x = x * 2\nreturn new_x + 1"),
         ("p = p * 2\nreturn x * p", "new_p = p * 2\nreturn x * new_p"),
-        ("p *= 2\nreturn x * p", "new_p = p\nnew_p *= 2\nreturn x * new_p"),
+        ("p *= 2\nreturn x * p", "new_p = p * 2\nreturn x * new_p"),
         (
             "if p > 2:\n    x = x * 2\nreturn x + 1",
             "new_x = x\nif p > 2:\n    new_x = new_x * 2\nreturn new_x + 1",
@@ -193,3 +193,30 @@ def test_what_is_computed_without_autograd_is_constant() -> None:
     assert "        count = x.shape[0]\n" in text
     assert "        weight = (x - t).abs().detach()\n" in text
     assert not derive(spec_of(inputs, forward=NO_GRAD, derive=True)).notes
+
+
+REBOUND = """
+if up:
+    n //= 2
+y = x * n
+n += y.shape[0]
+with torch.no_grad():
+    q = y.exp()
+    q /= q.sum(0)
+    q += t
+return x * n * q
+"""
+
+
+def test_a_number_is_rebound_and_a_constant_may_change() -> None:
+    inputs = "x[B, D], t[B, D], n: int = 8, up: bool = True"
+    calls = [(tensor(3, 4), tensor(3, 4) * 2, 5, up) for up in (True, False)]
+    text = check_forward(inputs, REBOUND, calls, derive=True)
+    assert "new_n // 2" in text and "        q += t.detach()\n" in text
+    assert not derive(spec_of(inputs, forward=REBOUND, derive=True)).notes
+
+
+def test_what_a_tensor_is_multiplied_into_has_no_second_name() -> None:
+    """`n` is a tensor by then, of which `m` is another name."""
+    forward = "n = x * n\nm = n\nn *= 2\nreturn m.exp() + x"
+    check_forward("x[B], n: float = 2.0", forward, [(tensor(3), 3.0)], derive=True)

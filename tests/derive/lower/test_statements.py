@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from scaffold.derive import derive
+from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import draft_of, load, reference, spec_of
 from tests.derive.checking import check_op
 from tests.derive.forward.test_verbatim_forward import r
@@ -51,3 +52,32 @@ def test_the_parts_have_their_gradients(
     function = load(draft_of(spec, derivation)).SomeOpFunction
     values = (r(3, 4), torch.randint(0, 4, (2, 4)))
     check_op(function, function.apply, reference(["x", "edges"], forward), values)
+
+
+BOTH_WAYS = """
+if up:
+    y = x.sin()
+    a, b, c = x.{0}
+else:
+    y = x.cos()
+    a, b, c = x.{0}
+return a * b * c * y.sum()
+"""
+
+
+@pytest.mark.parametrize("call", ["chunk(3, -1)", "unbind(-1)"])
+@pytest.mark.parametrize("inputs", ["x[B, 3], up: bool = True", "x, up: bool = True"])
+def test_parts_that_both_ways_take(inputs: str, call: str) -> None:
+    forward = BOTH_WAYS.format(call)
+    calls = [(tensor(2, 3), up) for up in (True, False)]
+    check_forward(inputs, forward, calls, derive=True)
+    assert not derive(spec_of(inputs, forward=forward, derive=True)).notes
+
+
+@pytest.mark.parametrize("inputs", ["x[B, D], i[N; index(B)]", "x, i[; int]"])
+@pytest.mark.parametrize("index", ["i, ...", "i, :, ...", "i, ..., :"])
+def test_an_ellipsis_behind_an_index_says_nothing(inputs: str, index: str) -> None:
+    forward = f"return x[{index}].exp()"
+    calls = [(tensor(3, 4), torch.tensor([2, 0, 2]))]
+    text = check_forward(inputs, forward, calls, derive=True)
+    assert "vjp" not in text
