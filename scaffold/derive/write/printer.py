@@ -359,8 +359,15 @@ class Printer:
         return self.graph.node("subscript", "", (self.shape(op.asked), index))
 
     def size(self, dim: Dim) -> Node:
-        """The expression of a size."""
-        return self.holders.size(dim)
+        """The expression of a size; a test around the statement may tell that an optional input is there."""
+        try:
+            return self.holders.size(dim)
+        except UnsupportedError:
+            there = (op for op in self.holders.optional if self._is_met(op.name))
+            found = self.holders.read_size(dim, there)
+            if found is None:
+                raise
+            return found
 
     def _rank(self, op: Op) -> Node:
         return self._of_tensor(op, "ndim")

@@ -122,7 +122,7 @@ class Holders:
             return number_node(self.program, dim)
         if is_lead(dim):
             return None
-        return self._read_size(dim, self.sure) or self._computed_size(dim)
+        return self.read_size(dim, self.sure) or self._computed_size(dim)
 
     def _by_any(self, shape: Shape) -> Node:
         raise UnknownShapeError(shape)
@@ -148,13 +148,13 @@ class Holders:
         if is_lead(dim):
             raise UnsupportedError(NO_SHAPE)
         # A local of the forward is asked last, since it may have to be computed for it.
-        found = self._read_size(dim, self.sure) or self._computed_size(dim)
-        found = found or self._read_size(dim, self._holding())
+        found = self.read_size(dim, self.sure) or self._computed_size(dim)
+        found = found or self.read_size(dim, self._holding())
         if found is None:
             raise UnsupportedError(NO_SHAPE)
         return found
 
-    def _read_size(self, dim: Dim, holding: Iterable[Op]) -> Node | None:
+    def read_size(self, dim: Dim, holding: Iterable[Op]) -> Node | None:
         """The size of a dim of one of some tensors."""
         for op in holding:
             if op.shape.dims is not None and dim in op.shape.dims:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
+from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_op
 
@@ -154,3 +155,21 @@ def test_what_is_summed_over_nothing_is_zero(
     ours = torch.autograd.grad(found, values, torch.ones_like(found))
     for one, two in zip(ours, right, strict=True):
         torch.testing.assert_close(one, two, equal_nan=True)
+
+
+OPTIONAL = """
+if m is None:
+    r = a * b
+else:
+    n = m.shape[0]
+    r = a * n * b.sin() * m.shape[1]
+return r.exp()
+"""
+
+
+@pytest.mark.parametrize("m", ["m?[B, S; const]", "m?[B, S]"])
+def test_a_test_tells_that_an_optional_input_has_a_size(m: str) -> None:
+    inputs = f"a[L, E], b[E], {m}"
+    calls = [(tensor(3, 4), tensor(4), m) for m in (None, tensor(2, 5))]
+    check_forward(inputs, OPTIONAL, calls, derive=True)
+    assert not derive(spec_of(inputs, forward=OPTIONAL, derive=True)).notes
