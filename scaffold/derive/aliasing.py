@@ -29,6 +29,7 @@ class Change(NamedTuple):
     name: str
     holders: frozenset[str]
     outside: frozenset[str]  # the names from outside among what changed
+    memory: Memory  # what changed
 
 
 class Trace:
@@ -37,6 +38,9 @@ class Trace:
     def __init__(self, statements: Iterable[Statement], sources: Sources) -> None:
         self.sources = sources
         self.held: dict[str, Memory] = {}
+        self.ever: dict[str, Memory] = (
+            {}
+        )  # with what a name held before, or holds later
         self.groups: set[str] = set()  # names of several tensors
         self.changes: list[Change] = []
         self._made = 0
@@ -46,6 +50,11 @@ class Trace:
     def of(self, name: str) -> Memory:
         """What a name may hold."""
         return self.held.get(name, frozenset({name}))
+
+    def holders_ever(self, change: Change) -> frozenset[str]:
+        """The names that hold what changed, held it before or hold it later."""
+        others = {name for name, memory in self.ever.items() if memory & change.memory}
+        return change.holders | others
 
     def of_value(self, value: Node) -> Memory:
         """What an expression may hold of the memory so far."""
@@ -85,7 +94,8 @@ class Trace:
         outside = frozenset(part for part in memory if not part.startswith("@"))
         inside = {other for other in self.held if self.of(other) & memory}
         still = {other for other in outside if other in self.of(other)}
-        self.changes.append(Change(position, name, frozenset(inside | still), outside))
+        holders = frozenset(inside | still)
+        self.changes.append(Change(position, name, holders, outside, memory))
 
     def _assign(self, target: Node, value: Node) -> None:
         pairs = _pairs(target, value)
@@ -95,7 +105,9 @@ class Trace:
                 self.groups.add(part.label)
             for name in sorted(_given(part)):
                 self._made += 1
-                self.held[name] = memory or frozenset({f"@{self._made}"})
+                held = memory or frozenset({f"@{self._made}"})
+                self.held[name] = held
+                self.ever[name] = self.ever.get(name, frozenset()) | held
 
 
 def _given(target: Node) -> frozenset[str]:

@@ -534,10 +534,17 @@ def _reshaped(program: Program, args: Args) -> Shape | None:
     if shape is None or shape.dims is None or dims is None or sizes.rule != "list":
         return shape
     given = [program.size_of(item) for item in sizes.args if literal(item) != -1]
+    if any(_may_be_left_open(size) for size in given):
+        return None
     rest = size_left(dims, given)
     if rest is None:
         return shape
     return Shape(tuple(rest if isinstance(dim, Rest) else dim for dim in shape.dims))
+
+
+def _may_be_left_open(size: Dim) -> bool:
+    """Whether a size that is asked for may be -1, which PyTorch takes for any: `n - 1` of a dim without elements."""
+    return not isinstance(size, int) and sizes.terms_of(size).get(()) == -1
 
 
 def _expanded(program: Program, args: Args) -> Shape | None:

@@ -64,6 +64,13 @@ def _reads(node: Node) -> frozenset[str]:
 
 def storage(table: Table, op: Op) -> Op:
     """The tensor whose memory a tensor shares."""
+    return same_storage(table, op)[-1]
+
+
+def same_storage(table: Table, op: Op) -> list[Op]:
+    """A tensor, what it is a view of, and so on to the tensor that is none."""
+    found = [op]
     while (rule := table.of_op(op.rule)) and rule.category == "view":
         op = next(tensors(op.args))
-    return op
+        found.append(op)
+    return found

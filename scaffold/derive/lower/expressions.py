@@ -47,8 +47,9 @@ from scaffold.derive.graph.static_values import (
     static_node,
 )
 from scaffold.derive.lower import indexing, parts
-from scaffold.derive.lower.autograd_saved import retained
+from scaffold.derive.lower.autograd_saved import retained, same_storage
 from scaffold.derive.lower.evaluator import Evaluator
+from scaffold.derive.lower.index_assignment import CHANGES
 from scaffold.derive.lower.mutation import made_anew
 from scaffold.derive.lower.required_sizes import required_sizes
 from scaffold.derive.lower.unruled_calls import (
@@ -174,6 +175,7 @@ def attributes_of(spec: OpSpec, program: Program) -> dict[str, Op]:
 
 
 DRAWN_INSIDE = "it draws random numbers inside an expression; give what it draws a line of its own, mask = ..."
+OVERLAPPING = "unfolded"  # the shape of a view in which an element may stand twice
 READ_LATER = "it changes in place what the gradient of that value reads"
 
 
@@ -370,9 +372,18 @@ class Expressions(Evaluator):
         if op is None or self.applier.table.of_op(op.rule) is None:
             return self._plain_call(node)
         before = None if changed is None else self.value(changed)
-        if before and before.active and before in retained(self.applier.table, before):
-            raise UnsupportedError(READ_LATER)
+        if before is not None:
+            self._refuse_change(before)
         return op
+
+    def _refuse_change(self, before: Op) -> None:
+        """Refuse a change in place that autograd refuses, or that changes an element twice."""
+        table = self.applier.table
+        *views, whole = same_storage(table, before)
+        if any(view.facts.shape == OVERLAPPING for view in views):
+            raise UnsupportedError(CHANGES)
+        if whole.active and whole in retained(table, whole):
+            raise UnsupportedError(READ_LATER)
 
     def _plain_call(self, node: Node) -> Op:
         callee, *args = node.args

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scaffold.derive.aliasing import Trace
+from scaffold.derive.metadata import reads
 from scaffold.formula import (
     Assign,
     Graph,
@@ -16,10 +17,14 @@ from scaffold.formula import (
     Statement,
     assignments,
     bound,
+    expressions,
     same_memory,
     sharing,
+    written,
     written_to,
 )
+
+ABSENT = Graph().node("absent")
 
 
 def made_anew(graph: Graph, node: Node) -> Node | None:
@@ -50,7 +55,7 @@ def changes_of_a_name(item: Assign) -> frozenset[Node]:
 
 
 class ChangedView(NamedTuple):
-    """What a statement changes through a view: `torch.diagonal(c).add_(1).pow_(2)`."""
+    """What a statement changes through a view: `torch.diagonal(c).add_(1).pow_(2)`, or under its name: `c.pow_(2).sum()`."""
 
     calls: frozenset[Node]  # that change it
     value: Node  # the last of them
@@ -59,6 +64,8 @@ class ChangedView(NamedTuple):
 
 def changes_of_views(item: Assign) -> tuple[ChangedView, ...]:
     """The changes by which a statement changes views of tensors that have a name, each of another one, and nothing else."""
+    if changes_of_a_name(item):
+        return ()
     found = tuple(map(_changed_view, _outermost_changes(item.value)))
     views = [change for change in found if change is not None]
     calls = sum(len(change.calls) for change in views)
@@ -71,8 +78,16 @@ def changes_of_views(item: Assign) -> tuple[ChangedView, ...]:
         == _count(change.views[0], change.views[-1])
         for change in views
     )
-    known = fits and read_before and len(several) == calls
+    known = fits and read_before and len(several) == calls and not _may_not_run(item)
     return tuple(views) if known else ()
+
+
+def _may_not_run(item: Assign) -> bool:
+    """Whether a change stands in a part that is not always computed: `h.exp_() if flag else 0`."""
+    return any(
+        node.kind in ("conditional", "boolean") and any(map(_changes, node.walk()))
+        for node in item.value.walk()
+    )
 
 
 def _outermost_changes(value: Node) -> Iterator[Node]:
@@ -90,8 +105,7 @@ def _changed_view(value: Node) -> ChangedView | None:
         calls.append(node)
         node = changed
     views = tuple(same_memory(node))
-    known = len(views) > 1 and _are_nested(views)
-    return ChangedView(frozenset(calls), value, views) if known else None
+    return ChangedView(frozenset(calls), value, views) if _are_nested(views) else None
 
 
 def _are_nested(views: Sequence[Node]) -> bool:
@@ -131,10 +145,50 @@ def _changed_under_names(value: Node) -> tuple[Node, ...]:
     return tuple(item for item in changed if sharing(item))
 
 
+def ended(results: Iterable[Node]) -> list[Assign]:
+    """The results as the last statements, since one may change a tensor: `return h.pow_(2).sum()`."""
+    return [Assign(ABSENT, value) for value in results]
+
+
+def data_read(lines: Iterable[Statement]) -> frozenset[str]:
+    """The names whose data is read, and not the shape alone."""
+    return frozenset(
+        read.name
+        for item in lines
+        for node in expressions(item)
+        for read in reads(node)
+        if not read.facets
+    )
+
+
+def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
+    """The names that the backward must not read: of memory that changes from line `end` on, or under several names.
+
+    Nor, of the latter, what is computed of it: the order of these lines does not show in the names that they read.
+    """
+    trace, last, mixed = Trace(lines, sharing), set[str](), set[str]()
+    for change in trace.changes:
+        names = trace.holders_ever(change)
+        if change.position >= end:
+            last |= names
+        if len(change.holders) > 1:
+            mixed |= names
+    for item in lines if mixed else ():
+        if _all_read(item) & mixed:
+            mixed |= written(item)
+    return frozenset(last | mixed)
+
+
+def _all_read(item: Statement) -> frozenset[str]:
+    """The names that a statement reads, be it for their shape alone."""
+    return frozenset(read.name for node in expressions(item) for read in reads(node))
+
+
 def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> set[Node]:
     """The expressions whose memory changes later: a name for one would name what it was changed into."""
     statements, values = tuple(statements), list(results)
-    names = {change.name for change in Trace(statements, sharing).changes}
+    trace = Trace((*statements, *ended(values)), sharing)
+    names = frozenset().union(*map(trace.holders_ever, trace.changes))
     found = set[Node]()
     for item in assignments(statements):
         values += (item.value, item.target) if item.operator else (item.value,)

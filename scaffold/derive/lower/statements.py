@@ -31,6 +31,9 @@ from scaffold.derive.lower.mutation import (
     changes_names,
     changes_of_a_name,
     changes_of_views,
+    data_read,
+    ended,
+    unsteady,
     written_over,
 )
 from scaffold.formula import (
@@ -39,6 +42,7 @@ from scaffold.formula import (
     Node,
     Statement,
     assignments,
+    bound,
     changed_in_place,
     sharing,
     written,
@@ -64,12 +68,15 @@ def lower(
     """The graph of a forward; only the wanted inputs are active."""
     if spec.kept is not None:
         raise UnsupportedError(spec.kept.reason)
-    lowering = Lowering(spec, applier, wanted, checked(spec, forward.statements))
+    lines = (*forward.statements, *ended(forward.results))
+    lowering = Lowering(
+        spec, applier, wanted, checked(spec, lines), lines, len(forward.results)
+    )
     graph = applier.program.graph
     for item in forward.statements:
         lowering.block(without_checks(graph, (item,)))
         lowering.position += 1
-    results = tuple(map(lowering.expressions.value, forward.results))
+    results = lowering.results(lines[lowering.position :])
     return Lowered(
         results,
         lowering.inputs,
@@ -84,7 +91,8 @@ def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
     if spec.dirty:
         raise UnsupportedError("it changes an input in place")
     for change in Trace(statements, sharing).changes:
-        if len(change.holders) > 1 or change.outside:
+        others = change.holders - {change.name}
+        if change.outside or others & _seen(statements, change.position):
             raise UnsupportedError(f"'{change.name}' changes in place")
     writes = Counter[str]()
     for item in assignments(statements):
@@ -96,6 +104,12 @@ def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
     return writes
 
 
+def _seen(lines: Lines, position: int) -> frozenset[str]:
+    """The names whose data a line or one behind it reads; all that are read where the line is a choice."""
+    whole = isinstance(lines[position], If)
+    return data_read(lines) if whole else data_read(lines[position:])
+
+
 class Lowering:
     """Walks the statements."""
 
@@ -105,14 +119,37 @@ class Lowering:
         applier: Applier,
         wanted: frozenset[str],
         writes: Mapping[str, int],
+        lines: Lines,
+        results: int,
     ) -> None:
         self.applier, self.program, self.writes = applier, applier.program, writes
+        self.lines = lines  # the results last
         self.inputs = inputs_of(spec, self.program, wanted)
         # What each name is at the statement that is walked; the expressions read it.
         self.env = {**self.inputs, **attributes_of(spec, self.program)}
         self.expressions = Expressions(spec, applier, self.env, writes, self._note)
         self.position = 0
+        # The names that do not stand for the values that they have in the graph when the backward runs.
+        self.stale = set(unsteady(lines, len(lines) - results))
         self.places: dict[Op, list[Place]] = {}
+
+    def results(self, ends: Lines) -> tuple[Op, ...]:
+        """What the forward returns; a sole result may change a tensor, which nothing reads any more."""
+        found = list[Op]()
+        for item in assignments(ends):
+            own = self._own_changes(item)
+            if own and len(ends) > 1:
+                raise UnsupportedError(CHANGES)
+            for view in changes_of_views(item):
+                self._refuse_retained(self.expressions.value(view.views[-1]))
+            found.append(self.expressions.assigned_value(item.value, own))
+        return tuple(found)
+
+    def _own_changes(self, item: Assign) -> frozenset[Node]:
+        """The calls by which a statement changes tensors of names, and no other."""
+        views = changes_of_views(item)
+        own = frozenset().union(*(view.calls for view in views))
+        return own or changes_of_a_name(item)
 
     def _note(self, node: Node, op: Op) -> None:
         """Where a value is written that is always computed."""
@@ -133,7 +170,8 @@ class Lowering:
         """The names of values that can be read after the last statement; inputs go first."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
-            if op.rule not in ("const", "list") and name != "_":
+            known = name != "_" and name not in self.stale
+            if op.rule not in ("const", "list") and known:
                 found.setdefault(op, name)
         return found
 
@@ -141,6 +179,8 @@ class Lowering:
         """The names that only one branch assigns."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
+            if name in self.stale:
+                continue
             sides = op.args if op.rule == "cond" else (op, op)
             for branch, other in (sides, sides[::-1]):
                 only = op.rule == "cond" and other.rule == "const"
@@ -166,8 +206,7 @@ class Lowering:
                 "binary", item.operator, (item.target, value)
             )
         views = changes_of_views(item)
-        own = frozenset().union(*(view.calls for view in views))
-        op = self.expressions.assigned_value(value, own or changes_of_a_name(item))
+        op = self.expressions.assigned_value(value, self._own_changes(item))
         self.expressions.kinds.after((item,))
         changed = {view.views[-1].label: self._changed_under(view) for view in views}
         for name in changed_in_place(item.value):
@@ -181,10 +220,11 @@ class Lowering:
         """What the tensor of a name is once a view of it has changed: `h.t().add_(y)`."""
         new, values = self.expressions.value(view.value), view.views
         root = self.expressions.value(values[-1])
-        if root.rule == "input" or not root.is_tensor:
-            raise UnsupportedError(CHANGES)
-        if root.active and root in retained(self.applier.table, root):
-            raise UnsupportedError(READ_LATER)
+        self._refuse_retained(root)
+        name = values[-1].label
+        if len(values) > 1 and not self._is_read_again(name):
+            self.stale.add(name)  # it is not worked out what it has become
+            return root
         for node, inner in pairwise(values):
             whole, part = map(self.expressions.value, (inner, node))
             if node.kind != "subscript":
@@ -196,6 +236,18 @@ class Lowering:
             new = put(self.applier, whole, index, new)
         return new
 
+    def _is_read_again(self, name: str) -> bool:
+        if isinstance(self.lines[self.position], If):
+            return True
+        return name in data_read(self.lines[self.position + 1 :])
+
+    def _refuse_retained(self, op: Op) -> None:
+        """Refuse a change of what autograd keeps, and of what the forward did not make."""
+        if op.rule == "input" or not op.is_tensor:
+            raise UnsupportedError(CHANGES)
+        if op.active and op in retained(self.applier.table, op):
+            raise UnsupportedError(READ_LATER)
+
     def _parts_of(self, index: Node) -> list[Op]:
         several = index.args if index.kind == "tuple" else (index,)
         return [self.expressions.part(part) for part in several]
@@ -204,23 +256,21 @@ class Lowering:
         """`h[index] = new`."""
         container, index = target.args
         before = self.expressions.value(container)
-        if not before.is_tensor or before.rule == "input":
-            raise UnsupportedError(CHANGES)
-        if before.active and before in retained(self.applier.table, before):
-            raise UnsupportedError(READ_LATER)
+        self._refuse_retained(before)
         whole = put(self.applier, before, self._parts_of(index), new)
         self.env[container.label] = whole
 
     def _bind(self, target: Node, op: Op) -> None:
         if target.kind == "name":
-            if op.kind == "static" and self.writes.get(target.label) == 1:
+            once = self.writes.get(target.label) == 1
+            if op.kind == "static" and once and target.label not in self.stale:
                 named = self.program.local(target, op)
                 op = named if op.rule in ("static", "python") else op
             self.env[target.label] = op
             return
         if op.is_tensor and op.rule != "call":  # `row, col = edge_index`
             op = self.applier.named("unbind", op, self.program.const(0))
-        if op.kind == "group":
+        if op.kind == "group" and not bound(target) & self.stale:
             self.program.unpack(op)
         star = [at for at, item in enumerate(target.args) if item.kind == "starred"]
         if star:

@@ -28,6 +28,22 @@ DERIVED = {
     "equal zeros": f"a = {ZEROS}.index_add_(0, index, x)\nb = {ZEROS}.index_add_(0, index, y)\nreturn a * b.sin() + {ZEROS} * a",
     "equal zeros, one of them added to": "h = torch.zeros_like(x)\nh += y\nreturn h * torch.sin(x) * (torch.zeros_like(x) + x.exp())",
     "equal exponentials": "h = torch.exp(x).detach()\nh += y\nreturn h * torch.sin(x) * torch.exp(x).detach()",
+    "of a view that has a name": "h = x * y\nd = h[:, 0]\nd.mul_(2).add_(y[:, 1])\nreturn d.sin()",
+    "of a view, then summed": "h = x * y\nd = torch.diagonal(h)\nreturn d.add_(-1).pow_(2).sum()",
+    "of a view of a view": "h = x.t() @ y\nn, m = h.shape\noff = h.flatten()[:-1].view(n - 1, n + 1)[:, 1:]\nreturn off.pow_(2).sum() / n",
+    "of a view, and its tensor has been read": "h = x * y\nk = h * 3\nd = h[:, 1:]\nd.mul_(2)\nd += y[:, 1:]\nreturn k[:, 1:].sin() * d.sin()",
+    "of a view, and of what is computed of it": "h = x * y\nd = h[0]\nk = d * 3\nd.mul_(k.detach())\nreturn k.cos() * d.sin() * h.shape[0]",
+    "of a view, by an operator": "h = x * y\nd = h[:, 0]\nd *= y[:, 1]\nreturn d.sin() * d",
+    "of a view, in a part": "h = x * y\nd = h[:, 1:]\nd[0] = y[0, 1:] ** 2\nreturn d.sin() * d",
+    "of a tensor whose view is not read again": "h = x * y\nd = h[:, 0]\nk = d.sum()\nh.mul_(2)\nreturn h * h * k",
+    "of a view whose sizes are read": "h = x * y\nk = h * 3\nd = h[:, 1:]\nd.mul_(2)\nn, m = d.shape\nreturn d.reshape(m, n).sin().t().reshape(n * m) * k[:, 1:].exp().reshape(n * m) * h.shape[0]",
+    "of a view of zeros": f"h = {ZEROS}\nd = h[1:]\nd.index_add_(0, index, x * y)\nreturn d.exp() * d",
+    "of a view, and its tensor is assigned anew": "h = x * y\nd = h[:, 0]\nd.mul_(2)\nh = y.sin()\nreturn d.exp()[:, None] * h * h",
+    "inside a result": "h = x * y\nreturn h.pow_(2).sum() * x",
+    "of a result": "h = x * y\nreturn h.mul_(y)",
+    "of a view in a result": "h = x * y\nk = h - 3\nreturn h[:, 1:].pow_(2).sum() * k",
+    "inside a line": "h = x * y\nk = h.pow_(2).sum() * x\nreturn k * h.sin()",
+    "of a part of a copy or a view": "h = x * y\nk = h.flatten()[1:].pow_(2).sum() * x\nreturn k * k",
     "means": f"{ZEROS}.scatter_reduce_(0, index[:, None].expand_as(x), x, 'mean') * y.sum()",
 }
 
@@ -70,6 +86,23 @@ def test_the_gradient_is_that_of_autograd(forward: str, policy: str) -> None:
         ("torch.exp(x).mul_(y)", "it changes in place what the gradient"),
         ("h = x * 2\nk = h[0]\nh.mul_(y)\nreturn k + h", "'h' changes in place"),
         ("h = x * 2\nreturn h.mul_(y) + h", "it changes a tensor in place"),
+        ("h = x * 2\nd = h[0]\nd.mul_(2)\nreturn h * h", "'d' changes in place"),
+        ("h = x * 2\nd = h[0]\nreturn d.mul_(2) * h", "changes"),
+        ("h = x * 2\nd = h[0]\nd.mul_(h[1])\nreturn d", "'d' changes in place"),
+        ("h = x * 2\na, b = h.chunk(2)\na.mul_(2)\nreturn a * b", "'a' changes"),
+        ("h = x.exp()\nd = h[0]\nd.mul_(2)\nreturn d", "it changes in place what"),
+        (
+            "h = x * 2\nd = h.unfold(0, 2, 1)\nd.mul_(2)\nreturn d",
+            "it changes a tensor",
+        ),
+        (
+            "h = x * y\nk = h.pow_(2).sum() if x.ndim > 1 else 0\nreturn k * h",
+            "it changes",
+        ),
+        (
+            "h = x * y\nif x.shape[0] > 3:\n    d = h[0]\n    d.mul_(2)\n    h = h * 2\nreturn h",
+            "'d' changes",
+        ),
     ],
 )
 def test_other_changes_are_left_to_autograd(forward: str, reason: str) -> None:

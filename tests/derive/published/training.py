@@ -251,4 +251,34 @@ return ((x_group * rstd).flatten(-2) * weight).to(dtype)
         "return ((torch.linalg.norm(gradients, ord=2, dim=-1) - 1.0) ** 2).mean()",
         lambda: [(r(4, 3),)],
     ),
+    Case(
+        "vicreg_covariance",
+        "x[N, D], y[N, D]",
+        """
+x = x - x.mean(dim=0)
+y = y - y.mean(dim=0)
+std_x = torch.sqrt(x.var(dim=0) + 0.0001)
+cov_x = (x.T @ x) / (x.shape[0] - 1)
+cov_y = (y.T @ y) / (x.shape[0] - 1)
+n, m = cov_x.shape
+off_x = cov_x.flatten()[:-1].view(n - 1, n + 1)[:, 1:].flatten()
+cov_loss = off_x.pow_(2).sum().div(n) + cov_y.flatten()[:-1].view(n - 1, n + 1)[:, 1:].flatten().pow_(2).sum().div(n)
+return torch.mean(F.relu(1 - std_x)) / 2 + cov_loss
+""",
+        lambda: [(r(5, 3), r(5, 3)), (r(4, 2), r(4, 2))],
+    ),
+    Case(
+        "barlow_twins",
+        "z1[N, D], z2[N, D], lambd: float = 0.0051",
+        """
+c = z1.T @ z2
+c.div_(z1.shape[0])
+on_diag = torch.diagonal(c).add_(-1).pow_(2).sum()
+n, m = c.shape
+assert n == m
+off_diag = c.flatten()[:-1].view(n - 1, n + 1)[:, 1:].flatten().pow_(2).sum()
+return on_diag + lambd * off_diag
+""",
+        lambda: [(r(5, 3), r(5, 3), 0.0051), (r(4, 2), r(4, 2), 0.1)],
+    ),
 )
