@@ -27,7 +27,7 @@ from torch import Tensor
 from scaffold.derive.autograd_fallback import BY_AUTOGRAD as WHOLE
 from scaffold.spec.toml import op_table
 from tests.derive.building import load, reference
-from tests.derive.checking import check_needs
+from tests.derive.checking import check_needs, is_once
 from tests.derive.random_forwards import SIZES, Drawn, drawn
 
 SCAFFOLD = "from scaffold.cli import main; main()"  # what the installed command does
@@ -198,7 +198,7 @@ def judge(op: Op, text: str, tally: Tally) -> None:
     forward = reference(names, op.program.forward)
     count = len(values)
     alone = [tuple(at == only for at in range(count)) for only in range(count)]
-    once = "once_differentiable" in text
+    once = is_once(text)
     try:
         for needs in {(True,) * count, *alone}:
             wrapper = getattr(module, op.name)
