@@ -357,8 +357,11 @@ class OpTests:
             doubles = self.rounded(torch.double, **case)
             right = self.differentiable_outputs(function(*doubles))
             with self.autocast_on(inputs, low):
+                try:
+                    plain = self.differentiable_outputs(function(*inputs))
+                except RuntimeError as error:
+                    pytest.skip(f"plain PyTorch raises: {error}")
                 actual = self.run(*inputs)
-                plain = self.differentiable_outputs(function(*inputs))
             if not self.surrogate:
                 self.assert_as_exact(actual, plain, right, low)
             for penalty in [False, True][: 1 + self.supports_double_backward]:

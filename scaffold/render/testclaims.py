@@ -81,13 +81,13 @@ def _gradient(
     if len(ends) < len(spec.outputs):
         yield Claim("ends", str(ends))
     numeric = not compared or is_its_derivative(spec)
+    stood_in = spec.surrogate is not None and spec.surrogate.forward is not None
     if not takes_any_layout(spec):
         yield Claim("layouts", "(torch.clone,)")
-    if spec.surrogate is None:
-        if numeric:
-            yield from _gradcheck(spec, derivation, making)
-        else:
-            yield Claim("supports_gradcheck", "False")
+    if spec.surrogate is None and numeric:
+        yield from _gradcheck(spec, derivation, making)
+    elif not stood_in:
+        yield Claim("supports_gradcheck", "False")
     if derivation.once_differentiable:
         yield Claim("supports_double_backward", "False")
         if decorated(derivation):

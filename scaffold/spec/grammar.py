@@ -67,10 +67,17 @@ def tokenize(text: str, start: Location) -> list[Token]:
     return [*tokens, Token("end", "", last, position, position)]
 
 
+ARITHMETIC = (
+    "a dim is a name or a number: name the size, as 'half', and state what it is, as in "
+    "--require 'D == 2 * half'"
+)
+
+
 def _unknown(character: str, place: Location) -> ScaffoldError:
     if character in "'\"":
         return ScaffoldError("this string is not closed", place)
-    return ScaffoldError(f"unexpected character {character!r}", place)
+    hint = ARITHMETIC if character in "/+-%" else None
+    return ScaffoldError(f"unexpected character {character!r}", place, hint)
 
 
 def split_entries(tokens: Sequence[Token]) -> list[list[Token]]:

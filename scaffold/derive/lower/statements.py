@@ -89,7 +89,7 @@ def lower(
 def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
     """How often each name is assigned; a tensor may change only if it is the forward's own and has one name."""
     if spec.dirty:
-        raise UnsupportedError("it changes an input in place")
+        raise UnsupportedError("it changes an input in place: state the gradient")
     for change in Trace(statements, sharing).changes:
         others = change.holders - {change.name}
         if change.outside or others & _seen(statements, change.position):

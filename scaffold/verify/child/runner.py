@@ -101,5 +101,9 @@ def _verdict(request: dict[str, Any]) -> dict[str, Any]:
 def _not_loaded(error: Exception) -> dict[str, Any]:
     words = f"cannot be imported: {type(error).__name__}: {error}"
     failure = {"subject": "the op", "words": words}
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        failure["hint"] = (
+            f"install {error.name.partition('.')[0]} where PyTorch is, or name an interpreter that has both: --python"
+        )
     nothing: dict[str, Any] = {"notes": [], "skipped": [], "wanted": []}
     return {"cases": 0, "failure": failure, **nothing}
