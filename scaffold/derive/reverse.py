@@ -382,7 +382,7 @@ class Reverse:
                 )
         rule = self._rule(op)
         if rule.results[0].startswith("*"):
-            if not all_taken(self.program, op, arrived):
+            if not all_taken(self.make.applier, op, arrived):
                 return [of_few_parts(self.make, op, arrived)]
             env = {f"grad_{rule.results[0][1:]}": all_parts(self.make, op, arrived)}
         else:

@@ -14,6 +14,7 @@ from itertools import chain
 
 from scaffold.formula.python_values import BINARY, COMPARE, compared, computed
 from scaffold.formula.substitution import names_in, stored
+from scaffold.primitives.calls import is_sized
 
 ROUNDS = 4  # of one loop
 LINES = 24  # that all loops of a forward make
@@ -154,6 +155,10 @@ class _Steps(ast.NodeTransformer):
                 return elts
             case ast.Call(ast.Name(name), args, []) if name not in self.taken:
                 return self._called(name, args, item)
+            case ast.Call(
+                ast.Attribute(ast.Name(), name), [ast.List(sizes), *_]
+            ) if is_sized(name) and None not in map(_integer, sizes):
+                return [_part(item, number) for number in range(len(sizes))]
         return None
 
     def _called(
@@ -177,6 +182,13 @@ class _Steps(ast.NodeTransformer):
         elif name != "zip":
             return None
         return [ast.Tuple(list(each), ast.Load()) for each in zip(*listed)]
+
+
+def _part(several: ast.expr, number: int) -> ast.expr:
+    """`x.split([2, 2], -1)[1]`."""
+    place = _constant(number, several)
+    found = ast.Subscript(copy.deepcopy(several), place, ast.Load())
+    return ast.copy_location(found, several)
 
 
 def _is_repeatable(item: ast.expr) -> bool:

@@ -38,7 +38,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 FLAGS = (
     *("several", "joins", "random", "random_factor", "uninitialised", "creates"),
     *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
-    *("undifferentiated", "selects", "distribution", "log_distribution"),
+    *("undifferentiated", "selects", "distribution", "log_distribution", "sized"),
 )
 # Measured, as `python -m benchmarks.passes` does it: what is not said otherwise is as fast as memory is.
 PASSES = {

@@ -7,20 +7,24 @@ parts were taken of. Invariant: what has no cotangent counts as zeros.
 from collections.abc import Mapping
 from functools import reduce
 
-from scaffold.derive.graph.op import OfShape, Op, Position, Program, is_number, literal
+from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.op import OfShape, Op, Position, is_number, literal
 from scaffold.derive.graph.static_values import UnsupportedError, is_int
 from scaffold.derive.lower.indexing import item_of
+from scaffold.derive.lower.parts import count_of
 from scaffold.derive.rules.formula_words import size
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.joined_parts import joined_parts
 
 
-def all_taken(program: Program, op: Op, arrived: Mapping[int, Op]) -> bool:
+def all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
     """Whether it is known that a gradient comes from each part, or that the other parts are there."""
     if any(at < 0 for at in arrived):  # the last one, of nobody knows how many
         return False
     every = op.rule == "chunk" and literal(op.args[1]) == len(arrived)
-    return every or program.is_unpacked(op)
+    if isinstance(literal(op.args[1]), tuple):  # the size of each is said
+        every = count_of(applier, op) == len(arrived)
+    return every or applier.program.is_unpacked(op)
 
 
 def of_few_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op]:
