@@ -87,7 +87,7 @@ def settings() -> Iterator[Any]:
         yield pytest.param(name, marks=marks)
 
 
-@pytest.mark.parametrize("name", settings())
+@pytest.mark.parametrize("name", [*settings()])
 def test_losses_agree(
     name: str, ops: Path, plain: dict[str, Any], tmp_path: Path
 ) -> None:
