@@ -8,11 +8,10 @@ A formula takes this way; a module imports only from those above it:
     definitions            what a file defines, and its functions with every name told apart
     text                   the text with its place, and the scope of its names
     graph                  what is read: nodes, statements, a formula
-    python_values          what operators make of values that are known
-    settled_branches, substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
-    other_files            what a file imports from files beside it
+    constant_folding       what operators make of values that are known, and the branches that it settles
+    substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
     module_forward         the forward of an nn.Module as a function of what it reads of self
-    user_functions         the function that '@file.py:function' means
+    user_functions         the function that '@file.py:function' means, and what its file imports from files beside it
     inline                 calls of the file's functions -> their statements
     program                the statements that run
     loop_unrolling         short loops -> statements in a row
@@ -27,6 +26,22 @@ A formula takes this way; a module imports only from those above it:
 """
 
 from scaffold.formula.assertions import is_check, raises
+from scaffold.formula.constant_folding import (
+    ARITHMETIC,
+    COMPARISONS,
+    NO_STRING,
+    OPPOSITES,
+    PRESENT,
+    UNKNOWN,
+    Number,
+    as_number,
+    compared,
+    computed,
+    evaluated,
+    literal_value,
+    of_math,
+    truth,
+)
 from scaffold.formula.effects import (
     bound,
     changed_in_place,
@@ -65,22 +80,6 @@ from scaffold.formula.operators import (
     newer,
 )
 from scaffold.formula.parse import parse
-from scaffold.formula.python_values import (
-    ARITHMETIC,
-    COMPARISONS,
-    NO_STRING,
-    OPPOSITES,
-    PRESENT,
-    UNKNOWN,
-    Number,
-    as_number,
-    compared,
-    computed,
-    evaluated,
-    literal_value,
-    of_math,
-    truth,
-)
 from scaffold.formula.statements import assigned
 from scaffold.formula.text import BUILTINS, WELL_KNOWN, Meanings, Scope, Text
 from scaffold.formula.user_functions import FunctionText, function_in

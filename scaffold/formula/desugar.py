@@ -10,7 +10,7 @@ import copy
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
-from scaffold.formula.settled_branches import without_empty
+from scaffold.formula.constant_folding import without_empty
 from scaffold.formula.substitution import (
     changes,
     is_pure,

@@ -9,8 +9,8 @@ known of them.
 import ast
 from typing import Protocol
 
+from scaffold.formula.constant_folding import BINARY, COMPARE, UNARY
 from scaffold.formula.graph import Graph, Node
-from scaffold.formula.python_values import BINARY, COMPARE, UNARY
 from scaffold.formula.text import BUILTINS, WELL_KNOWN
 from scaffold.primitives.calls import optional_tensors
 

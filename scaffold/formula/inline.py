@@ -13,6 +13,7 @@ import ast
 import copy
 from collections.abc import Callable, Collection, Sequence
 
+from scaffold.formula.constant_folding import folded, without_empty
 from scaffold.formula.definitions import (
     Definitions,
     Function,
@@ -22,7 +23,6 @@ from scaffold.formula.definitions import (
     resolve,
 )
 from scaffold.formula.desugar import with_one_return
-from scaffold.formula.settled_branches import folded, without_empty
 from scaffold.formula.substitution import (
     changes,
     is_pure,

@@ -12,7 +12,7 @@ import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
-from scaffold.formula.python_values import BINARY, COMPARE, compared, computed
+from scaffold.formula.constant_folding import BINARY, COMPARE, compared, computed
 from scaffold.formula.substitution import names_in, stored
 from scaffold.primitives.calls import is_sized
 

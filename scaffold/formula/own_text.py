@@ -5,7 +5,7 @@ where there are none. Invariant: the text is read as syntax, here as everywhere.
 where the parser has left it out: it is to be run. Decorators and annotations are dropped, nothing else.
 
 A function of a file stands in a function that has the names of the file: its constants, its functions, its imports of PyTorch. What
-it imports from files beside it has the names that `other_files` gave it. The forward of an `nn.Module` has no such text.
+it imports from files beside it has the names that `user_functions` gave it. The forward of an `nn.Module` has no such text.
 """
 
 import ast

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.formula.constant_folding import folded
 from scaffold.formula.definitions import (
     Definitions,
     Function,
@@ -19,7 +20,6 @@ from scaffold.formula.definitions import (
     statements_of,
 )
 from scaffold.formula.inline import Inliner, Report, constant
-from scaffold.formula.settled_branches import folded
 from scaffold.formula.substitution import (
     named,
     names_in,

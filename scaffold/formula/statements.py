@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.assertions import CheckedExpressions, raises, without_checks
+from scaffold.formula.constant_folding import BINARY
 from scaffold.formula.definite_assignment import unassigned
 from scaffold.formula.desugar import plain, with_one_return
 from scaffold.formula.effects import misspelt, written
@@ -18,7 +19,6 @@ from scaffold.formula.expression import ELSEWHERE, Guarded, may_be_none
 from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
 from scaffold.formula.operators import instead_of
 from scaffold.formula.program import Program
-from scaffold.formula.python_values import BINARY
 from scaffold.formula.text import RESERVED, TAKEN, Scope, Text, place_in
 from scaffold.primitives.calls import is_in_place
 

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from scaffold.formula.settled_branches import NONE, Names, truth_of
+from scaffold.formula.constant_folding import NONE, Names, truth_of
 from scaffold.primitives.calls import draws_random, is_in_place
 
 REPEATED = (

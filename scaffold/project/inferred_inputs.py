@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.formula import BUILTINS, Scope, Text
+from scaffold.formula.constant_folding import BINARY
 from scaffold.formula.definitions import defaults, dotted_name, resolve
 from scaffold.formula.operators import (
     NUMPY,
@@ -19,7 +20,6 @@ from scaffold.formula.operators import (
     judged_value,
 )
 from scaffold.formula.program import Program, program_of
-from scaffold.formula.python_values import BINARY
 from scaffold.formula.text import RESERVED, Origin, place_in
 from scaffold.inspect.declarations import named_kind
 from scaffold.inspect.samples import NAMED

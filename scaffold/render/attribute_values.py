@@ -9,7 +9,7 @@ from math import isfinite
 from typing import TypeGuard
 
 from scaffold.formula import Node
-from scaffold.formula.python_values import evaluated
+from scaffold.formula.constant_folding import evaluated
 from scaffold.render.testvalues import attribute_value
 from scaffold.spec import Attribute, OpSpec
 
