@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.forward.body import write_forward
-from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.inference import infer
+from scaffold.derive.graph.application import Applier, infer
 from scaffold.derive.graph.op import Op, Program
 from scaffold.derive.graph.shapes import (
     Dropped,

@@ -32,23 +32,23 @@ from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
-from scaffold.derive.plan.save_policy import BackwardGraph, is_dear
+from scaffold.derive.plan.save_plan import BackwardGraph, is_dear
 from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
 from scaffold.derive.rules.tables import table_of
 from scaffold.derive.simplify.advice import advice
 from scaffold.derive.simplify.algebra import ALGEBRA
 from scaffold.derive.simplify.assumptions import present, settled_tests, users_of
 from scaffold.derive.simplify.autocast_casts import AutocastCasts
+from scaffold.derive.simplify.compositions import with_probabilities
 from scaffold.derive.simplify.constructors import Maker, in_order
 from scaffold.derive.simplify.forward_products import REUNITED, forward_products
 from scaffold.derive.simplify.hoisting import HOISTED
-from scaffold.derive.simplify.joined_sums import JOINED
+from scaffold.derive.simplify.joined_terms import JOINED
 from scaffold.derive.simplify.one_hots import ONE_HOTS, without_zeros
-from scaffold.derive.simplify.probabilities import with_probabilities
 from scaffold.derive.simplify.rewrites import REWRITES
 from scaffold.derive.simplify.scalar_factors import Scalars
 from scaffold.derive.variadic_inputs import JoinedInput, joined_input, with_joined
-from scaffold.derive.write.derived_gradients import gradient_statements
+from scaffold.derive.write.statements import gradient_statements
 from scaffold.formula import Graph, Statement, expressions
 from scaffold.spec import OpSpec
 

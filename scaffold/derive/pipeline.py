@@ -23,9 +23,10 @@ from scaffold.derive.capabilities import (
 from scaffold.derive.derivation import Derivation, Derived, Forward, Maths
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.forward.detached_outputs import detached_outputs, without_gradient
-from scaffold.derive.forward.live_forward import forward_that_saves, plan_reuse
+from scaffold.derive.forward.live_forward import forward_that_saves
 from scaffold.derive.forward.ssa_names import with_versions
 from scaffold.derive.live_variables import without_dead
+from scaffold.derive.plan.recomputation import plan_reuse
 from scaffold.derive.saving import ContextNames, Origins, context_of, transfer
 from scaffold.derive.shape_guards import shape_checks
 from scaffold.derive.stated_gradients import (

@@ -33,8 +33,11 @@ from scaffold.derive.rules.several_results import (
 from scaffold.derive.rules.table import Rule
 from scaffold.derive.simplify.compositions import Composer
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.derive.simplify.joined_parts import joined_parts
-from scaffold.derive.simplify.joined_sums import as_one_choice, sure_of_one
+from scaffold.derive.simplify.joined_terms import (
+    as_one_choice,
+    joined_parts,
+    sure_of_one,
+)
 from scaffold.derive.simplify.rewrites import sums_to_zero
 from scaffold.formula import Node
 

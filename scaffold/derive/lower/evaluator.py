@@ -12,7 +12,7 @@ from scaffold.derive.graph.application import Applier, constant
 from scaffold.derive.graph.conditions import choose
 from scaffold.derive.graph.op import Op, literal, tensors
 from scaffold.derive.graph.static_values import UnsupportedError, is_sequence
-from scaffold.derive.lower import indexing, parts
+from scaffold.derive.lower import indexing
 from scaffold.formula import Node
 
 
@@ -152,7 +152,7 @@ class Evaluator(ABC):
         at = constant(self.program, index)
         position = None if at is None else literal(at)
         if isinstance(position, int):
-            position = parts.position_of(self.applier, several, position)
+            position = indexing.position_of(self.applier, several, position)
         if not isinstance(position, int):
             raise UnsupportedError("an index of a tuple")
         return self.item(several, position)
@@ -161,7 +161,7 @@ class Evaluator(ABC):
         """The values of a tuple one by one, where it is known how many there are."""
         if several.rule == "list" or several.kind != "group":
             return several if several.rule == "list" else None
-        count = parts.count_of(self.applier, several)
+        count = indexing.count_of(self.applier, several)
         if count is None:
             return None
         self.program.unpack(several)

@@ -46,11 +46,10 @@ from scaffold.derive.graph.static_values import (
     size_at,
     static_node,
 )
-from scaffold.derive.lower import indexing, parts
+from scaffold.derive.lower import indexing
 from scaffold.derive.lower.autograd_saved import retained, same_storage
 from scaffold.derive.lower.evaluator import Evaluator
-from scaffold.derive.lower.index_assignment import CHANGES
-from scaffold.derive.lower.mutation import made_anew
+from scaffold.derive.lower.mutation import CHANGES, made_anew
 from scaffold.derive.lower.required_sizes import required_sizes
 from scaffold.derive.lower.unruled_calls import (
     creates,
@@ -313,7 +312,7 @@ class Expressions(Evaluator):
         }
         if several and "joins" in bound.rule.facts.flags and "dim" in bound.args:
             (whole, parted), dim = *several.items(), bound.args["dim"]
-            found = parts.joined(self.applier, bound.rule.op, parted, dim)
+            found = indexing.joined(self.applier, bound.rule.op, parted, dim)
             if found is not None:
                 return found
             listed = self.listed(parted) or parted
@@ -730,7 +729,7 @@ def broadcast_together(applier: Applier, values: Sequence[Op]) -> Op:
 def _sum(applier: Applier, items: Op) -> Op | None:
     if items.is_tensor:
         return applier.named("sum", items, applier.program.const(0))
-    if parts.are_parts(applier, items) and parts.are_single(items):
+    if indexing.are_parts(applier, items) and indexing.are_single(items):
         return applier.named("sum", *items.args)
     if items.rule != "list" or not items.args:
         return None

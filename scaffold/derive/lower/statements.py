@@ -25,14 +25,16 @@ from scaffold.derive.lower.expressions import (
     inputs_of,
 )
 from scaffold.derive.lower.forward_names import Place
-from scaffold.derive.lower.index_assignment import CHANGES, put, put_view
 from scaffold.derive.lower.mutation import (
+    CHANGES,
     ChangedView,
     changes_names,
     changes_of_a_name,
     changes_of_views,
     data_read,
     ended,
+    put,
+    put_view,
     unsteady,
     written_over,
 )

@@ -1,30 +1,45 @@
-"""Locals of the forward that the backward reads: which are computed again, which must be saved.
+"""Locals of the forward that the backward reads: which statements come again there, which values are saved.
 
-In: the forward's statements and the names wanted. Out: the statements to repeat and the names to save.
-Invariant: what is repeated gives the same value; what is saved is a tensor, and a name's last value.
+In: an `OpSpec` and its `Maths`: the forward's statements and what the backward reads of them. Out: a `Reuse`: the statements to repeat
+and the names to save. Invariant: what is repeated gives the same value, so nothing that reads what has changed since, draws random
+numbers or runs a kernel of the user's; what is saved is a tensor, and a name's last value.
 
-`plan` decides it for gradients that formulas or kernels state. For those that follow from the forward `save_policy` has decided
+`plan` decides it for gradients that formulas or kernels state. For those that follow from the forward `save_plan` has decided
 by the graph what is saved, and `repeated_for` only finds the statements that give the rest.
 """
 
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from scaffold.derive.backward_program import read_names, surely_written
-from scaffold.derive.live_variables import without_dead
+from scaffold.derive.activity import (
+    active_locals,
+    calls_unknown,
+    is_random,
+    leaves_torch,
+)
+from scaffold.derive.aliasing import Trace
+from scaffold.derive.backward_program import free_reads, read_names, surely_written
+from scaffold.derive.derivation import Maths
+from scaffold.derive.forward.ssa_names import as_they_were
+from scaffold.derive.live_variables import without_checks, without_dead
+from scaffold.derive.metadata import reads
 from scaffold.derive.name_collisions import fresh
-from scaffold.derive.value_kinds import Kinds
+from scaffold.derive.value_kinds import Kinds, kinds_of_inputs
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Assign,
     Graph,
     If,
+    Node,
     Statement,
+    expressions,
     renaming,
     rewritten,
     same_tensor,
+    sharing,
     written,
 )
+from scaffold.spec import OpSpec
 
 Lines = tuple[Statement, ...]
 
@@ -209,3 +224,115 @@ def _refuse_values(saved: Iterable[str], forward: Locals) -> None:
             message = f"the backward needs '{name}', which is no tensor and cannot be computed again"
             hint = f"make it a tensor, or compute {name} in the backward"
             raise ScaffoldError(message, forward.place, hint)
+
+
+class Reuse(NamedTuple):
+    """Which statements of the forward stand in the backward again."""
+
+    plan: Plan
+    forward: Lines  # with a name of its own for every value that is saved
+    cut_off: frozenset[
+        str
+    ]  # saved locals that depend on an input: to a second derivative they are constants
+    described: frozenset[str] = frozenset()  # locals of which shape or dtype is kept
+
+
+def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
+    """Which locals of the forward are computed again in the backward, and which are saved."""
+    if maths.forward is None:
+        return Reuse(Plan((), ()), (), frozenset())
+    graph, statements = maths.graph, maths.forward.statements
+    origin = dict(maths.versions)
+    again = statements if maths.again is None else maths.again
+    own = written(*statements)
+    chosen, described = _plan(spec, maths, again, own)
+    if not own.issuperset((*chosen.saved, *described)):
+        statements = again  # which has a name for all that is saved
+    forward = as_they_were(graph, statements, origin, {*chosen.saved, *described})
+    tensors = frozenset(item.name for item in spec.differentiable)
+    cut_off = active_locals(statements, tensors) & set(chosen.saved)
+    return Reuse(chosen, forward, cut_off, described)
+
+
+def _plan(
+    spec: OpSpec, maths: Maths, statements: Lines, own: frozenset[str]
+) -> tuple[Plan, frozenset[str]]:
+    """Which of these statements come again, and of which locals only the shape is kept; the forward's `own` names are rather saved."""
+    inputs = {item.name for item in spec.inputs}
+    statements = without_checks(maths.graph, statements)
+    locals_ = written(*statements) - inputs
+    found = [read for read, _ in free_reads(maths.program) if read.name in locals_]
+    wanted = frozenset(read.name for read in found)
+    # The shape of a part, `x[:, 1:].shape`, is none that is kept of the whole.
+    data = frozenset(read.name for read in found if read.element or not read.facets)
+    kinds = kinds_of_inputs(spec).after(statements)
+    forward = Locals(
+        statements,
+        _Repeatable(spec, statements, kinds),
+        kinds,
+        locals_ & frozenset(dict(maths.origins)),
+        maths.place,
+        maths.graph,
+        frozenset(inputs | written(*maths.program)),
+    )
+    chosen = _chooser(spec, maths, wanted & own)
+    outputs = frozenset(dict(maths.origins))
+    asked = wanted - data - outputs
+    if spec.style != "combined":
+        return chosen(forward, wanted - outputs), frozenset()
+    least = chosen(forward, data - outputs)
+    there = written(*least.repeated) | set(least.saved)
+    described = frozenset(
+        name
+        for name in asked - there
+        if forward.kinds.of_name(name) == "tensor" and not unsure(statements, (name,))
+    )
+    return chosen(forward, wanted - outputs - described), described
+
+
+def _chooser(
+    spec: OpSpec, maths: Maths, read: frozenset[str]
+) -> Callable[[Locals, frozenset[str]], Plan]:
+    """What says which statements come again, of those that wanted locals need; `read` are locals that may be saved."""
+    saved = maths.kept
+    if saved is None:
+        at_will = spec.once_differentiable or spec.forgoes_second
+        saved = read if at_will else frozenset()
+    plan_ = repeated_for if maths.planned else plan
+    return lambda forward, wanted: plan_(forward, wanted, saved)
+
+
+class _Repeatable:
+    """Whether computing a statement again gives the same at a fair price."""
+
+    def __init__(self, spec: OpSpec, statements: Lines, kinds: Kinds) -> None:
+        objects = {item.name for item in spec.attributes}
+        self.spec, self.kinds = spec, kinds
+        self.unknown = frozenset(objects | (spec.foreign - kinds.arrays))
+        changes = Trace(statements, sharing).changes
+        several = [item.holders for item in changes if len(item.holders) > 1]
+        self.changed = frozenset(spec.dirty).union(*several)
+
+    def __call__(self, item: Statement) -> bool:
+        touched = written(item) | {
+            read.name
+            for node in expressions(item)
+            for read in reads(node)
+            if not read.facets
+        }
+        return not touched & self.changed and all(
+            self._fair(node) for node in expressions(item)
+        )
+
+    def _fair(self, node: Node) -> bool:
+        if is_random(node) or calls_unknown(node, self.unknown):
+            return False
+        if self.kinds.of(node) in ("scalar", "array"):
+            return True
+        return not leaves_torch(node, self.unknown & self.spec.foreign)
+
+
+def unsure(statements: Lines, names: Iterable[str]) -> tuple[str, ...]:
+    """The names that only some branches assign."""
+    sure = surely_written(*statements)
+    return tuple(name for name in names if name not in sure)

@@ -10,11 +10,10 @@ from functools import reduce
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import OfShape, Op, Position, is_number, literal
 from scaffold.derive.graph.static_values import UnsupportedError, is_int
-from scaffold.derive.lower.indexing import item_of
-from scaffold.derive.lower.parts import count_of
+from scaffold.derive.lower.indexing import count_of, item_of
 from scaffold.derive.rules.formula_words import size
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.derive.simplify.joined_parts import joined_parts
+from scaffold.derive.simplify.joined_terms import joined_parts
 
 
 def all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:

@@ -1,17 +1,22 @@
-"""What a forward spells out in several primitives and another one computes alone: `x * sigmoid(x)` is silu.
+"""What is spelled out in several primitives and another one computes alone: `x * sigmoid(x)` is silu, `exp(log_softmax(x))` is softmax.
 
-In: a forward op, and the compositions of the rule table. Out: the rule and its arguments. Invariant: the op has the rule's
-value for all arguments; constants agree to the last digits, factors and terms may stand in any order.
+In: an op of the forward, and the compositions of the rule table; the gradients. Out: the rule and its arguments; the gradients with
+`softmax(x)`. Invariant: the op has the rule's value for all arguments; constants agree to the last digits, factors and terms may stand
+in any order. In a backward, logarithms that are at hand, or that another value needs, are read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op
+from scaffold.derive.graph.op import Op, down_to
 from scaffold.derive.rules.table import Rule, Table
+from scaffold.derive.simplify.assumptions import rebuilt
+from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.patterns import Bound, Matcher, Pattern, heads, pattern
+
+# --- Compositions of the forward, which have a gradient of their own.
 
 Named = tuple[Table, str]  # a table, and the name of a rule in it
 
@@ -75,3 +80,42 @@ def _fits(op: Op, args: Bound) -> bool:
     return bool(tensors) and all(
         item.shape == op.shape and item.kind == "real" for item in tensors
     )
+
+
+# --- The composition that gradients make: of logarithms that nothing else reads.
+
+
+def with_probabilities(
+    make: Maker, roots: Mapping[str, Op], held: Collection[Op], there: Collection[Op]
+) -> dict[Op, Op]:
+    """What each op below the gradients becomes."""
+    seen = {*down_to(roots.values(), held)}
+    users: dict[Op, set[str]] = {}
+    for op in seen - {*held}:
+        for arg in op.args:
+            users.setdefault(arg, set()).add(op.rule)
+    others = {op for op in seen if op in held and not _is_logarithm(op)}
+    needed = {*down_to(others, there)}
+    logs = {
+        op
+        for op in seen - {*there} - needed
+        if _is_logarithm(op) and users.get(op) == {"exp"}
+    }
+    known: dict[Op, Op] = {}
+
+    def renewed(op: Op) -> Op:
+        if op not in known:
+            if op.rule == "exp" and op.args[0] in logs:
+                known[op] = make.applier.named("softmax", *op.args[0].args)
+            else:
+                known[op] = op if op in held else rebuilt(make, op, renewed)
+        return known[op]
+
+    if logs:
+        for root in roots.values():
+            renewed(root)
+    return known
+
+
+def _is_logarithm(op: Op) -> bool:
+    return "log_distribution" in op.facts.flags

@@ -34,7 +34,7 @@ from scaffold.derive.graph.shapes import (
 from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
 from scaffold.derive.rules.call_bindings import Parameter, Spelling
 from scaffold.derive.write.in_place import InPlace, Temporaries
-from scaffold.derive.write.preconditions import Need, Outcome, meets
+from scaffold.derive.write.schedule import Need, Outcome, meets
 from scaffold.derive.write.shape_sources import Holders, UnknownShapeError
 from scaffold.formula import Graph, Node
 

@@ -1,4 +1,4 @@
-"""Changes in place of what the forward made itself: derived, and never seen under another name."""
+"""Changes in place of what the forward made itself, assignments to its parts among them: derived, and never seen under another name."""
 
 from typing import Any
 
@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from tests.derive.building import draft_of, load, spec_of
+from scaffold.errors import ScaffoldError
+from tests.derive.against_autograd import check_forward, tensor
+from tests.derive.building import backward_of, draft_of, load, spec_of
 from tests.derive.checking import check_needs, is_once
 
 SHAPED = "x[N, D], y[N, D], index[N; index(4)]"
@@ -126,3 +128,168 @@ def test_a_constant_that_is_filled_cannot_be_vmapped(
 ) -> None:
     spec = spec_of("x[N, D], index[N; index(4)]", forward=forward, derive=True)
     assert derive(spec).transforms == mapped
+
+
+INPUTS = "x[N, D], y[N, D], index[N; index(4)], p: float = 0.5"
+ASSIGNED = {
+    "a number at a mask": "h = x * y\nh[y > 0] = p\nreturn h * h",
+    "at no mask of its shape": "h = x * y\nh[y[:, 0] > 0] = 2\nreturn h * x",
+    "picks by the same mask": """
+h = x.abs().clone()
+small, large = h < p, h >= p
+h[small] = p * torch.log(1 + x.abs()[small] / p)
+h[large] = h[large] - y[large] * 2
+return h.sum()
+""",
+    "picks of a smaller tensor": "h = x * y\nm = y > 0\nh[m] = y[m].exp() * x.sum()\nreturn h",
+    "indices": "h = x.sin()\nh[torch.arange(3), index] = y[:, 0]\nreturn h * h * x",
+    "a number at indices": "h = torch.zeros_like(x)\nh[torch.arange(3), index] = p\nreturn (x - h) * y",
+    "a row": "h = x * y\nh[0] = y[1]\nreturn h * x",
+    "a column, of which one is read": "h = x * y\nh[:, 1] = x[:, 2] + h[:, 0]\nreturn h * h",
+    "a slice": "h = x.exp() * 1\nh[..., 1:] = h[..., 1:] - h[..., :-1]\nreturn h * y",
+    "a slice in the middle": "h = x * y\nh[:, 1:3] = y.sum()\nreturn h * h",
+    "a slice at the start": "h = x * y\nh[:-1] = 0\nreturn h * h",
+    "between both ends": "h = x * y\nh[:, 1:-1] = y[:, 2:]\nh[-2:-1] = x[:1]\nreturn h * h",
+    "of integers": "k = index.clone()\nk[k > 1] = 0\nk[:1] = 2\nreturn x * y[k]",
+    "every second": "h = x * y\nh[:, ::2] = y[:, ::2].exp()\nreturn h * h",
+    "two dims at once": "h = x * y\nh[0, 1:] = y[1, 1:] * 2\nreturn h * h",
+    "an element": "h = torch.zeros_like(x)\nh[0, 1] = y.sum()\nh[..., -1, 0] = x[0, 0]\nreturn h * x",
+    "two slices": "h = x * y\nh[:2, 1:] *= y[:2, 1:]\nreturn h * h",
+    "a part by its method": "h = x * y\nh[:, 0].zero_()\nh[0, 1:].mul_(3)\nreturn h * h",
+    "a slice times another": "h = x * y\nh[:, 1:] *= y[:, 1:]\nreturn h * h",
+    "added to": "h = x * y\nh[:, 0] += y[:, 1] ** 2\nh[:, 1] *= 2\nreturn h * h",
+    "in a branch": "h = x * y\nif p > 0:\n    h[:, 0] = 0\nreturn h * h",
+    "twice": "h = x * y\nh[0] = 1\nh[:, 0] = h[:, 1]\nreturn h.exp()",
+    "several at once": "h = x * y\nh[0], h[-1] = y[-1], y[0] * 2\nreturn h * x",
+    "beside a name": "h = x * y\nh[0], k = y[-1], y[0] * 2\nreturn h * k",
+    "in a chain": "h = x * y\nh[0] = k = y[-1].exp()\nreturn h * k",
+    "at an index that changes": "h = x * y\ni = 0\nh[i], i = y[1], 2\nreturn h * i",
+    "beside an expression": "h = torch.zeros_like(x)\nh = h.scatter_(1, index[:, None], 1.0) + p\nreturn h * x * y",
+}
+REFUSED = {
+    "what changes places": "h = x * y\nh[0], h[-1] = h[-1], h[0]\nreturn h * y",
+    "a fraction among integers": "k = index.clone()\nk[k > 1] = p\nreturn x * y[k]",
+    "beside a star": "h = x * y\nh[0], *k = y * 2\nreturn h * k[1]",
+    "in a loop": "h = x * y\nfor k in range(7):\n    h[0], h[1] = y[k % 3], h[2] * 2\nreturn h",
+    "what the gradient reads": "h = x.exp()\nh[0] = 0\nreturn h * y",
+    "under another name": "h = x * y\nk = h\nh[0] = 0\nreturn h + k",
+    "beside itself": "h = x * y\nh = h.add_(1) + h.sum()\nreturn h * h",
+}
+
+
+def assigned(forward: str, policy: str) -> tuple[Any, str]:
+    options: dict[str, Any] = {"forward": forward, "save_policy": policy}
+    spec = spec_of(INPUTS, derive=True, **options)
+    derivation = derive(spec)
+    assert not derivation.missing, derivation.notes
+    text = draft_of(spec, derivation)
+    return load(text), text
+
+
+def assigned_values() -> tuple[Tensor, Tensor, Tensor, float]:
+    torch.manual_seed(3)
+    x, y = torch.randn(2, 3, 4, dtype=torch.double)
+    return x, y, torch.tensor([2, 0, 3]), 0.5
+
+
+def check(forward: str, policy: str) -> str:
+    module, text = assigned(forward, policy)
+    plain = load(draft_of(spec_of(INPUTS, forward=forward, derive=False)))
+    for needs in ((True, True), (True, False), (False, True)):
+        once = is_once(text)
+        forward_of = plain.SomeOpFunction.forward
+        function, wrapper = module.SomeOpFunction, module.some_op
+        whole = (*needs, False, False)
+        check_needs(
+            function, wrapper, forward_of, assigned_values(), whole, once, False
+        )
+    return text
+
+
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+@pytest.mark.parametrize("forward", ASSIGNED.values(), ids=ASSIGNED)
+def test_the_gradient_of_assignments_is_that_of_autograd(
+    forward: str, policy: str
+) -> None:
+    assert "torch.func.vjp" not in check(forward, policy)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_left_to_autograd(name: str) -> None:
+    _, text = assigned(REFUSED[name], "recompute")
+    assert "torch.func.vjp" in text
+    if name != "what the gradient reads":
+        check(REFUSED[name], "recompute")
+
+
+def test_picks_by_one_mask_become_a_choice() -> None:
+    _, text = assigned(ASSIGNED["picks by the same mask"], "recompute")
+    backward = text[text.index("def backward") :]
+    assert "torch.where" in backward and "index_put" not in backward
+
+
+def test_a_test_settles_another_one() -> None:
+    forward = """
+h = x * y
+if mode == 'mean':
+    h = h.mean()
+if mode == 'sum':
+    h = h.sum()
+return h
+"""
+    spec = spec_of("x[N, D], y[N, D], mode: str = 'mean'", forward=forward, derive=True)
+    text = draft_of(spec, derive(spec))
+    backward = text[text.index("def backward") : text.index("def some_op")]
+    assert ".sum()" not in backward and ".mean()" not in backward
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y[0], h = x[1], x[2]\nreturn h",
+        "for k in range(7):\n    y[0], h = x[1], x[k % 3]\nreturn h",
+    ],
+)
+def test_an_input_that_changes_beside_a_name_is_refused(forward: str) -> None:
+    with pytest.raises(ScaffoldError, match="changes its input 'y' in place"):
+        derive(spec_of(INPUTS, forward=forward))
+
+
+VIEWS = (
+    "h = x * 2\nh.t().add_(y)\nreturn h * h",
+    "h = x * 2\nh.mT.mul_(y).add_(1)\nreturn h.exp()",
+    "h = (x * 2).contiguous()\nh.view(-1).mul_(3)\nreturn h * x",
+    "h = x * 2\nh.unsqueeze(0).transpose(1, 2).add_(y)\nreturn h * x",
+    "h = x * 2\nh[1:].t().sub_(1)\nreturn h * h",
+    "h = x * 2\nd = torch.diagonal(h).add_(-1).mul_(2).sum()\nreturn h * d",
+    "h = x * 2\nh.diagonal(1).mul_(3)\nreturn h * h",
+    "h = x * 2\ns = h[h > 0].mul_(3).sum()\nreturn h * s",
+    "h = x * 2\nk = x * x\ns = h[h > 0].pow_(2).sum() + k.t().add_(y).sum()\nreturn h * k * s",
+)
+
+
+@pytest.mark.parametrize("dims", ["x[N, D], y[D, N]", "x, y"])
+@pytest.mark.parametrize("forward", VIEWS)
+def test_what_a_view_changes(forward: str, dims: str) -> None:
+    inputs = dims if "y" in forward else dims.partition(", y")[0]
+    calls = [
+        (x, *([tensor(4, n)] * ("y" in forward)))
+        for n in (3, 1)
+        for x in (tensor(n, 4), tensor(4, n).mT)
+    ]
+    text = check_forward(inputs, forward, calls, derive=True)
+    assert "autograd" not in backward_of(text) or dims == "x, y"
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "h = x * 2\nv = h.t()\nv.add_(1)\nreturn h",  # a view with a name
+        "h = x * 2\nh.reshape(-1).add_(1)\nreturn h",  # which may be a copy
+        "h = x.exp()\nh.t().add_(1)\nreturn h",  # autograd needs what was there
+    ],
+)
+def test_what_is_no_sure_change_of_a_view(forward: str) -> None:
+    spec = spec_of("x[N, D]", forward=forward, derive=True)
+    found = derive(spec)
+    assert found.missing or "autograd" in " ".join(found.notes)
