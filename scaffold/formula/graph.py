@@ -5,7 +5,7 @@ Invariant: two equal expressions of one `Graph` are the same object, so `is` com
 """
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -235,8 +235,8 @@ class Formula:
     locate: Callable[[Callable[[ast.AST], bool]], Location | None] = field(
         default=lambda wanted: None, compare=False, repr=False
     )  # where the first syntax that is wanted stands
-    own_text: Callable[[Sequence[str]], tuple[str, ...]] = field(
-        default=lambda inputs: (), compare=False, repr=False
+    own_text: Callable[..., tuple[str, ...]] = field(
+        default=lambda inputs, after=(): (), compare=False, repr=False
     )  # the body of a function of these inputs, with nothing rewritten; () for none
 
     def expressions(self) -> Iterator[Node]:

@@ -5,7 +5,8 @@ where there are none. Invariant: the text is read as syntax, here as everywhere.
 where the parser has left it out: it is to be run. Decorators and annotations are dropped, nothing else.
 
 A function of a file stands in a function that has the names of the file: its constants, its functions, its imports of PyTorch. What
-it imports from files beside it has the names that `user_functions` gave it. The forward of an `nn.Module` has no such text.
+it imports from files beside it has the names that `user_functions` gave it. The methods of an `nn.Module` stand in a class without a
+base; what they read of `self` is given to an object of it.
 """
 
 import ast
@@ -25,6 +26,7 @@ from scaffold.formula.definitions import (
     reachable,
     without_docstring,
 )
+from scaffold.formula.module_forward import modules_named
 from scaffold.formula.operators import not_operators
 from scaffold.formula.text import (
     BUILTINS,
@@ -42,45 +44,101 @@ from scaffold.formula.user_functions import program_of_file
 PURE = BUILTINS | {"all", "any", "complex", "dict", "enumerate", "map", "reversed"}
 PURE |= {"set", "slice", "sorted", "str", "zip"}
 UNREAD = (ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
-FILE = "of_the_file"
+FILE, MODULE = "of_the_file", "module_of_the_file"
 
 
-def own_text(text: Text, scope: Scope, inputs: Sequence[str]) -> tuple[str, ...]:
-    """The body of a function of these inputs, of which a variadic one has a star."""
+def own_text(
+    text: Text, scope: Scope, inputs: Sequence[str], after: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The body of a function of these inputs, of which a variadic one has a star; `after` are lines in place of its return."""
     origin = text.origin
     if origin is None:
         module = parse_source(dedented(with_plain_newlines(text)))
-        lines = _written(_returning(module.body), {}, scope)
+        lines = _written(_returning(module.body, after), {}, scope)
     elif origin.function is None:
         module = copy.deepcopy(origin.module)
         names = [n.id for n in ast.walk(module) if isinstance(n, ast.Name)]
         body, known = program_of_file(module), _known(origin, names)
-        lines = (*_imports(origin, known), *_written(_returning(body), known, scope))
+        body = _returning(body, after)
+        lines = (*_imports(origin, known), *_written(body, known, scope))
     else:
-        lines = _of_file(origin, origin.function, scope, inputs)
+        lines = _of_file(origin, origin.function, scope, inputs, after)
     return () if _calls_python(lines, scope, inputs) else tuple(lines)
 
 
 def _of_file(
-    origin: Origin, function: str, scope: Scope, inputs: Sequence[str]
+    origin: Origin,
+    function: str,
+    scope: Scope,
+    inputs: Sequence[str],
+    after: Sequence[str],
 ) -> tuple[str, ...]:
     """A call of the file's function, in which the names of the file are what they are there."""
     definitions = origin.definitions.without(scope.imported - {function})
     entry = definitions.functions.get(function)
-    if entry is None or entry not in origin.module.body:
-        return ()  # of a class
-    given = _arguments(entry.args, inputs)
-    if given is None:
+    if not isinstance(entry, ast.FunctionDef) or {FILE, MODULE} & {*inputs}:
         return ()
     names = reachable([function, *names_read(entry)], definitions)
     known = _known(origin, names)
-    lines = _written(_defined(definitions, names), known, scope)
-    if not lines:
+    body = _defined(definitions, names)
+    if not _written(body, known, scope):
         return ()
-    inner = (*_imports(origin, known), *lines, f"return {function}")
+    owner, _, method = function.rpartition(".")
+    if owner:
+        (layer,) = modules_named(origin.module, owner)
+        body = [item for item in body if not _is_of(layer, item)]
+        body.append(_bare_layer(layer, names))
+        called = _calls_of_layer(layer, method, entry, inputs)
+    elif entry in origin.module.body:
+        given = _arguments(entry.args, inputs)
+        called = () if given is None else (f"return {FILE}()({given})",)
+    else:
+        return ()
+    if not (_ends_in(body, method, after) and called):
+        return ()
+    inner = (*_imports(origin, known), *_lines(body), f"return {owner or function}")
+    return (f"def {FILE}():", *(f"    {line}" for line in inner), *called)
+
+
+# --- The methods of a module.
+
+
+def _is_of(layer: ast.ClassDef, item: ast.stmt) -> bool:
+    """Whether it is a method as the parser reads it: a function of what it reads of `self`."""
+    named = isinstance(item, ast.FunctionDef)
+    return named and item.name.startswith(f"{layer.name}.")  # type: ignore[attr-defined]
+
+
+def _bare_layer(layer: ast.ClassDef, names: Collection[str]) -> ast.ClassDef:
+    """A class with no base that has the methods among the names."""
+    methods = [
+        copy.deepcopy(item)
+        for item in layer.body
+        if isinstance(item, ast.FunctionDef) and f"{layer.name}.{item.name}" in names
+    ]
+    return ast.ClassDef(layer.name, [], [], [*methods], [])
+
+
+def _calls_of_layer(
+    layer: ast.ClassDef, method: str, entry: ast.FunctionDef, inputs: Sequence[str]
+) -> tuple[str, ...]:
+    """The lines that give an object its attributes and call its method; () where an attribute is not known."""
+    found = next(
+        item
+        for item in layer.body
+        if isinstance(item, ast.FunctionDef) and item.name == method
+    )
+    own = [item.arg for item in parameters(found.args)]
+    read = [item.arg for item in entry.args.kwonlyargs if item.arg not in own]
+    arguments = copy.deepcopy(entry.args)
+    arguments.kwonlyargs = [item for item in arguments.kwonlyargs if item.arg in own]
+    given = _arguments(arguments, inputs)
+    if given is None or not {*inputs} >= {*read}:
+        return ()
     return (
-        *(f"def {FILE}():", *(f"    {line}" for line in inner)),
-        f"return {FILE}()({given})",
+        f"{MODULE} = {FILE}()()",
+        *(f"{MODULE}.{name} = {name}" for name in read),
+        f"return {MODULE}.{method}({given})",
     )
 
 
@@ -142,12 +200,35 @@ def _imports(origin: Origin, known: Collection[str]) -> Iterator[str]:
                 yield f"from {module} import {name}{renamed}"
 
 
-def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements, of which the last one returns what it computes."""
+def _returning(body: list[ast.stmt], after: Sequence[str]) -> list[ast.stmt]:
+    """The statements, of which the last one returns what it computes, or these lines in its place; [] where there are several."""
     match without_docstring(body):
         case [*above, ast.Expr(value)]:
-            return [*above, ast.Return(value)]
-    return body
+            body = [*above, ast.Return(value)]
+    if not after:
+        return body
+    several = [node for item in body[:-1] for node in _outside_functions(item)]
+    if any(isinstance(node, ast.Return) for node in several):
+        return []
+    return [*body[:-1], *ast.parse("\n".join(after)).body]
+
+
+def _ends_in(body: Sequence[ast.stmt], function: str, after: Sequence[str]) -> bool:
+    """Put lines in place of what a function, or a method, returns; whether there is one place for them."""
+    nodes = (node for item in body for node in ast.walk(item))
+    for node in nodes if after else ():
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            node.body = _returning(node.body, after)
+            return bool(node.body)
+    return True
+
+
+def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """What stands in a statement, but for the bodies of functions."""
+    yield node
+    if not isinstance(node, ast.FunctionDef | ast.Lambda):
+        for inner in ast.iter_child_nodes(node):
+            yield from _outside_functions(inner)
 
 
 def _written(
@@ -159,8 +240,14 @@ def _written(
     nodes = [node for item in body for node in ast.walk(item)]
     if any(map(_is_unread, nodes)) or any(not_operators(body, meanings)):
         return ()
-    whole = ast.fix_missing_locations(ast.Module(body, []))
-    return tuple(ast.unparse(whole).split("\n"))
+    return _lines(body)
+
+
+def _lines(body: Sequence[ast.stmt]) -> tuple[str, ...]:
+    """The statements as text, without what Python would run of a function's head."""
+    bare = [_Bare().visit(item) for item in body]
+    whole = ast.fix_missing_locations(ast.Module(bare, []))
+    return tuple(ast.unparse(whole).split("\n")) if bare else ()
 
 
 def _is_unread(node: ast.AST) -> bool:

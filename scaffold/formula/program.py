@@ -83,7 +83,7 @@ def _without_functions(
     """The statements of a text that defines functions, with what these do in the place of their calls."""
     (node,) = ast.parse("def body(): pass").body
     assert isinstance(node, ast.FunctionDef)
-    node.body = module.body
+    node.body = _returning(module.body) if scope.wants_result else module.body
     definitions = definitions_of(ast.Module([], []))
     body = resolve("", node, definitions, called=False).body
     names = scope.outer
@@ -99,6 +99,14 @@ def _without_functions(
     done = inliner.block(body, {})
     check_depth(ast.Module(done, []), text)
     return done
+
+
+def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements, of which the last one is what the text computes: a call that stands alone is one of which nothing is wanted."""
+    match body:
+        case [*above, ast.Expr(value) as last]:
+            return [*above, ast.copy_location(ast.Return(value), last)]
+    return body
 
 
 def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
@@ -132,7 +140,7 @@ def _entry(origin: Origin, definitions: Definitions) -> Function:
         return resolve(origin.function, chosen, definitions, called=False)
     (node,) = ast.parse("def body(): pass").body
     assert isinstance(node, ast.FunctionDef)
-    node.body = program_of_file(origin.module)
+    node.body = _returning(program_of_file(origin.module))
     return resolve("", node, definitions, called=False)
 
 

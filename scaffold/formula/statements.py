@@ -12,6 +12,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.assertions import CheckedExpressions, raises, without_checks
 from scaffold.formula.constant_folding import BINARY
 from scaffold.formula.definite_assignment import unassigned
+from scaffold.formula.definitions import parameters
 from scaffold.formula.desugar import plain, with_one_return
 from scaffold.formula.effects import misspelt, written
 from scaffold.formula.emit import shown
@@ -19,7 +20,7 @@ from scaffold.formula.expression import ELSEWHERE, Guarded, may_be_none
 from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
 from scaffold.formula.operators import instead_of
 from scaffold.formula.program import Program
-from scaffold.formula.text import RESERVED, TAKEN, Scope, Text, place_in
+from scaffold.formula.text import RESERVED, TAKEN, Scope, Text, parse_source, place_in
 from scaffold.primitives.calls import is_in_place
 
 LONGEST = 40  # characters of a statement that is shown
@@ -73,17 +74,20 @@ class StatementParser:
             body = with_one_return(body, self.scope.names)
         whole = tuple(body)
         if not body:
-            hint = "write an expression, as in: 'x * torch.sigmoid(x)'"
-            raise ScaffoldError("the formula is empty", self.text.location, hint)
+            raise self._empty()
         result: Node | None = None
         last = body[-1]
         if isinstance(last, ast.Return) or (
-            isinstance(last, ast.Expr) and self.scope.wants_result
+            isinstance(last, ast.Expr)
+            and self.scope.wants_result
+            and not self.text.is_function
         ):
             body.pop()
             statements, present = self._block(body, frozenset())
             result = self._result(last, present)
         else:
+            if self.scope.wants_result and isinstance(last, ast.Expr):
+                self.fail_without_result(body.pop())
             statements, _ = self._block(body, frozenset())
             if self.scope.wants_result and not self.problems:
                 self.fail_without_result(last)
@@ -99,6 +103,17 @@ class StatementParser:
             *(statements, result, text, place, above, self.graph), locate=self.locate
         )
 
+    def _empty(self) -> ScaffoldError:
+        """That there is no statement, but for functions that nothing calls."""
+        message = "the formula is empty"
+        hint = "write an expression, as in: 'x * torch.sigmoid(x)'"
+        for item in [] if self.text.origin else parse_source(self.text).body:
+            if isinstance(item, ast.FunctionDef):
+                message = f"the formula defines '{item.name}' and returns nothing"
+                given = ", ".join(one.arg for one in parameters(item.args))
+                hint = f"end it with the call: {item.name}({given})"
+        return ScaffoldError(message, self.text.location, hint)
+
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
         problem = ScaffoldError(message, self.place(node), hint)
         if str(problem) not in map(
@@ -113,7 +128,9 @@ class StatementParser:
 
     def fail_without_result(self, last: ast.stmt) -> None:
         """Note that the last statement returns no value."""
-        self.fail(last, "the formula returns nothing", "end it with: return ...")
+        value = ast.unparse(last) if isinstance(last, ast.Expr) else "..."
+        hint = f"end it with: return {value}"
+        self.fail(last, "the formula returns nothing", hint)
 
     def place(self, node: ast.AST) -> Location:
         """Where a node stands."""

@@ -47,6 +47,11 @@ class Text(NamedTuple):
     origin: Origin | None = None
     files: tuple[tuple[int, str], ...] = ()
 
+    @property
+    def is_function(self) -> bool:
+        """Whether it is the body of a function, in which an expression alone gives no value."""
+        return self.origin is not None and self.origin.function is not None
+
     def place(self, line: int, column: int) -> Location:
         """The place of a position, line and column counted from 0."""
         for first, path in reversed(self.files):

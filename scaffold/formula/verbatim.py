@@ -131,7 +131,9 @@ class VerbatimParser(StatementParser):
         *above, last = self.program.body
         statements, present = self._block(above, frozenset())
         result = None
-        if isinstance(last, ast.Return | ast.Expr):
+        if isinstance(last, ast.Return) or (
+            isinstance(last, ast.Expr) and not self.text.is_function
+        ):
             result = self._result(last, present)
         elif not self.problems:
             self.fail_without_result(last)

@@ -7,7 +7,7 @@ In: `forward`, `grad`, `backward`, `surrogate`, `import`, `require` and `samples
 import ast
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -239,7 +239,8 @@ class _Reader:
             formula = self._formula(("surrogate",), self.inputs | locals_)
             if formula is not None and forward is not None and _reads(formula, locals_):
                 lines = (*forward.statements, *formula.statements)
-                formula = replace(formula, statements=lines)
+                own = partial(_own_text_of_both, forward, formula, locals_)
+                formula = replace(formula, statements=lines, own_text=own)
             return Surrogate(formula)
         return Surrogate() if stated else None
 
@@ -350,6 +351,15 @@ class _Reader:
             added = partial(self.imports.add, Import(*item), found.text.location)
             self.problems.attempt(added)
         return Samples(found.name, found.source)
+
+
+def _own_text_of_both(
+    forward: Formula, surrogate: Formula, locals_: Names, inputs: Sequence[str]
+) -> tuple[str, ...]:
+    """The text of a surrogate that stands where the forward returns."""
+    after = surrogate.own_text([*inputs, *sorted(filter(str.isidentifier, locals_))])
+    found: tuple[str, ...] = forward.own_text(inputs, after) if after else ()
+    return found
 
 
 def _reads(formula: Formula, names: Names) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from scaffold.errors import Location
+from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Formula, Graph, Scope, Text, function_in, parse
 from tests.derive.building import load
 from tests.formula.files import HEADER, in_python, run_in
@@ -98,15 +98,60 @@ def test_functions_of_files_beside_it_come_with_it() -> None:
     torch.testing.assert_close(run(formula, x=X), X**2 * 5 + X * 1.5)
 
 
-def test_the_forward_of_a_module_has_none() -> None:
-    source = (
-        "import torch\nfrom torch import nn\nclass Norm(nn.Module):\n"
-        "    def __init__(self):\n        self.w = nn.Parameter(torch.ones(3))\n"
-        "    def forward(self, x):\n        return x * self.w\n"
-    )
+NORM = """import torch
+from torch import nn
+SCALE = 2
+def twice(t): return t * SCALE
+class Norm(nn.Module):
+    def __init__(self, eps: float = 0.5):
+        super().__init__()
+        self.w, self.eps = nn.Parameter(torch.ones(3)), eps
+    def scaled(self, x: torch.Tensor, by=3) -> torch.Tensor:
+        return twice(x) * self.w * by
+    def forward(self, x, *, power=2):
+        w = self.w
+        h = self.scaled(x) + self.eps
+        return h ** power + self.w
+"""
+
+
+def of_module(source: str, names: str) -> Formula:
     found = function_in(source, "ops.py", "Norm", "forward")
-    formula = parse(found.text, Scope(frozenset({"x", "w"}), kept=True), Graph())
-    assert formula.own_text(["x", "w"]) == ()
+    return parse(found.text, Scope(frozenset(names.split()), kept=True), Graph())
+
+
+def test_the_methods_of_a_module_read_what_the_call_is_given() -> None:
+    formula = of_module(NORM, "x w eps")
+    text = lines(formula, "x w eps")
+    assert "return twice(x) * self.w * by" in text and "nn.Module" not in text
+    w = torch.tensor([1.0, 2.0, 3.0]).double()
+    wanted = (X * 2 * w * 3 + 0.5) ** 2 + w
+    torch.testing.assert_close(run(formula, x=X, w=w, eps=0.5), wanted)
+
+
+def test_a_method_names_nothing_that_a_formula_may_not() -> None:
+    unread = "def unread(t=open('kept')):\n            return t"
+    source = NORM.replace("w = self.w", unread)
+    assert of_module(source, "x w eps").own_text(["x", "w", "eps"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("forward", "wanted"),
+    [
+        ("h = x * y\nh.sign()", "h = x * y\nreturn h.tanh()"),
+        ("h = x * y\nif x.ndim:\n    return h\nreturn h.sign()", ""),
+    ],
+)
+def test_lines_stand_in_place_of_the_return(forward: str, wanted: str) -> None:
+    formula = of_text(forward)
+    assert "\n".join(formula.own_text(["x", "y"], ["return h.tanh()"])) == wanted
+
+
+def test_lines_stand_in_place_of_what_a_file_s_function_returns() -> None:
+    formula = of_file(f"{HEADER}def f(x):\n    h = x * 2\n    return h.sign()\n", "x")
+    body = "\n    ".join(formula.own_text(["x"], ["return h.tanh()"]))
+    module = load(f"{IMPORTS}\ndef own(x):\n    {body}\n")
+    torch.testing.assert_close(module.own(X), (X * 2).tanh())
 
 
 def test_a_local_may_be_called_as_what_python_has() -> None:
@@ -133,3 +178,17 @@ def test_what_no_formula_may_name_is_not_run_where_the_parser_left_it_out(
     except Exception:  # noqa: BLE001 (then there is nothing to run)
         return
     assert formula.own_text(["x"]) == ()
+
+
+def test_a_text_may_define_a_function_and_end_in_its_call() -> None:
+    formula = of_text("def f(t):\n    return t * y\nf(x)")
+    assert formula.result is not None
+    torch.testing.assert_close(run(formula, x=X, y=Y), X * Y)
+
+
+@pytest.mark.parametrize("above", ["", "    for i in range(2): x = x * x.sum()\n"])
+def test_a_function_of_a_file_without_a_return_returns_nothing(above: str) -> None:
+    with pytest.raises(ScaffoldError) as raised:
+        of_file(f"def f(x):\n{above}    x.sin()\n", "x")
+    assert raised.value.message == "the formula returns nothing"
+    assert raised.value.hint == "end it with: return x.sin()"

@@ -70,6 +70,18 @@ def test_indentation_and_newlines_of_the_surroundings(
                 "--forward:1:1: the formula is empty\nhint: write an expression, as in: 'x * torch.sigmoid(x)'"
             ],
         ),
+        (
+            "def f(x): return x * 2",
+            [
+                "--forward:1:1: the formula defines 'f' and returns nothing\nhint: end it with the call: f(x)"
+            ],
+        ),
+        (
+            "def f(x):\n    x * 2\nf(x)",
+            [
+                "--forward:2:5: 'f' returns nothing\nhint: end it with: return ..., or call it alone: f(...)"
+            ],
+        ),
         ("x +", ["--forward:1:4: not valid Python: invalid syntax\nhint: mend: x +"]),
         (
             "h = x\n  y",

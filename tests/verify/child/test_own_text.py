@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scaffold.formula import desugar, inline, loop_unrolling
-from tests.verify.ops import texts, verdict
+from tests.verify.ops import judged, texts, verdict
 
 MASKED = "with torch.no_grad():\n    m = torch.zeros_like(x)\n    m.add_(y)\nx * m"
 NAMED = "y = (e := x.exp()) * e\ny + e"
@@ -82,3 +82,26 @@ def test_the_memory_layout_of_an_output_is_no_difference() -> None:
     )
     table = {"inputs": "x[N, C, H, W], weight[C]", "forward": forward, "derive": True}
     assert verdict(frozenset({"x", "weight"}), **table).failure is None
+
+
+SURROGATE = {
+    "inputs": "x[N]",
+    "forward": "h = x * 2\n(h > 0).to(x.dtype)",
+    "surrogate": "torch.sigmoid(h + x)",
+    "grad": {"x": "s = torch.sigmoid(3 * x)\ngrad_output * 3 * s * (1 - s)"},
+}
+
+
+def test_a_surrogate_that_reads_the_forward_s_locals_is_compared_with_both_texts() -> (
+    None
+):
+    texts_ = texts(**SURROGATE)
+    assert "h = x * 2\n    return torch.sigmoid(h + x)" in texts_.checks
+    assert judged(*texts_).failure is None
+    wrong = texts_.checks.replace(
+        "h = x * 2\n    return torch.sigmoid(h + x)",
+        "h = x * 2\n    return torch.sigmoid(h - x)",
+    )
+    found = judged(texts_.op, wrong).failure
+    assert found is not None
+    assert found.words.startswith("not that of the forward as you wrote it: ")
