@@ -511,7 +511,7 @@ NAMED = {
     "scaffold.derive.lower": 36,  # an index that appends dims is a reshape
     "scaffold.derive.plan": 5,
     "scaffold.derive.rules": 56,  # 34 in the coded gradients; the grids of meshgrid are expanded
-    "scaffold.derive.simplify": 171,  # among them two that cancel a factor, and what a product is squeezed to
+    "scaffold.derive.simplify": 173,  # among them two that cancel a factor, two of an attention, and what a product is squeezed to
     "scaffold.derive.write": 69,
     "scaffold.formula": 29,
     "scaffold.inspect": 20,

@@ -91,6 +91,7 @@ class Maker(Algebra):
         self.identities = Identities(applier.table, Matcher(self.may_be_read_through))
         self.forward_products = forward_products  # those to be met again
         self.precision = precision
+        self.results = tuple(precision.results.values())  # of the forward
         self.shared = set[Op]()  # cotangents that several gradients read
         self.products = Products(self.program, self, self.is_whole)
         self.deep_products = Products(self.program, self, self.is_forward)

@@ -327,6 +327,29 @@ def _sum_of_quotient(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 
 @REWRITES.on("sum")
+def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
+    """`((g @ v.mT) * p).sum(-1, keepdim=True)` as `(g * out).sum(-1, keepdim=True)`, where `out = p @ v` is what the op returns.
+
+    Of attention: FlashAttention's backward has it too (Dao et al., 2022, appendix B). It reads a line of values instead of one of
+    scores.
+    """
+    if len(rest) < 2 or literal(rest[1]) is not True or dims_of(rest[0]) != (-1,):
+        return None
+    if a.facts.operator != "*" or make.opaque(a) or a.kind != "real":
+        return None
+    for scores, p in (a.args, a.args[::-1]):
+        for out in make.results:
+            known = {out.rule, scores.rule} == {"matmul"} and out.args[0] is p
+            if not known or make.opaque(scores):
+                continue
+            (g, turned), (_, values) = scores.args, out.args
+            fits = scores.shape == p.shape and g.shape == out.shape
+            if fits and make.mT(values) is turned:
+                return make.sum(make.mul(g, out), *rest)
+    return None
+
+
+@REWRITES.on("sum")
 def _sum_of_one_hot(make: Maker, a: Op, *rest: Op) -> Op | None:
     """The sum of each line of a one-hot, which is 1; of `a + b * onehot`, as of smoothed labels, it is `n * a + b`."""
     dims = dims_of(rest[0]) if len(rest) > 1 and literal(rest[1]) is True else None

@@ -85,3 +85,42 @@ def test_what_sums_to_zero_is_not_computed(name: str, dims: str) -> None:
 def test_what_sums_to_something_is_summed(forward: str) -> None:
     calls = [tuple(tensor(3, 4) + at / 2 for at in range(3)), (tensor(1, 4),) * 3]
     check_forward("x[N, D], w[N, D], v[N, D]", forward, calls)
+
+
+ATTENTION = "q[*batch, T, D], k[*batch, S, D], v[*batch, S, E]"
+SCORES = "torch.softmax(q @ k.mT, -1)"
+
+
+def of_attention(forward: str, inputs: str = ATTENTION) -> str:
+    shapes = [((2, 3, 4), (2, 5, 4), (2, 5, 6)), ((1, 4), (1, 4), (1, 1))]
+    shapes.append(((0, 3, 4), (0, 5, 4), (0, 5, 6)))
+    calls = [tuple(tensor(*shape) / 2 for shape in call) for call in shapes]
+    calls.append(tuple(tensor(2, cols, rows).mT for _, rows, cols in shapes[0]))
+    return backward_of(check_forward(inputs, forward, calls))
+
+
+@pytest.mark.parametrize(
+    "forward", [f"{SCORES} @ v", f"p = {SCORES}\nreturn torch.matmul(p, v)"]
+)
+def test_the_sum_over_the_values_of_an_attention_reads_its_output(forward: str) -> None:
+    text = of_attention(forward)
+    assert "(grad_output * output).sum(-1, keepdim=True)" in text
+    assert text.count("@ v.mT") == 1
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        # The product is no output: to have it again costs more than the sum.
+        (f"({SCORES} @ v).tanh()", ATTENTION),
+        # Batches that are broadcast: each line of scores belongs to several lines of values.
+        (f"{SCORES} @ v", "q[..., T, D], k[..., S, D], v[..., S, E]"),
+    ],
+    ids=["no output", "broadcast"],
+)
+def test_the_sum_over_the_values_is_that_of_scores_elsewhere(
+    forward: str, inputs: str
+) -> None:
+    text = of_attention(forward, inputs)
+    assert "(grad_output * output)" not in text
+    assert ".sum(-1, keepdim=True)" in text
