@@ -4,7 +4,8 @@ In: `python -m benchmarks.structure [-v]`. Nothing of the package is imported; i
 Out: a line for each package, then the whole. `names` counts the words of the tables of primitives that stand as string literals in
 Python, docstrings apart; a word that is also a plain English or Python one (`x`, `index`, `max`, `type`) does not count. `types` are
 those of them that are words for types (`float`, `bool`, `half`), as a signature and a dtype have them. `alone` are
-modules that just one other module imports, commands and lint rules apart: of each only their list knows. `twice` are file names that are used in several packages, `circles` groups of modules that
+modules that just one other module imports, commands and lint rules apart: of each only their list knows. What a package offers in its
+`__init__` is imported by whoever takes it from there. `twice` are file names that are used in several packages, `circles` groups of modules that
 import each other, imports inside functions included. `untested` are modules without a test of their name,
 `tests/<package>/test_<module>.py`; of a lint rule, without cases of its name. `-v` lists these four. `comments` counts lines that are a comment alone.
 
@@ -72,6 +73,31 @@ def imports(module: Module, known: Mapping[str, Module]) -> set[str]:
                 whole = f"{base}.{alias.name}"
                 found.add(whole if whole in known else base)
     return found & known.keys() - {module.name}
+
+
+def offered(known: Mapping[str, Module]) -> dict[str, str]:
+    """Where each name comes from that a package offers: `scaffold.derive.derive` from `scaffold.derive.pipeline`."""
+    return {
+        f"{name}.{alias.asname or alias.name}": str(node.module)
+        for name, module in known.items()
+        if name == module.package
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom) and node.module in known
+        for alias in node.names
+    }
+
+
+def importers(known: Mapping[str, Module]) -> Counter[str]:
+    """How many modules import each, from where it stands or from its package."""
+    source, found = offered(known), Counter[str]()
+    for name, module in known.items():
+        used = imports(module, known)
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ImportFrom):
+                names = (f"{node.module}.{alias.name}" for alias in node.names)
+                used |= {source[item] for item in names if item in source}
+        found.update(used - {name})
+    return found
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
@@ -160,7 +186,7 @@ def main() -> None:
     options = parser.parse_args()
     known, words = modules(), vocabulary()
     graph = {name: imports(module, known) for name, module in known.items()}
-    users = Counter(name for others in graph.values() for name in others)
+    users = importers(known)
     named_so = Counter(module.path.stem for module in known.values())
     inside = [name for name, module in known.items() if name != module.package]
     alone = [

@@ -26,9 +26,14 @@ from scaffold.errors import (
     raise_all,
 )
 from scaffold.inspect import Function
-from scaffold.inspect.adopting import Adopted, Value, Wanted, adopt_bodies
+from scaffold.inspect.adopting import (
+    Adopted,
+    Value,
+    Wanted,
+    adopt_bodies,
+    computation_of,
+)
 from scaffold.inspect.adopting import adopt as tables_of
-from scaffold.inspect.computation import computation_of
 from scaffold.inspect.declarations import is_constant, kinds_of
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.guesses import shapes_for

@@ -39,7 +39,7 @@ from scaffold.render.blocks import Outline, outline, parent_of, unshown
 from scaffold.render.file_style import House
 from scaffold.render.layout import Directories
 from scaffold.render.op_testing import op_testing_draft
-from scaffold.render.specimens import SOURCE, specimens
+from scaffold.render.sample_ops import SOURCE, sample_ops
 from scaffold.render.templates import (
     BUILT_IN_NAME,
     WRITTEN,
@@ -330,7 +330,7 @@ def _of_rendering(templates: Templates) -> list[ScaffoldError]:
             op_testing_draft(house)
         except ScaffoldError as error:
             found += error.problems
-    for number, spec in enumerate(specimens()):
+    for number, spec in enumerate(sample_ops()):
         try:
             places = Places(Path(), Directories(), houses[number % 2])
             make(spec, Setting(Configuration(), places, formatted=False), _nowhere)

@@ -21,11 +21,9 @@ from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
 from scaffold.project.console import from_here
 from scaffold.project.interpreter import OPTION, Interpreter, need_interpreter
 from scaffold.verify import processes_for
-from scaffold.verify.mutants import Mutant
-from scaffold.verify.reports import Report
-from scaffold.verify.score import Outcome, planted, score
+from scaffold.verify.mutants import Mutant, Outcome, planted, score
 from scaffold.verify.subjects import find_subject, read_module
-from scaffold.verify.suites import Suite, run_suites
+from scaffold.verify.suites import Report, Suite, run_suites
 
 if (
     TYPE_CHECKING

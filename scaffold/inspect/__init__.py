@@ -9,8 +9,7 @@ import re
 import warnings
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.inspect.classes import find_functions
-from scaffold.inspect.custom_operators import find_operators
+from scaffold.inspect.classes import find_functions, find_operators
 from scaffold.inspect.functions import Function, Method, Module, Operator, Parameter
 from scaffold.inspect.names import Names
 from scaffold.inspect.scanning import scan

@@ -1,8 +1,14 @@
-"""All rules, by id.
+"""All rules, by id, and which of them run: from what was selected and ignored, on the command line or in the configuration.
 
-Invariant: one file a rule; the order is that of the ids.
+In: codes such as `AF08`, prefixes, `ALL`. Out: rules; for a file, those that its path does not switch off.
+Invariant: one file a rule, in the order of the ids; a code that no rule has is an error with a hint, never ignored.
 """
 
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatch
+
+from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.lint.model import Rule
 from scaffold.lint.rules import (
     af00,
@@ -82,3 +88,52 @@ MODULES = (
     af35,
 )
 RULES: dict[str, Rule] = {module.RULE.id: module.RULE for module in MODULES}
+
+
+def select(selected: Iterable[str], ignored: Iterable[str]) -> tuple[Rule, ...]:
+    """The rules that are selected (none: the default ones) and not ignored."""
+    wanted, without = tuple(selected), tuple(ignored)
+    chosen = [
+        rule
+        for rule in RULES.values()
+        if (_matches(rule.id, wanted) if wanted else rule.default)
+    ]
+    return tuple(rule for rule in chosen if not _matches(rule.id, without))
+
+
+def _matches(rule: str, codes: tuple[str, ...]) -> bool:
+    return any(code == "ALL" or rule.startswith(code) for code in codes)
+
+
+def split_codes(values: Iterable[str]) -> tuple[str, ...]:
+    """The codes in options such as `AF01,AF02`."""
+    return tuple(
+        code.strip().upper()
+        for value in values
+        for code in value.split(",")
+        if code.strip()
+    )
+
+
+def check_codes(codes: Iterable[str], place: Location) -> list[ScaffoldError]:
+    """A problem for each code that stands for no rule."""
+    problems = []
+    for code in codes:
+        if code != "ALL" and not any(rule.startswith(code) for rule in RULES):
+            padded = re.sub(r"^AF(\d)$", r"AF0\1", code)
+            near = f"did you mean '{padded}'?" if padded in RULES else None
+            hint = near or did_you_mean(code, RULES) or "the rules: AF00 to AF35"
+            problems.append(ScaffoldError(f"unknown rule '{code}'", place, hint))
+    return problems
+
+
+def ignored_in(
+    path: str, per_file: Iterable[tuple[str, tuple[str, ...]]]
+) -> tuple[str, ...]:
+    """The codes that are switched off for a file; a pattern is one of the whole path or of its last part."""
+    return tuple(
+        code
+        for pattern, codes in per_file
+        if fnmatch(path, pattern) or fnmatch(path.rsplit("/", 1)[-1], pattern)
+        for code in codes
+    )

@@ -274,6 +274,6 @@ def find_formatter(configuration: Configuration, root: Path) -> Formatter:
         return format_files
     from functools import partial
 
-    from scaffold.verify.ruff import format_with_ruff
+    from scaffold.verify.external_tools import format_with_ruff
 
     return partial(format_with_ruff, root=root)

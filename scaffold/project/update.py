@@ -127,7 +127,7 @@ def _uncommitted(project: Project, ops: tuple[Op, ...]) -> tuple[str, ...]:
     ]
     if not paths:
         return ()
-    from scaffold.verify.git import uncommitted  # most runs merge nothing
+    from scaffold.verify.external_tools import uncommitted  # most runs merge nothing
 
     found = uncommitted(project.root, paths)
     shown = ", ".join(f"'{from_here(project.root, path)}'" for path in found)

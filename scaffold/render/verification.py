@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation, perhaps_detached
 from scaffold.formula import Formula
-from scaffold.render.attribute_values import further_values
 from scaffold.render.domains import with_domains
 from scaffold.render.environment import with_imports
 from scaffold.render.layout import Layout
@@ -29,7 +28,7 @@ from scaffold.render.testfile import (
     view,
 )
 from scaffold.render.testlimits import precision, takes_any_layout
-from scaffold.render.testvalues import literal
+from scaffold.render.testvalues import further_values, literal
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, leading
 from scaffold.spec.imports import newer_of
 from scaffold.spec.op_spec import DType

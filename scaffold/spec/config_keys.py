@@ -1,7 +1,8 @@
 """The keys of `[tool.scaffold]`, as data.
 
 Out: `KEYS`, one row a key: its kind, the default as TOML has it, how it is read, what it says.
-Invariant: a key is a field of `Configuration`, with `_` for `-`; the default, read, is the field's default.
+Invariant: a key is a field of `Configuration`, with `_` for `-`; the default, read, is the field's default. What the table
+`[tool.scaffold.defaults]` says is a key of an op, with a value of its kind.
 """
 
 import os
@@ -9,13 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from scaffold.errors import ScaffoldError
+from scaffold.errors import ScaffoldError, did_you_mean
 from scaffold.files import read_text
 from scaffold.spec import config_values as values
-from scaffold.spec.config_defaults import DEFAULTS, read_defaults
 from scaffold.spec.config_values import Stated
-from scaffold.spec.keys import SAVE_POLICY, STYLE
+from scaffold.spec.keys import DEFAULTS as ALLOWED
+from scaffold.spec.keys import KEYS as OP_KEYS
+from scaffold.spec.keys import SAVE_POLICY, STYLE, check_key
 from scaffold.spec.kinds import (
+    ANY_TABLE,
     NUMBER,
     SWITCH,
     TABLES,
@@ -32,6 +35,32 @@ from scaffold.spec.op_spec import RuleFile
 from scaffold.spec.requirements import WANTED
 from scaffold.spec.surroundings import LINE_LENGTH, SHORTEST
 from scaffold.spec.testing import TESTING, read_testing
+
+ABOVE = ("style", "save-policy")
+DEFAULTS = ANY_TABLE._replace(
+    schema={
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {key: OP_KEYS[key].kind.schema for key in ALLOWED},
+    }
+)
+
+
+def read_defaults(stated: Stated) -> tuple[tuple[str, Any], ...]:
+    """The keys of the table."""
+    problems = stated.problems
+    for key, value in stated.value.items():
+        path = (stated.key, key)
+        if key in ABOVE:
+            hint = "write it in [tool.scaffold] itself"
+            problems.at_key(path, f"'{key}' is no key of '{stated.key}'", hint)
+        elif key not in ALLOWED:
+            hint = did_you_mean(key, ALLOWED) or f"the keys: {', '.join(ALLOWED)}"
+            problems.at_key(path, f"unknown key '{key}' in '{stated.key}'", hint)
+        else:
+            check_key(path, value, problems)
+    return tuple(stated.value.items())
+
 
 # --- A team's own tables of rules, as its pyproject.toml names them.
 #

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from scaffold.cli import verify as command
-from scaffold.verify.reports import Report
-from scaffold.verify.suites import Suite
+from scaffold.verify.suites import Report, Suite
 from tests.cli.projects import SCALE, contents, edit, project
 from tests.cli.running import scaffold
 

@@ -23,7 +23,7 @@ from tests.cli.projects import (
     project,
 )
 from tests.cli.running import scaffold
-from tests.verify.test_git import git
+from tests.verify.test_external_tools import git
 
 pytestmark = pytest.mark.usefixtures("proven_at_once")
 

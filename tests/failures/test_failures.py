@@ -21,7 +21,7 @@ import pytest
 
 from scaffold.cli import templates
 from scaffold.errors import ScaffoldError
-from scaffold.render.specimens import specimens
+from scaffold.render.sample_ops import sample_ops
 from tests.cli.running import ROOT, Outcome, listing, scaffold
 from tests.failures.transcript import Case, read, write
 
@@ -33,7 +33,11 @@ ALL = [
     for number, case in enumerate(cases, 1)
 ]
 REGENERATE = bool(os.environ.get("SCAFFOLD_REGENERATE"))
-SPECIMENS = {"linear", "unwritten", "written_by_hand"}  # on which templates fail here
+SAMPLES_OF_OPS = {
+    "linear",
+    "unwritten",
+    "written_by_hand",
+}  # on which templates fail here
 Site = tuple[str, int]  # file below the package, line
 
 
@@ -127,7 +131,7 @@ OUT_OF_REACH = (
     "found.died",  # tests/verify/test_rules.py
     "alias: ",  # the tokens are split at brackets before
     "asked_arguments: ",  # a terminal: tests/cli/test_dialogue.py
-    *("cannot run ruff", "ruff does not format"),  # tests/verify/test_ruff.py
+    *("cannot run ruff", "ruff does not format"),  # tests/verify/test_external_tools.py
     "--fix needs libcst",  # tests/cli/test_lint.py
     "misspelt: ",  # variables of the environment: tests/spec/test_config.py
     "read_source: ",  # a file that cannot be read is a note: tests/cli/test_lint.py
@@ -175,8 +179,8 @@ def test_every_message_is_as_written_and_has_a_case(
         original(self, *args, **kwargs)
 
     monkeypatch.setattr(ScaffoldError, "__init__", noting)
-    few = [spec for spec in specimens() if spec.name in SPECIMENS]
-    monkeypatch.setattr(templates, "specimens", lambda: few)
+    few = [spec for spec in sample_ops() if spec.name in SAMPLES_OF_OPS]
+    monkeypatch.setattr(templates, "sample_ops", lambda: few)
     for name, cases in TRANSCRIPTS.items():
         done = [result(case, tmp_path_factory.mktemp("case")) for case in cases]
         if not REGENERATE:

@@ -1,8 +1,13 @@
 """Which classes are Functions: by their bases, wherever and however they are written."""
 
+import ast
+
 import pytest
 
 from scaffold.inspect import NotReadable, function_names, inspect_text, may_matter
+from scaffold.inspect.classes import find_operators
+from scaffold.inspect.names import Names
+from scaffold.inspect.scanning import scan
 
 METHODS = """\
     @staticmethod
@@ -176,3 +181,56 @@ def test_a_function_of_another_framework_is_no_base_for_other_files() -> None:
     )
     assert function_names(text) == set()
     assert function_names(f"# unlike torch's\n{text}") == {"Function"}
+
+
+OPERATOR = """\
+import torch
+from torch.library import custom_op, register_autograd
+
+
+@custom_op("team::cube", mutates_args=())
+def cube(x: torch.Tensor) -> torch.Tensor:
+    return x**3
+
+
+def backward(ctx, grad):
+    return 3 * grad
+
+
+"""
+
+
+def found(text: str) -> tuple[str, bool, str | None]:
+    tree = ast.parse(text)
+    (operator,) = find_operators(scan(tree), Names(tree))
+    gradient = operator.backward.name if operator.backward else None
+    return operator.name, operator.autograd is not None, gradient
+
+
+@pytest.mark.parametrize(
+    "registration",
+    [
+        "cube.register_autograd(backward)",
+        'register_autograd("team::cube", backward)',
+        'torch.library.register_autograd("team::cube", backward)',
+    ],
+)
+def test_a_gradient_that_is_registered(registration: str) -> None:
+    assert found(OPERATOR + registration) == ("cube", True, "backward")
+
+
+@pytest.mark.parametrize(
+    "registration",
+    [
+        "",
+        "square.register_autograd(backward)",
+        'register_autograd("team::square", backward)',
+    ],
+)
+def test_what_is_registered_for_another_is_not_its(registration: str) -> None:
+    assert found(OPERATOR + registration) == ("cube", False, None)
+
+
+def test_any_other_decorator_makes_none() -> None:
+    tree = ast.parse(OPERATOR.replace("@custom_op(", "@other("))
+    assert find_operators(scan(tree), Names(tree)) == ()

@@ -6,8 +6,8 @@ import pytest
 
 from scaffold.inspect import Values
 from scaffold.inspect.flow import Flow
-from scaffold.inspect.lengths import count
 from scaffold.inspect.names import Names
+from scaffold.inspect.values import how_many
 
 
 def analysed(body: str) -> tuple[Flow, Values]:
@@ -81,7 +81,7 @@ def test_how_many_values(body: str, length: int | None) -> None:
     flow, values = analysed(body)
     step = flow.returns[-1]
     assert isinstance(step.statement, ast.Return)
-    assert count(values, step.statement.value, step) == length
+    assert how_many(values, step.statement.value, step) == length
 
 
 def test_a_long_chain_of_names_takes_no_longer_than_it_is() -> None:

@@ -8,7 +8,7 @@ import pytest
 from scaffold.lint import RULES, Finding, Unreadable, lint_text
 from scaffold.lint.formats import explain
 from scaffold.lint.model import UNREAD
-from scaffold.lint.selection import select
+from scaffold.lint.registry import select
 from tests.lint.cases import HEAD, Case, cases
 
 ALL = cases()

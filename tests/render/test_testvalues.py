@@ -4,9 +4,15 @@ import pytest
 import torch
 
 from scaffold.formula import Formula, Graph
-from scaffold.render.testvalues import attribute_value, choices, tensor_expression
+from scaffold.render.testvalues import (
+    attribute_value,
+    choices,
+    further_values,
+    tensor_expression,
+)
 from scaffold.spec import Attribute, OpSpec, TensorInput
 from scaffold.spec.op_spec import Domain, DType
+from tests.derive.building import spec_of
 from tests.render.op_specs import HERE, tensor
 
 
@@ -128,3 +134,42 @@ def test_an_object_that_is_called_is_a_function() -> None:
 def test_choices_are_those_of_a_literal() -> None:
     assert choices(Attribute("mode", 'Literal["a", 1]')) == ("'a'", "1")
     assert choices(Attribute("mode", "str")) == ()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "values"),
+    [
+        ("x, flip: bool = False", "-x if flip else x", {1: (True,)}),
+        ("x, flip: bool = True", "-x if flip else x", {1: (False,)}),
+        ("x, n: int = 1", "-x if n == 2 else x", {1: (2, 3)}),
+        ("x, n: int = 1", "-x if n == 0.5 else x", {}),
+        ("x, a: float = 2.0", "x if a >= 0 else 2 * x", {1: (-1.0, 0.0, 1.0)}),
+        ("x, a: float", "x if -1.5 < a else 2 * x", {1: (-2.5, -1.5, -0.5)}),
+        ("x, a: float | None = None", "x if a is None else a * x", {}),
+        ("x, a: float | None = 2.0", "x if a is None else a * x", {1: (None,)}),
+        ("x, n: int = 0", "-x if n else x", {1: (-1, 1)}),
+        ("x, n: int = 0", "-x if not n else x", {1: (-1, 1)}),
+        ("x, n: int = 0", "if n:\n    return -x\nreturn x", {1: (-1, 1)}),
+        ("x, a: float = 1.0", "-x if a > 1 / 2 else x", {1: (-0.5, 0.5, 1.5)}),
+        ("x, a: float = 1.0", "-x if a == math.inf else x", {}),
+        ("x, n: int = 1", "n * x", {}),
+        ("x, how: str = 'a'", "-x if how == 'b' else x", {}),
+        ("x[N], i[N; index(k)], k: int = 3", "-x if k == 2 else x", {}),
+        ("*xs, flip: bool = False", "-sum(xs) if flip else sum(xs)", {}),
+    ],
+)
+def test_values_on_either_side_of_a_test(
+    inputs: str, forward: str, values: dict[int, tuple[object, ...]]
+) -> None:
+    found = further_values(spec_of(inputs, forward=forward))
+    assert found == values
+    assert [*map(type, sum(found.values(), ()))] == [
+        *map(type, sum(values.values(), ()))
+    ]
+
+
+def test_what_require_speaks_of_stays() -> None:
+    spec = spec_of(
+        "x[N], k: int = 2", forward="-x if k == 1 else x", require=["N % k == 0"]
+    )
+    assert further_values(spec) == {}

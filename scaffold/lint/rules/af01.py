@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.tensors_on_ctx import outputs_on_ctx, saved_instead
+from scaffold.lint.saved_values import outputs_on_ctx, saved_instead
 
 
 def find(facts: Facts) -> Iterator[Found]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.tensors_on_ctx import saved_instead, tensors_on_ctx
+from scaffold.lint.saved_values import saved_instead, tensors_on_ctx
 
 
 def find(facts: Facts) -> Iterator[Found]:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import ContextCall, Facts
 from scaffold.inspect.values import is_shapely
-from scaffold.lint.attributes import kept_instead
 from scaffold.lint.model import Found, Rule
+from scaffold.lint.saved_values import kept_instead
 
 PLAIN = {
     "int",

@@ -7,12 +7,14 @@ Invariant: a failure is a case that the forward takes, and in which the op or it
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.overrides import get_overridable_functions
 
+from scaffold.verify.child.accepted_shapes import equalities, fitting, transposed
 from scaffold.verify.child.cases import (
     Case,
     Needs,
@@ -24,8 +26,7 @@ from scaffold.verify.child.cases import (
     value_names,
 )
 from scaffold.verify.child.declared_shapes import undeclared_input, undeclared_output
-from scaffold.verify.child.diagnosis import Scene, diagnose, show
-from scaffold.verify.child.fitting import equalities, fitting, transposed
+from scaffold.verify.child.diagnosis import Scene, diagnose, notes_on, show
 from scaffold.verify.child.gradients import (
     as_tuple,
     expected_gradients,
@@ -33,7 +34,6 @@ from scaffold.verify.child.gradients import (
     own_values,
     returned_gradients,
 )
-from scaffold.verify.child.newer import no_operator
 from scaffold.verify.child.refusals import (
     BROKEN,
     INFINITE,
@@ -45,8 +45,31 @@ from scaffold.verify.child.refusals import (
     raised_at,
     refusal,
 )
-from scaffold.verify.child.surrogate import notes_on
 from scaffold.verify.child.unsuited_tests import unfit
+
+
+def no_operator(names: Sequence[str]) -> dict[str, Any] | None:
+    """What fails for the first name of something that is there and no operator; what is not there says so itself."""
+    for name in names:
+        space, _, last = name.rpartition(".")
+        try:
+            module = reduce(getattr, space.split(".")[1:], torch)
+            found = getattr(module, last)
+        except AttributeError:
+            continue
+        if not _is_operator(found, last):
+            words = f"'{name}' is no operator of PyTorch {torch.__version__}"
+            return {"subject": "forward", "words": words}
+    return None
+
+
+def _is_operator(found: Any, name: str) -> bool:
+    """Whether PyTorch lists it among its operators, or as what a tensor's class may take over."""
+    if hasattr(torch._C._VariableFunctions, name):
+        return True
+    known = get_overridable_functions().values()
+    return any(found is one for several in known for one in several)
+
 
 SAMPLES, OUTPUTS = "samples", "outputs"  # what is said of them is wrong, not the op
 NUMERIC = {"atol": 1e-4, "rtol": 1e-3}  # as gradcheck compares

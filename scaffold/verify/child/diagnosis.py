@@ -1,10 +1,11 @@
-"""What is wrong with a gradient, in words.
+"""What is wrong with a gradient, in words; of a surrogate, how it differs from the derivative, which it is not meant to be.
 
 In: the gradient that backward returned, the expected one, and the `Scene`: inputs, outputs, the other gradients.
-Out: a phrase such as "transposed" or "factor 2", or None for a gradient that is right.
+Out: a phrase such as "transposed", "factor 2" or "where x < 0", or None for a gradient that is right; of a surrogate notes, one for each
+gradient that is not the derivative, which are no findings.
 Invariant: a phrase is said only of what holds exactly: mending it as told makes the gradient the expected one. Where
 nothing does, the largest difference is named and nothing else. Any factor explains a single element: of one, only a
-simple factor is believed.
+simple factor is believed. The condition that describes a set of elements holds of those and of no other one.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +18,51 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaffold.verify.child.elements import fits, name_places
+from scaffold.verify.child.cases import Case, make_inputs, value_names
+
+CONDITIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
+    ("where {} > 0", lambda x: x > 0),
+    ("where {} < 0", lambda x: x < 0),
+    ("where {} == 0", lambda x: x == 0),
+    ("where |{}| > 1", lambda x: x.abs() > 1),
+    ("where |{}| < 1", lambda x: x.abs() < 1),
+    ("where {} > 1", lambda x: x > 1),
+    ("where {} < 1", lambda x: x < 1),
+    ("where {} < -1", lambda x: x < -1),
+    ("where {} > -1", lambda x: x > -1),
+    ("where |{}| > 0.5", lambda x: x.abs() > 0.5),
+    ("where |{}| < 0.5", lambda x: x.abs() < 0.5),
+    ("where {} is the largest of its row", lambda x: x == x.amax(-1, keepdim=True)),
+)
+
+
+def name_places(mask: Tensor, inputs: dict[str, Tensor]) -> str:
+    """The first description that is exact."""
+    if mask.all() or not mask.any():
+        return ""
+    return next(_descriptions(mask, inputs), "")
+
+
+def _descriptions(mask: Tensor, inputs: dict[str, Tensor]) -> Iterator[str]:
+    for name, value in inputs.items():
+        if value.is_complex() or value.ndim == 0 or value.numel() == 0:
+            continue
+        for words, condition in CONDITIONS:
+            held = condition(value)
+            if fits(held, mask) and torch.equal(held.expand_as(mask), mask):
+                yield words.format(name)
+    for dim in range(mask.ndim):
+        rows = mask.movedim(dim, 0).flatten(1) if mask.ndim > 1 else mask[:, None]
+        whole = rows.all(1)
+        if torch.equal(whole, rows.any(1)) and int(whole.sum()) == 1:
+            yield f"at index {int(whole.int().argmax())} of dim {dim}"
+
+
+def fits(value: Tensor, wide: Tensor) -> bool:
+    """Whether a tensor expands to the shape of another."""
+    sizes = zip(reversed(value.shape), reversed(wide.shape), strict=False)
+    return value.ndim <= wide.ndim and all(a in (1, b) for a, b in sizes)
+
 
 SIMPLE = 64  # the largest numerator and denominator of a factor that is written as a fraction
 
@@ -259,3 +304,56 @@ def _named(dims: tuple[int, ...]) -> str:
 
 def _dtype(value: Tensor) -> str:
     return str(value.dtype).removeprefix("torch.")
+
+
+def notes_on(checks: Any) -> list[str]:
+    """Compare the gradients of the base case with those of the forward itself."""
+    if checks.FORWARD is None:
+        return []
+    case = Case("base", {})
+    inputs = make_inputs(checks, case, torch.clone)
+    needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    try:
+        actual = checks.gradients(checks.OPERATOR(*inputs), inputs)
+        derivative = _derivative(checks, inputs, needed)
+    except Exception:  # noqa: BLE001 (the gradients have been judged already)
+        return []
+    names = value_names(checks, len(inputs))
+    values = {
+        name: x.detach()
+        for name, x in zip(names, inputs, strict=True)
+        if isinstance(x, Tensor)
+    }
+    wanted = [name for name, x in zip(names, inputs, strict=True) if _needs(x)]
+    notes = [
+        _note(f"grad_{name}", one, two, values)
+        for name, one, two in zip(wanted, actual, derivative, strict=True)
+    ]
+    return [note for note in notes if note]
+
+
+def _derivative(
+    checks: Any, inputs: tuple[Any, ...], needed: list[Tensor]
+) -> tuple[Tensor, ...]:
+    outputs = checks.FORWARD(*inputs)
+    several = outputs if isinstance(outputs, tuple) else (outputs,)
+    if not any(output.requires_grad for output in several):
+        return tuple(torch.zeros_like(value) for value in needed)
+    found: tuple[Tensor, ...] = checks.gradients(outputs, inputs)
+    return found
+
+
+def _note(
+    name: str, actual: Tensor, derivative: Tensor, values: dict[str, Tensor]
+) -> str:
+    wrong = ~torch.isclose(actual, derivative, rtol=1e-7, atol=1e-7, equal_nan=True)
+    if not wrong.any():
+        return f"surrogate: {name} is the derivative on the inputs that were tried"
+    where = "everywhere" if wrong.all() else name_places(wrong, values)
+    where = where or f"in {int(wrong.sum())} of {wrong.numel()} places"
+    by = (actual - derivative).abs().nan_to_num().max().item()
+    return f"surrogate: {name} differs from the derivative {where}, by up to {by:.3g}"
+
+
+def _needs(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from scaffold.verify.child.accepted_shapes import inferred
 from scaffold.verify.child.cases import Case, make_inputs
 from scaffold.verify.child.gradients import as_tuple
-from scaffold.verify.child.shape_inference import inferred
 
 Layout = Callable[[Tensor], Tensor] | None
 INFINITE = "is not finite"

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from scaffold.verify.child.checking import no_operator
 from tests.verify.ops import LINEAR, LINEAR_GRAD, failure, judged, texts, verdict
 
 
@@ -431,3 +432,27 @@ def test_a_branch_that_the_default_does_not_take_is_tried(
 def test_a_value_that_the_forward_refuses_says_nothing() -> None:
     forward = "if n == 2:\n    raise ValueError('two')\nreturn n * x"
     assert verdict(inputs="x, n: int = 3", forward=forward, derive=True).failure is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch.save",
+        "torch.os",
+        "torch.hub",
+        "torch.nn.functional.warnings",
+        "torch.seed",
+    ],
+)
+def test_what_is_there_and_no_operator_fails(name: str) -> None:
+    found = no_operator(["torch.exp", name])
+    assert found is not None
+    assert found["words"].startswith(f"'{name}' is no operator of PyTorch 2")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["torch.exp", "torch.nn.functional.pad", "torch.linalg.norm", "torch.newest"],
+)
+def test_operators_and_what_is_not_there_run(name: str) -> None:
+    assert no_operator([name]) is None

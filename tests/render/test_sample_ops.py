@@ -14,7 +14,7 @@ from scaffold.render.file_style import House
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_view
 from scaffold.render.reference import reference_lines
-from scaffold.render.specimens import specimens
+from scaffold.render.sample_ops import sample_ops
 from scaffold.render.templates import BUILT_IN, built_in
 from scaffold.render.testfile import view
 
@@ -37,10 +37,10 @@ def fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 @cache
 def values() -> dict[str, dict[str, list[Any]]]:
-    """The values of each field over all specimens, by template."""
+    """The values of each field over all sample_ops, by template."""
     found: dict[str, dict[str, list[Any]]] = {"op": {}, "test": {}}
     houses = (House(), House(licence=("# L",), header="# H"))
-    for number, spec in enumerate(specimens()):
+    for number, spec in enumerate(sample_ops()):
         house = houses[number % 2]
         derivation = derive(spec)
         views = {"op": op_view(spec, derivation, 88, house)}

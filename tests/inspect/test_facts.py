@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaffold.inspect.in_place_changes import changes
+from scaffold.inspect.facts import changes
 from tests.inspect.test_flow import analysed
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scaffold.errors import Location
-from scaffold.spec.config_defaults import read_defaults
+from scaffold.spec.config_keys import read_defaults
 from scaffold.spec.config_values import Stated
 from scaffold.spec.problems import Problems
 

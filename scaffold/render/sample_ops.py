@@ -1,6 +1,6 @@
 """Ops that together show every part of a template: what `scaffold templates lint` renders.
 
-Out: `specimens`. Invariant: each field of a view that may be missing is there in one of them, and missing in another.
+Out: `sample_ops`. Invariant: each field of a view that may be missing is there in one of them, and missing in another.
 """
 
 from collections.abc import Iterator
@@ -125,7 +125,7 @@ forward = 'x * alpha'
 """
 
 
-def specimens() -> Iterator[OpSpec]:
+def sample_ops() -> Iterator[OpSpec]:
     """The ops."""
     for entry in read_ops(TEXT, SOURCE):
         yield build(entry.name, entry.raw, entry.locate, read=lambda path: SAMPLES)
