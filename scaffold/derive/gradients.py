@@ -36,7 +36,7 @@ from scaffold.derive.plan.save_plan import BackwardGraph, is_dear
 from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
 from scaffold.derive.rules.tables import table_of
 from scaffold.derive.simplify.advice import advice
-from scaffold.derive.simplify.algebra import ALGEBRA
+from scaffold.derive.simplify.algebra import ALGEBRA, Scalars
 from scaffold.derive.simplify.assumptions import present, settled_tests, users_of
 from scaffold.derive.simplify.autocast_casts import AutocastCasts
 from scaffold.derive.simplify.compositions import with_probabilities
@@ -46,7 +46,6 @@ from scaffold.derive.simplify.hoisting import HOISTED
 from scaffold.derive.simplify.joined_terms import JOINED
 from scaffold.derive.simplify.one_hots import ONE_HOTS, without_zeros
 from scaffold.derive.simplify.rewrites import REWRITES
-from scaffold.derive.simplify.scalar_factors import Scalars
 from scaffold.derive.variadic_inputs import JoinedInput, joined_input, with_joined
 from scaffold.derive.write.statements import gradient_statements
 from scaffold.formula import Graph, Statement, expressions

@@ -372,10 +372,14 @@ class Program:
         return found
 
     def over(self, op: Op, args: Iterable[Op]) -> Op:
-        """The same op of other arguments."""
-        return self.op(
-            op.rule, args, op.data, kind=op.kind, shape=op.shape, active=op.active
+        """The same op of other arguments, of which it has the shape that is known; of its own arguments the op itself."""
+        given = tuple(args)
+        if given == op.args:
+            return op
+        made = self.op(
+            op.rule, given, op.data, kind=op.kind, shape=op.shape, active=op.active
         )
+        return self.shaped(made, op.shape)
 
     def shaped(self, op: Op, shape: Shape) -> Op:
         """The op, of which it is known from elsewhere that it has the shape."""

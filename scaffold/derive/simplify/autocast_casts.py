@@ -32,10 +32,7 @@ class AutocastCasts:
         facts = op.facts
         if facts.dtype == "uniform" and facts.autocast not in CAST_BY_PYTORCH:
             args = self._in_one_dtype(op, args)
-        if args == op.args:
-            return op
-        program = self.make.program
-        return program.shaped(program.over(op, args), op.shape)
+        return self.make.program.over(op, args)
 
     def _in_one_dtype(self, op: Op, args: tuple[Op, ...]) -> tuple[Op, ...]:
         """The arguments, those of its kind in the dtype of one that is computed."""
