@@ -26,6 +26,7 @@ from scaffold.formula import (
 )
 from scaffold.primitives.calls import facts_of_call
 from scaffold.spec import OpSpec
+from scaffold.spec.op_spec import FORWARD
 
 # --- Autograd of a function inside the backward: `pullback = torch.func.vjp(f, x)[1]`.
 #
@@ -129,6 +130,13 @@ def autograd_of_forward(
     return tuple(lines)
 
 
+def _forward_of(spec: OpSpec, graph: Graph) -> Node:
+    """The forward by its name in the op's file."""
+    if spec.is_library:
+        return graph.name(FORWARD)
+    return graph.node("attribute", "forward", (graph.name(spec.function_name),))
+
+
 def _pulled(
     spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
@@ -141,7 +149,7 @@ def _pulled(
 
     pullback = graph.name(fresh("pullback", taken))
     arguments = tuple(passed(item.name) for item in spec.inputs)
-    run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
+    run = _forward_of(spec, graph)
     body = graph.node("call", "", (run, *arguments))
     listed = ", ".join("*" * (name in several) + name for name in wanted)
     takes_all = wanted == tuple(item.name for item in spec.inputs)
@@ -189,7 +197,7 @@ def _pulled_if_there(
         test = graph.node("compare", "is not", (value, none))
         yield If(test, (Assign(item, value),))
     arguments = tuple(passed(item.name) for item in spec.inputs)
-    run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
+    run = _forward_of(spec, graph)
     body = graph.node("call", "", (run, *arguments))
     function = graph.node("lambda", some.label, (body,))
     yield pullback_of(graph, pullback, function, (tensors,), BY_AUTOGRAD)
@@ -202,7 +210,7 @@ def _pulled_if_there(
 
 def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
     """A statement in which a forward that returns more than the op's results gives those alone."""
-    run = graph.node("attribute", "forward", (graph.name(spec.function_name),))
+    run = _forward_of(spec, graph)
     count = len(spec.outputs)
     absent = graph.node("absent")
     ends = (absent, graph.constant(str(count)), absent)
@@ -242,7 +250,7 @@ def _may_run_again(spec: OpSpec, forward: Forward, wanted: tuple[str, ...]) -> b
     counted = any(item.variadic for item in spec.differentiable)
     return (
         all(item.differentiable and not item.variadic for item in spec.outputs)
-        and spec.style == "setup-context"
+        and spec.style != "combined"
         and not spec.dirty
         and not spec.foreign
         and not (counted and any(item.name == "i" for item in spec.inputs))

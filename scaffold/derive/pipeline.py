@@ -25,6 +25,7 @@ from scaffold.derive.forward.body import write_forward
 from scaffold.derive.forward.detached_outputs import detached_outputs, without_gradient
 from scaffold.derive.forward.live_forward import forward_that_saves
 from scaffold.derive.forward.ssa_names import with_versions
+from scaffold.derive.library import refuse_unregistrable
 from scaffold.derive.live_variables import without_dead
 from scaffold.derive.plan.recomputation import plan_reuse
 from scaffold.derive.saving import ContextNames, Origins, context_of, transfer
@@ -68,6 +69,7 @@ def derive(spec: OpSpec) -> Derivation:
     source = _before_style(spec)
     spec, maths, found = _in_its_style(spec, source)
     # Last: only the finished backward tells which of the declared shapes it relies on.
+    refuse_unregistrable(spec, found)
     checks = shape_checks(spec, found, partial(_if_declared_as, source, maths, found))
     return replace(found, checks=checks, detached=detached, autocast=autocast_of(spec))
 

@@ -235,7 +235,7 @@ def prove(
 def _is_written(generated: Generated, ran: str) -> bool:
     """Whether the code that ran is what is written, rather than what a template makes of it."""
     text = next(iter(generated.files.values()))
-    names = (generated.spec.name, generated.spec.function_name)
+    names = generated.spec.definitions
     return function_digest(text, names) == ran
 
 

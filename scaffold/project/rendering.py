@@ -404,7 +404,7 @@ def _with_proof(
     known: tuple[Proof, ...],
 ) -> Rendering:
     """The rendering with the proof of it that is known, or with what proves it."""
-    code = function_digest(found.files[0].text, (spec.name, spec.function_name))
+    code = function_digest(found.files[0].text, spec.definitions)
     held = (proof for proof in known if (proof.spec, proof.function) == (maths, code))
     proof = next(held, None)
     if proof is not None:
@@ -421,6 +421,6 @@ def provable_of(spec: OpSpec, derivation: Derivation, proof: Proof) -> Provable:
     if missing:
         return Provable(proof._replace(lacks=f"it lacks {', '.join(missing)}"))
     texts = verification(spec, derivation, derivation.derived)
-    ran = function_digest(texts.op, (spec.name, spec.function_name))
+    ran = function_digest(texts.op, spec.definitions)
     whose = runs_code_of(spec)
     return Provable(proof._replace(function=ran), texts.op, texts.checks, whose)

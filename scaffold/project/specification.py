@@ -308,8 +308,8 @@ def _specified(
     working_directory()  # without one there is nothing else to say
     known = problems.attempt(configuration_here) or Configuration()
     where = problems.attempt(lambda: find_places(known, settings))
-    packaged = where is not None and where.directories.package is not None
-    said = problems.attempt(lambda: say(known, packaged))
+    package = where.directories.package if where is not None else None
+    said = problems.attempt(lambda: say(known, package is not None))
     inferred = None
     if said is not None and "spec" not in settings:  # a file says all that it means
         before = len(problems)
@@ -318,7 +318,7 @@ def _specified(
             problems.raise_found()
         said = said._replace(raw=_with_inputs(said.raw, inferred))
     spec = said and problems.attempt(
-        lambda: build(said.name, said.raw, said.locate, known, read, packaged=packaged)
+        lambda: build(said.name, said.raw, said.locate, known, read, package)
     )
     problems.raise_found()
     assert said and spec and where  # or else there was a problem
@@ -359,8 +359,8 @@ def specified_table(
     beside = companions(where)
     unwritten = {str(where.root / item.path): item.text for item in beside}
     read = Reader(unwritten)
-    packaged = where.directories.package is not None
-    spec = build(name, said.raw, said.locate, known, read, packaged=packaged)
+    package = where.directories.package
+    spec = build(name, said.raw, said.locate, known, read, package)
     stated = (said.raw, known, name, said.locate)
     specified_ = Specified(spec, where, *stated, read, _joins(known, settings))
     return specified_, beside
@@ -445,5 +445,5 @@ def specification(
         merged.locate,
         configuration,
         read,
-        packaged=places.directories.package is not None,
+        package=places.directories.package,
     )

@@ -30,22 +30,29 @@ RETURN_WIDTH = 88 - 8  # where it would be broken, and each None gets a line
 # Invariant: code that serves every differentiable input has no branch, since backward runs only if one needs it.
 
 
-def needed(spec: OpSpec, name: str) -> str:
-    """The flag of an input, the slice of flags for a variadic one."""
+def needed(spec: OpSpec, name: str, flat: bool = False) -> str:
+    """The flag of an input, the flags of a variadic one.
+
+    Those are a slice; where an op that is registered goes backward, a list among the flags, which is `flat` beside its forward.
+    """
     position = spec.index(name)
     item = spec.inputs[position]
-    if getattr(item, "variadic", False):
+    if getattr(item, "variadic", False) and (flat or not spec.is_library):
         return (
             f"ctx.needs_input_grad[{position}:]" if position else "ctx.needs_input_grad"
         )
     return f"ctx.needs_input_grad[{position}]"
 
 
-def any_needed(spec: OpSpec, names: Iterable[str]) -> str:
+def any_needed(spec: OpSpec, names: Iterable[str], flat: bool = False) -> str:
     """The test that one of the inputs needs its gradient, in call order."""
     listed = [item for item in spec.differentiable if item.name in set(names)]
     return " or ".join(
-        f"any({needed(spec, item.name)})" if item.variadic else needed(spec, item.name)
+        (
+            f"any({needed(spec, item.name, flat)})"
+            if item.variadic
+            else needed(spec, item.name)
+        )
         for item in listed
     )
 
@@ -173,6 +180,8 @@ def _filled_each(name: str, given: str, item: Filled) -> list[str]:
 
 def none_for(spec: OpSpec, item: Input) -> str:
     if isinstance(item, TensorInput) and item.variadic:
+        if spec.is_library:
+            return f"[None for _ in {needed(spec, item.name)}]"
         return f"*(None for _ in {needed(spec, item.name)})"
     return "None"
 
@@ -226,9 +235,10 @@ def _without_gradient(spec: OpSpec) -> list[str]:
     if len(spec.inputs) == 1 and not _variadic(spec):
         return [docstring]
     nothing = ", ".join(none_for(spec, item) for item in spec.inputs)
+    starred = _variadic(spec) and not spec.is_library
     return [
         docstring,
-        f"return ({nothing},)" if _variadic(spec) else f"return {nothing}",
+        f"return ({nothing},)" if starred else f"return {nothing}",
     ]
 
 
@@ -393,7 +403,8 @@ def _returned(spec: OpSpec, derivation: Derivation) -> str:
         if item.name not in differentiable:
             values.append(none_for(spec, item))
         elif isinstance(item, TensorInput) and item.variadic:
-            values.append(f"*{_variadic_result(spec, derivation, item.name)}")
+            star = "" if spec.is_library else "*"
+            values.append(f"{star}{_variadic_result(spec, derivation, item.name)}")
         elif item.name in derivation.joint:
             values.append(
                 f"grad_{item.name} if {any_needed(spec, {item.name})} else None"
@@ -410,4 +421,5 @@ def _variadic_result(spec: OpSpec, derivation: Derivation, name: str) -> str:
     if any(item.name == name for item in derivation.elements):
         return f"grad_{name}"
     pairs = f"zip(grad_{name}, {needed(spec, name)}, strict=True)"
-    return f"(grad if needed else None for grad, needed in {pairs})"
+    each = f"grad if needed else None for grad, needed in {pairs}"
+    return f"[{each}]" if spec.is_library else f"({each})"

@@ -14,9 +14,15 @@ from scaffold.render.backward import (
     backward_parameters,
 )
 from scaffold.render.kept import kept_lines
+from scaffold.render.library import LibraryView, library_view
 from scaffold.render.second_order import decorated, guards, leads_back, refusal
 from scaffold.render.shape_checks import check_lines
-from scaffold.render.signature import annotation, parameters, result_type
+from scaffold.render.signature import (
+    annotation,
+    parameters,
+    registered_parameters,
+    result_type,
+)
 from scaffold.render.typing import annotated_body
 from scaffold.spec import OpSpec, Output, TensorInput
 
@@ -29,6 +35,7 @@ class FunctionView(NamedTuple):
     name: str
     vmap_rule: bool
     combined: bool
+    library: LibraryView | None  # it is no Function, but an op that is registered
     once_differentiable: bool  # decorated so
     refusal: str  # raises in the Function that each gradient goes through; "" for none
     forward_parameters: str
@@ -47,19 +54,23 @@ def function_view(
     """The Function as the template shows it."""
     combined = derivation.style == "combined"
     body = under_autocast(spec, derivation, backward_lines(spec, derivation))
-    typed = parameters(spec.inputs)
+    listed = registered_parameters if spec.is_library else parameters
+    typed = listed(spec.inputs)
     checks = check_lines(derivation, line_length)
+    context = tuple(_context_lines(spec, derivation))
+    library = library_view(spec, derivation, bool(context)) if spec.is_library else None
     return FunctionView(
         name=spec.function_name,
         vmap_rule=derivation.transforms and not combined,
         combined=combined,
+        library=library,
         once_differentiable=decorated(derivation),
         refusal=refusal(spec) if guards(derivation) else "",
         forward_parameters=f"ctx: Any, {typed}" if combined else typed,
         forward_type=forward_type(spec, derivation),
         forward_lines=(*checks, *_forward_lines(spec, derivation)),
         context_output=_context_output(spec, derivation),
-        context_lines=tuple(_context_lines(spec, derivation)),
+        context_lines=context,
         backward_parameters=backward_parameters(spec, derivation, body),
         backward_type=_backward_type(spec),
         backward_lines=tuple(body),
@@ -73,6 +84,8 @@ def forward_type(spec: OpSpec, derivation: Derivation) -> str:
 
 
 def _backward_type(spec: OpSpec) -> str:
+    if spec.is_library and any(item.variadic for item in spec.tensors):
+        return "Any"  # a list among the gradients
     if len(spec.inputs) == 1 and not getattr(spec.inputs[0], "variadic", False):
         return "Tensor | None" if spec.differentiable else "None"
     return "tuple[Tensor | None, ...]"
@@ -111,7 +124,7 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
 def _unwritten_forward(spec: OpSpec, derivation: Derivation) -> list[str]:
     """What is to be done with ctx stands above the body; a comment holds what needs its outputs."""
     lines = [f'raise NotImplementedError("{spec.name}: write forward")']
-    if derivation.style == "setup-context":
+    if derivation.style != "combined":
         return lines
     names = _output_names(spec)
     setup = _setup(spec, derivation, {name: name for name in names})
@@ -160,6 +173,8 @@ def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     if _returns_one(spec, derivation):
         names[spec.outputs[0].name] = _context_output(spec, derivation)
     lines = _setup(spec, derivation, names)
+    if not lines and spec.is_library:
+        return []
     if not lines:
         return ['"""Backward needs nothing of the forward."""']
     text = "\n".join(lines)
@@ -172,6 +187,8 @@ def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 def _context_output(spec: OpSpec, derivation: Derivation) -> str:
     """The name of what forward returned, where no input has it."""
+    if spec.is_library:
+        return "output"  # PyTorch passes it by this name
     taken = {item.name for item in spec.inputs}
     one = _returns_one(spec, derivation)
     names = ("output", "result") if one else ("outputs", "results")
@@ -190,11 +207,13 @@ def _unpacked_inputs(spec: OpSpec, text: str) -> list[str]:
     read = {item.name for item in spec.inputs if _mentions(text, item.name)}
     if not read:
         return []
-    if len(spec.inputs) == 1 and getattr(spec.inputs[0], "variadic", False):
+    starred = not spec.is_library  # ... has a list for any number of tensors
+    if starred and len(spec.inputs) == 1 and getattr(spec.inputs[0], "variadic", False):
         return [f"{spec.inputs[0].name} = inputs"]
     targets = []
     for item in spec.inputs:
-        star = "*" if isinstance(item, TensorInput) and item.variadic else ""
+        several = isinstance(item, TensorInput) and item.variadic
+        star = "*" if several and starred else ""
         targets.append(star + (item.name if item.name in read else f"_{item.name}"))
     return [
         (
@@ -235,7 +254,7 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
         for item in spec.outputs
         if _marked(spec, item)
     ]
-    if derivation.style == "setup-context" and not leads_back(spec, derivation):
+    if derivation.style != "combined" and not leads_back(spec, derivation):
         constant += derivation.intermediates
     if constant:
         lines.append(f"ctx.mark_non_differentiable({', '.join(constant)})")
@@ -272,7 +291,7 @@ def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
     several = item.source != "intermediate" and item.origin in variadic_names(spec)
     if is_for_most(spec, item.serves):
         return f"*{value}" if several else value
-    test = any_needed(spec, item.serves)
+    test = any_needed(spec, item.serves, flat=True)
     return (
         f"*({value} if {test} else ())" if several else f"{value} if {test} else None"
     )

@@ -16,7 +16,12 @@ from scaffold.render.function import FunctionView, forward_type, function_view
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
 from scaffold.render.module import ModuleView, module_view
-from scaffold.render.signature import arguments, parameters_with_defaults, wrapper_type
+from scaffold.render.signature import (
+    arguments,
+    parameters_with_defaults,
+    registered_arguments,
+    wrapper_type,
+)
 from scaffold.render.templates import OP
 from scaffold.spec import Import, OpSpec
 from scaffold.spec.config_keys import Docstrings
@@ -111,11 +116,16 @@ def wrapper_view(
     returns = wrapper_type(spec)
     dropped = len(derivation.extra)
     whole = forward_type(spec, derivation) if dropped else returns
-    apply = fresh("apply", {item.name for item in spec.inputs})
-    call = f"{apply}({arguments(spec.inputs)})"
+    taken = {item.name for item in spec.inputs}
+    if spec.is_library:
+        apply, called = fresh("call", taken), spec.function_name
+        call = f"{apply}({registered_arguments(spec.inputs)})"
+    else:
+        apply, called = fresh("apply", taken), f"{spec.function_name}.apply"
+        call = f"{apply}({arguments(spec.inputs)})"
     run = _without_extra(spec, derivation, call) if dropped else [f"return {call}"]
     body = cast_lines(spec, derivation, run)
-    body.insert(0, f"{apply}: Callable[..., {whole}] = {spec.function_name}.apply")
+    body.insert(0, f"{apply}: Callable[..., {whole}] = {called}")
     return WrapperView(
         name=spec.name,
         parameters=parameters_with_defaults(spec.inputs),

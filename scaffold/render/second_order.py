@@ -52,7 +52,7 @@ def second_order_note(derivation: Derivation) -> str:
             "the gradient must not be part of a loss, since autograd may drop "
             "the second derivative without an error"
         )
-    if derivation.style == "combined":
+    if derivation.style != "setup-context":
         return "a backward with ``create_graph=True`` is an error"
     return "to differentiate its gradient is an error"
 
@@ -71,11 +71,11 @@ def once_only(
 
 
 def refused_at_once(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """What stands first in a backward beside a combined forward.
+    """What stands first in a backward beside a combined forward, or of an op that is registered.
 
-    Such a Function is not for `torch.func`: where a graph of its backward is recorded, a second derivative is wanted.
+    Neither is for `torch.func`: where a graph of its backward is recorded, a second derivative is wanted.
     """
-    if not derivation.once_differentiable or derivation.style != "combined":
+    if not derivation.once_differentiable or derivation.style == "setup-context":
         return []
     return ["if torch.is_grad_enabled():", f"    {refusal(spec)}"]
 

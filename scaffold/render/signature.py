@@ -6,6 +6,7 @@ In: an `OpSpec`. Out: pieces of signatures. Invariant: typed for `mypy --strict`
 from collections.abc import Iterable
 
 from scaffold.spec import Attribute, Input, OpSpec, TensorInput
+from scaffold.spec.library import schema_type
 
 ANNOTATIONS = {"object": "Any", "dtype": "torch.dtype", "device": "torch.device | str"}
 
@@ -26,6 +27,24 @@ def parameter(item: Input) -> str:
 def parameters(items: Iterable[Input]) -> str:
     """A parameter list in call order, without defaults."""
     return ", ".join(parameter(item) for item in items)
+
+
+def registered_parameters(items: Iterable[Input]) -> str:
+    """The same of an op that is registered, whose schema has a list for any number of tensors."""
+    return ", ".join(f"{item.name}: {_registered(item)}" for item in items)
+
+
+def _registered(item: Input) -> str:
+    if isinstance(item, Attribute):
+        return schema_type(item.annotation) or annotation(item)
+    return "list[Tensor]" if item.variadic else annotation(item)
+
+
+def registered_arguments(items: Iterable[Input]) -> str:
+    """The names in call order, as such an op takes them."""
+    return ", ".join(
+        f"list({item.name})" if _is_variadic(item) else item.name for item in items
+    )
 
 
 def parameters_with_defaults(items: Iterable[Input]) -> str:

@@ -66,7 +66,10 @@ HELPERS = frozenset(
 def op_imports(spec: OpSpec, module: str) -> tuple[Import, ...]:
     """The module, the Function and the functional form, each under a name that is free."""
     names = (spec.module_name, spec.function_name, spec.name)
-    return tuple(Import(module, name, _alias(name)) for name in names)
+    imports = [Import(module, name, _alias(name)) for name in names]
+    if imports[-1].alias == spec.function_name:  # as an op in library style has it
+        imports[-1] = Import(module, spec.name, f"call_{spec.name}")
+    return tuple(imports)
 
 
 def samples_name(spec: OpSpec) -> str:

@@ -12,6 +12,7 @@ from scaffold.derive import Derivation
 from scaffold.derive.activity import calls
 from scaffold.derive.forward.verbatim_forward import writes_in_place
 from scaffold.formula import Node, expressions
+from scaffold.render.library import has_vmap_rule
 from scaffold.render.second_order import decorated
 from scaffold.render.shape_checks import refused
 from scaffold.render.sizes_of_tests import input_dims
@@ -67,10 +68,19 @@ def ends_of(spec: OpSpec) -> tuple[int, ...]:
 
 
 def _inputs(spec: OpSpec, making: Making) -> Iterator[Claim]:
-    if spec.differentiable:
+    if spec.is_library:
+        yield from _registered(spec)
+    elif spec.differentiable:
         yield Claim("function", spec.function_name)
     if making.names:
         yield Claim("differentiable", tupled(making.names))
+
+
+def _registered(spec: OpSpec) -> Iterator[Claim]:
+    """How PyTorch knows the op."""
+    yield Claim("registered", spec.function_name)
+    if any(item.variadic for item in spec.tensors):
+        yield Claim("listed_from", str(len(spec.inputs) - 1))
 
 
 def _gradient(
@@ -125,6 +135,8 @@ def _gradcheck(spec: OpSpec, derivation: Derivation, making: Making) -> Iterator
 
 
 def _calls(spec: OpSpec, derivation: Derivation) -> Iterator[Claim]:
+    if spec.is_library and not has_vmap_rule(spec, derivation):
+        yield Claim("supports_forward_vmap", "False")
     if derivation.random:
         yield Claim("random", "True")
     if spec.dirty:

@@ -14,9 +14,10 @@ from scaffold.spec.arguments import Arguments, read_arguments
 from scaffold.spec.config import Configuration
 from scaffold.spec.config_values import Shapes, conventional_shapes
 from scaffold.spec.keys import check_keys
+from scaffold.spec.library import check_library
 from scaffold.spec.maths import Maths, ReadFile, read_maths
 from scaffold.spec.module import read_module
-from scaffold.spec.names import Patterns, check_class_name, op_names
+from scaffold.spec.names import NAMESPACE, Patterns, check_class_name, op_names
 from scaffold.spec.op_spec import Attribute, ModuleSpec, OpSpec
 from scaffold.spec.problems import Locate, Problems
 from scaffold.spec.requirements import check_requirements
@@ -30,16 +31,18 @@ def build(
     locate: Locate,
     configuration: Configuration | None = None,
     read: ReadFile | None = None,
-    packaged: bool = False,
+    package: str | None = None,
 ) -> OpSpec:
     """The op that a raw mapping describes; `read` gives the text of a file that it names.
 
-    `packaged` says that the op's file lies in a package, where it can hide no other module.
+    `package` is the one that the op's file lies in, where it can hide no other module.
     """
     settings = configuration or Configuration()
     problems = Problems(locate)
     names = problems.attempt(
-        lambda: op_names(name, problems.within(("name",)), packaged, settings.names)
+        lambda: op_names(
+            name, problems.within(("name",)), package is not None, settings.names
+        )
     )
     stated = check_keys(name, raw, problems)
     assumed = {
@@ -60,16 +63,25 @@ def build(
     module = read_module(sound, arguments, maths, shapes, settings, problems)
     _check_results(arguments, maths, problems)
     _check_amp(sound, arguments, problems)
+    check_library(sound.get("style", settings.style), sound, arguments, problems)
     _check_classes(sound, names, arguments, maths, settings.names, problems)
     check_requirements(settings.require, sound, arguments.tensors, problems)
     problems.raise_found()
-    return _spec(sound, names, arguments, maths, module, shapes, settings)
+    spec = _spec(sound, names, arguments, maths, module, shapes, settings)
+    return replace(spec, namespace=_namespace(package, settings))
 
 
 def _unreadable(raw: Mapping[str, Any], sound: Mapping[str, Any]) -> bool:
     """Whether the keys that are amiss leave no signature that would be worth a look."""
     amiss = raw.keys() - sound.keys()
     return bool(SIGNATURE & amiss or amiss and not {"inputs", "schema"} & sound.keys())
+
+
+def _namespace(package: str | None, settings: Configuration) -> str:
+    """What is before the `::` of the op's name, where it is registered."""
+    if settings.namespace is not None:
+        return settings.namespace
+    return package.partition(".")[0] if package else NAMESPACE
 
 
 def _read(path: str) -> str:
@@ -103,7 +115,7 @@ def _spec(
         derive=raw.get("derive", True),
         rules=configuration.rules,
         style=raw.get("style", configuration.style),
-        style_is_free="style" not in raw and raw["save-policy"] == "balanced",
+        style_is_free=_is_free(raw, configuration),
         save_policy=raw["save-policy"],
         amp=raw.get("amp"),
         tolerance=_tolerance(raw),
@@ -117,6 +129,12 @@ def _spec(
         patterns=configuration.names,
     )
     return _with_module_attributes(spec)
+
+
+def _is_free(raw: Mapping[str, Any], configuration: Configuration) -> bool:
+    """Whether nothing speaks against a combined forward where it spares time."""
+    stated = "style" in raw or configuration.style == "library"
+    return not stated and raw["save-policy"] == "balanced"
 
 
 def _tolerance(raw: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -133,6 +133,7 @@ class Configuration(NamedTuple):
     package: str | None = None  # dotted import path of the source directory
     manifest: tuple[str, ...] = ("ops.toml",)  # with * and **
     style: Style = "setup-context"
+    namespace: str | None = None
     save_policy: SavePolicy = "recompute"
     shape_checks: bool = True
     defaults: tuple[tuple[str, Any], ...] = ()  # keys of an op

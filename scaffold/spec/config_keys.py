@@ -122,8 +122,13 @@ KEYS: dict[str, Key] = {
         "The files that hold the ops; '*' and '**' stand for any names.",
         "manifest = ['ops/*.toml']",
     ),
-    "style": Key(
-        STYLE, "setup-context", values.read_text, "How Functions are written."
+    "style": Key(STYLE, "setup-context", values.read_text, "How ops are written."),
+    "namespace": Key(
+        TEXT,
+        None,
+        values.read_namespace,
+        "Where ops in library style are registered; else the package's name.",
+        "namespace = 'mylib'",
     ),
     "save-policy": Key(
         SAVE_POLICY,

@@ -102,6 +102,15 @@ def read_package(stated: Stated) -> str | None:
     return str(stated.value)
 
 
+def read_namespace(stated: Stated) -> str | None:
+    """What stands before the `::` of a registered op: PyTorch takes one name."""
+    if not is_identifier(stated.value) or iskeyword(stated.value):
+        hint = "write: namespace = 'mylib'"
+        stated.refuse(f"'{stated.value}' is no namespace", hint)
+        return None
+    return str(stated.value)
+
+
 def read_interpreter(stated: Stated) -> str | None:
     """A path or a command; whether it is there matters only where it is used."""
     if not stated.value or "\0" in stated.value:

@@ -23,7 +23,7 @@ from scaffold.spec.kinds import (
 )
 from scaffold.spec.problems import KeyPath, Problems
 
-Style = Literal["setup-context", "combined"]
+Style = Literal["setup-context", "combined", "library"]
 SavePolicy = Literal["recompute", "balanced"]
 Amp = Literal["lower", "float32", "region", "off"]  # what an op does under autocast
 
@@ -118,7 +118,10 @@ KEYS: dict[str, Key] = {
     "materialize-grads": Key(
         SWITCH, "Zeros for the gradients of unused outputs (true)."
     ),
-    "style": Key(STYLE, "How the Function is written."),
+    "style": Key(
+        STYLE,
+        "How the op is written: as a Function, in two forms, or with torch.library.custom_op.",
+    ),
     "save-policy": Key(SAVE_POLICY, "What of the forward is saved for the backward."),
     "amp": Key(
         AMP,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.spec.config import Configuration
 from scaffold.spec.keys import KEYS
-from scaffold.spec.names import DEFAULT, Patterns, op_names
+from scaffold.spec.names import DEFAULT, Patterns, op_names, registered_name
 from scaffold.spec.toml import Entry, read_ops
 
 # Fields of the configuration that change no word of a file: where, when and how it is written.
@@ -71,7 +71,9 @@ def defined_names(entry: Entry, configuration: Configuration) -> tuple[str, ...]
     klass = str(said.get("class-name", klass))
     patterns = configuration.names
     module = () if said.get("module") is False else (patterns.module_class(klass),)
-    return (op, patterns.function_class(klass), *module)
+    library = said.get("style", configuration.style) == "library"
+    function = registered_name(op) if library else patterns.function_class(klass)
+    return (op, function, *module)
 
 
 def _add(listed: Listed, found: dict[str, Listed]) -> None:

@@ -47,6 +47,14 @@ class Patterns(NamedTuple):
 
 
 DEFAULT = Patterns()
+NAMESPACE = "custom_ops"  # of ops that lie in no package
+
+
+def registered_name(op: str) -> str:
+    """What the file of an op in library style calls the op that is registered."""
+    return f"{op}_op"
+
+
 END = r"$(?!\n)"  # in Python, `$` matches before a last line end too
 _IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 _DIRECTORIES = r"(?:(?:[A-Za-z0-9_-]|\{op\})+/)*"

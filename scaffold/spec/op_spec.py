@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeGuard
 
 from scaffold.formula import Formula, Kept
 from scaffold.spec.keys import Amp, SavePolicy, Style
-from scaffold.spec.names import DEFAULT, Patterns
+from scaffold.spec.names import DEFAULT, NAMESPACE, Patterns, registered_name
 
 Dim = str | int  # a name, a size, or any number of dims: "...", "*batch"
 ANY_DIMS = "..."
@@ -112,6 +112,13 @@ class ModuleSpec(NamedTuple):
     ] = ()  # read by `updates` alone: the module's, not the op's
 
 
+# The functions of which an op in library style is made.
+FORWARD, SETUP, BACKWARD, VMAP = REGISTERED = (
+    "_forward",
+    "_setup_context",
+    "_backward",
+    "_vmap",
+)
 PLAIN_MODULE = ModuleSpec()  # it owns nothing
 
 
@@ -159,6 +166,7 @@ class OpSpec:
     rules: tuple[RuleFile, ...] = ()  # tables beside the built-in one
     style: Style = "setup-context"
     style_is_free: bool = False  # `combined` may be taken where that spares time
+    namespace: str = NAMESPACE  # in library style, the op is registered below it
     save_policy: SavePolicy = "recompute"
     amp: Amp | None = None  # None: as the forward's primitives tell
     tolerance: tuple[
@@ -176,9 +184,22 @@ class OpSpec:
     patterns: Patterns = DEFAULT  # what files and classes are called
 
     @property
+    def is_library(self) -> bool:
+        """Whether PyTorch knows the op by its name, rather than as a Function."""
+        return self.style == "library"
+
+    @property
     def function_name(self) -> str:
-        """The autograd.Function."""
+        """What has the op's backward: the autograd.Function, or the op that is registered."""
+        if self.is_library:
+            return registered_name(self.name)
         return self.patterns.function_class(self.class_name)
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """The names in the op's file that its forward and backward stand under, and what calls them."""
+        parts = REGISTERED if self.is_library else ()
+        return (self.name, self.function_name, *parts)
 
     @property
     def module_name(self) -> str:

@@ -236,6 +236,7 @@ STATED: dict[str, tuple[str, Any]] = {
     "source": ("src/ops/", "src/ops"),
     "manifest": ("a.toml:b/*.toml", ("a.toml", "b/*.toml")),
     "style": ("combined", "combined"),
+    "namespace": ("mylib", "mylib"),
     "line-length": ("100", 100),
     "header": ("FALSE", False),
     "exports": ("1", True),

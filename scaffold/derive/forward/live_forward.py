@@ -13,7 +13,11 @@ from scaffold.derive.activity import (
 )
 from scaffold.derive.derivation import Forward, Maths, Saved
 from scaffold.derive.forward.body import write_forward
-from scaffold.derive.forward.outputs import kept_apart, saved_apart
+from scaffold.derive.forward.outputs import (
+    kept_apart,
+    registered_apart,
+    saved_apart,
+)
 from scaffold.derive.live_variables import without_dead
 from scaffold.derive.plan.recomputation import Reuse, unsure
 from scaffold.formula import (
@@ -54,6 +58,8 @@ def forward_that_saves(
     statements, extra = (*begun, *statements), tuple[Node, ...]()
     if spec.style == "setup-context":
         results, extra = kept_apart(spec, graph, statements, results, saved)
+    elif spec.is_library:
+        results, extra = registered_apart(spec, graph, statements, results, saved)
     else:
         statements = saved_apart(graph, statements, results, saved)
     return ReturningForward(statements, results, extra)

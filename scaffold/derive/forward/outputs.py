@@ -135,6 +135,25 @@ def kept_apart(
     ), tuple(extra)
 
 
+def registered_apart(
+    spec: OpSpec,
+    graph: Graph,
+    statements: Lines,
+    results: tuple[Node, ...],
+    saved: tuple[Saved, ...],
+) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """For an op that is registered: results and saved locals, none of which may share memory with an input or with another."""
+    views = Trace(statements, sharing)
+    taken = frozenset(item.name for item in spec.tensors)
+    kept = (item.origin for item in saved if item.source == "intermediate")
+    apart = []
+    for value in (*results, *map(graph.name, kept)):
+        memory = views.of_value(value)
+        apart.append(_cloned(graph, value) if memory & taken else value)
+        taken |= memory
+    return tuple(apart[: len(results)]), tuple(apart[len(results) :])
+
+
 def saved_apart(
     graph: Graph,
     statements: Lines,

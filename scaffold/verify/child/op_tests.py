@@ -30,6 +30,7 @@ class OpTests:
 
     op: Callable[..., Any]
     function: Any = None
+    registered: Any = None
     make: Callable[..., dict[str, Any]]
     reference: Callable[..., Any] | None = None
     surrogate: Callable[..., Any] | None = None

@@ -1,0 +1,107 @@
+"""An op in library style: what is registered with PyTorch beside its forward and backward.
+
+In: an `OpSpec` and its `Derivation`. Out: a `LibraryView`: lines for the template, not yet indented. Invariant: the schema has no
+default, as PyTorch leaves out of a call what is equal to one; each output is a tensor of its own.
+"""
+
+from typing import NamedTuple
+
+from scaffold.derive import Derivation
+from scaffold.spec import OpSpec, TensorInput
+from scaffold.spec.op_spec import BACKWARD, FORWARD, SETUP, VMAP
+
+
+class LibraryView(NamedTuple):
+    """What the template shows of an op that is registered."""
+
+    vmap_parameters: str
+    vmap_type: str
+    vmap_lines: tuple[str, ...]  # none: the op is left to PyTorch's loop
+    register_lines: tuple[str, ...]
+
+
+def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryView:
+    """The op as the template shows it; `saves` says whether forward hands something to backward."""
+    count = len(spec.outputs) + len(derivation.extra)
+    lines = _vmap_lines(spec, count) if has_vmap_rule(spec, derivation) else []
+    tensors = ["Tensor"] * count
+    returned = ", ".join(tensors)
+    whole = f"tuple[{returned}]" if count > 1 else returned
+    dims = f"tuple[{', '.join(['int'] * count)}]" if count > 1 else "int"
+    return LibraryView(
+        vmap_parameters="info: Any, in_dims: tuple[Any, ...], *inputs: Any",
+        vmap_type=f"tuple[{whole}, {dims}]",
+        vmap_lines=tuple(lines),
+        register_lines=tuple(_registered(spec, saves, bool(lines))),
+    )
+
+
+def _registered(spec: OpSpec, saves: bool, maps: bool) -> list[str]:
+    """The calls that tell PyTorch of the op."""
+    op = spec.function_name
+    name = f'"{spec.namespace}::{spec.name}"'
+    setup = f", setup_context={SETUP}" if saves else ""
+    lines = [
+        f"{op} = torch.library.custom_op({name}, {FORWARD}, mutates_args=())",
+        f"{op}.register_fake({FORWARD})",
+        f"{op}.register_autograd({BACKWARD}{setup})",
+    ]
+    return [*lines, f"{op}.register_vmap({VMAP})"] if maps else lines
+
+
+# --- The rule of `torch.vmap`: one call for each sample.
+#
+# Nothing says that the samples of a batch may be computed at once: an op whose leading dims are `...` may still take the mean over
+# them. In a rule, `torch.vmap` of the forward is an internal error of PyTorch 2.13, and would drop a gradient that is stated.
+
+
+def has_vmap_rule(spec: OpSpec, derivation: Derivation) -> bool:
+    """Whether calls for each sample are what a batch means: not of random numbers, which these calls would draw anew."""
+    return spec.transforms is not False and not derivation.random
+
+
+def _vmap_lines(spec: OpSpec, count: int) -> list[str]:
+    several = [item for item in spec.inputs if _is_variadic(item)]
+    call = f"{spec.function_name}(*sample)"
+    if several:
+        return _vmap_of_lists(spec, count)
+    return [
+        "samples = [",
+        "    [x if dim is None else x.select(dim, i) for x, dim in zip(inputs, in_dims, strict=True)]",
+        "    for i in range(info.batch_size)",
+        "]",
+        *_stacked(call, "samples", count),
+    ]
+
+
+def _vmap_of_lists(spec: OpSpec, count: int) -> list[str]:
+    """The same where the last input is a list, whose dims are a list too."""
+    call = f"{spec.function_name}(*sample)"
+    return [
+        "def sample_of(x: Any, dim: Any, i: int) -> Any:",
+        "    if isinstance(dim, list | tuple):",
+        "        return [sample_of(*each, i) for each in zip(x, dim, strict=True)]",
+        "    return x if dim is None else x.select(dim, i)",
+        "",
+        "samples = [",
+        "    [sample_of(x, dim, i) for x, dim in zip(inputs, in_dims, strict=True)]",
+        "    for i in range(info.batch_size)",
+        "]",
+        *_stacked(call, "samples", count),
+    ]
+
+
+def _stacked(call: str, samples: str, count: int) -> list[str]:
+    if count == 1:
+        return [f"return torch.stack([{call} for sample in {samples}]), 0"]
+    names = [f"output{position}" for position in range(count)]
+    stacked = ", ".join(f"torch.stack({name})" for name in names)
+    dims = ", ".join(["0"] * count)
+    return [
+        f"{', '.join(names)} = zip(*({call} for sample in {samples}), strict=True)",
+        f"return ({stacked}), ({dims})",
+    ]
+
+
+def _is_variadic(item: object) -> bool:
+    return isinstance(item, TensorInput) and item.variadic

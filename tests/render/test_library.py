@@ -1,0 +1,124 @@
+"""Ops in library style: what is registered, what is refused, and that PyTorch's own questions pass."""
+
+import itertools
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.library import opcheck
+
+from scaffold.derive import derive
+from scaffold.errors import ScaffoldError
+from tests.derive.building import draft_of, load, op_text, spec_of
+
+LINEAR = {
+    "inputs": "input[..., D], weight[E, D], bias[E]?",
+    "forward": "input @ weight.t() + bias",
+}
+VALUES = torch.linspace(0.3, 1.4, 12, dtype=torch.double)
+COUNT = itertools.count()
+X = VALUES.reshape(3, 4).t().requires_grad_()  # not contiguous
+OPS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
+    "optional": (LINEAR, (X, X.detach()[:2].clone().requires_grad_(), None)),
+    "two outputs": (
+        {
+            "inputs": "x[..., N; distinct]",
+            "outputs": "values[..., N], indices[..., N; int]",
+            "forward": "torch.sort(x, dim=-1)",
+        },
+        (X,),
+    ),
+    "any number": (
+        {"inputs": "*tensors", "forward": "sum(tensors)"},
+        ([X, (X * 2).detach().requires_grad_()],),
+    ),
+    "a view": ({"inputs": "x[N, D]", "forward": "x.t()"}, (X,)),
+    "the input itself": ({"inputs": "x", "forward": "x"}, (X,)),
+    "a value and a view of it": (
+        {
+            "inputs": "x[N]",
+            "outputs": "y[N], z[N]",
+            "forward": "y = x * x\nreturn y, y",
+        },
+        (X,),
+    ),
+    "attributes": (
+        {
+            "inputs": "x, k: int = 2, on: bool = True, how: Literal['a', 'b'] = 'a', "
+            "sizes: tuple[int, ...] = (4, 3), dtype: dtype = torch.float64",
+            "forward": "x.pow(k).reshape(sizes) if on else x.to(dtype)",
+        },
+        (X, 2, True, "a", (4, 3), torch.float64),
+    ),
+}
+
+
+def registered(**table: Any) -> Any:
+    """The op as PyTorch knows it, by another name each time: it remembers the schema of a name."""
+    name = f"op_{next(COUNT)}"
+    text = draft_of(spec_of(**table, name=name, style="library"))
+    return getattr(load(text), f"{name}_op")
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_an_op_passes_the_questions_of_pytorch(name: str) -> None:
+    table, inputs = OPS[name]
+    op = registered(**table)
+    opcheck(op, inputs)
+    flat = [x for item in inputs for x in (item if isinstance(item, list) else [item])]
+
+    def call(*values: Any) -> Any:
+        found = op(list(values)) if name == "any number" else op(*values)
+        several = found if isinstance(found, tuple) else (found,)
+        return tuple(value for value in several if value.requires_grad)
+
+    assert gradcheck(call, flat)
+    assert gradgradcheck(call, flat)
+
+
+def test_the_forward_is_the_fake_and_defaults_stand_in_the_wrapper() -> None:
+    text = op_text(**LINEAR, style="library")
+    assert "register_fake(_forward)" in text
+    assert "def _forward(input: Tensor, weight: Tensor, bias: Tensor | None) ->" in text
+    assert "weight: Tensor, bias: Tensor | None = None) -> Tensor:" in text
+    assert '"custom_ops::some_op"' in text
+
+
+def test_a_batch_is_mapped_without_a_warning_and_keeps_a_stated_gradient() -> None:
+    table = {"inputs": "x", "forward": "x * x", "grad": {"x": "7 * grad_output"}}
+    op = registered(**table, surrogate=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (found,) = torch.autograd.grad(torch.vmap(op)(X).sum(), [X])
+    assert (found == 7).all()
+
+
+def test_a_second_derivative_that_is_not_there_is_an_error() -> None:
+    op = registered(
+        inputs="x[N]", forward="torch.sin(x).exp()", once_differentiable=True
+    )
+    (first,) = torch.autograd.grad(op(X).sum(), [X])
+    assert torch.allclose(first, (X.sin().exp() * X.cos()).detach())
+    with pytest.raises(RuntimeError, match="differentiable once"):
+        torch.autograd.grad(op(X).sum(), [X], create_graph=True)
+    compiled = torch.compile(op, fullgraph=True, backend="aot_eager")
+    assert torch.autograd.grad(compiled(X).sum(), [X])[0].equal(first)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"inputs": "x", "dirty": ["x"], "forward": "x.exp_()"}, "changes in place"),
+        ({"inputs": "x, f: object", "forward": "x * 2"}, "no type for 'f: object'"),
+        ({"inputs": "x[N, D]", "outputs": "*ys", "forward": "x.unbind(0)"}, "as many"),
+        ({"inputs": "output", "forward": "output * 2"}, "'output'"),
+        ({"inputs": "x", "forward": "x[x > 0].sum()"}, "depends on its data"),
+    ],
+)
+def test_what_cannot_be_registered_is_refused(
+    table: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ScaffoldError, match=message):
+        derive(spec_of(**table, style="library"))
