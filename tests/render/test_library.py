@@ -103,7 +103,7 @@ def test_a_second_derivative_that_is_not_there_is_an_error() -> None:
     assert torch.allclose(first, (X.sin().exp() * X.cos()).detach())
     with pytest.raises(RuntimeError, match="differentiable once"):
         torch.autograd.grad(op(X).sum(), [X], create_graph=True)
-    compiled = torch.compile(op, fullgraph=True, backend="aot_eager")
+    compiled: Any = torch.compile(op, fullgraph=True, backend="aot_eager")
     assert torch.autograd.grad(compiled(X).sum(), [X])[0].equal(first)
 
 
