@@ -2,6 +2,9 @@
 
     [*] NAME [ '[' dims [';' traits] ']' ] ['?'] [':' type] ['=' default]
 
+People who know Python or PyTorch's schemas also write `x: Tensor`, `mask: BoolTensor`, `Tensor x`, `float eps=1e-5` and `mask; bool`: these
+are read as what they plainly mean.
+
 In: text and its start. Out: entries as they were written, not yet judged against each other.
 Invariant: an entry knows the place of everything that a later check may complain of.
 """
@@ -211,24 +214,52 @@ def parse_dims(text: str, start: Location) -> tuple[Words, ...]:
     return dims
 
 
+# Types of tensors as Python's annotations and PyTorch's schemas name them, and the traits that they say.
+TENSOR_TYPES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("Tensor", "FloatTensor", "DoubleTensor"), ()),
+    **dict.fromkeys(("HalfTensor", "BFloat16Tensor"), ()),
+    **dict.fromkeys(("LongTensor", "IntTensor"), ("int",)),
+    "BoolTensor": ("bool",),
+    "ComplexTensor": ("complex",),
+}
+_TENSOR_TYPE = re.compile(
+    r"(?:torch\.)?(?P<name>\w+)(?P<none>\s*\|\s*None)?"
+    r"|(?:typing\.)?Optional\[\s*(?:torch\.)?(?P<inner>\w+)\s*\]"
+)
+# What may stand before a name, as in C and in PyTorch's schemas.
+PREFIXES = frozenset({*TENSOR_TYPES, "float", "int", "bool", "str"})
+
+
 class _EntryParser(Cursor):
     """Recursive descent over the tokens of one entry."""
 
     def entry(self) -> Entry:
         variadic = self.take("*")
+        before = self.type_before()
+        optional = before is not None and self.take("?")
         name = self.word("a name")
-        optional = self.take("?")
+        optional = self.take("?") or optional
         dims, traits = self.shape()
         mark = self.next
         if self.take("?"):
             if optional:
                 raise ScaffoldError("the second '?' says nothing new", mark.place)
             optional = True
-        annotation = self.until("=", "a type") if self.take(":") else None
+        annotation = self.until("=", "a type") if self.take(":") else before
         default = self.until("", "a default") if self.take("=") else None
         if self.next.kind != "end":
             raise self.unexpected_end(name)
-        return Entry(name, variadic, optional, dims, traits, annotation, default)
+        found = Entry(name, variadic, optional, dims, traits, annotation, default)
+        return _as_tensor(found)
+
+    def type_before(self) -> Words | None:
+        """The type in `float eps=1e-5` or `Tensor x`; None where the name comes first."""
+        follows = self.tokens[self.position + 1 :]
+        mark = follows[0].text == "?" if follows else False
+        names = follows[mark : mark + 1]
+        if self.next.text in PREFIXES and names and names[0].kind == "name":
+            return self.word("a type")
+        return None
 
     def unexpected_end(self, name: Words) -> ScaffoldError:
         found = self.next
@@ -245,6 +276,8 @@ class _EntryParser(Cursor):
         return self.unexpected("',' or the end")
 
     def shape(self) -> tuple[tuple[Words, ...] | None, tuple[Trait, ...]]:
+        if self.take(";"):
+            return None, self.traits()
         if not self.take("["):
             return None, ()
         bare = self.next.text == ";"
@@ -281,7 +314,7 @@ class _EntryParser(Cursor):
 
     def traits(self) -> tuple[Trait, ...]:
         traits: list[Trait] = []
-        while self.next.text != "]":
+        while self.next.text not in ("]", "?", "") or not traits:
             word = self.word("a trait", "for example: mask[N; bool]")
             argument = self.argument() if self.take("(") else None
             traits.append(Trait(word, argument))
@@ -309,3 +342,18 @@ class _EntryParser(Cursor):
         if self.position == first:
             raise self.unexpected(wanted)
         return words(self.tokens[first : self.position])
+
+
+def _as_tensor(entry: Entry) -> Entry:
+    """An entry whose type says that it is a tensor, without that type; any other as it is."""
+    if entry.annotation is None:
+        return entry
+    match = _TENSOR_TYPE.fullmatch(entry.annotation.text)
+    said = TENSOR_TYPES.get(match["name"] or match["inner"]) if match else None
+    valued = entry.default is not None and entry.default.text != "None"
+    if match is None or said is None or valued:
+        return entry
+    place = entry.annotation.place
+    traits = entry.traits or tuple(Trait(Words(word, place)) for word in said)
+    optional = entry.optional or bool(match["none"] or match["inner"])
+    return entry._replace(annotation=None, traits=traits, optional=optional)

@@ -137,6 +137,8 @@ def _unknown(trait: Trait, output: bool) -> ScaffoldError:
         hint = "tensors are floating unless they are declared int, bool or complex"
     if word in ("long", "int64", "int32"):
         hint = "write: int"
+    if word in COMPLEX_TYPES:
+        hint = "write: complex"
     return ScaffoldError(f"unknown trait '{word}'", trait.word.place, hint)
 
 
@@ -198,6 +200,12 @@ SUGGESTED = {
     "boolean": "bool",
     "Scalar": "float",
 }
+
+
+# No attribute is complex: who writes such a type means a tensor.
+COMPLEX_TYPES = frozenset(
+    {"complex", "cfloat", "cdouble", "complex64", "complex128", "chalf"}
+)
 
 
 class Annotation(NamedTuple):
@@ -481,7 +489,7 @@ def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
     problems += dim_problems(entries, names, "an input")
     problems += _named_twice(entries)
     problems += _bounds(entries)
-    if not any(entry.tensor for entry in entries):
+    if not problems and not any(entry.tensor for entry in entries):
         hint = "a bare name is a tensor: 'x, eps: float = 1e-6'"
         place = entries[0].name.place
         problems.append(ScaffoldError("an op needs a tensor", place, hint))
@@ -621,6 +629,10 @@ def _attribute(entry: Entry) -> Attribute:
     if entry.annotation is None:
         kind = default.inferred if default else "object"
         return Attribute(name.text, kind, code, keyword_only=entry.keyword_only)
+    if entry.annotation.text.rpartition(".")[2] in COMPLEX_TYPES:
+        hint = f"write: '{name.text}[...; complex]'"
+        message = f"'{entry.annotation.text}' is not the type of an attribute"
+        raise ScaffoldError(message, entry.annotation.place, hint)
     found = parse_annotation(entry.annotation, default)
     return Attribute(name.text, found.code, code, found.imported, entry.keyword_only)
 

@@ -12,6 +12,7 @@ ONE_OF = "hint: write one: '*batch' for leading dims that are the same wherever 
 INPUTS = Location("--inputs")
 OUTPUTS = Location("--outputs")
 Tensor = TensorInput
+OPTIONAL = TensorInput("b", optional=True)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,14 @@ Tensor = TensorInput
         ("x[D]?=None", [Tensor("x", ("D",), optional=True)]),
         ("m[..., S; bool]", [Tensor("m", ("...", "S"), "bool")]),
         ("m[; bool]", [Tensor("m", None, "bool")]),
+        ("x, m; bool", [Tensor("x"), Tensor("m", None, "bool")]),
+        ("x: Tensor, b: torch.Tensor", [Tensor("x"), Tensor("b")]),
+        ("x: Tensor, b: Tensor | None = None", [Tensor("x"), OPTIONAL]),
+        ("x: Tensor, b: Optional[Tensor]", [Tensor("x"), OPTIONAL]),
+        ("Tensor x, Tensor? b", [Tensor("x"), OPTIONAL]),
+        ("m: torch.BoolTensor", [Tensor("m", None, "bool")]),
+        ("z: ComplexTensor", [Tensor("z", None, "complex")]),
+        ("x, float eps=1e-5", [Tensor("x"), Attribute("eps", "float", "1e-5")]),
         ("z[...; complex]", [Tensor("z", ("...",), "complex")]),
         (
             "x[N, C], t[N; index(C)]",
@@ -259,8 +268,8 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         ("x, n[D]: int", "4: 'n' has the shape of a tensor and the type of an attribute\nhint: leave the type out"),
         ("x, n[D] = 3", "4: 'n' has the shape of a tensor and the default of an attribute\nhint: the default of a tensor is None"),
         ("x, s: strng", "7: 'strng' is not a known type\nhint: did you mean 'str'?"),
-        ("x, s: Tensor", "7: 'Tensor' is not the type of an attribute\nhint: a tensor is a bare name: 'x', or 'x?' where it may be None"),
-        ("x, s: torch.Tensor | None", "7: 'Tensor' is not the type of an attribute\nhint: a tensor is a bare name: 'x', or 'x?' where it may be None"),
+        ("x, s: Tensor = 1", "7: 'Tensor' is not the type of an attribute\nhint: a tensor is a bare name: 'x', or 'x?' where it may be None"),
+        ("x, s: tuple[torch.Tensor]", "13: 'Tensor' is not the type of an attribute\nhint: a tensor is a bare name: 'x', or 'x?' where it may be None"),
         ("x, s: list[int]", "7: 'list[int]' is not a known type\nhint: write: tuple[int, ...]"),
         ("x, s: tuple[int, Callable]", "18: 'Callable' is not a known type\nhint: write: collections.abc.Callable"),
         ("x, s: Literal[1.5]", "15: '1.5' cannot stand in Literal\nhint: Literal lists strings, integers, True, False or None"),
