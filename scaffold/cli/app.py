@@ -341,6 +341,21 @@ def _run() -> int:
     return found if isinstance(found, int) else 0
 
 
+# What an option of `new-op` is also called, elsewhere or at a first guess.
+MEANT = {
+    **dict.fromkeys(("--input", "--args", "--signature"), "--inputs 'x, weight'"),
+    **dict.fromkeys(("--output", "--returns"), "--outputs 'y, indices[...; int]'"),
+    **dict.fromkeys(("--inplace", "--in-place", "--mutates"), "--dirty x"),
+    **dict.fromkeys(("--fwd", "--formula", "--expr"), "--forward 'x * weight'"),
+    **dict.fromkeys(("--bwd", "--vjp"), "--backward 'grad_x = ...'"),
+    **dict.fromkeys(("--gradient", "--grads"), "--grad 'x=grad_output'"),
+    **dict.fromkeys(("--parameters", "--param"), "--params weight"),
+    **dict.fromkeys(("--ste", "--straight-through"), "--grad 'x=grad_output'"),
+    **dict.fromkeys(("--out", "--output-dir", "--dir"), "--out-dir DIR"),
+    **dict.fromkeys(("--no-test", "--no-tests", "--no-proof"), "--no-verify"),
+}
+
+
 def _refusal(error: Any) -> ScaffoldError | None:
     """What is wrong with the words: which one, and what to type instead."""
     said = error.format_message().rstrip(".")
@@ -352,8 +367,13 @@ def _refusal(error: Any) -> ScaffoldError | None:
     message, _, meant = message.partition(". Did you mean ")
     message = f"{message[:1].lower()}{message[1:]}"
     hint = f"see {path} --help"
-    if "unexpected extra argument" in message:
+    named = message.removeprefix("no such option: ")
+    if named != message and (option := MEANT.get(named)):
+        hint = f"write: {option}"
+    elif "unexpected extra argument" in message:
         hint = f"put what has spaces in quotes: --inputs 'x, y'; or {hint}"
+        if "--surrogate" in sys.argv:
+            hint = "write: --surrogate-forward 'TEXT'"
     elif close := known.rstrip(")") or meant.rstrip("?"):
         hint = f"did you mean {close}? or {hint}"
     return ScaffoldError(message, Location(path), hint)

@@ -26,7 +26,7 @@ from scaffold.derive.capabilities import NOT_DERIVED
 from scaffold.derive.derivation import Derived, Forward
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Named, Op, Program
+from scaffold.derive.graph.op import Named, Op, Program, down_to
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
@@ -213,6 +213,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
 
 def _statements(spec: OpSpec, walked: Walked, backward: BackwardGraph) -> Derived:
     results = walked.lowered.results
+    _refuse_changed(spec, backward)
     return gradient_statements(backward, spec.style)._replace(
         notes=(
             *_notes(walked.applier, walked.back),
@@ -222,6 +223,22 @@ def _statements(spec: OpSpec, walked: Walked, backward: BackwardGraph) -> Derive
         domains=domains(walked.applier.table, results),
         like=_like(spec, walked.lowered),
     )
+
+
+def _refuse_changed(spec: OpSpec, backward: BackwardGraph) -> None:
+    """Refuse gradients that read what a dirty input held before the forward changed it; its shape stays."""
+    before = {backward.lowered.inputs[name]: name for name in spec.dirty}
+    if not before:
+        return
+    roots = backward.roots.values()
+    read = [op for op in down_to(roots, backward.held) if op not in backward.held]
+    args = (arg for op in read if op.rule != "shape" for arg in op.args)
+    for value in (*args, *roots):
+        if value in before:
+            raise UnsupportedError(
+                f"the gradient needs what '{before[value]}' held before it changed in place: "
+                "keep a copy of it in the forward, and state the gradient"
+            )
 
 
 def _outline(found: Reversed) -> Mapping[str, Mapping[str, int]]:

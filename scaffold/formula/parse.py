@@ -16,6 +16,7 @@ from scaffold.formula.operators import not_operators
 from scaffold.formula.own_text import own_text
 from scaffold.formula.program import program_of
 from scaffold.formula.statements import StatementParser
+from scaffold.formula.substitution import stored
 from scaffold.formula.text import Scope, Text
 from scaffold.formula.verbatim import VerbatimParser
 
@@ -38,6 +39,8 @@ def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
 
 def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     program = program_of(text, scope)
+    if scope.targets is not None:
+        program = program._replace(body=_assigning(program.body, scope.targets))
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
         straight = straightened(unrolled(program.body, scope.names))
@@ -61,3 +64,54 @@ def _reason(body: Sequence[ast.stmt]) -> ast.AST | None:
 
 def _position(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+# --- A backward that returns its gradients, as functions do: `return grad_output * w, (grad_output * x).sum(0)`.
+
+
+def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
+    """The statements of a backward, with what it returns assigned to the gradients in the order of the inputs.
+
+    One that assigns them itself stays as it is; a None in what is returned belongs to an input that has no gradient.
+    """
+    last = body[-1] if body else None
+    match last:
+        case ast.Return(ast.Tuple(items)) | ast.Expr(ast.Tuple(items)):
+            given = [item for item in items if not _is_none(item)]
+            values = given if len(items) != len(targets) else items
+        case ast.Return(ast.expr() as value) | ast.Expr(ast.expr() as value):
+            values = [value]
+        case _:
+            return body
+    as_they_are = {item.id for item in values if isinstance(item, ast.Name)}
+    if {*stored(body)} & {*targets} - as_they_are:
+        return body  # what it says beside its assignments is amiss
+    if all(_is_name(item, targets) or _is_none(item) for item in values):
+        return body
+    whole = len(values) == 1 and isinstance(values[0], ast.Call)
+    if len(values) != len(targets) and not whole:
+        return body
+    if len(values) != len(targets):  # `return kernel_backward(grad_output, x, w)`
+        names: list[ast.expr] = [_stored(name, last) for name in targets]
+        made = ast.Assign([ast.Tuple(names, ast.Store())], values[0])
+        ast.copy_location(made.targets[0], last)
+        return [*body[:-1], ast.copy_location(made, last)]
+    pairs = zip(targets, values, strict=True)
+    found: list[ast.stmt] = [
+        ast.copy_location(ast.Assign([_stored(name, value)], value), value)
+        for name, value in pairs
+        if not _is_name(value, (name,)) and not _is_none(value)
+    ]
+    return [*body[:-1], *found]
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_name(node: ast.expr, names: Sequence[str]) -> bool:
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def _stored(name: str, node: ast.AST) -> ast.Name:
+    return ast.copy_location(ast.Name(name, ast.Store()), node)

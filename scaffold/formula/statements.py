@@ -94,7 +94,7 @@ class StatementParser:
             if self.scope.wants_result and not self.problems:
                 self.fail_without_result(last)
         if self.scope.targets is not None:
-            self._check_targets(statements, self.scope.targets)
+            self._check_targets(statements, frozenset(self.scope.targets))
         if not self.problems:
             self._check_assigned(whole)
         raise_all(self.problems)
@@ -288,7 +288,7 @@ class StatementParser:
         known = self.scope.names | self.locals
         if node.id in known:
             return
-        targets = self.scope.targets or frozenset()
+        targets = self.scope.targets or ()
         if node.id in targets:
             self.fail(node, f"'{node.id}' is read before it is assigned")
             return

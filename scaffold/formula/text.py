@@ -169,7 +169,7 @@ NO_CHOICES: Mapping[str, Collection[object]] = {}
 class Scope(NamedTuple):
     """The names a formula may read.
 
-    `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns;
+    `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns, or returns in this order;
     `tensors` cannot be called. Where code may be `kept`, loops are no problem. What is `imported` is called, also where
     the formula's own file defines it. `choices` are all the values that some may have;
     `meanings` say which names are imports.
@@ -177,7 +177,7 @@ class Scope(NamedTuple):
 
     names: frozenset[str]
     optional: frozenset[str] = frozenset()
-    targets: frozenset[str] | None = None
+    targets: tuple[str, ...] | None = None
     tensors: frozenset[str] = frozenset()
     kept: bool = False
     imported: frozenset[str] = frozenset()
@@ -192,4 +192,4 @@ class Scope(NamedTuple):
     @property
     def outer(self) -> frozenset[str]:
         """The names that mean something outside: those that can be read, and the targets."""
-        return self.names | (self.targets or frozenset())
+        return self.names.union(self.targets or ())

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.derive import Derivation, derive
 from scaffold.errors import ScaffoldError, raise_all
-from scaffold.formula import Assign, Formula, Node
+from scaffold.formula import Formula
 from scaffold.project.console import Console
+from scaffold.project.inferred_keys import zero_gradients
 from scaffold.project.places import Places, headed, refuse_sources
 from scaffold.project.specification import (
     Companion,
@@ -195,14 +196,15 @@ def _generated(specified: Specified, printed: bool = False) -> Generated:
 
 
 def inferred_note(specified: Specified) -> tuple[str, ...]:
-    """What the forward was taken to say of the inputs."""
+    """What the forward was taken to say of the inputs, and of other keys that were left out."""
     known = specified.inferred
     if known is None:
-        return ()
+        return specified.completed
     named = (("parameters", known.params), ("buffers", known.buffers))
     owned = [f"{what}: {', '.join(names)}" for what, names in named if names]
     shown = f" ({'; '.join(owned)})" if owned else ""
-    return (f"inputs taken from the forward: {known.inputs}{shown}",)
+    taken = f"inputs taken from the forward: {known.inputs}{shown}"
+    return (taken, *specified.completed)
 
 
 def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:
@@ -245,19 +247,9 @@ def _flat(spec: OpSpec, derivation: Derivation) -> list[str]:
     parts = spec.forward.nodes()
     if any("detach" in part.label for part in parts):
         return []
-    assigned = [
-        item
-        for block in derivation.blocks
-        for item in block.statements
-        if isinstance(item, Assign) and _is_zeros(item.value)
-    ]
-    names = {f"grad_{name}": name for name in derivation.derived - set(_unread(spec))}
-    return [names[one.target.label] for one in assigned if one.target.label in names]
-
-
-def _is_zeros(value: Node) -> bool:
-    made = value.kind == "call" and value.args[0].kind == "attribute"
-    return made and value.args[0].label in ("new_zeros", "zeros_like")
+    unread = {*_unread(spec)}
+    flat = zero_gradients(derivation) - unread
+    return [item.name for item in spec.tensors if item.name in flat]
 
 
 def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
 from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import from_here
+from scaffold.project.inferred_keys import Completed, completed, meant
 from scaffold.project.places import Places, find_places
 from scaffold.spec import Configuration, OpSpec
 from scaffold.spec.build import build
@@ -111,18 +112,25 @@ def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
     for text in value:
         name, equals, formula = text.partition("=")
         name = name.strip()
-        if not equals or not name:
+        if key == "grad" and text.strip() and not _names_an_input(name, equals):
+            name, formula = "", text  # of the one input that has a gradient
+        elif not equals or not name:
             hint = f"write: --{key} 'NAME=...'"
             message = f"'{text}' does not begin with a name and '='"
             raise ScaffoldError(message, Location(f"--{key}"), hint)
         if name in table:
-            hint = f"keep one: --{key} '{name}=...'"
+            hint = f"keep one: --{key} '{name or 'NAME'}=...'"
             message = f"'{name}' is given twice"
             raise ScaffoldError(message, Location(f"--{key}"), hint)
         stated = formula.lstrip(" \t")
         given.places[(key, name)] = _place(key, text, len(text) - len(stated))
         table[name] = stated.rstrip()
     return table
+
+
+def _names_an_input(name: str, equals: str) -> bool:
+    """Whether what stands before the first '=' may be a name: not in `grad_output * (x <= 1)`."""
+    return bool(equals) and re.fullmatch(r"[\w.*]*", name) is not None
 
 
 def _tolerance(key: str, value: str, given: Given) -> dict[str, float | bool]:
@@ -259,6 +267,7 @@ class Specified(NamedTuple):
     reads: Reader  # of the files that its formulas name
     joins: bool  # it becomes part of the project
     inferred: "Inferred | None" = None  # its inputs, where the forward tells them
+    completed: tuple[str, ...] = ()  # what is said of other keys that were left out
 
 
 class Companion(NamedTuple):
@@ -317,13 +326,33 @@ def _specified(
         if len(problems) > before:
             problems.raise_found()
         said = said._replace(raw=_with_inputs(said.raw, inferred))
-    spec = said and problems.attempt(
-        lambda: build(said.name, said.raw, said.locate, known, read, package)
+    found = said and problems.attempt(
+        lambda: _built(said, known, read, package, whole="spec" in settings)
     )
     problems.raise_found()
-    assert said and spec and where  # or else there was a problem
-    stated = (said.raw, known, said.name, said.locate)
-    return Specified(spec, where, *stated, read, _joins(known, settings), inferred)
+    assert said and found and where  # or else there was a problem
+    spec, (raw, notes) = found
+    stated = (raw, known, said.name, said.locate)
+    joins = _joins(known, settings)
+    return Specified(spec, where, *stated, read, joins, inferred, notes)
+
+
+def _built(
+    said: Said, known: Configuration, read: Reader, package: str | None, *, whole: bool
+) -> tuple[OpSpec, Completed]:
+    """The op, with what was left out of its keys unless they are the whole of it."""
+
+    def built(raw: Mapping[str, Any]) -> OpSpec:
+        return build(said.name, raw, said.locate, known, read, package)
+
+    if whole or "forward" not in said.raw:
+        return built(said.raw), Completed(said.raw)
+    before = completed(said.raw, said.locate, read)
+    spec = built(before.raw)
+    after = meant(spec, before.raw)
+    notes = (*before.notes, *after.notes)
+    spec = built(after.raw) if after.notes else spec
+    return spec, Completed(after.raw, notes)
 
 
 def _inferred(said: Said, read: Reader) -> "Inferred | None":

@@ -277,6 +277,8 @@ class _EntryParser(Cursor):
 
     def shape(self) -> tuple[tuple[Words, ...] | None, tuple[Trait, ...]]:
         if self.take(";"):
+            if self.next.kind != "name":
+                raise self.unexpected("a trait", "for example: mask[N; bool]")
             return None, self.traits()
         if not self.take("["):
             return None, ()
@@ -314,7 +316,9 @@ class _EntryParser(Cursor):
 
     def traits(self) -> tuple[Trait, ...]:
         traits: list[Trait] = []
-        while self.next.text not in ("]", "?", "") or not traits:
+        while self.next.text not in ("]", "?", ":", "="):
+            if self.next.kind == "end" and traits:
+                break
             word = self.word("a trait", "for example: mask[N; bool]")
             argument = self.argument() if self.take("(") else None
             traits.append(Trait(word, argument))

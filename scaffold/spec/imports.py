@@ -19,6 +19,7 @@ IMPORT = re.compile(
     r"(?P<module>[\w.]+)(?:\s*:\s*(?P<name>\w+))?(?:\s+as\s+(?P<alias>\w+))?"
 )
 PYTHON = re.compile(r"\s*(from|import)\s+(?P<module>[\w.]+)")
+SEVERAL = re.compile(r"\s*(?P<module>[\w.]+):(?P<names>[^,]+(?:,[^,]+)+)")
 # What generated code has anyway; a file that a formula comes from may import it too.
 COMMON = frozenset(
     {
@@ -52,6 +53,11 @@ def parse_import(text: str, place: Location) -> Import:
 def parse_imports(text: str, place: Location) -> tuple[Import, ...]:
     """Read what one value imports: `module:name`, or a statement of Python's, which may import several names."""
     found = PYTHON.match(text)
+    if found is None and (listed := SEVERAL.fullmatch(text)):
+        stems = (
+            f"{listed['module']}:{one.strip()}" for one in listed["names"].split(",")
+        )
+        return tuple(parse_import(stem, place) for stem in stems)
     if found is None:
         return (parse_import(text, place),)
     try:
@@ -82,7 +88,7 @@ def _hint(text: str) -> str:
     if re.match(r"\s*(from\s+)?\.", text):
         return "write the full name of the package"
     if "," in text:
-        return "state one import at a time"
+        return "write 'module:one, other', or state one import at a time"
     return FORMS
 
 

@@ -7,7 +7,7 @@ In: `forward`, `grad`, `backward`, `surrogate`, `import`, `require` and `samples
 import ast
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -46,6 +46,7 @@ from scaffold.spec.problems import KeyPath, Problems
 
 
 ReadFile = Callable[[str], str]
+FUNCTION = re.compile(r"\s*(?P<module>[\w.]*\w):(?P<name>\w+)\s*")
 FILE = re.compile(r"\s*[^\s@+*(=]*[\w)]\.py(?::[\w.]+)?\s*")
 REFERENCE = re.compile(r"\s*@(?P<path>[^\n]+?\.py)(?::(?P<function>[\w.]+))?\s*")
 
@@ -62,10 +63,15 @@ class Reference(NamedTuple):
 
 def refuse_file(text: str, place: Location) -> None:
     """Raise for a formula that is the name of a file: `ops.py:forward` without its '@'."""
+    named = text.strip()
     if FILE.fullmatch(text):
-        named = text.strip()
         message = f"'{named}' is a file, and no formula"
         raise ScaffoldError(message, place, f"write: '@{named}'")
+    if match := FUNCTION.fullmatch(text):
+        path = match["module"].replace(".", "/")
+        message = f"'{named}' is a function of a module, and no formula"
+        hint = f"for its text write: '@{path}.py:{match['name']}'; to call it: --import '{named}'"
+        raise ScaffoldError(message, place, hint)
 
 
 def read_reference(
@@ -187,7 +193,8 @@ class _Reader:
         place = self.problems.within(path)
         if not value.lstrip().startswith("@"):
             self.problems.attempt(partial(refuse_file, value, place))
-            return None if FILE.fullmatch(value) else Text(value, place)
+            named = FILE.fullmatch(value) or FUNCTION.fullmatch(value)
+            return None if named else Text(value, place)
         role = path[0] if len(path) == 1 else "_".join(path)
         found = self.problems.attempt(
             partial(read_reference, value, role, place, self.read, self.stated)
@@ -203,7 +210,7 @@ class _Reader:
         path: KeyPath,
         names: Names,
         without: str = "",
-        targets: Names | None = None,
+        targets: tuple[str, ...] | None = None,
     ) -> Formula | None:
         if path[0] not in self.raw:
             return None
@@ -275,7 +282,12 @@ class _Reader:
     def _differentiable(self, path: KeyPath, name: str) -> bool:
         known = {item.name: item for item in self.arguments.inputs}
         item = known.get(name)
-        if item is None:
+        if not name:
+            text = self.raw["grad"][name]
+            first = next((one.name for one in self.arguments.tensors), "x")
+            message = f"'{text}' does not begin with a name and '='"
+            self.problems.at(path, message, f"say of which input: --grad '{first}=...'")
+        elif item is None:
             bare = name.removeprefix("grad_")
             hint = f"write: {bare}" if bare in known else did_you_mean(name, known)
             hint = hint or f"the inputs: {', '.join(known)}"
@@ -302,7 +314,7 @@ class _Reader:
             why = "output" if items else "input"
             self.problems.at(("backward",), f"no {why} of the op has a gradient")
             return None
-        targets = frozenset(f"grad_{item.name}" for item in items)
+        targets = tuple(f"grad_{item.name}" for item in items)
         formula = self._formula(("backward",), readable, "", targets)
         if formula is None or formula.result is None:
             return formula
@@ -391,7 +403,7 @@ def _choices(inputs: Iterable[Input]) -> dict[str, tuple[object, ...]]:
     return found
 
 
-def _returns_only(result: Node, targets: Names) -> bool:
+def _returns_only(result: Node, targets: Collection[str]) -> bool:
     """Whether a `return` names gradients that were assigned, as an autograd.Function does."""
     items = result.args if result.kind == "tuple" else (result,)
     return all(item.label in targets or item.label == "None" for item in items)

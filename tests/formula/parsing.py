@@ -28,7 +28,7 @@ def formula(
     scope = Scope(
         frozenset(names.split()),
         frozenset(optional.split()),
-        None if targets is None else frozenset(targets.split()),
+        None if targets is None else tuple(targets.split()),
         meanings=Meanings(imports),
         kept=kept,
     )

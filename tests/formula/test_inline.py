@@ -76,7 +76,7 @@ def test_a_whole_backward_calls_functions_too() -> None:
         "def backward(g, x):\n    grad_x = turned(g) * x\n    return grad_x"
     )
     function = function_in(source, "ops.py", None, "backward")
-    scope = Scope(frozenset({"g", "x"}), targets=frozenset({"grad_x"}))
+    scope = Scope(frozenset({"g", "x"}), targets=("grad_x",))
     lines = emit_lines(parse(function.text, scope, Graph()).statements)
     assert lines == ["a, b = g.chunk(2, -1)", "grad_x = torch.cat((b, -a), -1) * x"]
 

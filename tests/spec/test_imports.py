@@ -34,7 +34,7 @@ def test_forms(text: str, item: Import) -> None:
         ("kernels.py:f", "write 'kernels:f'"),
         ("./lib/kernels.py:f", "write 'lib.kernels:f'"),
         (".kernels:f", "write the full name of the package"),
-        ("a:b, c", "state one import at a time"),
+        ("a, b", "write 'module:one, other', or state one import at a time"),
         ("a:b:c", "write 'module:name', 'module:name as other' or"),
         ("class:x", "'class:x' is no import"),
         ("a..b", "'a..b' is no import"),
@@ -117,3 +117,11 @@ def test_an_import_does_not_hide_what_the_op_defines() -> None:
             "hint: import it under another name: 'b:FooFunction as ...'"
         ),
     ]
+
+
+def test_several_names_of_one_module() -> None:
+    found = parse_imports("kernels:forward, backward as bwd", Location("--import"))
+    assert found == (
+        Import("kernels", "forward"),
+        Import("kernels", "backward", "bwd"),
+    )

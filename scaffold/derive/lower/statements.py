@@ -89,12 +89,12 @@ def lower(
 
 
 def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
-    """How often each name is assigned; a tensor may change only if it is the forward's own and has one name."""
-    if spec.dirty:
-        raise UnsupportedError("it changes an input in place: state the gradient")
+    """How often each name is assigned; a tensor may change only if it is dirty or the forward's own, and has one name."""
     for change in Trace(statements, sharing).changes:
         others = change.holders - {change.name}
-        if change.outside or others & _seen(statements, change.position):
+        if change.outside.difference(spec.dirty) or others & _seen(
+            statements, change.position
+        ):
             raise UnsupportedError(f"'{change.name}' changes in place")
     writes = Counter[str]()
     for item in assignments(statements):
@@ -132,7 +132,7 @@ class Lowering:
         self.expressions = Expressions(spec, applier, self.env, writes, self._note)
         self.position = 0
         # The names that do not stand for the values that they have in the graph when the backward runs.
-        self.stale = set(unsteady(lines, len(lines) - results))
+        self.stale = {*unsteady(lines, len(lines) - results), *spec.dirty}
         self.places: dict[Op, list[Place]] = {}
 
     def results(self, ends: Lines) -> tuple[Op, ...]:
