@@ -210,7 +210,7 @@ def application(asked: str | None) -> typer.Typer:
 
 
 def _all_telling(group: typer.Typer) -> typer.Typer:
-    """A group with the commands that tell programs of what they raise."""
+    """A group whose commands print an error as JSON where JSON was asked for."""
     told = typer.Typer(
         cls=Group, help=group.info.help, rich_markup_mode=None, no_args_is_help=True
     )

@@ -192,7 +192,7 @@ def _conditions_needed(
 def _sizes_read(
     condition: Formula, declared: Sequence[TensorInput]
 ) -> dict[str, Place]:
-    """Where each size that a condition reads is told first."""
+    """For each size that a condition reads, the first place in the inputs that has it."""
     names = condition.result.names() if condition.result else frozenset()
     found: dict[str, Place] = {}
     for place in (place for item in declared for place in _places(item)):
@@ -316,7 +316,7 @@ def _known_of(
 
 
 def _groups(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """For each name one of those that are equal to it."""
+    """One representative for each set of names that are equal: name -> representative."""
     group = {name: name for name in names}
     for one, two in pairs:
         if one in group and two in group and group[one] != group[two]:

@@ -106,7 +106,7 @@ class StatementParser:
         )
 
     def _empty(self) -> ScaffoldError:
-        """That there is no statement, but for functions that nothing calls."""
+        """The error of a text without statements, or with nothing but functions that it never calls."""
         message = "the formula is empty"
         hint = "write an expression, as in: 'x * torch.sigmoid(x)'"
         for item in [] if self.text.origin else parse_source(self.text).body:

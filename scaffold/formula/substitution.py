@@ -1,4 +1,4 @@
-"""Names in statements replaced by other names or by expressions, and what has to be asked before.
+"""Names in statements replaced by other names or by expressions, and whether that is safe: what is read, bound, and evaluated when.
 
 In: statements of `ast`, and what their names stand for. Out: the same statements; which names some syntax reads and binds, and
 whether it matters when it is evaluated. Invariant: an expression that is put in keeps its own place in the file, a name takes

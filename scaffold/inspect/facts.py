@@ -115,7 +115,7 @@ class ContextCall(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """A return, one branch of it where it is a conditional expression."""
+    """A return statement, or one branch of it where it returns a conditional expression."""
 
     step: Step
     values: (

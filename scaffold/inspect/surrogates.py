@@ -54,7 +54,7 @@ def _says_so(facts: Facts) -> bool:
 
 
 def _hands_on(facts: Facts) -> bool:
-    """Whether every output is an input as it is: only the gradient is changed."""
+    """Whether the forward returns its inputs unchanged, so that only the gradient is another one."""
     forward = facts.function.forward
     given = {item.name for item in facts.inputs}
     nodes = [_stripped(item.node) for item in facts.outputs]

@@ -1,4 +1,4 @@
-"""What a run asks and shows whoever started it while it goes on; it runs as well where nobody listens.
+"""The questions and the progress of a run: an interface that `cli` fills with a terminal; without one nothing is asked or shown.
 
 In: a conflict, how far the work is, a path. Out: an answer; a path as it is best read from the working directory.
 Invariant: nothing is printed here. The command line has a console that speaks to a terminal.

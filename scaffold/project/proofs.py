@@ -64,7 +64,7 @@ class Run:
     done: dict[str, Proof] = field(default_factory=dict)
 
     def known(self, op: "Op") -> tuple[Proof, ...]:
-        """The proofs that there are of an op, of whatever they may be."""
+        """The proofs of an op: the one on record, and the one of this run."""
         on_record = op.record.proof if op.record else None
         return tuple(filter(None, (on_record, self.done.get(op.listed.name))))
 
@@ -208,7 +208,7 @@ Again = Callable[[tuple[str, ...]], Generated]  # with conditions on its sizes
 def prove(
     generated: Generated, proving: Proving, again: Again | None = None
 ) -> Generated:
-    """Verify the op, and note what is to be said of it.
+    """Prove the op, and keep the notes for whoever started the run.
 
     Where its forward wants sizes that nobody stated, it is generated `again` with these conditions.
     """

@@ -47,7 +47,7 @@ MADE: Mapping[str, "Rendering"] = {}
 
 
 class Outcome(NamedTuple):
-    """What became of the files of a run, or would; records are no part of it."""
+    """What a run did, or would do, with each file; records are not listed."""
 
     settled: Settled
     verbs: dict[str, str]  # of each op, the weightiest of its files
@@ -448,5 +448,5 @@ def _with_records(
 
 
 def with_state(planned: Plan, state: Plan) -> Plan:
-    """One plan of the files that are shown and those that are not."""
+    """One plan of the files that the user sees and the records below `.scaffold/`."""
     return planned._replace(changes=(*planned.changes, *state.changes))

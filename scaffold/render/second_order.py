@@ -1,4 +1,4 @@
-"""What makes an error of the second derivative that an op does not have.
+"""The refusal of a second derivative: lines that raise where somebody differentiates a gradient that has none.
 
 In: an `OpSpec`, its `Derivation` and the body of a backward that is once differentiable. Out: the body that refuses to be
 differentiated. Invariant: neither a gradient penalty nor `torch.func.grad` of itself gets a second derivative of 0.

@@ -1,4 +1,4 @@
-"""What runs remember from one to the next and nobody misses: entries of a cache, and which texts say the same.
+"""A cache between runs, which may be deleted at any time: its entries, and which pairs of texts differ in formatting alone.
 
 In: pairs of texts. Out: whether they say the same. Invariant: what is remembered was found so by this version; without a
 place to remember it, it is found again.

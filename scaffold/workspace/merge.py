@@ -113,7 +113,7 @@ class _Import:
 
     @property
     def key(self) -> str:
-        """What the statements of a run are told apart by."""
+        """What identifies a run of imports: the module that it imports from."""
         return f"import {self.names[0]}" if self.module is None else self.module
 
 

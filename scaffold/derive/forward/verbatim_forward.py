@@ -1,4 +1,4 @@
-"""A forward that stays as the user wrote it: which of those are taken.
+"""A forward that stays as the user wrote it, and which forwards cannot: those that change an input, or take more than tensors.
 
 In: an `OpSpec` and its kept forward. Out: a `Forward` whose results are that body, or an error. Invariant: it changes no input, and
 PyTorch can call it with tensors alone, as autograd of it needs.

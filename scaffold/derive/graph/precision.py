@@ -89,7 +89,7 @@ class Precision:
         return source
 
     def __call__(self, op: Op) -> Sources:
-        """The tensors, one of those that are alike."""
+        """The tensors whose dtypes decide that of a value; one for all that surely have the same."""
         return frozenset(map(self._found, self._of(op)))
 
     def of_gradients(self, op: Op, *, surely: bool = False) -> Sources:

@@ -299,7 +299,7 @@ SCALAR = Shape(())
 
 
 def _takes(dim: int) -> int:
-    """How many dims there are at least where there is this one."""
+    """How many dims a shape has at least in which this dim exists: 2 for -2, 3 for 2."""
     return dim + 1 if dim >= 0 else -dim
 
 

@@ -68,7 +68,7 @@ def storage(table: Table, op: Op) -> Op:
 
 
 def same_storage(table: Table, op: Op) -> list[Op]:
-    """A tensor, what it is a view of, and so on to the tensor that is none."""
+    """A tensor, the one that it is a view of, and so on down to the one that owns the memory."""
     found = [op]
     while (rule := table.of_op(op.rule)) and rule.category == "view":
         op = next(tensors(op.args))

@@ -110,7 +110,7 @@ class Evaluator(ABC):
             return self.chosen(told, self.value(body), self.value(orelse))
 
     def chosen(self, test: Op, body: Op, orelse: Op) -> Op:
-        """One of two values; of two tuples one by one."""
+        """The conditional expression of two values; of two tuples, a tuple of choices."""
         if any(
             item.rule == "list" and any(tensors((item,))) for item in (body, orelse)
         ):

@@ -70,7 +70,7 @@ def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:
 
 
 def _hangs_on(function: ast.expr) -> list[ast.expr]:
-    """Of a method, what it is called on."""
+    """The tensor that a method is called on."""
     match function:
         case ast.Attribute(ast.Name(name) as value) if name not in ROOTS:
             return [value]

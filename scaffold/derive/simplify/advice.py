@@ -31,7 +31,7 @@ def advice(results: Iterable[Op]) -> tuple[str, ...]:
 
 
 def _from_outside(results: Iterable[Op]) -> list[Op]:
-    """The ops of a forward, those that read others first."""
+    """The ops of a forward, each before what it reads."""
     found = {op.serial: op for result in results for op in result.walk()}
     return [found[serial] for serial in sorted(found, reverse=True)]
 
@@ -96,7 +96,7 @@ def _is_nonnegative(op: Op) -> bool:
 
 
 def _number(op: Op) -> float:
-    """A constant, and for what is none a number that says nothing."""
+    """A constant; NaN, which equals nothing, for what is none."""
     value = number(op)
     return math.nan if value is None or isinstance(value, complex) else value
 

@@ -103,7 +103,7 @@ class _Step:
         self.names |= {*self.assigned}
 
     def without_repeat(self, lines: Lines) -> Lines | None:
-        """The lines without one that assigns to a name what it is already."""
+        """The lines without the second of two equal assignments: `h = x * y` again, where neither `h` nor `x` changed."""
         for last, item in enumerate(lines):
             for first in range(last):
                 same = isinstance(item, Assign) and item == lines[first]

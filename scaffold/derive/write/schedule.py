@@ -115,7 +115,7 @@ def guard_of(need: Need, tests: Collection[Op]) -> Outcome | None:
 
 
 def guarded_by(guard: Outcome, need: Need, tests: Collection[Outcome]) -> list[Outcome]:
-    """Tests and one more, before the first that reads what it is about."""
+    """The tests with a guard among them, placed before the first test that reads what the guard asks for."""
     found = list(tests)
     readers = (at for at, (test, _) in enumerate(found) if need in names_read(test))
     found.insert(next(readers, len(found)), guard)

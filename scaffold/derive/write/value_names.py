@@ -153,7 +153,7 @@ class Namer:
         return None
 
     def _exact(self, op: Op) -> str:
-        """The name of a value, or of what it is a view of."""
+        """The name of a value, or else of the value that it is a view of."""
         if op.kind == "static":
             return ""
         if op in self.held:
