@@ -84,7 +84,7 @@ def test_the_memory_layout_of_an_output_is_no_difference() -> None:
     assert verdict(frozenset({"x", "weight"}), **table).failure is None
 
 
-SURROGATE = {
+SURROGATE: dict[str, Any] = {
     "inputs": "x[N]",
     "forward": "h = x * 2\n(h > 0).to(x.dtype)",
     "surrogate": "torch.sigmoid(h + x)",

@@ -1,0 +1,70 @@
+"""A proof asks of second derivatives and of float32 too: what the generated tests would refuse is not written."""
+
+from typing import Any
+
+import pytest
+
+from tests.verify.ops import verdict
+
+PRODUCT = {"inputs": "x[N], y[N]", "forward": "x * y"}
+
+
+def failure(grad: dict[str, str], **raw: Any) -> str:
+    found = verdict(grad=grad, **{**PRODUCT, **raw}).failure
+    return f"{found.subject}: {found.words}" if found else ""
+
+
+@pytest.mark.parametrize(
+    "grad_x", ["grad_output * y.detach()", "grad_output.detach() * y"]
+)
+def test_a_gradient_whose_own_derivative_is_wrong_is_refused(grad_x: str) -> None:
+    grad = {"x": grad_x, "y": "grad_output * x"}
+    assert failure(grad) == "grad_x: right, but its own derivative is not"
+    assert failure(grad, **{"once-differentiable": True}) == ""
+
+
+def test_a_gradient_that_is_wrong_in_float32_is_refused() -> None:
+    grad_x = "grad_output * y * (1 if x.dtype == torch.float64 else 1.01)"
+    said = failure({"x": grad_x, "y": "grad_output * x"})
+    assert said.startswith("grad_x: wrong in float32: off by ")
+
+
+def test_another_number_than_the_default_is_tried() -> None:
+    raw = {"inputs": "x[N], p: float = 2.0", "forward": "x * p"}
+    assert failure({"x": "grad_output * 2"}, **raw) == "grad_x: factor 2/3"
+    assert failure({"x": "grad_output * p"}, **raw) == ""
+    raw = {"inputs": "x[N], k: int = 1", "forward": "x * k"}
+    assert failure({"x": "grad_output"}, **raw) == "grad_x: factor 1/2"
+
+
+def test_a_string_that_the_forward_compares_is_tried() -> None:
+    raw = {
+        "inputs": "x[N], reduction: str = 'sum'",
+        "forward": "x.mean() if reduction == 'mean' else x.sum()",
+    }
+    said = failure({"x": "grad_output.expand(x.shape)"}, **raw)
+    assert said == "grad_x: factor 2"
+
+
+def test_a_shape_that_holds_for_the_default_alone_may_be_declared() -> None:
+    found = verdict(
+        frozenset("x"),
+        inputs="x[N, D], dim: int = -1",
+        forward="x.sum(dim)",
+        outputs="s[N]",
+        derive=True,
+    )
+    assert found.failure is None
+
+
+def test_what_the_forward_refuses_is_told_of_before_a_case_that_it_takes_by_accident() -> (
+    None
+):
+    found = verdict(
+        frozenset("xy"),
+        inputs="x[N, D], y[N]",
+        forward="torch.cat([x, y], 1)",
+        derive=True,
+    ).failure
+    assert found is not None
+    assert (found.subject, found.case) == ("forward", "base")
