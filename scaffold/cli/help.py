@@ -86,7 +86,7 @@ _GRADIENTS = Panel(
     "Gradients, in detail",
     (
         *("--surrogate", "--derive", "--once-differentiable", "--reason"),
-        *("--materialize-grads", "--save-policy", "--transforms"),
+        *("--double-backward", "--materialize-grads", "--save-policy", "--transforms"),
     ),
     common=False,
 )

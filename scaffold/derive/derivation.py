@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from scaffold.errors import Location
 from scaffold.formula import Graph, Node, Statement
-from scaffold.spec import Amp, Domain, Style
+from scaffold.spec import Amp, Domain, OpSpec, Style
 
 Source = Literal["input", "output", "intermediate"]
 
@@ -133,6 +133,14 @@ class Autocast(NamedTuple):
 NO_AUTOCAST = Autocast()
 
 
+class Absent(NamedTuple):
+    """A gradient that comes in as None where that of its output was not wanted: what it is then, text over ctx and what is saved."""
+
+    name: str
+    zeros: str
+    given: str  # of an optional input: what is None where that is not given; else ""
+
+
 class Block(NamedTuple):
     """Statements of the backward that serve the same gradients, in order."""
 
@@ -173,6 +181,8 @@ class Derivation:
     detached: frozenset[str] = frozenset()  # outputs that the forward detaches
     notes: tuple[str, ...] = ()  # what the user should know, for stderr
     checks: tuple[ShapeCheck, ...] = ()  # of the shapes that the backward is for
+    absent: tuple[Absent, ...] = ()  # gradients that may come in as None
+    double_backward: "DoubleBackward | None" = None
     autocast: Autocast = NO_AUTOCAST
 
     @property
@@ -186,3 +196,14 @@ class Derivation:
         return tuple(
             item.origin for item in self.saved if item.source == "intermediate"
         )
+
+
+class DoubleBackward(NamedTuple):
+    """The backward as a Function of its own, which the backward of the op calls with `arguments`, text over ctx and what is saved."""
+
+    spec: OpSpec
+    derivation: Derivation
+    arguments: tuple[str, ...]
+    masked: (
+        bool  # it is told which gradients are wanted, and returns None for the others
+    )

@@ -28,6 +28,7 @@ from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Named, Op, Program, down_to
 from scaffold.derive.graph.precision import Precision
+from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
@@ -78,6 +79,7 @@ class Question(NamedTuple):
     forward: Forward
     wanted: tuple[str, ...]  # the inputs that want a gradient
     taken: frozenset[str]  # names that the backward finds outside
+    shapes: Mapping[str, Shape] = {}  # of inputs, beside those that are declared
 
 
 class Walked(NamedTuple):
@@ -123,7 +125,7 @@ class Differentiated:
                 return joined.derived(graph, found) if joined else found
             except (UnsupportedError, RecursionError) as error:
                 why = _reason(error)
-        graph, forward, wanted, taken = self.question
+        graph, forward, wanted, taken, _ = self.question
         fallback = autograd_of_forward(spec, graph, forward, wanted, taken)
         note = f"{NOT_DERIVED if fallback is None else BY_AUTOGRAD}: {why}"
         separate = replace(spec, style="setup-context")
@@ -158,7 +160,7 @@ def differentiated(spec: OpSpec, question: Question) -> Differentiated:
             raise UnsupportedError("it takes any number of tensors")
         if any(item.variadic and item.differentiable for item in spec.outputs):
             raise UnsupportedError("it returns any number of tensors")
-        lowered = lower(spec, question.forward, applier, wanted)
+        lowered = lower(spec, question.forward, applier, wanted, question.shapes)
         found = replace(found, results=lowered.results)
         held = _held(spec, question.forward, lowered)
         cotangents = _cotangents(spec, applier.program, lowered)
@@ -174,10 +176,10 @@ def _in_place(question: Question, joined: JoinedInput | None) -> Question:
     """The question with an input in the place of what a variadic one makes."""
     if joined is None:
         return question
-    graph, forward, wanted, taken = question
+    graph, forward, wanted, taken, shapes = question
     names = (joined.name if name == joined.several.name else name for name in wanted)
     forward = with_joined(graph, forward, joined)
-    return Question(graph, forward, tuple(names), taken | {joined.name})
+    return Question(graph, forward, tuple(names), taken | {joined.name}, shapes)
 
 
 def _reason(error: Exception) -> str:

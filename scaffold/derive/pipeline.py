@@ -8,7 +8,7 @@ differentiates the whole forward where that cannot be. All three give statements
 after that.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,15 +20,27 @@ from scaffold.derive.capabilities import (
     once_differentiable,
     outside_of_pytorch,
 )
-from scaffold.derive.derivation import Derivation, Derived, Forward, Maths
+from scaffold.derive.derivation import (
+    Derivation,
+    Derived,
+    DoubleBackward,
+    Forward,
+    Maths,
+)
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.forward.detached_outputs import detached_outputs, without_gradient
 from scaffold.derive.forward.live_forward import forward_that_saves
 from scaffold.derive.forward.ssa_names import with_versions
 from scaffold.derive.library import refuse_unregistrable
 from scaffold.derive.live_variables import without_dead
-from scaffold.derive.plan.recomputation import plan_reuse
-from scaffold.derive.saving import ContextNames, Origins, context_of, transfer
+from scaffold.derive.plan.recomputation import Reuse, plan_reuse
+from scaffold.derive.saving import (
+    Context,
+    ContextNames,
+    Origins,
+    context_of,
+    transfer,
+)
 from scaffold.derive.shape_guards import shape_checks
 from scaffold.derive.stated_gradients import (
     element_lines,
@@ -43,9 +55,13 @@ from scaffold.formula import Graph, Statement, written
 from scaffold.spec import OpSpec
 
 if TYPE_CHECKING:
+    from scaffold.derive.double_backward import Fast
     from scaffold.derive.gradients import Differentiated
+    from scaffold.derive.graph.shapes import Shape
 
 Lines = tuple[Statement, ...]
+Shapes = Mapping[str, "Shape"]
+NO_SHAPES: Shapes = {}
 
 
 class Source(NamedTuple):
@@ -68,14 +84,20 @@ def derive(spec: OpSpec) -> Derivation:
     # Once for all styles, since the gradients as a graph are the same in each of them.
     source = _before_style(spec)
     spec, maths, found = _in_its_style(spec, source)
-    # Last: only the finished backward tells which of the declared shapes it relies on.
     refuse_unregistrable(spec, found)
-    checks = shape_checks(spec, found, partial(_if_declared_as, source, maths, found))
-    return replace(found, checks=checks, detached=detached, autocast=autocast_of(spec))
+    relies = partial(_if_declared_as, source, maths, found)
+    found = replace(found, detached=detached, autocast=autocast_of(spec))
+    # Last: only the finished backward tells which of the declared shapes it relies on; one that is differentiated twice, on all of them.
+    checks = shape_checks(spec, found, _unknown if found.double_backward else relies)
+    return replace(found, checks=checks)
 
 
-def _before_style(spec: OpSpec) -> Source:
-    """The passes that read what the user wrote."""
+def _unknown(other: OpSpec) -> None:
+    """In place of the op for another declaration: nobody asks what it would be."""
+
+
+def _before_style(spec: OpSpec, shapes: Shapes = NO_SHAPES) -> Source:
+    """The passes that read what the user wrote; `shapes` are known of inputs that nobody declares."""
     formulas = (*dict(spec.gradients).values(), spec.backward, spec.forward)
     first = next(filter(None, formulas), None)
     graph = first.graph if first else Graph()
@@ -87,7 +109,7 @@ def _before_style(spec: OpSpec) -> Source:
     # Before gradients are derived: of a local that is assigned twice, they may read the first value.
     forward, versions = _with_versions(spec, graph, forward)
     # After the formulas, since only what these do not state is derived.
-    gradients, refused = _differentiated(spec, graph, forward, stated)
+    gradients, refused = _differentiated(spec, graph, forward, stated, shapes)
     return Source(graph, place, forward, versions, stated, gradients, refused)
 
 
@@ -96,7 +118,8 @@ def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 
     A combined forward can save locals, and `torch.func` cannot transform it: it is for ops that give up the second derivative.
     """
-    if spec.style_is_free and spec.derive and spec.kept is None:
+    free = spec.style_is_free and not spec.double_backward
+    if free and spec.derive and spec.kept is None:
         combined = replace(spec, style="combined")
         maths = _with_derived(combined, source)
         found = _in_style(combined, source, maths)
@@ -109,14 +132,7 @@ def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     """The passes that write forward and backward down, in the style of the spec. None of them reads a declared shape."""
     wanted = tuple(item.name for item in spec.differentiable)
-    # First, before any line goes: what the forward computes comes again in the backward, line by line.
-    reuse = plan_reuse(spec, maths)
-    program = (*reuse.plan.repeated, *maths.program)
-    once = once_differentiable(spec, maths, reuse.cut_off, program)
-    # Before lines get names and places: what only dead lines read gets neither.
-    program = _without_dead(source.graph, program, wanted)
-    # Before ctx: an expression on `x.shape` that stands twice is the same one, on `ctx.x_shape` it may not be.
-    lines = lines_of(laid_out(spec, maths, program), wanted)
+    reuse, once, lines = _lines_before_ctx(spec, source, maths)
     # Now that no line changes any more, it is known which tensors are read, and which only for their shape.
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
@@ -124,6 +140,15 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     handed = transfer(spec, source.graph, lines, origins, names, source.place)
     missing = _missing(wanted, handed.lines)
     context = context_of(spec, handed, names, missing)
+    double = None
+    if spec.double_backward:
+        # After the first backward is known, and before the forward: that saves what both need.
+        from scaffold.derive.double_backward import Fast
+
+        blocks = blocks_of(maths, handed.lines)
+        fast = Fast(blocks, context, names, once and not missing)
+        context, double, notes = _double_backward(spec, source, fast)
+        maths, once = maths._replace(notes=(*maths.notes, *notes)), once and not double
     # After ctx: a local that is saved may have to be returned, or copied.
     forward = forward_that_saves(spec, maths, reuse, context.saved)
     lines = _of_results(spec, source, handed.lines) if forward.extra else handed.lines
@@ -142,7 +167,58 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
         style=spec.style,
         once_differentiable=once,
         notes=maths.notes,
+        double_backward=double,
     )
+
+
+def _lines_before_ctx(
+    spec: OpSpec, source: Source, maths: Maths
+) -> tuple[Reuse, bool, tuple[Line, ...]]:
+    """The lines of the backward over the forward's names, what of the forward comes again in them, and whether they are differentiable once."""
+    wanted = tuple(item.name for item in spec.differentiable)
+    # First, before any line goes: what the forward computes comes again in the backward, line by line.
+    reuse = plan_reuse(spec, maths)
+    program = (*reuse.plan.repeated, *maths.program)
+    once = once_differentiable(spec, maths, reuse.cut_off, program)
+    # Before lines get names and places: what only dead lines read gets neither.
+    program = _without_dead(source.graph, program, wanted)
+    # Before ctx: an expression on `x.shape` that stands twice is the same one, on `ctx.x_shape` it may not be.
+    return reuse, once, lines_of(laid_out(spec, maths, program), wanted)
+
+
+def _double_backward(
+    spec: OpSpec, source: Source, fast: "Fast"
+) -> tuple[Context, DoubleBackward | None, tuple[str, ...]]:
+    """What goes to a backward that is a Function of its own, that Function, and what the user should know of it."""
+    from scaffold.derive import double_backward as second_order
+
+    place = spec.forward.location if spec.forward else source.place
+    if not fast.once:
+        note = "double-backward changes nothing: the backward can be differentiated"
+        return fast.context, None, (f"{place}: {note}",)
+    # Once more from the forward, with nothing saved but inputs and outputs: through those autograd finds all that a gradient depends on.
+    total = replace(spec, save_policy="recompute", double_backward=False)
+    source = _before_style(total)
+    maths = _with_derived(total, source)
+    reuse, once, lines = _lines_before_ctx(total, source, maths)
+    walked = source.gradients.results if source.gradients else ()
+    names = [output.name for output in spec.outputs]
+    first = second_order.FirstDerivative(
+        source.graph,
+        blocks_of(maths, lines),
+        dict(maths.origins),
+        dict(zip(names, (op.shape for op in walked), strict=False)),
+    )
+    why = second_order.why_not(spec, first, once, reuse.plan.saved)
+    if not why:
+        op = second_order.as_op(spec, first, place)
+        inner = _before_style(op.spec, op.shapes)
+        second = _in_style(op.spec, inner, _with_derived(op.spec, inner))
+        why = second_order.why_not_of(second)
+    if why:
+        return fast.context, None, (f"{place}: no double backward: {why}",)
+    context, double = second_order.joined(spec, first, op, second, fast)
+    return context, double, ()
 
 
 def _if_declared_as(
@@ -178,7 +254,11 @@ def _with_versions(
 
 
 def _differentiated(
-    spec: OpSpec, graph: Graph, forward: Forward | None, stated: Lines
+    spec: OpSpec,
+    graph: Graph,
+    forward: Forward | None,
+    stated: Lines,
+    shapes: Shapes = NO_SHAPES,
 ) -> tuple["Differentiated | None", str | None]:
     """The gradients that no formula states, if there are any, and why they are not derived."""
     if not spec.derive or spec.surrogate or forward is None:
@@ -193,7 +273,8 @@ def _differentiated(
     from scaffold.derive.gradients import Question, differentiated
 
     taken = outer_names(spec, forward) | there
-    return differentiated(spec, Question(graph, forward, wanted, taken)), None
+    question = Question(graph, forward, wanted, taken, shapes)
+    return differentiated(spec, question), None
 
 
 def _with_derived(spec: OpSpec, source: Source) -> Maths:

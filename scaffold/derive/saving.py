@@ -304,7 +304,7 @@ class _Rewriter:
     def _keep(self, read: Read, item: TensorInput) -> None:
         for facet in read.facets:
             name = self.names.facet(read.name, facet)
-            self.kept[name] = Kept(name, _expression(item, facet))
+            self.kept[name] = Kept(name, expression_of(item, facet))
 
     def _keep_of_local(self, read: Read) -> None:
         for facet in read.facets:
@@ -317,7 +317,8 @@ class _Rewriter:
             self.kept[name] = Kept(name, facet, output.name)
 
 
-def _expression(item: TensorInput, facet: str) -> str:
+def expression_of(item: TensorInput, facet: str) -> str:
+    """The facet of an input, None where that is absent."""
     value = facet_of(item, item.name, facet)
     guarded = item.optional and facet != "presence"
     return f"{value} if {item.name} is not None else None" if guarded else value

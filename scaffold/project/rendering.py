@@ -210,7 +210,8 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
 def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:
     """That a policy which was asked for of this op changes nothing there."""
     asked = specified.raw.get("save-policy") == "balanced" and derivation.derived
-    if not asked or derivation.intermediates or derivation.once_differentiable:
+    once = derivation.once_differentiable or derivation.double_backward
+    if not asked or derivation.intermediates or once:
         return ()
     return ("balanced saves no more than recompute: nothing is gained by it",)
 

@@ -16,9 +16,14 @@ from scaffold.derive import (
 )
 from scaffold.derive.backward_program import surely_written
 from scaffold.derive.write.backward_layout import UNTYPED
-from scaffold.formula import Assign, If, emit, emit_lines, written
+from scaffold.formula import Assign, If, Statement, emit, emit_lines, written
 from scaffold.render.imports import names_read
-from scaffold.render.second_order import once_only, refused_at_once
+from scaffold.render.second_order import (
+    call_of,
+    once_only,
+    refused_at_once,
+    when_unwanted,
+)
 from scaffold.render.typing import is_typed
 from scaffold.spec import Input, OpSpec, TensorInput
 
@@ -198,7 +203,12 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     """The body of `backward`."""
     if not spec.differentiable:
         return _without_gradient(spec)
-    body = _body(spec, derivation)
+    double = derivation.double_backward
+    body = (
+        call_of(spec, double)
+        if double is not None
+        else [*when_unwanted(derivation), *_body(spec, derivation)]
+    )
     names = names_of(body)
     grads = [item for item in grad_names(spec) if item.lstrip("*") in names]
     read = (*grads, *_saved_names(spec, derivation))
@@ -210,16 +220,19 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
         *refused_at_once(spec, derivation),
         *split_grads(spec, derivation, names_of(body)),
         *_unpack(spec, derivation, body),
-        *_typed_functions(spec, derivation, names_of(body)),
+        *typed_functions(
+            spec,
+            [line for block in derivation.blocks for line in block.statements],
+            names_of(body),
+        ),
         *body,
     ]
 
 
-def _typed_functions(
-    spec: OpSpec, derivation: Derivation, names: frozenset[str]
+def typed_functions(
+    spec: OpSpec, lines: Iterable[Statement], names: frozenset[str]
 ) -> list[str]:
-    """A type for each function of PyTorch that has none and is called by its bare name."""
-    lines = [line for block in derivation.blocks for line in block.statements]
+    """A type for each function of PyTorch that has none and is called by its bare name, which no line assigns."""
     own = frozenset().union(*map(written, lines))
     own |= {item.name for item in spec.inputs} | {item.binding for item in spec.imports}
     return [

@@ -3,6 +3,7 @@
 In: an `OpSpec` and its `Derivation`. Out: a `FunctionView`. Invariant: every string is ready to stand in the file.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, Saved, facet_of, is_for_most, variadic_names
@@ -12,10 +13,18 @@ from scaffold.render.backward import (
     any_needed,
     backward_lines,
     backward_parameters,
+    names_of,
+    typed_functions,
 )
 from scaffold.render.kept import kept_lines
 from scaffold.render.library import LibraryView, library_view
-from scaffold.render.second_order import decorated, guards, leads_back, refusal
+from scaffold.render.second_order import (
+    decorated,
+    gradients_type,
+    guards,
+    leads_back,
+    refusal,
+)
 from scaffold.render.shape_checks import check_lines
 from scaffold.render.signature import (
     annotation,
@@ -26,6 +35,7 @@ from scaffold.render.signature import (
 from scaffold.render.typing import annotated_body
 from scaffold.spec import OpSpec, Output, TensorInput
 
+NOTHING = " = None"
 PLAIN = frozenset({"bool", "float", "int", "str", "torch.dtype"})
 
 
@@ -46,6 +56,9 @@ class FunctionView(NamedTuple):
     backward_parameters: str
     backward_type: str
     backward_lines: tuple[str, ...]
+    double_backward: "FunctionView | None" = (
+        None  # the backward, where that is a Function of its own
+    )
 
 
 def function_view(
@@ -74,7 +87,35 @@ def function_view(
         backward_parameters=backward_parameters(spec, derivation, body),
         backward_type=_backward_type(spec),
         backward_lines=tuple(body),
+        double_backward=_double_backward(derivation, line_length),
     )
+
+
+def _double_backward(derivation: Derivation, line_length: int) -> FunctionView | None:
+    """The backward as a Function of its own."""
+    double = derivation.double_backward
+    if double is None:
+        return None
+    view = function_view(double.spec, double.derivation, line_length)
+    lines = _begun_together(view.forward_lines)
+    own = double.derivation.forward or ()
+    return view._replace(
+        vmap_rule=derivation.transforms and not view.combined,
+        forward_lines=(*typed_functions(double.spec, own, names_of(lines)), *lines),
+        forward_type=gradients_type(double),
+    )
+
+
+def _begun_together(lines: Sequence[str]) -> list[str]:
+    """The lines with `grad_x = grad_weight = None` for neighbours that say so of each."""
+    done: list[str] = []
+    for line in lines:
+        both = line.endswith(NOTHING) and done and done[-1].endswith(NOTHING)
+        if both:
+            done[-1] = f"{done[-1].removesuffix(NOTHING)} = {line}"
+        else:
+            done.append(line)
+    return done
 
 
 def forward_type(spec: OpSpec, derivation: Derivation) -> str:

@@ -1,7 +1,9 @@
-"""The refusal of a second derivative: lines that raise where somebody differentiates a gradient that has none.
+"""The refusal of a second derivative, lines that raise where somebody differentiates a gradient that has none, and the call of a
+Function that has one.
 
 In: an `OpSpec`, its `Derivation` and the body of a backward that is once differentiable. Out: the body that refuses to be
-differentiated. Invariant: neither a gradient penalty nor `torch.func.grad` of itself gets a second derivative of 0.
+differentiated, or that calls a Function which can be. Invariant: neither a gradient penalty nor `torch.func.grad` of itself gets a
+second derivative of 0.
 
 `torch.autograd.function.once_differentiable` raises only where an output gradient itself needs a gradient. Of the usual one, which
 is a tensor of ones, it returns a gradient that is a constant to autograd: what is differentiated again has no second derivative.
@@ -10,6 +12,7 @@ is a tensor of ones, it returns a gradient that is a constant to autograd: what 
 from collections.abc import Sequence
 
 from scaffold.derive import Derivation, fresh
+from scaffold.derive.derivation import DoubleBackward
 from scaffold.spec import OpSpec
 
 GUARD = "_OnceDifferentiable"
@@ -111,3 +114,39 @@ def _of_several(
         f"{once}: Callable[..., Tensor] = {GUARD}.apply",
         f"return tuple(None if grad is None else {several} for grad in {grads})",
     ]
+
+
+# --- A backward that is a Function of its own.
+
+
+def call_of(spec: OpSpec, double: DoubleBackward) -> list[str]:
+    """The gradients, computed by the Function that has a backward itself."""
+    names = [output.name for output in double.spec.outputs]
+    apply = fresh("apply", {item.name for item in double.spec.inputs})
+    kind = gradients_type(double)
+    call = f"{apply}({', '.join(double.arguments)})"
+    lines = [f"{apply}: Callable[..., {kind}] = {double.spec.function_name}.apply"]
+    if len(names) == 1:
+        values = {names[0]: call}
+    else:
+        lines.append(f"{', '.join(names)} = {call}")
+        values = {name: name for name in names}
+    listed = (values.get(f"grad_{item.name}", "None") for item in spec.inputs)
+    return [*lines, f"return {', '.join(listed)}"]
+
+
+def gradients_type(double: DoubleBackward) -> str:
+    """What that Function returns."""
+    count = len(double.spec.outputs)
+    if double.masked:
+        return "tuple[Tensor | None, ...]"
+    return "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
+
+
+def when_unwanted(derivation: Derivation) -> list[str]:
+    """Zeros for what comes in as None, since the gradient that it belongs to was not wanted."""
+    lines = []
+    for name, zeros, given in derivation.absent:
+        there = f" and {given} is not None" if given else ""
+        lines += [f"if {name} is None{there}:", f"    {name} = {zeros}"]
+    return lines

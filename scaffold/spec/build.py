@@ -64,6 +64,7 @@ def build(
     _check_results(arguments, maths, problems)
     _check_amp(sound, arguments, problems)
     check_library(sound.get("style", settings.style), sound, arguments, problems)
+    _check_double_backward(sound.get("style", settings.style), sound, problems)
     _check_classes(sound, names, arguments, maths, settings.names, problems)
     check_requirements(settings.require, sound, arguments.tensors, problems)
     problems.raise_found()
@@ -110,6 +111,7 @@ def _spec(
         imports=maths.imports,
         dirty=arguments.dirty,
         once_differentiable=raw.get("once-differentiable"),
+        double_backward=raw.get("double-backward", False),
         transforms=raw.get("transforms"),
         materialize_grads=raw.get("materialize-grads", True),
         derive=raw.get("derive", True),
@@ -193,6 +195,19 @@ def _check_amp(
     if raw.get("amp") in ("lower", "float32") and arguments.dirty:
         message = f"'{arguments.dirty[0]}' changes in place, and would be cast"
         problems.at(("amp",), message, "amp = 'region'")
+
+
+def _check_double_backward(
+    style: str, raw: Mapping[str, Any], problems: Problems
+) -> None:
+    """A second derivative is either forbidden or derived, by a Function."""
+    if raw.get("double-backward") and raw.get("once-differentiable"):
+        message = "'double-backward' asks for the second derivative that 'once-differentiable' forbids"
+        problems.at(("double-backward",), message, "leave one of them out")
+    elif raw.get("double-backward") and style == "library":
+        message = "'double-backward' needs a Function, and style 'library' has none"
+        hint = "save-policy = 'recompute', whose backward can be differentiated"
+        problems.at(("double-backward",), message, hint)
 
 
 def _check_classes(

@@ -110,6 +110,10 @@ KEYS: dict[str, Key] = {
         SWITCH,
         "Forbid a second derivative (where the backward demands it).",
     ),
+    "double-backward": Key(
+        SWITCH,
+        "Derive a second derivative where the backward is differentiable once (false).",
+    ),
     "reason": Key(TEXT, "Why the op can be differentiated only once.", proven=False),
     "transforms": Key(
         SWITCH,

@@ -124,10 +124,12 @@ def _flat(several: Iterable[Lines]) -> Lines:
 def grad_name(spec: OpSpec, output: str) -> str:
     """The gradient of an output, as it comes in.
 
-    It is `grad_output` where there is one, unless that is the gradient of an input called `output`.
+    It is `grad_output` where there is one, unless that is an input itself, or the gradient of one called `output`.
     """
     sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
-    usual = sole and all(item.name != "output" for item in spec.inputs)
+    usual = sole and not any(
+        item.name in ("output", "grad_output") for item in spec.inputs
+    )
     return "grad_output" if usual else f"grad_{output}"
 
 

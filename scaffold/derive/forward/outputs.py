@@ -40,7 +40,7 @@ def own_results(
             continue
         memory = perhaps.of_value(value)
         if memory & seen:
-            own.append(_cloned(graph, value))
+            own.append(cloned(graph, value))
         else:
             own.append(_own(graph, value, exact, inputs, several))
         seen |= memory
@@ -58,7 +58,7 @@ def _cloned_in_branches(
             return replace(item, body=body, orelse=tuple(map(one, item.orelse)))
         copy = item.value.kind == "name" and item.value.label in inputs
         if item.target is result and copy and not item.operator:
-            return replace(item, value=_cloned(graph, item.value))
+            return replace(item, value=cloned(graph, item.value))
         return item
 
     return tuple(one(item) if isinstance(item, If) else item for item in lines)
@@ -77,9 +77,9 @@ def _own(
         values = (_own(graph, branch, exact, inputs, several) for branch in branches)
         return graph.node("conditional", "", (test, *values))
     if value.kind == "name" and exact.of_value(value) & inputs:
-        return _cloned(graph, value)
+        return cloned(graph, value)
     if value.kind == "subscript" and value.args[0].label in several:
-        return _cloned(graph, value)
+        return cloned(graph, value)
     return value
 
 
@@ -90,14 +90,14 @@ def _own_elements(
         return graph.constant(f"tuple(tensor.clone() for tensor in {value.label})")
     if value.kind == "tuple":
         values = (
-            _cloned(graph, part) if sharing(part) & inputs and copied(part) else part
+            cloned(graph, part) if sharing(part) & inputs and copied(part) else part
             for part in value.args
         )
         return graph.node("tuple", "", tuple(values))
     return value
 
 
-def _cloned(graph: Graph, value: Node) -> Node:
+def cloned(graph: Graph, value: Node) -> Node:
     """`value.clone()`."""
     return graph.node("call", "", (graph.node("attribute", "clone", (value,)),))
 
@@ -121,13 +121,13 @@ def kept_apart(
     for name in (item.origin for item in saved if item.source == "intermediate"):
         named, memory = graph.name(name), views.of(name) - inputs
         if memory & taken:
-            extra.append(_cloned(graph, named))
+            extra.append(cloned(graph, named))
         else:
             extra.append(_as_view(graph, named) if same.of(name) & inputs else named)
         taken |= memory
     return tuple(
         (
-            _cloned(graph, value)
+            cloned(graph, value)
             if _is_saved(output, same.of_value(value) & inputs, saved)
             else value
         )
@@ -149,7 +149,7 @@ def registered_apart(
     apart = []
     for value in (*results, *map(graph.name, kept)):
         memory = views.of_value(value)
-        apart.append(_cloned(graph, value) if memory & taken else value)
+        apart.append(cloned(graph, value) if memory & taken else value)
         taken |= memory
     return tuple(apart[: len(results)]), tuple(apart[len(results) :])
 
@@ -167,7 +167,7 @@ def saved_apart(
     for name in (item.origin for item in saved if item.source == "intermediate"):
         if views.of(name) & taken:
             named = graph.name(name)
-            copies.append(Assign(named, _cloned(graph, named)))
+            copies.append(Assign(named, cloned(graph, named)))
     return (*statements, *copies)
 
 

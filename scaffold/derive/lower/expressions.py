@@ -142,20 +142,29 @@ def declared(spec: OpSpec) -> Declared:
     )
 
 
-def inputs_of(spec: OpSpec, program: Program, wanted: frozenset[str]) -> dict[str, Op]:
+def inputs_of(
+    spec: OpSpec,
+    program: Program,
+    wanted: frozenset[str],
+    shapes: Mapping[str, Shape],
+) -> dict[str, Op]:
     """The op of each input; only the wanted ones are active."""
     known = required_sizes(spec, program)
     return {
-        item.name: _input(program, item, item.name in wanted, known)
+        item.name: _input(program, item, item.name in wanted, known, shapes)
         for item in spec.tensors
     }
 
 
 def _input(
-    program: Program, item: TensorInput, wanted: bool, known: Mapping[str, Dim]
+    program: Program,
+    item: TensorInput,
+    wanted: bool,
+    known: Mapping[str, Dim],
+    shapes: Mapping[str, Shape],
 ) -> Op:
     if item.dims is None:
-        shape = unknown(Input(item.name))
+        shape = shapes.get(item.name) or unknown(Input(item.name))
     else:
         shape = Shape(tuple(_declared(dim, item.name, known) for dim in item.dims))
     kind: Kind = "group" if item.variadic else KINDS[item.dtype]

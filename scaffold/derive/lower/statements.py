@@ -15,6 +15,7 @@ from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import under
 from scaffold.derive.graph.op import Kind, Named, Op
+from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.live_variables import without_checks
 from scaffold.derive.lower.autograd_saved import retained
@@ -52,6 +53,7 @@ from scaffold.formula import (
 from scaffold.spec import OpSpec
 
 Lines = tuple[Statement, ...]
+NO_SHAPES: Mapping[str, Shape] = {}
 
 
 class Lowered(NamedTuple):
@@ -65,14 +67,19 @@ class Lowered(NamedTuple):
 
 
 def lower(
-    spec: OpSpec, forward: Forward, applier: Applier, wanted: frozenset[str]
+    spec: OpSpec,
+    forward: Forward,
+    applier: Applier,
+    wanted: frozenset[str],
+    shapes: Mapping[str, Shape] = NO_SHAPES,
 ) -> Lowered:
-    """The graph of a forward; only the wanted inputs are active."""
+    """The graph of a forward; only the wanted inputs are active. `shapes` are known of inputs that nobody declares."""
     if spec.kept is not None:
         raise UnsupportedError(spec.kept.reason)
     lines = (*forward.statements, *ended(forward.results))
+    inputs = inputs_of(spec, applier.program, wanted, shapes)
     lowering = Lowering(
-        spec, applier, wanted, checked(spec, lines), lines, len(forward.results)
+        spec, applier, inputs, checked(spec, lines), lines, len(forward.results)
     )
     graph = applier.program.graph
     for item in forward.statements:
@@ -119,14 +126,14 @@ class Lowering:
         self,
         spec: OpSpec,
         applier: Applier,
-        wanted: frozenset[str],
+        inputs: dict[str, Op],
         writes: Mapping[str, int],
         lines: Lines,
         results: int,
     ) -> None:
         self.applier, self.program, self.writes = applier, applier.program, writes
         self.lines = lines  # the results last
-        self.inputs = inputs_of(spec, self.program, wanted)
+        self.inputs = inputs
         # What each name is at the statement that is walked; the expressions read it.
         self.env = {**self.inputs, **attributes_of(spec, self.program)}
         self.expressions = Expressions(spec, applier, self.env, writes, self._note)

@@ -60,8 +60,9 @@ def is_free(op: Op) -> bool:
 class Costs:
     """Estimates for the ops of one program."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, inputs_wait: bool = False) -> None:
         self.table = table
+        self.inputs_wait = inputs_wait  # for the second derivative, whatever is saved
         self._numbers: dict[Op, int] = {}
 
     def numbers(self, op: Op) -> int:
@@ -94,5 +95,7 @@ class Costs:
 
     def keep(self, op: Op, leaf: bool) -> int:
         """What it costs that it waits for the backward."""
+        if self.inputs_wait and op.rule == "input":
+            return 0
         size = self.numbers(op) * BYTES.get(op.kind, 4)
         return max(1, round(size * KEEP * (LEAF if leaf else 1)))

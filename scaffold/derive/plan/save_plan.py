@@ -80,7 +80,7 @@ def _ends_at(rule: Rule) -> bool:
 
 def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
     """The values of the forward to save."""
-    costs = Costs(backward.applier.table)
+    costs = Costs(backward.applier.table, backward.spec.double_backward)
     named = {*backward.held, *backward.lowered.places}
     return to_save(
         costs,

@@ -131,7 +131,7 @@ class Holders:
         """Tensors that are surely there: cotangents and inputs, locals, and the input whose gradient it is."""
         yield from self.sure
         for op in self.held:
-            if op not in self.sure and op not in self.optional and _is_there(op):
+            if op not in self.sure and op not in self.optional and is_there(op):
                 yield op
         yield from (op for op in self.optional if op.name == self.current)
 
@@ -227,10 +227,10 @@ class Holders:
         return first
 
 
-def _is_there(op: Op) -> bool:
+def is_there(op: Op) -> bool:
     """Whether it is a tensor whatever the tests say: no branch leaves its name out, or makes it a number."""
     if op.rule == "cond":
-        return all(map(_is_there, op.args))
+        return all(map(is_there, op.args))
     return op.is_tensor
 
 

@@ -24,7 +24,7 @@ from scaffold.derive.write.in_place import Temporaries
 from scaffold.derive.write.placement import merged, under, without_copy
 from scaffold.derive.write.printer import Owners, Printer, Scope, shape_owners
 from scaffold.derive.write.schedule import SHARED, Region, Safety, Schedule, Scheduler
-from scaffold.derive.write.shape_sources import Holders, UnknownShapeError
+from scaffold.derive.write.shape_sources import Holders, UnknownShapeError, is_there
 from scaffold.derive.write.value_names import Namer, owners_of, users_of
 from scaffold.formula import Assign, If, Node, Statement, emit
 from scaffold.spec import Style
@@ -118,7 +118,9 @@ def _attempt(
     optional = [lowered.inputs[item.name] for item in spec.tensors if item.optional]
     inside = (op for op in lowered.held_in_branches if op not in backward.held)
     sure = [op for op in inputs if op not in optional]
-    first = (*backward.seeds, *sure)
+    # What comes in for the gradient of an optional input, in the backward of a backward, is there where that input is.
+    coming = (seed for seed, result in backward.seeds.items() if is_there(result))
+    first = (*coming, *sure)
     holders = Holders(applier.program, first, optional, {**outer, **sources})
     precision = Precision(backward.seeds) if in_place else None
     emission = Emission(
