@@ -142,11 +142,11 @@ def literal(text: str) -> str:
     return f'"{text}"' if repr(text) == f"'{text}'" and '"' not in text else repr(text)
 
 
-Value = bool | int | float | None
+Value = bool | int | float | str | None
 
 
 def further_values(spec: OpSpec) -> dict[int, tuple[Value, ...]]:
-    """Both values of a bool, None where it may be; what a number is compared with, and what lies on either side of that."""
+    """Both values of a bool, None where it may be; what a number or a string is compared with, and what lies on either side of that; another number."""
     if spec.samples is not None or any(item.variadic for item in spec.tensors):
         return {}
     bound = {item.bound for item in spec.tensors}
@@ -176,11 +176,36 @@ def _values(spec: OpSpec, item: Attribute) -> tuple[Value, ...]:
         values += [float(near) for number in numbers for near in _around(number)]
     elif "int" in types:
         values += [int(near) for n in numbers if n == int(n) for near in _around(n)]
+    if "str" in types:
+        values += _words(spec, item.name)
+    values += _others(types, usual)
     return tuple(value for value in dict.fromkeys(values) if repr(value) != usual)
 
 
 def _around(number: float) -> tuple[float, ...]:
     return (number - 1, number, number + 1)
+
+
+def _others(types: set[str], usual: str) -> Iterator[Value]:
+    """Other numbers than the one that the tests use, for which alone a stated gradient may be right."""
+    try:
+        number = ast.literal_eval(usual)
+    except (SyntaxError, ValueError):
+        return
+    if not _is_number(number):
+        return
+    if "float" in types:
+        yield from (float(number + 1), float(number + 0.25))
+    elif "int" in types:
+        yield int(number + 1)
+
+
+def _words(spec: OpSpec, name: str) -> Iterator[str]:
+    """The strings that the attribute is compared with."""
+    for node in spec.forward.nodes() if spec.forward else ():
+        if node.kind == "compare" and any(_is_name(arg, name) for arg in node.args):
+            values = map(evaluated, node.args)
+            yield from (value for value in values if isinstance(value, str))
 
 
 def _compared(spec: OpSpec, name: str) -> Iterator[float]:

@@ -142,23 +142,34 @@ def test_choices_are_those_of_a_literal() -> None:
         ("x, flip: bool = False", "-x if flip else x", {1: (True,)}),
         ("x, flip: bool = True", "-x if flip else x", {1: (False,)}),
         ("x, n: int = 1", "-x if n == 2 else x", {1: (2, 3)}),
-        ("x, n: int = 1", "-x if n == 0.5 else x", {}),
-        ("x, a: float = 2.0", "x if a >= 0 else 2 * x", {1: (-1.0, 0.0, 1.0)}),
-        ("x, a: float", "x if -1.5 < a else 2 * x", {1: (-2.5, -1.5, -0.5)}),
+        ("x, n: int = 1", "-x if n == 0.5 else x", {1: (2,)}),
+        (
+            "x, a: float = 2.0",
+            "x if a >= 0 else 2 * x",
+            {1: (-1.0, 0.0, 1.0, 3.0, 2.25)},
+        ),
         ("x, a: float | None = None", "x if a is None else a * x", {}),
-        ("x, a: float | None = 2.0", "x if a is None else a * x", {1: (None,)}),
+        (
+            "x, a: float | None = 2.0",
+            "x if a is None else a * x",
+            {1: (None, 3.0, 2.25)},
+        ),
         ("x, n: int = 0", "-x if n else x", {1: (-1, 1)}),
         ("x, n: int = 0", "-x if not n else x", {1: (-1, 1)}),
         ("x, n: int = 0", "if n:\n    return -x\nreturn x", {1: (-1, 1)}),
-        ("x, a: float = 1.0", "-x if a > 1 / 2 else x", {1: (-0.5, 0.5, 1.5)}),
-        ("x, a: float = 1.0", "-x if a == math.inf else x", {}),
-        ("x, n: int = 1", "n * x", {}),
-        ("x, how: str = 'a'", "-x if how == 'b' else x", {}),
+        (
+            "x, a: float = 1.0",
+            "-x if a > 1 / 2 else x",
+            {1: (-0.5, 0.5, 1.5, 2.0, 1.25)},
+        ),
+        ("x, a: float = 1.0", "-x if a == math.inf else x", {1: (2.0, 1.25)}),
+        ("x, n: int = 1", "n * x", {1: (2,)}),
+        ("x, how: str = 'a'", "-x if how == 'b' else x", {1: ("b",)}),
         ("x[N], i[N; index(k)], k: int = 3", "-x if k == 2 else x", {}),
         ("*xs, flip: bool = False", "-sum(xs) if flip else sum(xs)", {}),
     ],
 )
-def test_values_on_either_side_of_a_test(
+def test_values_on_either_side_of_a_test_and_another_one(
     inputs: str, forward: str, values: dict[int, tuple[object, ...]]
 ) -> None:
     found = further_values(spec_of(inputs, forward=forward))

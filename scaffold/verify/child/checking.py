@@ -26,16 +26,11 @@ from scaffold.verify.child.cases import (
     value_names,
 )
 from scaffold.verify.child.declared_shapes import undeclared_input, undeclared_output
-<<<<<<< HEAD
 from scaffold.verify.child.diagnosis import Scene, diagnose, notes_on, show
-=======
-from scaffold.verify.child.diagnosis import Scene, diagnose, show
-from scaffold.verify.child.fitting import equalities, fitting, transposed
 from scaffold.verify.child.further_questions import (
     second_derivatives,
     single_precision,
 )
->>>>>>> c1668cb (A proof asks of second derivatives, of float32 and of other numbers than an attribute's default: a stated gradient that was right for one number alone was written)
 from scaffold.verify.child.gradients import (
     as_tuple,
     expected_gradients,
