@@ -62,6 +62,12 @@ inputs = 'x[N, D]'
 forward = 'x / x.norm(dim=-1, keepdim=True)'
 once-differentiable = true
 
+[ops.silu_twice]
+inputs = 'x'
+forward = 'x * torch.sigmoid(x)'
+save-policy = 'balanced'
+double-backward = true
+
 [ops.sum_tensors]
 inputs = '*tensors'
 forward = 'torch.stack(tensors).sum(0)'

@@ -102,6 +102,8 @@ def _gradient(
         yield Claim("supports_double_backward", "False")
         if decorated(derivation):
             yield Claim("saves_nothing", "True")
+    if derivation.double_backward:
+        yield Claim("double_backward", "True")
     transforms = derivation.transforms and derivation.style == "setup-context"
     if not (transforms and maps(spec)):
         yield Claim("supports_vmap", "False")
