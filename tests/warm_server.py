@@ -10,10 +10,12 @@ import os
 import runpy
 import socket
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+COMPILING = ("suite", "testing")  # what runs tests of ops, which compile them
 SIZE = 1 << 20  # bytes of a request, most of which are the environment
 
 
@@ -27,8 +29,22 @@ def serve(connection: socket.socket) -> None:
             status = os.waitpid(request["wait"], 0)[1]
             answer = os.waitstatus_to_exitcode(status)
         else:
+            if Path(request["argv"][-1]).stem in COMPILING:
+                _ready_to_compile()
             answer = _forked(connection, request, streams)
         connection.send(b"%d" % answer)
+
+
+@cache
+def _ready_to_compile() -> None:
+    """Import what every run of tests imports, once: the compiler of torch takes longer than the tests of a small op."""
+    import pytest  # noqa: F401
+    import torch
+
+    double = torch.compile(lambda x: 2 * x, fullgraph=True, backend="aot_eager")
+    double(torch.ones(1, requires_grad=True))
+    torch.compiler.reset()
+    gc.freeze()
 
 
 def _forked(

@@ -1,10 +1,10 @@
-"""Runs at the same time in one directory: processes of their own, held up until both have planned."""
+"""Runs at the same time in one directory: copies of this process, held up until both have planned."""
 
 import multiprocessing
-import subprocess
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,37 +13,53 @@ from scaffold.project import update
 from scaffold.workspace import changes, in_turn, transaction
 from scaffold.workspace.transaction import NAME, locked
 from tests.cli.projects import CONFIGURATION, SCALE, SHIFT, contents, edit, project
-from tests.cli.running import COMMAND, QUICK, Outcome, environment, scaffold
+from tests.cli.running import QUICK, Outcome, scaffold
 
 FORK = multiprocessing.get_context("fork")  # nothing is imported once more
+
+
+def together(root: Path, *commands: tuple[str, ...]) -> list[Outcome]:
+    """Run the commands at the same moment."""
+    return ended(*started(root, FORK.Barrier(len(commands)), *commands))
+
+
+def started(root: Path, start: Any, *commands: tuple[str, ...]) -> tuple[Any, Any]:
+    """The runs of the commands, each in a copy of this process, and where they put what they say."""
+    results = FORK.SimpleQueue()
+
+    def run(number: int) -> None:
+        start.wait(60)
+        results.put((number, scaffold(root, *commands[number])))
+
+    runs = [FORK.Process(target=run, args=(n,)) for n in range(len(commands))]
+    for one in runs:
+        one.start()
+    return runs, results
+
+
+def ended(runs: Any, results: Any) -> list[Outcome]:
+    """What each run said, in their order."""
+    outcomes = dict(results.get() for _ in runs)
+    for one in runs:
+        one.join(60)
+    return [outcome for _, outcome in sorted(outcomes.items())]
 
 
 def at_once(root: Path, *commands: tuple[str, ...]) -> list[tuple[int, str]]:
     """Start the commands while the directory is locked, let go; exit codes and messages."""
     with locked(root):
-        started = [
-            subprocess.Popen(
-                [*COMMAND, *arguments],
-                cwd=root,
-                env=environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for arguments in commands
-        ]
-        time.sleep(3)
-        assert [run.poll() for run in started] == [None] * len(started), "all wait"
+        runs, results = started(root, FORK.Barrier(len(commands)), *commands)
+        time.sleep(1)
+        assert all(run.is_alive() for run in runs), "all wait"
         (root / NAME).unlink()
-    messages = [run.communicate(timeout=60)[1] for run in started]
-    return [(run.returncode, said) for run, said in zip(started, messages, strict=True)]
+    outcomes = ended(runs, results)
+    return [(run.code, run.err) for run in outcomes]
 
 
 def test_two_runs_at_once_end_in_the_files_of_one(tmp_path: Path) -> None:
     for name in ("foo.py", "test_foo.py"):
         (tmp_path / name).write_text("old\n")
-    pair = ("new-op", "foo", "--on-conflict", "overwrite", "--inputs")
+    pair = ("new-op", "foo", "--no-verify", "--on-conflict", "overwrite", "--inputs")
     results = at_once(tmp_path, (*pair, "x, left"), (*pair, "x, right"))
     assert [code for code, _ in results] == [0, 0], results
     texts = {name: data.decode() for name, data in contents(tmp_path).items()}
@@ -54,27 +70,10 @@ def test_two_runs_at_once_end_in_the_files_of_one(tmp_path: Path) -> None:
 
 def test_two_syncs_at_once_leave_a_project_that_is_in_order(tmp_path: Path) -> None:
     root = project(tmp_path, SCALE, SHIFT)
-    results = at_once(root, ("sync",), ("sync",))
+    results = at_once(root, ("sync", "--no-verify"), ("sync", "--no-verify"))
     assert [code for code, _ in results] == [0, 0], results
     assert scaffold(root, "check").code == 0
     assert not [name for name in contents(root) if name.endswith(".tmp")]
-
-
-def together(root: Path, *commands: tuple[str, ...]) -> list[Outcome]:
-    """Run the commands at the same moment, each in a copy of this process."""
-    start, results = FORK.Barrier(len(commands)), FORK.SimpleQueue()
-
-    def run(number: int) -> None:
-        start.wait(60)
-        results.put((number, scaffold(root, *commands[number])))
-
-    runs = [FORK.Process(target=run, args=(n,)) for n in range(len(commands))]
-    for one in runs:
-        one.start()
-    outcomes = dict(results.get() for _ in runs)
-    for one in runs:
-        one.join(60)
-    return [outcome for _, outcome in sorted(outcomes.items())]
 
 
 def listed(root: Path) -> set[str]:

@@ -53,10 +53,11 @@ def whole(root: Path) -> bool:
     return True
 
 
-def test_two_runs_at_once_end_in_the_state_of_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", in_every_run([1, ROUNDS], [1]))
+def test_two_runs_at_once_end_in_the_state_of_one(tmp_path: Path, rounds: int) -> None:
     project(tmp_path, *TABLES)
     assert scaffold(tmp_path, "sync").code == 0
-    for turn in range(ROUNDS):
+    for turn in range(rounds):
         was, now = f"factor: float = {turn + 2}.0", f"factor: float = {turn + 3}.0"
         edit(tmp_path / "ops.toml", was, now)
         runs = [start(tmp_path), start(tmp_path)]

@@ -13,6 +13,7 @@ from tests.cli.running import ROOT, listing, scaffold
 from tests.derive.building import op_text
 from tests.executed.suites import Suites
 from tests.inspect.test_stubs import pytest_says
+from tests.sweeps import pairs_in_every_run
 
 EXAMPLES = sorted(p.parent.name for p in ROOT.glob("generated_examples/*/command"))
 HEAD = "import torch\nfrom torch.autograd import Function\n\n\n"
@@ -348,15 +349,15 @@ def test_a_helper_is_not_taken_for_what_adopt_makes(tmp_path: Path) -> None:
     assert "from ops import LIMIT, backward, int, rows_forward" in text
 
 
-@pytest.mark.parametrize(
-    ("uses", "declared"),
-    [
-        ("x.gather(0, index)", "index[...; int]"),
-        ("x[index]", "index[...; int]"),
-        ("torch.where(index, x, 0 * x)", "index[...; bool]"),
-        ("x * index", "index[...; int]"),
-    ],
-)
+USES = [
+    ("x.gather(0, index)", "index[...; int]"),
+    ("x[index]", "index[...; int]"),
+    ("torch.where(index, x, 0 * x)", "index[...; bool]"),
+    ("x * index", "index[...; int]"),
+]
+
+
+@pytest.mark.parametrize(("uses", "declared"), pairs_in_every_run(USES, USES[1:3]))
 def test_an_index_is_no_constant(tmp_path: Path, uses: str, declared: str) -> None:
     code = f"""\
 class Pick(Function):
