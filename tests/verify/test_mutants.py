@@ -127,7 +127,7 @@ def test_a_mutant_that_ends_or_stops_its_process_is_killed(tmp_path: Path) -> No
     )
     text = VALUES.format(module="ops")
     cut = text.index("    assert")
-    found = outcomes(tmp_path, text[:cut] + ends + text[cut:], limit=8)
+    found = outcomes(tmp_path, text[:cut] + ends + text[cut:], limit=4)
     ended = {item.mistake: item.by for item in found}
     assert ended["factor_2"] == "killed by SIGSEGV"
     assert ended["sign"] == "out of time"

@@ -23,16 +23,17 @@ from scaffold.verify import (
 from scaffold.verify.rule_checks import check_rules
 from tests.cli.environments import with_torch_alone
 from tests.cli.running import environment
+from tests.sweeps import in_every_run
 from tests.verify.ops import LINEAR, LINEAR_GRAD, texts
 
-pytestmark = pytest.mark.usefixtures("cold_processes")
+as_a_users = pytest.mark.usefixtures("cold_processes")
 
 ENDS = {
     "killed by SIGSEGV": "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
     "killed by SIGKILL": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n",
     "ended with exit code 3 and no verdict": "import os\nos._exit(3)\n",
     "ended with exit code 0 and no verdict": "import os\nos._exit(0)\n",
-    "still running after 8 seconds": "import time\ntime.sleep(60)\n",
+    "still running after 4 seconds": "import time\ntime.sleep(60)\n",
 }
 
 
@@ -51,7 +52,7 @@ def ended(process: int) -> bool:
 def test_a_process_that_dies_is_a_failure() -> None:
     last = "import sys\nprint('last words', file=sys.stderr, flush=True)\n"
     requests = [Request(f"{last}{end}", "") for end in ENDS.values()]
-    for words, verdict in zip(ENDS, verify_many(requests, limit=8), strict=True):
+    for words, verdict in zip(ENDS, verify_many(requests, limit=4), strict=True):
         found = verdict.failure
         assert found is not None
         assert (found.subject, found.words) == ("process", words)
@@ -78,11 +79,13 @@ def test_modules_of_the_user_are_found_after_all_others(tmp_path: Path) -> None:
     assert not (tmp_path / "__pycache__").exists()
 
 
+@as_a_users
 def test_what_the_op_prints_is_not_the_answer() -> None:
     op, checks = texts(**LINEAR, grad=LINEAR_GRAD)
     assert verify(f"print('{{}}')\n{op}", checks).failure is None
 
 
+@as_a_users
 def test_an_interrupt_ends_the_process_too(tmp_path: Path, interruptible: None) -> None:
     mark = tmp_path / "pid"
     op = (
@@ -119,7 +122,10 @@ verify(sys.argv[1], "", limit=40)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    in_every_run([signal.SIGTERM, signal.SIGKILL, signal.SIGHUP], [signal.SIGKILL]),
+)
 def test_a_process_ends_with_its_parent_however_that_ends(
     number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -180,15 +186,15 @@ def test_many_are_proven_in_one_process_and_none_knows_of_another(
         Request("import time\ntime.sleep(60)\n", ""),
         Request(wrong, its_checks),
     ]
-    found = list(verify_many(requests, limit=12))
+    found = list(verify_many(requests, limit=5))
     words = [item.failure.words if item.failure else "" for item in found]
     assert words[0] == words[4] == ""
     assert found[0].cases == found[4].cases > 0
     assert words[1].startswith("cannot be imported")
     assert words[2] == "ended with exit code 3 and no verdict"
     assert words[3] == "killed by SIGKILL"
-    assert words[5] == "still running after 12 seconds"
-    assert found[5].failure and found[5].failure.hint == "give it longer: --limit 24"
+    assert words[5] == "still running after 5 seconds"
+    assert found[5].failure and found[5].failure.hint == "give it longer: --limit 10"
     assert found[6].failure and found[6].failure.subject == "grad_bias"
     assert {item.torch for item in found} == {version("torch")}
 

@@ -62,7 +62,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
         file.write_text(textwrap.dedent(body).strip() + "\n")
         suites.append(Suite(file, directory))
     counted: list[int] = []
-    found = list(run_suites(suites, jobs=2, limit=12, tell=counted.append))
+    found = list(run_suites(suites, jobs=2, limit=6, tell=counted.append))
     assert counted == sorted(counted) and counted[-1] == 12
     assert {path.name for path in directory.iterdir()} == {
         suite.file.name for suite in suites
@@ -77,7 +77,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
         ("fails", "failed", "1 failed, 1 passed"),
         ("dies", "failed", "killed by SIGSEGV, in test_b (1 passed)"),
         ("exits", "failed", "ended with exit code 7 before its tests did"),
-        ("hangs", "failed", "still running after 12 seconds, in test_b (1 passed)"),
+        ("hangs", "failed", "still running after 6 seconds, in test_b (1 passed)"),
         ("empty", "no tests", "no tests"),
         ("skipped", "no tests", "no test passed (1 skipped)"),
         ("unwritten", "not implemented", "not implemented: write grad_x"),
