@@ -189,7 +189,8 @@ class Clone:
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=self.root,
-            env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+            env=os.environ
+            | {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": "-k forward"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -70,7 +70,7 @@ def variants(several: Iterable[Case]) -> list[tuple[str, bool]]:
 
 EVERY = variants(BY_NAME.values())
 # Autograd, which all are compared with, is itself trusted: of finite differences a few are enough.
-DIFFERENCED = {name for name, _ in REPRESENTATIVE[:20]}
+DIFFERENCED = {name for name, _ in REPRESENTATIVE[:8]}
 
 
 # What a user may ask for beside the policy, and what it is called.
