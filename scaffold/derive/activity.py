@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from scaffold.derive.aliasing import Trace
-from scaffold.derive.metadata import LIKE_METHODS, metadata_read
+from scaffold.derive.metadata import metadata_read
 from scaffold.formula import (
     BUILTINS,
     If,
@@ -18,7 +18,7 @@ from scaffold.formula import (
     sharing,
     written,
 )
-from scaffold.primitives.calls import draws_random, is_constant, may_be
+from scaffold.primitives.calls import by_shape, draws_random, is_constant, may_be
 
 NUMPY = frozenset({"numpy", "from_numpy", "as_tensor"})
 READ_OUT = frozenset(
@@ -61,7 +61,8 @@ def _is_constant(node: Node) -> bool:
     name = callee(node)
     if name is not None and (is_constant(name) or name in ("equal", "sgn")):
         return node.args[0].kind == "attribute" or name in BUILTINS
-    metadata = metadata_read(node) is not None and name not in LIKE_METHODS
+    of_its_receiver = name is not None and by_shape(name, creates=False)
+    metadata = metadata_read(node) is not None and not of_its_receiver
     return metadata or node.kind == "compare"
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scaffold.formula import Graph, Node
+from scaffold.primitives.calls import by_shape
 
 ATTRIBUTES = {"shape": "shape", "dtype": "dtype", "device": "device", "ndim": "ndim"}
 METHODS = {
@@ -18,8 +19,6 @@ METHODS = {
     "numel": "shape",
     "nelement": "shape",
 }
-LIKE_METHODS = {"expand_as": "expand", "reshape_as": "reshape", "view_as": "view"}
-LIKE_FUNCTIONS = {"zeros_like": "zeros", "ones_like": "ones", "empty_like": "empty"}
 
 
 class Read(NamedTuple):
@@ -59,13 +58,13 @@ def metadata_read(node: Node) -> Read | None:
             label in METHODS
         ):
             return _of(value, METHODS[label])
-        case Node("call", _, (Node("attribute", label), value)) if (
-            label in LIKE_METHODS
+        case Node("call", _, (Node("attribute", label), value)) if by_shape(
+            label, creates=False
         ):
             return _of(value, "shape")
         case Node(
             "call", _, (Node("attribute", label, (Node("name", "torch"),)), value)
-        ) if (label in LIKE_FUNCTIONS):
+        ) if by_shape(label, creates=True):
             return _of(value, "shape", "dtype", "device")
         case Node("call", _, (Node("name", "len"), Node("name", name))):
             return Read(name, ("length",))
@@ -90,12 +89,12 @@ def _besides(node: Node) -> tuple[Node, ...]:
     match node:
         case Node("attribute", _, (Node("subscript", _, (_, index)),)):
             return (index,)
-        case Node("call", _, (Node("attribute", label, (receiver,)), value)) if (
-            label in LIKE_METHODS
-        ):
+        case Node(
+            "call", _, (Node("attribute", label, (receiver,)), value)
+        ) if by_shape(label, creates=False):
             return (receiver, *value.args[1:])
-        case Node("call", _, (Node("attribute", label), value)) if (
-            label in LIKE_FUNCTIONS
+        case Node("call", _, (Node("attribute", label), value)) if by_shape(
+            label, creates=True
         ):
             return value.args[1:]
         case Node(
@@ -136,13 +135,14 @@ def kept_form(
             return _call(graph, graph.node("attribute", "numel", (first,)))
         case Node("call", _, (Node("attribute", "size"), dim)):
             return graph.node("subscript", "", (first, dim))
-        case Node("call", _, (Node("attribute", label, (receiver,)), _)) if (
-            label in LIKE_METHODS
-        ):
-            method = graph.node("attribute", LIKE_METHODS[label], (receiver,))
+        case Node(
+            "call", _, (Node("attribute", label, (receiver,)), _)
+        ) if said := by_shape(label, creates=False):
+            method = graph.node("attribute", said, (receiver,))
             return _call(graph, method, first)
-        case Node("call", _, (Node("attribute", label), _)) if label in LIKE_FUNCTIONS:
-            kind = LIKE_FUNCTIONS[label]
+        case Node("call", _, (Node("attribute", label), _)) if kind := by_shape(
+            label, creates=True
+        ):
             owner = ("torch", kind) if gradient is None else (gradient, f"new_{kind}")
             maker = graph.node("attribute", owner[1], (graph.name(owner[0]),))
             args = (maker, first, facet("dtype"), facet("device"))

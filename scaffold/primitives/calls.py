@@ -101,6 +101,14 @@ def may_be_several_tensors(word: str) -> bool:
 
 
 @cache
+def by_shape(word: str, creates: bool) -> str:
+    """What does the same with a shape in the place of the tensor that has it, of what `creates` a tensor or of a method: `expand` of `expand_as`."""
+    known = reversed(facts_of_call(word))  # what `functions.toml` says goes first
+    several = (item for item in known if ("creates" in item.flags) == creates)
+    return next((item.by_shape for item in several if item.by_shape), "")
+
+
+@cache
 def has_memory(word: str, memory: Memory) -> bool:
     """Whether a call returns one tensor and that memory, always: `fresh`, or a `view` of what it is given."""
     return is_one_tensor(word) and all(

@@ -76,7 +76,7 @@ DTYPES = ("promoted", "uniform", "own")
 DTYPE = {"contraction": "uniform", "loss": "own"}
 INHERITED = (
     *("kind", "shape", "passes", "memory", "dtype", "in_place", "singular"),
-    *("inline", "optional", "sign", "words", "grad_words", "argument"),
+    *("inline", "optional", "sign", "words", "grad_words", "argument", "by_shape"),
     *("changes", "autocast", *FLAGS),
 )
 Section = Mapping[str, Any]
@@ -118,6 +118,7 @@ class Facts(NamedTuple):
     is_dear: bool = False  # nobody computes it twice, though it be as fast as a product
     chosen_by: str = ""  # the string that a call has which it is: `'nuc'` of norms
     autocast: Autocast = ""  # the precision that autocast computes it in
+    by_shape: str = ""  # what does the same with the shape of its last tensor: `expand`
 
     @property
     def is_one_tensor(self) -> bool:
@@ -176,6 +177,7 @@ def facts_of(section: Section) -> Facts:
         _is_dear(section, kinds),
         _chosen_by(section),
         section.get("autocast", ""),
+        section.get("by_shape", ""),
     )
 
 

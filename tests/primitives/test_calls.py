@@ -11,6 +11,7 @@ from torch import Tensor
 from scaffold.derive.rules.call_bindings import Spelling, spelling
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.primitives.calls import (
+    by_shape,
     changed_tensors,
     changes_in_place,
     computes_in_given_dtype,
@@ -289,3 +290,22 @@ def test_what_computes_in_a_given_dtype(function: Callable[..., Tensor]) -> None
 
 def test_what_makes_or_casts_computes_in_no_given_dtype() -> None:
     assert not any(map(computes_in_given_dtype, ("to", "zeros_like", "full", "exp")))
+
+
+@pytest.mark.parametrize(
+    ("word", "same"),
+    [("expand_as", "expand"), ("view_as", "view"), ("reshape_as", "reshape")],
+)
+def test_what_reads_the_shape_of_another_tensor_alone(word: str, same: str) -> None:
+    assert by_shape(word, creates=False) == same and not by_shape(word, creates=True)
+    x, y = torch.randn(2, 3), torch.randn(2, 3)
+    assert torch.equal(getattr(x, word)(y), getattr(x, same)(y.shape))
+
+
+@pytest.mark.parametrize("word", ["zeros_like", "ones_like", "empty_like"])
+def test_what_makes_a_tensor_of_the_shape_of_another(word: str) -> None:
+    same, x = by_shape(word, creates=True), torch.randn(2, 3, dtype=torch.half)
+    made = getattr(torch, same)(x.shape, dtype=x.dtype, device=x.device)
+    like = getattr(torch, word)(x)
+    assert (made.shape, made.dtype) == (like.shape, like.dtype)
+    assert not by_shape(word, creates=False) and not by_shape(same, creates=True)

@@ -52,6 +52,7 @@ TYPES = {
     "words": STRINGS,
     "grad_words": STRINGS,
     "argument": STRING,
+    "by_shape": STRING,
     "optional": STRINGS,
     "changes": STRINGS,
     "when": STRING,
