@@ -20,6 +20,7 @@ from scaffold.derive.graph.op import Kind, Named, Op, Program
 from scaffold.derive.graph.shape_rules import SHAPES, shape_said
 from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.rules.table import Rule, built_in
+from scaffold.primitives import built_in_primitives
 from scaffold.primitives.facts import SHAPES as SHAPE_WORDS
 from scaffold.verify.child.rule_runs import drawn_values, samples, tuple_of
 from scaffold.verify.child.rule_values import Values, called, defaults
@@ -356,3 +357,11 @@ def test_autocast_of_the_cpu_casts_no_more() -> None:
                     or rule.facts.autocast in ("lower", "region")
                     or rule.name == "bfloat16"
                 ), rule.name
+
+
+def test_what_has_a_pole_has_no_bound_at_zero() -> None:
+    table = built_in_primitives()
+    found = [name for name in table if "pole" in table.facts(name).flags]
+    assert "reciprocal" in found
+    for name in found:
+        assert getattr(torch, name)(torch.zeros(1)).isinf().all(), name

@@ -57,7 +57,7 @@ def _number_over_number(make: Maker, a: Op, b: Op) -> Op | None:
 
 
 @ALGEBRA.on("mul")
-def cancelled(make: Maker, a: Op, b: Op) -> Op | None:
+def _cancelled_exponential(make: Maker, a: Op, b: Op) -> Op | None:
     """`x / exp(y) * exp(y)` as `x`: an exponential is not zero.
 
     For a variance that is given as its logarithm, as in a Gaussian likelihood: `diff ** 2 / exp(logvar)` has it below.
@@ -75,6 +75,34 @@ def cancelled(make: Maker, a: Op, b: Op) -> Op | None:
                 found = make.mul(*(parts if below is one else parts[::-1]))
                 whole = shapes.broadcast(a.shape, b.shape)
                 return found if found.shape == whole else None
+    return None
+
+
+@ALGEBRA.on("div")
+def _cancelled_factor(make: Maker, a: Op, b: Op) -> Op | None:
+    """`g * s / s` as `g`, where that has the whole shape: of `(x / s).clamp(-8, 7) * s`."""
+    parts = factors(make, a)
+    if not b.is_tensor or b not in parts or len(parts) == 1:
+        return None
+    parts.remove(b)
+    found = product(make, parts)
+    return found if found is not None and found.shape == a.shape else None
+
+
+@ALGEBRA.on("mul")
+def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
+    """`g * s * (x / s)` as `g * x`, in either order."""
+    for one, two in ((a, b), (b, a)):
+        if not make.is_(two, "div") or not two.args[1].is_tensor:
+            continue
+        above, below = two.args
+        parts = factors(make, one)
+        if below in parts and len(parts) > 1:
+            parts.remove(below)
+            found = product(make, [*parts, above])
+            whole = shapes.broadcast(a.shape, b.shape)
+            if found is not None and found.shape == whole:
+                return found
     return None
 
 

@@ -266,38 +266,9 @@ def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
 # --- Quotients, reductions, scatters.
 
 
-# What is linear in a cotangent, and what grows without bound.
+# What is linear in a cotangent.
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "where"})
 LINEAR = ARITHMETIC | {"real", "conj"}
-POLES = frozenset({"reciprocal", "rsqrt"})
-
-
-@REWRITES.on("div")
-def _cancelled(make: Maker, a: Op, b: Op) -> Op | None:
-    """`g * s / s` as `g`, where that has the whole shape: of `(x / s).clamp(-8, 7) * s`."""
-    parts = factors(make, a)
-    if not b.is_tensor or b not in parts or len(parts) == 1:
-        return None
-    parts.remove(b)
-    found = product(make, parts)
-    return found if found is not None and found.shape == a.shape else None
-
-
-@REWRITES.on("mul")
-def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
-    """`g * s * (x / s)` as `g * x`, in either order."""
-    for one, two in ((a, b), (b, a)):
-        if not make.is_(two, "div") or not two.args[1].is_tensor:
-            continue
-        above, below = two.args
-        parts = factors(make, one)
-        if below in parts and len(parts) > 1:
-            parts.remove(below)
-            found = product(make, [*parts, above])
-            whole = shapes.broadcast(a.shape, b.shape)
-            if found is not None and found.shape == whole:
-                return found
-    return None
 
 
 @REWRITES.on("div")
@@ -458,6 +429,6 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
 
 def has_poles(op: Op) -> bool:
     """Whether it is divided by what may be zero, seen through what is linear."""
-    if op.rule == "div" and op.args[1].is_tensor or op.rule in POLES:
+    if op.rule == "div" and op.args[1].is_tensor or "pole" in op.facts.flags:
         return True
     return op.rule in LINEAR and any(map(has_poles, op.args))

@@ -46,8 +46,6 @@ LONGEST = 18  # characters of a name made of several
 # What reads the shape and the dtype of a cotangent only, as what creates a tensor does: no gradient is in it.
 APART = frozenset({"zeros", "shape", "dtype", "size"})
 
-ROOTS = frozenset({"sqrt", "norm", "vector_norm", "std", "std_unbiased"})
-
 BEFORE = ("other", "further", "next", "later", "last", "extra")
 
 
@@ -243,8 +241,9 @@ class Namer:
         if op.rule != "div":
             return False
         below = op.args[1]
-        guarded = below.rule == "clamp" and below.args[0].rule in ROOTS
-        return below.rule in ROOTS or guarded
+        if below.rule == "clamp":  # so that nothing is divided by zero
+            below = below.args[0]
+        return "scale" in below.facts.flags
 
     def _word(self, op: Op) -> str:
         """The user's name for a value, or for the first that it is of."""
