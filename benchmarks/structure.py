@@ -3,7 +3,9 @@
 In: `python -m benchmarks.structure [-v]`. Nothing of the package is imported; its files are read as text.
 Out: a line for each package, then the whole. `names` counts the words of the tables of primitives that stand as string literals in
 Python, docstrings apart; a word that is also a plain English or Python one (`x`, `index`, `max`, `type`) does not count. `types` are
-those of them that are words for types (`float`, `bool`, `half`), as a signature and a dtype have them. `alone` are
+those of them that are words for types (`float`, `bool`, `half`) or kinds of tensors (`real`), as a signature and a dtype have them; what
+`OTHER_WORDS` lists is not counted. `engine` are the operations that the engine makes and matches itself (the methods of
+`Algebra`: sums, products, choices), as the passes of a compiler name its instructions; what is left are lists that may hold facts. `alone` are
 modules that just one other module imports, commands and lint rules apart: of each only their list knows. What a package offers in its
 `__init__` is imported by whoever takes it from there. `twice` are file names that are used in several packages, `circles` groups of modules that
 import each other, imports inside functions included. `untested` are modules without a test of their name,
@@ -33,7 +35,15 @@ PLAIN = frozenset(
 )
 TYPES = frozenset(
     {"int", "float", "bool", "complex", "long", "double", "half", "bfloat16"}
+    | {"real"}  # nearly always the kind of a tensor (`Kind`), and not torch.real
 )
+# Modules whose words of this kind are no primitives of PyTorch's, and what they are.
+OTHER_WORDS = {
+    "scaffold.formula.numpy_numbers": "functions of Python's `math`, by their names in NumPy",
+    "scaffold.spec.module": "arguments of `nn.init`: mean, std, mode",
+    "scaffold.cli.new_op": "an answer to a question: diff",
+    "scaffold.primitives.facts": "the facts of the table, and what they may be: view, sign, linear",
+}
 LISTED = ("scaffold.cli.", "scaffold.lint.rules.")
 CALLED = re.compile(r"[\w.]*?(\w+)\(")
 LIST = 3  # a string of more words than this is a list of them
@@ -131,8 +141,19 @@ def vocabulary() -> frozenset[str]:
     return frozenset(found) - PLAIN
 
 
+def engine() -> frozenset[str]:
+    """The operations that the engine makes of its own accord."""
+    tree = ast.parse((PACKAGE / "derive" / "graph" / "operations.py").read_text())
+    several = (
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
+    )
+    return frozenset(name for name in several if not name.startswith("_"))
+
+
 def named(module: Module, words: frozenset[str]) -> Iterator[str]:
     """The primitives that a module names."""
+    if module.name in OTHER_WORDS:
+        return
     documented = ast.FunctionDef | ast.ClassDef | ast.Module
     docs = {
         id(node.body[0].value)
@@ -174,9 +195,10 @@ def line(title: str, those: list[Module], words: frozenset[str]) -> str:
     comments = sum(text.lstrip().startswith("#") for text in lines)
     names = [name for module in those for name in named(module, words)]
     types = sum(name in TYPES for name in names)
+    own = sum(name in engine() - TYPES for name in names)
     return (
         f"{title:<26} modules {len(those):>4}  lines {len(lines):>6}  comments {comments:>5}"
-        f"  names {len(names):>5}  types {types:>4}  function {median(lengths or [0]):>3g}"
+        f"  names {len(names):>5}  types {types:>4}  engine {own:>4}  function {median(lengths or [0]):>3g}"
     )
 
 

@@ -224,7 +224,7 @@ def _part_shape(program: Program, op: Op, position: int) -> Shape | None:
 def _part_size(program: Program, op: Op, whole: Dim, position: int) -> Dim:
     """The size of a part, as far as numbers and equal shares tell it: `split([3, 1])`, `chunk(3)` of `3 * D`."""
     said, own = literal(op.args[1]), PartSize(op, position)
-    if op.rule == "split":
+    if "sized" in op.facts.flags:
         length = _length_said(program, op.args[1], whole, position)
         return own if length is None else length
     if op.rule != "chunk" or type(said) is not int or said < 1:
@@ -286,7 +286,7 @@ def count_of(applier: Applier, op: Op) -> int | None:
     whole = x.shape.dims[at] if at is not None and x.shape.dims else None
     if are_single(op):
         return whole if isinstance(whole, int) else None
-    sized = op.rule == "split"  # the sizes are said, and not how many there are
+    sized = "sized" in op.facts.flags  # the sizes are said, and not how many there are
     if sized and isinstance(said, tuple):
         return len(said)
     if type(said) is not int or said < 1 or not isinstance(whole, int) or whole < 1:

@@ -80,7 +80,7 @@ def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
     elif at == -1 or op.rule == "chunk" and literal(count) == at + 1:
         start = make.sub(size(make, x, dim), own)
         bounds = (start, none, none)
-    elif op.rule == "split" and is_int(make.program, count):
+    elif "sized" in op.facts.flags and is_int(make.program, count):
         start = make.mul(make.const(at), count)
         bounds = (start, make.add(start, own), none)
     else:
