@@ -126,6 +126,7 @@ class ProofView(NamedTuple):
     """What the module has beside the parts of the test file; expressions as they stand in it."""
 
     makers: str  # functions that make special tensors
+    samples: str  # the user's function of samples; "" for none
     cases: str
     true_forward: FunctionView | None  # of a surrogate
     own: tuple[FunctionView, ...]  # the text of the user's, nothing of it rewritten

@@ -19,7 +19,12 @@ from scaffold.render.opfile import op_file
 from scaffold.render.reference import reference_lines
 from scaffold.render.signature import starred
 from scaffold.render.sizes_of_tests import allows, choose_sizes, fixed_sizes
-from scaffold.render.testcases import leading_arguments, leading_names, size_arguments
+from scaffold.render.testcases import (
+    leading_arguments,
+    leading_names,
+    samples_name,
+    size_arguments,
+)
 from scaffold.render.testfile import (
     FunctionView,
     ProofView,
@@ -90,6 +95,7 @@ def _proof_view(
         gradient = _own_text(spec, spec.surrogate.forward, OWN_SURROGATE)
     return ProofView(
         makers=makers(),
+        samples=samples_name(spec),
         cases=", ".join(
             f"{literal(name)}: {{{text}}}"
             for name, text in (*_further_cases(spec), *_guesses(spec, derived))
