@@ -42,7 +42,7 @@ from scaffold.derive.simplify.assumptions import present, settled_tests, users_o
 from scaffold.derive.simplify.autocast_casts import AutocastCasts
 from scaffold.derive.simplify.compositions import with_probabilities
 from scaffold.derive.simplify.constructors import Maker, in_order
-from scaffold.derive.simplify.forward_products import REUNITED, forward_products
+from scaffold.derive.simplify.forward_products import FORWARD_PRODUCTS, forward_products
 from scaffold.derive.simplify.hoisting import HOISTED
 from scaffold.derive.simplify.joined_terms import JOINED
 from scaffold.derive.simplify.one_hots import ONE_HOTS, without_zeros
@@ -64,7 +64,7 @@ SIMPLIFICATIONS = in_order(
         ALGEBRA,
         REWRITES,
         # Only what is left as a product is looked up among those of the forward.
-        REUNITED,
+        FORWARD_PRODUCTS,
         JOINED,
         # Last what makes an op larger: a product inside a mask or below a sum is not met any more.
         HOISTED,

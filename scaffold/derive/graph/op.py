@@ -496,7 +496,10 @@ class Program:
         return op
 
     def compute(self, op: Op, label: str, *args: Op) -> None:
-        """A Python value is computed so."""
+        """A Python value is computed so: the op keeps the user's words, `z.shape[-1] + 1`, so that they stand in the text again.
+
+        What they mean, the size of a dim and 1, only lowering knows, which has the names of the forward.
+        """
         self._operations[op] = Operation(label, args)
 
     def operation(self, op: Op) -> Operation | None:

@@ -15,7 +15,7 @@ from scaffold.derive.simplify.rewrites import along
 REDUCTIONS = frozenset({"sum", "mean"})
 
 
-REUNITED = Registry()
+FORWARD_PRODUCTS = Registry()
 
 
 def forward_products(
@@ -32,8 +32,8 @@ def forward_products(
     return known
 
 
-@REUNITED.on_each("mul", "div")
-def reunited(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
+@FORWARD_PRODUCTS.on_each("mul", "div")
+def _met_again(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     """A product or quotient in which a forward product is met again."""
     a, b = args
     if not make.forward_products or not (a.is_tensor and b.is_tensor):
