@@ -1,4 +1,4 @@
-"""Names that keep out of each other's way.
+"""Fresh names, and names renamed so that what the user wrote in two places can stand in one body.
 
 In: statements and a name. Out: the same statements under another name. Invariant: every read means the value it meant.
 """

@@ -1,1 +1,1 @@
-"""Ops of the backward, simplified as they are made, and what a graph is known to be equal to."""
+"""Simplification: a simpler op in the place of one as it is made, and passes over the whole of a gradient."""

@@ -1,4 +1,4 @@
-"""Patterns: formulas over primitives that a value of the graph is held against.
+"""The one pattern matcher: whether a value of the graph has the form of a formula, `x * sigmoid(x)`; for compositions, identities, advice.
 
 In: the text of a formula, and an op. Out: the op of each name in the formula, for each way in which the op is that formula.
 Invariant: the op has the formula's value; nothing is computed.

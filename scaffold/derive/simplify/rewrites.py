@@ -1,4 +1,4 @@
-"""What single primitives of the backward simplify to.
+"""Rewrites of single primitives in the backward: transposes, squeezes, quotients, reductions and scatters, each under its condition.
 
 In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape; what a forward local holds stays whole.
 """

@@ -1,4 +1,4 @@
-"""Ops -> expressions.
+"""Ops -> expressions: how each op is spelled in a line of the backward.
 
 In: an op, and the names of values that have one. Out: a formula's node. Invariant: it has the op's value; each primitive is
 spelled as its rule says, without the arguments that are defaults; a size is read where no whole tensor must live on for it;
