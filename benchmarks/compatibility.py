@@ -1,7 +1,7 @@
 """What of PyTorch works with generated ops: a table of checks by styles, in Markdown.
 
-In: `python -m benchmarks.compatibility [NAME ...] [--inductor]`, in an environment with torch: the examples that are named, else all with a
-gradient. Each is generated in the style that suits it and in the other one, with its test, which says how inputs are made.
+In: `python -m benchmarks.compatibility [NAME ...] [--style STYLE ...] [--inductor]`, in an environment with torch: the examples that are named, else all with a
+gradient. Each is generated in every style that it can have, with its test, which says how inputs are made.
 Out: for each check how many ops pass of those that it applies to, then each op that does not, with PyTorch's own message.
 """
 
@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from tests.examples.examples import ROOT
 from tests.executed.generation import run_new_op
 
-STYLES = ("setup-context", "combined")
+STYLES: tuple[str, ...] = ("setup-context", "combined", "library")
 UNSAID: dict[str, Any] = {
     "supports_gradcheck": True,
     "supports_double_backward": True,
@@ -204,7 +204,11 @@ def _(op: Op) -> None:
 @check("forward mode (torch.func.jvp)")
 def _(op: Op) -> None:
     loss, x = op.of_first()
-    jvp(loss, (x,), (torch.ones_like(x),))
+    steps = torch.linspace(1, 2, x.numel()).reshape(x.shape).to(x)
+    tangent = jvp(loss, (x,), (steps,))[1]
+    (slope,) = op.gradients(op.inputs(needs=(op.tests.differentiable[0],)))
+    assert slope is not None
+    assert_same((tangent,), ((slope * steps).sum(),))
 
 
 @check("torch.compile(fullgraph), aot_eager")
@@ -357,9 +361,9 @@ def _is_tests(name: str, base: str, value: Any) -> bool:
     return name.startswith("Test") and base in bases
 
 
-def rows(names: Sequence[str], directory: Path) -> list[Row]:
+def rows(names: Sequence[str], styles: Sequence[str], directory: Path) -> list[Row]:
     found = {name: Row(name, {}, {}, {}) for name in CHECKS}
-    for style in STYLES:
+    for style in styles:
         for op_name, op in ops(names, style, directory):
             for name, function in CHECKS.items():
                 if not NEEDS[name](op):
@@ -391,9 +395,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--inductor", action="store_true", help="compile with it too")
+    parser.add_argument("--style", action="append", choices=STYLES)
+    asked = parser.parse_args()
+    styles = asked.style or STYLES
     with tempfile.TemporaryDirectory() as directory:
-        table = rows(parser.parse_args().names, Path(directory))
-    print(f"| check | {' | '.join(STYLES)} |\n|---|{'---|' * len(STYLES)}")
+        table = rows(asked.names, styles, Path(directory))
+    print(f"| check | {' | '.join(styles)} |\n|---|{'---|' * len(styles)}")
     for row in table:
         cells = [
             (
@@ -401,7 +408,7 @@ def main() -> None:
                 if row.asked.get(style)
                 else "-"
             )
-            for style in STYLES
+            for style in styles
         ]
         print(f"| {row.name} | {' | '.join(cells)} |")
     print()

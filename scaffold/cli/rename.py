@@ -30,6 +30,7 @@ from scaffold.project.update import Outcome, weigh, with_state
 from scaffold.project.writing import Settled
 from scaffold.spec.manifest import Listed, defined_names
 from scaffold.spec.names import op_names
+from scaffold.spec.op_spec import definitions_of
 from scaffold.workspace import Plan, apply, plan, recover
 from scaffold.workspace.merge import merge
 from scaffold.workspace.reconcile import Wanted, decoded, present, standing
@@ -279,7 +280,8 @@ def _proof(
 ) -> Proof | None:
     """The proof of the same code under the new name; of code that nobody has any more there is none to keep."""
     before, after = (
-        (names.op, names.classes[0]) for names in (renaming.before, renaming.after)
+        definitions_of(names.op, names.classes[0])
+        for names in (renaming.before, renaming.after)
     )
     file = files.get("op")
     for text in (file.base, file.mine) if file else ():

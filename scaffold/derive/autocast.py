@@ -28,7 +28,11 @@ def autocast_of(spec: OpSpec) -> Autocast:
         for item in spec.inputs
     )
     bare = replace(spec, inputs=tuple(inputs), require=(), style="setup-context")
-    return _autocast_of(bare)
+    found = _autocast_of(bare)
+    if spec.is_library and found.amp == "region":
+        # A compiler runs what is registered outside of the region that it traced: of mixed dtypes, a matmul there would raise.
+        return Autocast("float32", True)
+    return found
 
 
 # No shape or style changes what is said, so a derivation that asks for each of them reads the forward once.

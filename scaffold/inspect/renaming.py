@@ -122,6 +122,7 @@ def _in_string(text: str, renaming: Renaming) -> str:
     """References and messages; the rest is prose."""
     old, new = re.escape(renaming.before.op), renaming.after.op
     text = re.sub(rf"\b{old}(?=: write )", new, text)
+    text = re.sub(rf"(?<=::){old}(?=[\"'])", new, text)  # where it is registered
     for before, after in renaming.words.items():
         text = re.sub(rf"(?<=`){re.escape(before)}(?=`)", after, text)
     return text

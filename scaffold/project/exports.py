@@ -13,6 +13,7 @@ from scaffold.project.console import from_here
 from scaffold.project.project import Project, exporting_path
 from scaffold.render.package_init import Exported, with_exports
 from scaffold.spec.manifest import defined_names
+from scaffold.spec.names import registered_name
 from scaffold.workspace.reconcile import decoded
 
 NOTHING: Mapping[str, frozenset[str]] = {}
@@ -52,6 +53,7 @@ def _wanted(
         if os.path.normpath(source / f"{module}.py") in leaving:
             return True
         ours = any(function.fullmatch(name) for name in names)
+        ours = ours or registered_name(module) in names
         return ours and not any(source.glob(f"{module}*"))
 
     return Exported(

@@ -27,6 +27,11 @@ def check_library(
     if arguments.dirty:
         message = f"'{arguments.dirty[0]}' changes in place, and PyTorch gives a registered op that changes its inputs wrong gradients"
         problems.at(path, message, HINT)
+    if raw.get("amp") == "region":
+        message = (
+            "a compiler does not run a registered op under the autocast of its call"
+        )
+        problems.at(("amp",), message, "amp = 'lower', or 'float32'")
     for item in arguments.inputs:
         if item.name == "output":
             message = "PyTorch calls what a registered op returned 'output'"

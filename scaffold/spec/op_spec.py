@@ -119,6 +119,14 @@ FORWARD, SETUP, BACKWARD, VMAP = REGISTERED = (
     "_backward",
     "_vmap",
 )
+
+
+def definitions_of(op: str, function: str) -> tuple[str, ...]:
+    """The names of an op, of its Function or what is registered, and of the parts of the latter."""
+    parts = REGISTERED if function == registered_name(op) else ()
+    return (op, function, *parts)
+
+
 PLAIN_MODULE = ModuleSpec()  # it owns nothing
 
 
@@ -201,8 +209,7 @@ class OpSpec:
     @property
     def definitions(self) -> tuple[str, ...]:
         """The names in the op's file that its forward and backward stand under, and what calls them."""
-        parts = REGISTERED if self.is_library else ()
-        return (self.name, self.function_name, *parts)
+        return definitions_of(self.name, self.function_name)
 
     @property
     def module_name(self) -> str:

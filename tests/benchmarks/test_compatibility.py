@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.compatibility import CHECKS, rows
+from benchmarks.compatibility import CHECKS, STYLES, rows
 
 
 @pytest.fixture
@@ -17,15 +17,25 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_the_default_style_passes_and_the_other_is_not_for_transforms(
+def test_the_default_style_passes_and_the_others_are_not_for_transforms(
     tmp_path: Path,
 ) -> None:
-    table = {row.name: row for row in rows(["linear", "exp_in_place"], tmp_path)}
-    assert table["gradcheck, slow"].passed == {"setup-context": 2, "combined": 2}
-    assert table["vmap"].passed == {"setup-context": 1, "combined": 0}
+    table = {
+        row.name: row for row in rows(["linear", "exp_in_place"], STYLES, tmp_path)
+    }
+    assert table["gradcheck, slow"].passed == {
+        "setup-context": 2,
+        "combined": 2,
+        "library": 1,
+    }
+    assert table["vmap"].passed == {"setup-context": 1, "combined": 0, "library": 1}
     (why,) = table["vmap"].failures
     assert why.startswith("vmap, combined: RuntimeError")
-    assert table["gradgradcheck"].asked == {"setup-context": 2, "combined": 2}
+    assert table["gradgradcheck"].asked == {
+        "setup-context": 2,
+        "combined": 2,
+        "library": 1,
+    }
 
 
 @pytest.mark.usefixtures("few")
@@ -33,5 +43,5 @@ def test_a_wrong_gradient_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch, "tensordot", lambda *_, **__: torch.ones(4, 3).double())
-    table = {row.name: row for row in rows(["linear"], tmp_path)}
+    table = {row.name: row for row in rows(["linear"], STYLES, tmp_path)}
     assert table["gradcheck, slow"].passed["setup-context"] == 0

@@ -122,3 +122,23 @@ def test_what_cannot_be_registered_is_refused(
 ) -> None:
     with pytest.raises(ScaffoldError, match=message):
         derive(spec_of(**table, style="library"))
+
+
+ATTENTION = {
+    "inputs": "query[B, S, D], key[B, T, D], value[B, T, E]",
+    "forward": "torch.softmax(query @ key.mT, dim=-1) @ value",
+}
+
+
+def test_under_autocast_a_compiled_op_computes_what_the_eager_one_does() -> None:
+    spec = spec_of(**ATTENTION, name="attention_op", style="library")
+    op = load(draft_of(spec)).attention_op
+    low = torch.linspace(-1, 1, 24).reshape(2, 3, 4).bfloat16()
+    inputs = (low, low.float(), low.float() * 2)
+    compiled: Any = torch.compile(op, fullgraph=True, backend="aot_eager")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        actual, expected = compiled(*inputs), op(*inputs)
+    assert actual.dtype == expected.dtype == torch.float
+    assert torch.allclose(actual, expected)
+    with pytest.raises(ScaffoldError, match="under the autocast of its call"):
+        spec_of(**ATTENTION, style="library", amp="region")
