@@ -4,10 +4,14 @@ import ast
 from pathlib import Path
 
 from benchmarks.structure import (
+    OTHER_WORDS,
     PACKAGE,
     Module,
+    engine,
     functions,
     has_test,
+    importers,
+    modules,
     named,
     vocabulary,
 )
@@ -37,3 +41,28 @@ def test_a_test_of_a_module_is_the_one_of_its_name_at_its_place() -> None:
     assert not has_test(placed("lint/pool.py"))
     assert has_test(placed("lint/rules/af01.py"))
     assert not has_test(placed("lint/rules/af99.py"))
+
+
+def test_a_word_that_is_none_of_pytorch_s_is_not_counted() -> None:
+    assert OTHER_WORDS.keys() <= modules().keys()
+    other = module('A = "sqrt"')._replace(name=next(iter(OTHER_WORDS)))
+    assert not [*named(other, vocabulary())]
+
+
+def test_what_the_engine_makes_itself_are_primitives() -> None:
+    assert {"mul", "where"} <= engine() <= vocabulary() | {"sum"}  # `sum` is a word
+
+
+def test_what_a_package_offers_is_imported_from_the_module_that_it_comes_from() -> None:
+    def imported(name: str, text: str) -> tuple[str, Module]:
+        package = name if name == "scaffold.a" else name.rpartition(".")[0]
+        return name, module(text)._replace(name=name, package=package)
+
+    known = dict(
+        (
+            imported("scaffold.a", "from scaffold.a.b import f"),
+            imported("scaffold.a.b", "def f(): pass"),
+            imported("scaffold.c.d", "from scaffold.a import f"),
+        )
+    )
+    assert importers(known)["scaffold.a.b"] == 2
