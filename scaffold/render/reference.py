@@ -5,12 +5,23 @@ Invariant: autograd can differentiate it, so nothing that leaves PyTorch is a re
 where a rule of the user's has its gradient.
 """
 
+from collections.abc import Collection, Iterator
+
 from scaffold.derive import Derivation, live_forward
 from scaffold.derive.activity import is_undifferentiated
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.static_values import dotted
 from scaffold.derive.rules.tables import table_of
-from scaffold.formula import emit, emit_lines, expressions
+from scaffold.formula import (
+    Assign,
+    Graph,
+    Node,
+    Statement,
+    emit,
+    emit_lines,
+    expressions,
+    sharing,
+)
 from scaffold.render.kept import kept_lines
 from scaffold.render.typing import annotated_body
 from scaffold.spec import OpSpec
@@ -27,6 +38,7 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
             return None
     if forward is None or _has_a_rule_that_autograd_lacks(spec, forward):
         return None
+    forward = forward._replace(statements=_out_of_place(spec, forward.statements))
     tensors = frozenset(item.name for item in spec.tensors)
     if spec.surrogate is None and spec.kept is not None:
         return tuple(kept_lines(spec, spec.kept, tensors))
@@ -40,6 +52,56 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
     if spec.outputs[-1].variadic and len(values) > 1:
         values[-1] = f"*{values[-1]}"
     return (*emit_lines(forward.statements), f"return {', '.join(values)}")
+
+
+def _out_of_place(
+    spec: OpSpec, statements: tuple[Statement, ...]
+) -> tuple[Statement, ...]:
+    """The statements, in which an input that changes by what it was itself is made anew: `x = x.div(1 + x.abs())`.
+
+    Autograd has no gradient of `x.div_(1 + x.abs())`: what it saved is overwritten.
+    """
+    if not spec.dirty or spec.forward is None:
+        return statements
+    # The engine takes a while to import, which an op without such inputs does without.
+    from scaffold.derive.lower.mutation import changes_of_a_name
+
+    assigned = [item for item in statements if isinstance(item, Assign)]
+    shared = {
+        name
+        for item in assigned
+        if item.target.kind != "absent"
+        for name in sharing(item.value)
+    }
+    if len(assigned) < len(statements):
+        return statements
+    graph, found = spec.forward.graph, list[Statement]()
+    for item in assigned:
+        calls, made = changes_of_a_name(item), item
+        read = [node.label for node in _names(item.value)]
+        for name in spec.dirty if calls else ():
+            if read.count(name) > 1 and name not in shared:
+                target = graph.node("name", name)
+                made = Assign(target, _anew(graph, item.value, calls))
+        found.append(made)
+    return tuple(found)
+
+
+def _names(node: Node) -> Iterator[Node]:
+    """Each place of a name in an expression."""
+    if node.kind == "name":
+        yield node
+    for arg in node.args:
+        yield from _names(arg)
+
+
+def _anew(graph: Graph, node: Node, calls: Collection[Node]) -> Node:
+    """An expression whose calls that change a tensor make a new one."""
+    from scaffold.derive.lower.mutation import made_anew
+
+    found = (made_anew(graph, node) if node in calls else None) or node
+    args = tuple(_anew(graph, arg, calls) for arg in found.args)
+    return graph.node(found.kind, found.label, args, found.keywords) if args else found
 
 
 def _has_a_rule_that_autograd_lacks(spec: OpSpec, forward: Forward) -> bool:
