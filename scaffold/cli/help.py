@@ -87,6 +87,7 @@ _GRADIENTS = Panel(
     (
         *("--surrogate", "--derive", "--once-differentiable", "--reason"),
         *("--double-backward", "--materialize-grads", "--save-policy", "--transforms"),
+        "--forward-ad",
     ),
     common=False,
 )

@@ -148,6 +148,15 @@ class Block(NamedTuple):
     statements: tuple[Statement, ...]
 
 
+class Jvp(NamedTuple):
+    """What `jvp` computes: the tangents of the outputs, of those of the inputs."""
+
+    parameters: tuple[str, ...]  # what the tangent of each input is called
+    statements: tuple[Statement, ...]
+    results: tuple[Node | None, ...]  # of each output; None for one that has none
+    missing: bool = False  # it is left to write
+
+
 @dataclass(frozen=True, slots=True)
 class Derivation:
     """The forward as it will stand, and its backward: what it saves and where each line goes."""
@@ -184,6 +193,7 @@ class Derivation:
     absent: tuple[Absent, ...] = ()  # gradients that may come in as None
     double_backward: "DoubleBackward | None" = None
     autocast: Autocast = NO_AUTOCAST
+    jvp: Jvp | None = None
 
     @property
     def complete(self) -> bool:

@@ -124,7 +124,7 @@ class Differentiated:
                 graph, joined = self.question.graph, self.joined
                 return joined.derived(graph, found) if joined else found
             except (UnsupportedError, RecursionError) as error:
-                why = _reason(error)
+                why = reason_of(error)
         graph, forward, wanted, taken, _ = self.question
         fallback = autograd_of_forward(spec, graph, forward, wanted, taken)
         note = f"{NOT_DERIVED if fallback is None else BY_AUTOGRAD}: {why}"
@@ -162,14 +162,14 @@ def differentiated(spec: OpSpec, question: Question) -> Differentiated:
             raise UnsupportedError("it returns any number of tensors")
         lowered = lower(spec, question.forward, applier, wanted, question.shapes)
         found = replace(found, results=lowered.results)
-        held = _held(spec, question.forward, lowered)
+        held = held_by_name(spec, question.forward, lowered)
         cotangents = _cotangents(spec, applier.program, lowered)
-        make = _maker(spec, applier, lowered, held, cotangents)
+        make = maker_of(spec, applier, lowered, held, cotangents)
         back = _walked_back(spec, make, lowered, cotangents)
         walked = Walked(spec, applier, lowered, held, cotangents, make, back)
         return replace(found, walked=walked)
     except (UnsupportedError, RecursionError) as error:
-        return replace(found, why=_reason(error))
+        return replace(found, why=reason_of(error))
 
 
 def _in_place(question: Question, joined: JoinedInput | None) -> Question:
@@ -182,7 +182,7 @@ def _in_place(question: Question, joined: JoinedInput | None) -> Question:
     return Question(graph, forward, tuple(names), taken | {joined.name}, shapes)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     return TOO_DEEP if isinstance(error, RecursionError) else str(error)
 
 
@@ -250,7 +250,7 @@ def _outline(found: Reversed) -> Mapping[str, Mapping[str, int]]:
     }
 
 
-def _maker(
+def maker_of(
     spec: OpSpec,
     applier: Applier,
     lowered: Lowered,
@@ -338,7 +338,7 @@ def _dear(roots: Iterable[Op]) -> Collection[Op]:
     return {op for root in roots for op in root.walk() if is_dear(op)}
 
 
-def _held(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
+def held_by_name(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
     """The names of forward values: locals, and outputs that have no local."""
     held = dict(lowered.held)
     for output, result in zip(spec.outputs, lowered.results, strict=True):

@@ -89,6 +89,10 @@ def derive(spec: OpSpec) -> Derivation:
     found = replace(found, detached=detached, autocast=autocast_of(spec))
     # Last: only the finished backward tells which of the declared shapes it relies on; one that is differentiated twice, on all of them.
     checks = shape_checks(spec, found, _unknown if found.double_backward else relies)
+    if spec.forward_ad:
+        from scaffold.derive.jvp import with_jvp  # the engine, as below
+
+        found = with_jvp(spec, maths, found)
     return replace(found, checks=checks)
 
 

@@ -39,7 +39,7 @@ FLAGS = (
     *("several", "joins", "random", "random_factor", "uninitialised", "creates"),
     *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
     *("undifferentiated", "selects", "distribution", "log_distribution", "sized"),
-    *("scale", "pole"),
+    *("scale", "pole", "multilinear"),
 )
 # Measured, as `python -m benchmarks.passes` does it: what is not said otherwise is as fast as memory is.
 PASSES = {

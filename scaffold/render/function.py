@@ -16,6 +16,8 @@ from scaffold.render.backward import (
     names_of,
     typed_functions,
 )
+from scaffold.render.jvp import JvpView, jvp_lines, jvp_name, returns
+from scaffold.render.jvp import parameters as tangents
 from scaffold.render.kept import kept_lines
 from scaffold.render.library import LibraryView, library_view
 from scaffold.render.second_order import (
@@ -59,6 +61,7 @@ class FunctionView(NamedTuple):
     double_backward: "FunctionView | None" = (
         None  # the backward, where that is a Function of its own
     )
+    jvp: JvpView | None = None
 
 
 def function_view(
@@ -88,6 +91,42 @@ def function_view(
         backward_type=_backward_type(spec),
         backward_lines=tuple(body),
         double_backward=_double_backward(derivation, line_length),
+        jvp=_jvp_view(spec, derivation),
+    )
+
+
+def _jvp_view(spec: OpSpec, derivation: Derivation) -> JvpView | None:
+    """The Function with a jvp, which saves for both directions what either reads."""
+    jvp = derivation.jvp
+    if jvp is None:
+        return None
+    names = {name: name for name in _output_names(spec)}
+    if _returns_one(spec, derivation):
+        names[spec.outputs[0].name] = _context_output(spec, derivation)
+    every = frozenset(item.name for item in spec.differentiable)
+    wanted = [item._replace(serves=every) for item in derivation.saved]
+    saved = [_saved(spec, item, names) for item in wanted]
+    lines = []
+    if saved:
+        usual = [_saved(spec, item, names) for item in derivation.saved]
+        if usual != saved:
+            lines.append(f"ctx.save_for_backward({', '.join(saved)})")
+        lines.append(f"ctx.save_for_forward({', '.join(saved)})")
+        text = "\n".join(lines)
+        output = _context_output(spec, derivation)
+        lines = [
+            f"{spec.function_name}.setup_context(ctx, inputs, {output})",
+            *_unpacked_inputs(spec, text),
+            *_unpacked_outputs(spec, derivation, text),
+            *lines,
+        ]
+    body = jvp_lines(spec, derivation, jvp)
+    return JvpView(
+        name=jvp_name(spec),
+        context_lines=tuple(lines),
+        parameters=tangents(spec, jvp, body),
+        returns=returns(spec, derivation, jvp),
+        lines=tuple(body),
     )
 
 

@@ -14,6 +14,7 @@ from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import format_source
 from scaffold.render.function import FunctionView, forward_type, function_view
 from scaffold.render.imports import import_block
+from scaffold.render.jvp import apply_lines
 from scaffold.render.layout import Layout
 from scaffold.render.module import ModuleView, module_view
 from scaffold.render.signature import (
@@ -125,7 +126,7 @@ def wrapper_view(
         call = f"{apply}({arguments(spec.inputs)})"
     run = _without_extra(spec, derivation, call) if dropped else [f"return {call}"]
     body = cast_lines(spec, derivation, run)
-    body.insert(0, f"{apply}: Callable[..., {whole}] = {called}")
+    body[:0] = apply_lines(spec, apply, whole, called)
     return WrapperView(
         name=spec.name,
         parameters=parameters_with_defaults(spec.inputs),

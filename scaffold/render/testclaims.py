@@ -104,6 +104,8 @@ def _gradient(
             yield Claim("saves_nothing", "True")
     if derivation.double_backward:
         yield Claim("double_backward", "True")
+    if derivation.jvp and not derivation.jvp.missing:
+        yield Claim("supports_forward_ad", "True")
     transforms = derivation.transforms and derivation.style == "setup-context"
     if not (transforms and maps(spec)):
         yield Claim("supports_vmap", "False")

@@ -65,6 +65,7 @@ def build(
     _check_amp(sound, arguments, problems)
     check_library(sound.get("style", settings.style), sound, arguments, problems)
     _check_double_backward(sound.get("style", settings.style), sound, problems)
+    _check_forward_ad(sound, arguments, settings, problems)
     _check_classes(sound, names, arguments, maths, settings.names, problems)
     check_requirements(settings.require, sound, arguments.tensors, problems)
     problems.raise_found()
@@ -115,6 +116,7 @@ def _spec(
         transforms=raw.get("transforms"),
         materialize_grads=raw.get("materialize-grads", True),
         derive=raw.get("derive", True),
+        forward_ad=raw.get("forward-ad", False),
         rules=configuration.rules,
         style=raw.get("style", configuration.style),
         style_is_free=_is_free(raw, configuration),
@@ -136,6 +138,9 @@ def _spec(
 def _is_free(raw: Mapping[str, Any], configuration: Configuration) -> bool:
     """Whether nothing speaks against a combined forward where it spares time."""
     stated = "style" in raw or configuration.style == "library"
+    stated = stated or raw.get(
+        "forward-ad", False
+    )  # of a Function that torch.func takes
     return not stated and raw["save-policy"] == "balanced"
 
 
@@ -208,6 +213,41 @@ def _check_double_backward(
         message = "'double-backward' needs a Function, and style 'library' has none"
         hint = "save-policy = 'recompute', whose backward can be differentiated"
         problems.at(("double-backward",), message, hint)
+
+
+def _check_forward_ad(
+    raw: Mapping[str, Any],
+    arguments: Arguments,
+    settings: Configuration,
+    problems: Problems,
+) -> None:
+    """What PyTorch has no forward mode for, or would have a wrong one."""
+    if not raw.get("forward-ad"):
+        return
+    path = ("forward-ad",)
+    if raw.get("style", settings.style) != "setup-context":
+        message = "only a Function with setup_context has a forward mode: torch.func refuses others"
+        problems.at(path, message, "style = 'setup-context'")
+    if raw.get("double-backward"):
+        message = "'double-backward' writes a Function of another form"
+        problems.at(
+            path,
+            message,
+            "save-policy = 'recompute', whose backward can be differentiated",
+        )
+    if arguments.dirty:
+        message = (
+            f"'{arguments.dirty[0]}' changes in place, and its tangent would have to"
+        )
+        problems.at(path, message, "return a new tensor, or leave out forward-ad")
+    if raw.get("surrogate"):
+        message = (
+            "the gradient is not the derivative, so a tangent would not agree with it"
+        )
+        problems.at(path, message, "leave out forward-ad")
+    if raw.get("materialize-grads") is False:
+        message = "tangents are tensors only where materialize-grads is true"
+        problems.at(path, message, "materialize-grads = true")
 
 
 def _check_classes(

@@ -122,6 +122,9 @@ KEYS: dict[str, Key] = {
     "materialize-grads": Key(
         SWITCH, "Zeros for the gradients of unused outputs (true)."
     ),
+    "forward-ad": Key(
+        SWITCH, "Forward mode too: a jvp, for jacfwd and hessian of torch.func."
+    ),
     "style": Key(
         STYLE,
         "How the op is written: as a Function, in two forms, or with torch.library.custom_op.",
@@ -163,7 +166,7 @@ KEYS: dict[str, Key] = {
 # What a project may say of all its ops. The style and the policy stand one level above.
 DEFAULTS = (
     *("derive", "once-differentiable", "transforms", "materialize-grads"),
-    *("tolerance", "module", "test"),
+    *("forward-ad", "tolerance", "module", "test"),
 )
 
 

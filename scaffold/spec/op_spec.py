@@ -171,6 +171,7 @@ class OpSpec:
     )
     materialize_grads: bool = True
     derive: bool = True  # derive the gradients that no formula states
+    forward_ad: bool = False  # a jvp as well
     rules: tuple[RuleFile, ...] = ()  # tables beside the built-in one
     style: Style = "setup-context"
     style_is_free: bool = False  # `combined` may be taken where that spares time

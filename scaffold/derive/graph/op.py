@@ -156,11 +156,13 @@ ENGINE_OPS: Mapping[str, tuple[type, ...]] = {
     "item": (Position,),
     "call": (Template,),
     "vjp": (Pullback,),
+    "jvp": (Pullback,),
     # indexing, dim by dim
     "slice": (NoneType,),
     "index": (NoneType,),
     # values of the backward in a shape that is known
     "zeros": (OfShape,),
+    "ones": (OfShape,),  # in the place of a cotangent, which a tangent replaces
     "expanded": (OfShape,),
     "reshaped": (OfShape,),
     "same": (OfShape,),  # which it has already, in one branch of a choice
@@ -193,7 +195,7 @@ FACTS: Mapping[str, Facts] = {
     **dict.fromkeys(("reshaped", "unless_vector", "unless_scalar", "same"), _SPREAD),
     **dict.fromkeys(("summed_to", "fitted_to", "index"), _SPREAD),
     "contracted": Facts("graph", passes=8, dtype="uniform"),
-    **dict.fromkeys(("call", "vjp"), _DEAR),
+    **dict.fromkeys(("call", "vjp", "jvp"), _DEAR),
 }
 
 
@@ -265,7 +267,7 @@ class Op:
 
     @property
     def pullback(self) -> Pullback:
-        """What a `vjp` differentiates."""
+        """What a `vjp` or a `jvp` differentiates."""
         assert isinstance(self.data, Pullback), self.rule
         return self.data
 

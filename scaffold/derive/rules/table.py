@@ -50,6 +50,7 @@ class Rule(NamedTuple):
     value: str | None = (
         None  # what it computes, of primitives: instead of gradients of its own
     )
+    tangents: Mapping[str, str] = {}  # parameter -> what its tangent gives the result's
 
     @property
     def category(self) -> str:
@@ -217,6 +218,16 @@ class Table:
             self._gradients[key] = (self._parsed(text, scope, rule),)
         return self._gradients[key][0]
 
+    def tangent(self, rule: Rule, parameter: str) -> Node:
+        """The formula of what a parameter's tangent contributes to that of the result."""
+        key = (rule.op, f"{parameter} tangent")
+        if key not in self._gradients:
+            scope = Scope(self.scope(rule) | {"tangent"})
+            self._gradients[key] = (
+                self._parsed(rule.tangents[parameter], scope, rule),
+            )
+        return self._gradients[key][0]
+
     def composed(self) -> tuple[tuple["Table", str, str], ...]:
         """Each way to compute what a rule does: the table and the name of the rule, and the formula as text."""
         own = tuple(
@@ -283,6 +294,7 @@ def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
         simpler=tuple(raw.get("simpler", ())),
         operands=tuple(raw.get("operands", ())),
         value=raw.get("value"),
+        tangents=raw.get("tangent", {}),
     )
 
 

@@ -58,6 +58,7 @@ TYPES = {
     "when": STRING,
     "grad": "a table: grad.x = '...'",
     "fused": "a table: fused.x = '...'",
+    "tangent": "a table: tangent.x = '...'",
     "composed": STRINGS,
     "simpler": STRINGS,
     "code": STRING,
@@ -162,7 +163,7 @@ def _has_type(key: str, value: Any) -> bool:
             isinstance(item, str) or (item and _are_strings(item))
             for item in value.values()
         )
-    if key in ("domain", "fused"):
+    if key in ("domain", "fused", "tangent"):
         return isinstance(value, dict) and _are_strings(list(value.values()))
     return isinstance(value, bool)
 
@@ -218,7 +219,7 @@ def _of_operator(entry: Entry, spelled: Spelling, key: str) -> Iterator[Scaffold
 
 
 def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
-    for key in ("grad", "domain", "fused"):
+    for key in ("grad", "domain", "fused", "tangent"):
         for name in entry.raw.get(key, {}):
             if name not in names:
                 yield _unknown_parameter(entry, name, names, key, name)
@@ -293,13 +294,14 @@ def _drawn(sample: Sample) -> set[str]:
 
 def _of_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     rule = read_rule(entry.name, entry.raw, table.graph)
-    scope = Scope(table.scope(rule))
+    scope = Scope(table.scope(rule) | {"tangent"})
     texts: list[tuple[str, tuple[str, ...]]] = (
         [(rule.when, ("when",))] if rule.when else []
     )
     for name, several in rule.formulas.items():
         texts += [(text, ("grad", name)) for text in several]
     texts += [(text, ("fused", name)) for name, text in rule.fused.items()]
+    texts += [(text, ("tangent", name)) for name, text in rule.tangents.items()]
     texts += [(text, ("composed",)) for text in entry.raw.get("composed", ())]
     texts += [(rule.value, ("value",))] if rule.value else []
     for text, path in texts:

@@ -46,7 +46,7 @@ SIGNS = {"mul": "*", "div": "/"}
 Owners = dict[Shape, list[tuple[Op, frozenset[Need]]]]
 OF_A_SHAPE = frozenset(
     {"zeros", "expanded", "reshaped", "summed_to", "same", "vjp", "unsliced"}
-    | {"shaped_like", "fitted_to", "count"}
+    | {"shaped_like", "fitted_to", "count", "ones"}
 )
 
 

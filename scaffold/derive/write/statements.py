@@ -321,8 +321,9 @@ class Emission(NamedTuple):
 def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...]:
     """The statements that assign all gradients."""
     ops = {op for root in roots.values() for op in root.walk()}
-    pulled = [op for op in ops if op.rule == "vjp"]
+    pulled = [op for op in ops if op.rule in ("vjp", "jvp")]
     below = {arg for op in pulled for arg in (op, *op.pullback.args)}
+    below -= {op for op in roots.values() if op.rule == "jvp"}
     below |= {op.args[0] for op in ops if op.rule == "fitted_to"}  # read twice
     below |= {op.args[1] for op in ops if op.rule == "cast"}  # for its dtype
     if emission.region:  # zeros of the dtype of no other tensor
@@ -505,6 +506,8 @@ class _Writer:
             return [Assign(target, self.graph.name(self.names[op]))]
         if op.rule == "vjp":
             return self._pulled_back(op, region)
+        if op.rule == "jvp":
+            return self._pushed_forward(name, op, region)
         printer = self._at(region)
         if op.rule == "cond" and self._takes_statements(op, region, printer):
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
@@ -567,6 +570,30 @@ class _Writer:
                 graph.node("call", "", (pullback, printer.node(g))),
             ),
         ]
+
+    def _pushed_forward(self, name: str, op: Op, region: Region) -> list[Statement]:
+        """The tangent of one call: the gradient of its gradient, which is linear in the cotangent.
+
+        Where autograd has tangents of its own, those of `torch.func.jvp` would be nested, which it refuses.
+        """
+        (call, args), graph, printer = op.pullback, self.graph, self._at(region)
+        names = [self.names.get(arg) or arg.name for arg in args]
+        function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
+        pulled = graph.name(self.namer.another("pulled"))
+        run = graph.node("attribute", "func", (graph.name("torch"),))
+        vjp = graph.node("attribute", "vjp", (run,))
+        ends = ("1", "0")
+        both = (
+            graph.node("subscript", "", (pulled, graph.constant(at))) for at in ends
+        )
+        again = graph.node("call", "", (vjp, *both))
+        pushed = graph.node("subscript", "", (again, graph.constant("1")))
+        tangents = tuple(map(printer.node, op.args[: len(args)]))
+        value = graph.node("call", "", (pushed, graph.node("tuple", "", tangents)))
+        comment = "no tangent is known of this call: its gradient is differentiated"
+        first = graph.node("call", "", (vjp, function, *map(graph.name, names)))
+        target = graph.node("tuple", "", (graph.name(name),))
+        return [Assign(pulled, first, "", (comment,)), Assign(target, value)]
 
     def _measure(self, name: str, value: Node, op: Op, printer: Printer) -> None:
         width = len(name) + 3 + len(emit(value))

@@ -49,6 +49,7 @@ from scaffold.verify.child.refusals import (
     raised_at,
     refusal,
 )
+from scaffold.verify.child.tangents import compared_tangents
 from scaffold.verify.child.unsuited_tests import unfit
 
 
@@ -165,6 +166,10 @@ def _check_case(
     run.cases += 1
     if found is not None and found.subject == OUTPUTS and _is_another_number(case):
         return  # `dim=0` where the shape is declared for the -1 that is the default
+    if found is not None:
+        run.failure = _failure(checks, found, title, inputs, ())
+        return
+    found = _attempt(partial(_check_jvp, checks, inputs), "jvp")
     if found is not None:
         run.failure = _failure(checks, found, title, inputs, ())
         return
@@ -333,6 +338,22 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
         if words is not None:
             return Found("forward", f"{name}: {words}", show(two), show(one))
     return _check_own_values(checks, inputs, actual)
+
+
+def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Found | None:
+    """The op's tangents against those of its forward in plain PyTorch, where it has a jvp."""
+    if not getattr(checks.TESTS, "supports_forward_ad", False):
+        return None
+    names = value_names(checks, len(inputs))
+    wanted = {name.partition("[")[0] for name in checks.DIFFERENTIABLE}
+    chosen = [name.partition("[")[0] in wanted for name in names]
+    pairs = compared_tangents(checks, inputs, chosen)
+    for position, (one, two) in enumerate(pairs):
+        name = f"tangent {position}" if len(pairs) > 1 else "tangent"
+        words = diagnose(one, two, Scene(name, tolerance=_tolerance(checks)))
+        if words is not None:
+            return Found("jvp", f"{name}: {words}", show(two), show(one))
+    return None
 
 
 AS_WRITTEN = "not that of the forward as you wrote it"

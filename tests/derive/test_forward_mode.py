@@ -1,0 +1,134 @@
+"""The tangent of every rule: an op of one call, with a jvp, on the rule's samples, against dual numbers of plain PyTorch."""
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from scaffold.derive import derive
+from scaffold.derive.rules.table import Rule
+from tests.derive.building import draft_of, load, spec_of
+from tests.derive.rules.test_table_ops import BY_NAME, COMPLEX, REAL, Op, eager, kind
+from tests.derive.rules.test_table_ops import ops as ops_of
+from tests.sweeps import in_every_run, one_of_each
+
+# PyTorch has no forward mode of these, nor a second derivative.
+NO_REFERENCE = {
+    *("embedding_bag", "multi_margin_loss", "cdist", "cdist_any"),
+    *("fake_quantize", "grid_sample", "zeta", "gammainc", "gammaincc"),
+}
+# What they give may be the argument as it is, which has no jvp.
+MAY_BE_ITS_ARGUMENT = {
+    *("resolve_conj", "atleast_1d", "atleast_2d"),
+}
+SYMMETRIC = {"cholesky", "cholesky_solve", "eigh", "eigvalsh"}
+LEFT_OUT = NO_REFERENCE | MAY_BE_ITS_ARGUMENT
+CALLED = "its gradient is differentiated"
+
+
+def pushed(function: Any, values: list[Any], tangents: list[Any]) -> list[Any]:
+    """The tangents of the outputs."""
+    with forward_ad.dual_level():
+        duals = [
+            value if tangent is None else forward_ad.make_dual(value, tangent)  # type: ignore[no-untyped-call]
+            for value, tangent in zip(values, tangents, strict=True)
+        ]
+        outputs = function(*duals)
+        several = outputs if isinstance(outputs, tuple) else (outputs,)
+        return [
+            forward_ad.unpack_dual(output).tangent  # type: ignore[no-untyped-call]
+            for output in several
+            if isinstance(output, Tensor)
+        ]
+
+
+def directions(rule: Rule, values: list[Any], wanted: list[bool]) -> list[Any]:
+    """A tangent for each value that may have one."""
+    torch.manual_seed(0)
+    found = []
+    for value, asked in zip(values, wanted, strict=True):
+        plain = isinstance(value, Tensor) and (
+            value.is_floating_point() or value.is_complex()
+        )
+        tangent = torch.randn_like(value) if plain and asked else None
+        square = tangent is not None and tangent.shape[-2:-1] == tangent.shape[-1:]
+        if tangent is not None and square and rule.name in SYMMETRIC:
+            tangent = tangent + tangent.mH
+        found.append(tangent)
+    return found
+
+
+def check(op: Op, rule: Rule) -> str:
+    """Compare the tangents of an op of one call; its text."""
+    spec = spec_of(op.inputs, forward=op.forward, outputs=op.outputs, forward_ad=True)
+    text = draft_of(spec, derive(spec))
+    wrapper = load(text).some_op
+    names = [item.name for item in spec.inputs]
+    wanted = {item.name for item in spec.differentiable}
+    tangents = directions(rule, op.values, [name in wanted for name in names])
+    call = re.sub(r"^.* = (.*)\n.*", r"\1", op.forward)
+
+    def plain(*values: Any) -> Any:
+        return eager(call, dict(zip(names, values, strict=True)))
+
+    expected = pushed(plain, op.values, tangents)
+    for one, two in zip(pushed(wrapper, op.values, tangents), expected, strict=True):
+        if two is None:
+            assert one is None or not one.any()
+        else:
+            torch.testing.assert_close(one, two)
+    return text
+
+
+@pytest.mark.parametrize(
+    "name",
+    in_every_run(
+        [name for name in REAL if name not in LEFT_OUT],
+        one_of_each(
+            [name for name in REAL if name not in LEFT_OUT],
+            lambda name: kind(BY_NAME[name])[:2],
+        ),
+    ),
+)
+def test_the_tangent_of_one_call(name: str) -> None:
+    for op in ops_of(BY_NAME[name], torch.double, True):
+        check(op, BY_NAME[name])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "rule",
+    # of a view of a conjugate PyTorch fails itself: "!this_view_meta->has_fw_view()"
+    [rule for rule in COMPLEX if rule.name not in {*LEFT_OUT, "cov"}],
+    ids=lambda rule: str(rule.name),
+)
+def test_the_tangent_of_one_call_on_complex_values(rule: Rule) -> None:
+    for op in ops_of(rule, torch.cdouble, True):
+        check(op, rule)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("matmul", "tangent_x @ y + x @ tangent_y"),
+        ("softmax", "output * (tangent_x - "),
+        ("amax", ".sum("),
+        ("sin", "tangent_x * torch.cos(x)"),
+        ("cross_entropy", "F.nll_loss(tangent_input - inner, target"),
+        ("sort", "tangent_x.gather("),
+    ],
+)
+def test_what_a_section_says_is_written(name: str, line: str) -> None:
+    rule = BY_NAME[name]
+    texts = [check(op, rule) for op in ops_of(rule, torch.double, True)]
+    assert any(line in text for text in texts)
+    assert not any(CALLED in text for text in texts)
+
+
+def test_a_call_that_nothing_is_known_of() -> None:
+    rule = BY_NAME["cumprod"]
+    texts = [check(op, rule) for op in ops_of(rule, torch.double, True)]
+    assert all(CALLED in text for text in texts)

@@ -1,0 +1,122 @@
+"""The jvp of whole ops: what it is written from, what is saved, what is refused."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaffold.errors import ScaffoldError
+from tests.derive.building import draft_of, load, spec_of, text_of
+
+LINEAR = """
+output = input @ weight.t()
+if bias is not None:
+    output = output + bias
+return output
+"""
+
+
+def jvp_of(inputs: str, forward: str, **raw: Any) -> str:
+    """The Function with a jvp."""
+    text = text_of(spec_of(inputs, forward=forward, forward_ad=True, **raw))
+    return text.partition("WithJvp(")[2].partition("\ndef some_op(")[0]
+
+
+def test_linear() -> None:
+    text = jvp_of("input[..., K], weight[N, K], bias[N]?", LINEAR)
+    assert "ctx.save_for_backward(input, weight)" in text
+    assert "ctx.save_for_forward(input, weight)" in text
+    assert "tangent_input @ weight.t() + input @ tangent_weight.mT" in text
+    assert "if tangent_bias is not None:" in text
+    spec = spec_of("input[..., K], weight[N, K], bias[N]?", forward=LINEAR)
+    plain = text_of(spec).partition("class SomeOpFunction")[2].partition("\n\n\n")[0]
+    whole = text_of(
+        spec_of(
+            "input[..., K], weight[N, K], bias[N]?", forward=LINEAR, forward_ad=True
+        )
+    )
+    assert plain in whole  # the Function that is compiled is the usual one
+
+
+def test_a_local_is_computed_again() -> None:
+    forward = (
+        "rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + eps)\nreturn x * rstd"
+    )
+    text = jvp_of("x[..., D], eps: float = 1e-6", forward)
+    assert "rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + ctx.eps)" in text
+    assert "_tangent_eps: None" in text
+
+
+def test_an_output_that_no_input_reaches_has_zeros() -> None:
+    spec = spec_of(
+        "x[N]",
+        outputs="a, b",
+        forward="return x * 2, torch.ones_like(x)",
+        forward_ad=True,
+    )
+    op = load(draft_of(spec)).some_op
+    x = torch.randn(3, dtype=torch.double)
+    tangents = torch.func.jvp(op, (x,), (torch.ones_like(x),))[1]
+    torch.testing.assert_close(tangents, (2 * torch.ones_like(x), torch.zeros_like(x)))
+
+
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+def test_transforms(policy: str) -> None:
+    """Jacobians, Hessians and a vmap on either side, of inputs some of which are frozen."""
+    forward = "h = torch.exp(x) * y\nreturn torch.tanh(h).sum(-1)"
+    raw = {"save_policy": policy, "forward": forward}
+    op = load(draft_of(spec_of("x[N, D], y[N, D]", forward_ad=True, **raw))).some_op
+
+    def plain(x: Tensor, y: Tensor) -> Tensor:
+        return torch.tanh(torch.exp(x) * y).sum(-1)
+
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 4, 3, 2, dtype=torch.double)
+    for jacobian in (torch.func.jacfwd, torch.func.jacrev):
+        found, expected = (jacobian(f, (0, 1))(x[0], y[0]) for f in (op, plain))
+        torch.testing.assert_close(found, expected)
+
+    def mapped(f: Any) -> Any:
+        return lambda x: torch.func.vmap(f, (0, None))(x, y[0]).sin().sum()
+
+    ways: list[Any] = [torch.func.grad, torch.func.jacfwd]
+    if policy == "recompute":
+        ways.append(torch.func.hessian)
+    for way in ways:
+        torch.testing.assert_close(way(mapped(op))(x), way(mapped(plain))(x))
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"dirty": ["x"], "forward": "x.exp_()"}, "changes in place"),
+        ({"style": "combined", "forward": "x.exp()"}, "has a forward mode"),
+        (
+            {"surrogate": True, "grad": {"x": "grad_output"}, "forward": "x.round()"},
+            "not the derivative",
+        ),
+        ({"materialize_grads": False, "forward": "x.exp()"}, "materialize-grads"),
+    ],
+)
+def test_what_has_no_forward_mode(raw: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScaffoldError, match=message):
+        spec_of("x", forward_ad=True, **raw)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "reason"),
+    [
+        ("*tensors", "torch.stack(tensors).sum(0)", "any number of tensors"),
+        ("x", "torch.meshgrid(x, x)[0]", "several results"),
+    ],
+)
+def test_what_cannot_be_derived(inputs: str, forward: str, reason: str) -> None:
+    with pytest.raises(ScaffoldError, match=reason) as caught:
+        jvp_of(inputs, forward)
+    assert caught.value.hint
+
+
+def test_a_skeleton_has_a_jvp_to_write() -> None:
+    text = text_of(spec_of("x", forward_ad=True))
+    assert 'raise NotImplementedError("some_op: write jvp")' in text
