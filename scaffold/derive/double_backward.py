@@ -27,6 +27,7 @@ from scaffold.derive.graph import sizes
 from scaffold.derive.graph.shapes import LeadingDims, Origin, Own, Shape
 from scaffold.derive.name_collisions import fresh
 from scaffold.derive.saving import Context, ContextNames, expression_of
+from scaffold.derive.write.backward_layout import by_full_names
 from scaffold.errors import Location
 from scaffold.formula import (
     Assign,
@@ -105,6 +106,7 @@ def as_op(spec: OpSpec, first: FirstDerivative, place: Location) -> AsOp:
     lines = tuple(
         line for block in first.blocks for line in _where_given(spec, graph, block)
     )
+    lines = by_full_names(graph, lines)
     results = _names_of_results(spec, first, lines)
     for name, new in results.items():
         lines = rewritten(graph, lines, renaming(graph, name, new))
@@ -147,6 +149,8 @@ def _of_backward(spec: OpSpec) -> OpSpec:
         once_differentiable=None,
         double_backward=False,
         materialize_grads=True,
+        # Where a combined forward would keep the shape of a local, which the fast lines may not have.
+        style="setup-context",
         style_is_free=False,
         shape_checks=False,
         module=None,
@@ -290,13 +294,7 @@ def joined(
     second = _with_absent(spec, op, second) if masked else second
     values, second, kept = _values(spec, op, second, fast, saved)
     tensors = _tensors(spec, first, op, saved)
-    told = {
-        item.name: known[item.expression]
-        for known in (_told(spec),)
-        for item in fast.context.kept
-        if item.expression in known
-    }
-    body = _body(spec, first.graph, fast.blocks, tensors, values, told)
+    body = _body(spec, first.graph, fast, tensors, values)
     coming = _coming(spec, op, fast.blocks)
     inputs: tuple[Input, ...] = (*coming, *tensors.values())
     inputs = (*inputs, *(item.parameter for item in values))
@@ -308,15 +306,32 @@ def joined(
     if masked:
         inputs = (*inputs, Attribute(MASK, "tuple[bool, ...]"))
         arguments.append(_mask(spec))
-    backward = replace(op.spec, inputs=inputs)
+    backward = replace(op.spec, inputs=inputs, style=spec.style)
     results = tuple(first.graph.name(output.name) for output in backward.outputs)
     lines, own = own_results(backward, first.graph, body, results)
     amp = autocast_of(backward)
+    own = tuple(
+        _where_wanted(first.graph, *pair) for pair in zip(results, own, strict=True)
+    )
     found = replace(
-        second, forward=lines, results=own, comments=(), notes=(), autocast=amp
+        second,
+        forward=lines,
+        results=own,
+        style=spec.style,
+        comments=(),
+        notes=(),
+        autocast=amp,
     )
     context = fast.context._replace(saved=saved, kept=kept)
     return context, DoubleBackward(backward, found, tuple(arguments), masked)
+
+
+def _where_wanted(graph: Graph, name: Node, own: Node) -> Node:
+    """`grad_y.clone()`, of what is the gradient of another input too, where it is wanted."""
+    if own is not cloned(graph, name):
+        return own
+    test = graph.node("compare", "is not", (name, graph.constant("None")))
+    return graph.node("conditional", "", (test, own, graph.constant("None")))
 
 
 def _serves_all(spec: OpSpec, block: Block) -> bool:
@@ -514,12 +529,13 @@ def _is_of_ctx(node: Node) -> bool:
 def _body(
     spec: OpSpec,
     graph: Graph,
-    blocks: tuple[Block, ...],
+    fast: Fast,
     tensors: Mapping[str, TensorInput],
     values: Iterable[_Value],
-    told: "Told",
 ) -> Lines:
-    """The lines that compute the gradients, each where one that needs it is wanted; `told`: what a tensor tells."""
+    """The lines that compute the gradients, each where one that needs it is wanted."""
+    told = _told(spec)
+    texts = {item.name: item.expression for item in fast.context.kept}
     names = {item.on_ctx: item.parameter.name for item in values}
     renamed = {old: item.name for old, item in tensors.items() if old != item.name}
 
@@ -527,7 +543,7 @@ def _body(
         if _is_of_ctx(node) and node.label in names:
             return graph.name(names[node.label])
         if _is_of_ctx(node):
-            owner, facet = told[node.label]
+            owner, facet = told[texts[node.label]]
             return graph.node("attribute", facet, (graph.name(owner.name),))
         if node.kind == "name" and node.label in renamed:
             return graph.name(renamed[node.label])
@@ -535,7 +551,7 @@ def _body(
 
     sure = frozenset[str]()
     lines: list[Statement] = []
-    for block in blocks:
+    for block in fast.blocks:
         inner = rewritten(graph, block.statements, change)
         if _serves_all(spec, block):
             sure |= surely_written(*inner)

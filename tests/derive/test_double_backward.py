@@ -61,6 +61,16 @@ WAYS: dict[str, tuple[str, str, list[tuple[Any, ...]]]] = {
         "torch.where(mask, x * torch.sigmoid(x), x * y)",
         [(r(4), torch.tensor([True, False, True, False]), r(4))],
     ),
+    "two gradients that are one tensor": (
+        "x[N], y[N], z[N]",
+        "u = x + y\nreturn u * torch.sigmoid(u) * z",
+        [(r(3), r(3), r(3))],
+    ),
+    "shapes that broadcast": (
+        "x, p, eps: float = 1e-6",
+        "x.clamp(min=eps).pow(p).mean(-1).pow(1.0 / p)",
+        [(p(3, 4), p(1), 1e-6), (p(2, 3, 4), p(), 1e-6)],
+    ),
     "a choice": (
         "x[N], y[N], gate: str = 'silu'",
         "h = x * torch.sigmoid(x) if gate == 'silu' else torch.tanh(x)\nreturn h * h * y",

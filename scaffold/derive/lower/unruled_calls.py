@@ -111,7 +111,8 @@ def item_of_call(program: Program, op: Op, position: int) -> Op:
     kind = kind_of_call(template.node, op.args)
     if kind == "real" and all(arg.kind == "int" for arg in op.args):
         kind = "int"
-    return program.op("call", op.args, template._replace(node=item), kind=kind)
+    whole = template._replace(node=item)
+    return program.op("call", op.args, whole, kind=kind, shape=None)
 
 
 def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:

@@ -13,7 +13,7 @@ from scaffold.derive.stated_gradients import outer_names
 from scaffold.derive.value_kinds import kinds_of_inputs
 from scaffold.derive.write.common_subexpressions import Backward, named_once
 from scaffold.derive.write.placement import gathered, place
-from scaffold.formula import Graph, Node, Statement, rewritten
+from scaffold.formula import Graph, Node, Statement, rewritten, written
 from scaffold.spec import OpSpec
 
 # --- Functions of PyTorch that say no type, which a strict type checker does not let typed code call.
@@ -37,6 +37,20 @@ def by_bare_names(
         return None
 
     return rewritten(graph, statements, bare)
+
+
+def by_full_names(
+    graph: Graph, statements: tuple[Statement, ...]
+) -> tuple[Statement, ...]:
+    """The statements with `torch.broadcast_shapes` for `broadcast_shapes`, unless they assign that."""
+    own = written(*statements)
+
+    def full(node: Node) -> Node | None:
+        if node.kind == "name" and node.label in UNTYPED and node.label not in own:
+            return graph.node("attribute", node.label, (graph.name("torch"),))
+        return None
+
+    return rewritten(graph, statements, full)
 
 
 # --- The passes.

@@ -149,3 +149,18 @@ def test_parts_of_a_constant_are_as_complex_as_the_call(
     g = torch.randn_like(expected)
     found = torch.autograd.grad(load(text).some_op(x, y), y, g)
     torch.testing.assert_close(found, torch.autograd.grad(expected, y, g))
+
+
+def test_a_part_of_a_call_without_a_rule_has_a_shape_that_is_not_known() -> None:
+    """It was taken for a number: what is written at such indices got the sum of all their gradients."""
+    forward = """
+i, j = torch.triu_indices(w.shape[0], w.shape[0], offset=1)
+return w.new_zeros(w.shape).index_put((j,), w[i] * w[i], accumulate=True)
+"""
+    op = load(draft_of(spec_of("w[N]", forward=forward))).some_op
+    w = p(4).requires_grad_()
+    found, expected = (
+        torch.autograd.grad(call(w), w, p(4).cumsum(0) * 0 + torch.arange(4))[0]
+        for call in (op, reference(["w"], forward))
+    )
+    torch.testing.assert_close(found, expected)
