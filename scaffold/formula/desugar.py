@@ -177,21 +177,45 @@ def _with_last_resort(body: list[ast.stmt]) -> list[ast.stmt]:
     inner = _with_last_resort(last.body)
     if not _closes(inner):
         return body
-    if last.orelse:
-        orelse = _with_last_resort(last.orelse)
-    else:
-        match last.test:
-            case ast.Compare(
-                ast.Name(name), [ast.Eq() | ast.In()], [value]
-            ) if isinstance(value, ast.Constant | ast.Tuple | ast.List):
-                (error,) = ast.parse(UNKNOWN.format(name)).body
-            case _:
-                return body
-        for node in ast.walk(error):
-            ast.copy_location(node, last)
-        orelse = [error]
+    orelse = _with_last_resort(last.orelse) or _last_resort(last)
+    if not orelse:
+        return body
     closed = ast.If(last.test, inner, orelse)
     return [*body[:-1], ast.copy_location(closed, last)]
+
+
+def _last_resort(item: ast.If) -> list[ast.stmt]:
+    """What ends a choice between modes, `if mode == "sum":`, if it is one: an error that names the mode."""
+    match item.test:
+        case ast.Compare(ast.Name(name), [ast.Eq() | ast.In()], [value]) if isinstance(
+            value, ast.Constant | ast.Tuple | ast.List
+        ):
+            (error,) = ast.parse(UNKNOWN.format(name)).body
+            for node in ast.walk(error):
+                ast.copy_location(node, item)
+            return [error]
+    return []
+
+
+def with_modes_closed(body: Sequence[ast.stmt], tests: set[str]) -> list[ast.stmt]:
+    """The statements with an error in the place of the `else` that a choice between modes lacks, where its last is one of the tests.
+
+    `if mode == "a": y = ...`, `elif mode == "b": y = ...` assigns no `y` in another mode, and what reads it raises.
+    """
+    return [_closed_mode(item, tests, False) for item in body]
+
+
+def _closed_mode(item: ast.stmt, tests: set[str], chained: bool) -> ast.stmt:
+    if not isinstance(item, ast.If):
+        return item
+    inner = with_modes_closed(item.body, tests)
+    if not item.orelse and chained and ast.unparse(item.test) in tests:
+        orelse = _last_resort(item)
+    elif len(item.orelse) == 1:
+        orelse = [_closed_mode(item.orelse[0], tests, True)]
+    else:
+        orelse = with_modes_closed(item.orelse, tests)
+    return ast.copy_location(ast.If(item.test, inner, orelse), item)
 
 
 def _returns_in(item: ast.AST) -> list[ast.Return]:
@@ -410,7 +434,7 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
 
 
 def _with_dims(item: ast.While, test: ast.expr, line: ast.stmt) -> ast.stmt | None:
-    """`while x.ndim < n: x = x.unsqueeze(-1)` as `x = x.reshape(*x.shape, *[1] * (n - x.ndim))`."""
+    """`while x.ndim < n: x = x.unsqueeze(-1)` as `x = x.reshape(*x.shape, *[1] * (n - x.ndim))`; of a new `x` also `x.unsqueeze_(-1)`."""
     match test, line:
         case (
             ast.Compare(rank, [ast.Lt()], [wanted]),

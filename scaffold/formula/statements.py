@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.assertions import CheckedExpressions, raises, without_checks
 from scaffold.formula.constant_folding import BINARY
-from scaffold.formula.definite_assignment import unassigned
+from scaffold.formula.definite_assignment import Unassigned, unassigned
 from scaffold.formula.definitions import parameters
-from scaffold.formula.desugar import plain, with_one_return
+from scaffold.formula.desugar import plain, with_modes_closed, with_one_return
 from scaffold.formula.effects import misspelt, written
 from scaffold.formula.emit import shown
 from scaffold.formula.expression import ELSEWHERE, Guarded, may_be_none
@@ -72,6 +72,8 @@ class StatementParser:
         body = plain(self.program.body, TAKEN.union(self.scope.names))
         if self.scope.wants_result:
             body = with_one_return(body, self.scope.names)
+            left = {item.test for item in self._unassigned(body) if not item.holds}
+            body = with_modes_closed(body, left) if left else body
         whole = tuple(body)
         if not body:
             raise self._empty()
@@ -306,8 +308,7 @@ class StatementParser:
 
     def _check_assigned(self, body: Sequence[ast.stmt]) -> None:
         """Complain of a name that is read where only another branch assigns it."""
-        ways = without_checks(body)
-        for found in unassigned(ways, self.scope.outer, self.scope.choices):
+        for found in self._unassigned(body):
             name, test = found.name.id, found.test.replace("'", '"')
             truth = "true" if found.holds else "false"
             message = f"'{name}' is not assigned where '{test}' is {truth}"
@@ -319,6 +320,10 @@ class StatementParser:
                     f"{hint}, or end the choice with: else: raise ValueError({asked})"
                 )
             self.fail(found.name, message, hint)
+
+    def _unassigned(self, body: Sequence[ast.stmt]) -> list[Unassigned]:
+        ways = without_checks(body)
+        return unassigned(ways, self.scope.outer, self.scope.choices)
 
     def _check_targets(
         self, statements: tuple[Statement, ...], targets: frozenset[str]

@@ -4,7 +4,12 @@ import ast
 
 import pytest
 
-from scaffold.formula.desugar import plain, straightened, with_one_return
+from scaffold.formula.desugar import (
+    plain,
+    straightened,
+    with_modes_closed,
+    with_one_return,
+)
 
 CASES = [
     ("v[0] = x", "v[0] = x"),
@@ -184,3 +189,16 @@ def test_one_return_stands_at_the_end(text: str, wanted: str | None) -> None:
 def test_what_would_repeat_a_statement_stays(text: str) -> None:
     body = ast.parse(text).body
     assert list(map(ast.dump, with_one_return(body))) == list(map(ast.dump, body))
+
+
+def test_a_choice_between_modes_raises_in_another_mode() -> None:
+    text = "if mode == 'a':\n    y = x\nelif mode == 'b':\n    y = -x\nreturn y"
+    found = with_modes_closed(ast.parse(text).body, {"mode == 'b'"})
+    closed = text.replace(
+        "\nreturn", "\nelse:\n    raise ValueError(f'unknown mode: {mode}')\nreturn"
+    )
+    assert ast.unparse(ast.Module(found, [])) == closed
+    # One test alone may have lost its `else`: that is said.
+    alone = "if mode == 'b':\n    y = x\nreturn y"
+    found = with_modes_closed(ast.parse(alone).body, {"mode == 'b'"})
+    assert ast.unparse(ast.Module(found, [])) == alone

@@ -136,13 +136,13 @@ def _transpose_of_sum_over_lines(make: Maker, a: Op) -> Op | None:
 
 @REWRITES.on("mT")
 def _transpose_inside_sum(make: Maker, a: Op) -> Op | None:
-    """`g.sum_to_size(n, m).mT` as `g.mT.sum_to_size(m, n)`, where the shape is no input's."""
+    """`g.sum_to_size(n, m).mT` as `g.mT.sum_to_size(m, n)`, where the shape is no input's; so for what is spread first."""
     if make.opaque(a) or not isinstance(a.data, SummedTo) or a.data.like is not None:
         return None
     shape = shapes.transposed(a.data.shape, -2, -1)
     inner = make.mT(a.args[0])
     return make.program.op(
-        "summed_to", (inner,), SummedTo(shape, None), kind=a.kind, shape=shape
+        a.rule, (inner,), SummedTo(shape, None), kind=a.kind, shape=shape
     )
 
 

@@ -56,6 +56,11 @@ CASES: tuple[tuple[str, str, tuple[Shapes, ...]], ...] = (
         "torch.tensordot(x, y, dims=1)",
         (((3, 1), (4, 2)), ((3, 4), (1, 2)), ((3, 4), (4, 2))),
     ),
+    (
+        "x, y",
+        "torch.einsum('ij,jk->ik', y, x.mT)",  # where x is read, j has 3, and 1 elsewhere
+        (((4, 3), (2, 1)), ((4, 1), (2, 3))),
+    ),
     ("x, y", "F.cosine_similarity(x, y, dim=-1)", (((4, 3), (4, 1)), ((1, 3), (4, 3)))),
     ("x, y", "torch.linalg.cross(x, y)", (((4, 3), (1, 3)),)),
 )
