@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from scaffold.derive.aliasing import Trace
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import OfShape, Op, literal
+from scaffold.derive.graph.op import OfShape, Op, Operator, literal
 from scaffold.derive.graph.static_values import UnsupportedError, difference, size_at
 from scaffold.derive.lower import indexing
 from scaffold.derive.metadata import reads
@@ -19,6 +19,7 @@ from scaffold.derive.rules.formula_words import in_shape
 from scaffold.derive.rules.formulas import FormulaEvaluator
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.formula import (
+    UNKNOWN,
     Assign,
     Graph,
     Node,
@@ -274,7 +275,7 @@ def _keeps_kind(value: Op, new: Op) -> bool:
     if _is_real(value):
         return not new.is_tensor or _is_real(new)
     if new.is_tensor:
-        return new.kind == value.kind in ("int", "bool")
+        return new.kind == value.kind in ("int", "bool", "complex")
     number = literal(new)
     return type(number) is {"int": int, "bool": bool}.get(value.kind)
 
@@ -353,10 +354,13 @@ def _put_at(
         return applier.named("slice_scatter", value, src, at, start, end, by)
     if literal(step) is not None:
         raise UnsupportedError(CHANGES)
-    if literal(start) is not None and literal(end) is not None:
+    known = literal(start) is not UNKNOWN and literal(end) is not None
+    if known and end.data != Operator("unary", "-"):  # `x[1:n]`, but not `x[:-n]`
         at = program.const(dim)
         bounds = (_counted(applier, value, dim, item) for item in (start, end))
         return applier.named("slice_scatter", value, src, at, *bounds, program.const(1))
+    if literal(start) is not None and literal(end) is not None:
+        raise UnsupportedError(CHANGES)
     if literal(start) is None:
         rest = indexing.sliced(applier, value, dim, (end, none, none))
         pieces = [src, rest]
@@ -373,11 +377,9 @@ def _is_counted(bound: Op) -> bool:
 
 
 def _counted(applier: Applier, value: Op, dim: int, bound: Op) -> Op:
-    """A bound counted from the start: under `vmap` `slice_scatter` takes no other."""
+    """A bound counted from the start, where its sign is known: under `vmap` `slice_scatter` takes no other."""
     number = literal(bound)
-    if not isinstance(number, int):
-        raise UnsupportedError(CHANGES)
-    if number >= 0:
+    if not isinstance(number, int) or number >= 0:
         return bound
     size = size_at(applier.program, value.shape, dim)
     return difference(applier.program, size, applier.program.const(-number))

@@ -21,6 +21,8 @@ def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:
     for line in lines:
         position = _last_with(blocks, line)
         if position is None:
+            position = _last_behind_shared(blocks, line)
+        if position is None:
             blocks.append(Block(line.serves, (line.statement,)))
         else:
             statements = (*blocks[position].statements, line.statement)
@@ -36,6 +38,25 @@ def _last_with(blocks: list[Block], line: Line) -> int | None:
         if any(depend(item, line.statement) for item in blocks[position].statements):
             return None
     return None
+
+
+def _last_behind_shared(blocks: list[Block], line: Line) -> int | None:
+    """The block to append to, once the blocks between it and the line stand before it: those that serve other gradients as well.
+
+    `if needs[0]: a = x.exp()`, `n = len(x)`, `if needs[0]: grad_x = a[:n]` is one `if`, behind `n`.
+    """
+    same = [at for at, block in enumerate(blocks) if block.serves == line.serves]
+    if not same:
+        return None
+    block, between = blocks[same[-1]], blocks[same[-1] + 1 :]
+    if any(
+        not other.serves > block.serves
+        or any(depend(one, two) for one in block.statements for two in other.statements)
+        for other in between
+    ):
+        return None
+    blocks[same[-1] :] = [*between, block]
+    return len(blocks) - 1
 
 
 def depend(first: Statement, second: Statement) -> bool:

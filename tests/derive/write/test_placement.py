@@ -2,7 +2,8 @@
 
 import pytest
 
-from scaffold.derive.write.placement import gathered
+from scaffold.derive.backward_program import lines_of
+from scaffold.derive.write.placement import gathered, place
 from scaffold.formula import emit_lines
 from tests.formula.parsing import formula
 
@@ -58,3 +59,26 @@ def test_what_stands_under_the_opposite_goes_to_the_other_branch() -> None:
     source = f"c = x\n{CHOICE}if not p:\n    b = x\nelse:\n    b = y\n{AFTER}"
     first, second = ["    a = x * 2", "    b = y"], ["    a = y", "    b = x"]
     assert lines(source)[1:7] == ["if p:", *first, "else:", *second]
+
+
+def blocks(source: str) -> str:
+    parsed = formula(
+        source, names="x y p q grad_output", optional="", targets="grad_x grad_y"
+    )
+    placed = place(lines_of(parsed.statements, ("x", "y")))
+    return "; ".join(
+        f"{''.join(sorted(block.serves))}: {', '.join(emit_lines(block.statements))}"
+        for block in placed
+    )
+
+
+def test_what_serves_others_too_goes_ahead_so_that_a_branch_is_one() -> None:
+    source = "a = x * 2\nc = p * q\ngrad_x = a * c\ngrad_y = c"
+    wanted = "xy: c = p * q; x: a = x * 2, grad_x = a * c; y: grad_y = c"
+    assert blocks(source) == wanted
+
+
+def test_nothing_goes_ahead_of_what_it_reads() -> None:
+    source = "b = x * 2\nx = p * q\nc = x + y\ngrad_x = b * c\ngrad_y = c"
+    wanted = "x: b = x * 2; xy: x = p * q, c = x + y; x: grad_x = b * c; y: grad_y = c"
+    assert blocks(source) == wanted
