@@ -419,7 +419,8 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
             case ast.With([ast.withitem(context, None)], inner):
                 found += _of_mode(ast.unparse(context), inner, lists) or [item]
             case ast.While(test, [line], []):
-                found.append(_with_dims(item, test, line) or item)
+                step = _own_dims(line, found) or line
+                found.append(_with_dims(item, test, step) or item)
             case ast.If(test, inner, other):
                 ways = (_straightened(way, lists) for way in (inner, other))
                 found.append(ast.copy_location(ast.If(test, *ways), item))
@@ -451,6 +452,23 @@ def _with_dims(item: ast.While, test: ast.expr, line: ast.stmt) -> ast.stmt | No
             for node in ast.walk(whole):
                 ast.copy_location(node, item)
             return ast.copy_location(ast.Assign([target], whole), item)
+    return None
+
+
+def _own_dims(line: ast.stmt, above: Sequence[ast.stmt]) -> ast.stmt | None:
+    """`x.unsqueeze_(-1)` as `x = x.unsqueeze(-1)`, where the line above has made the tensor: it has no other name."""
+    match line, above[-1] if above else None:
+        case (
+            ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), args, keys)),
+            ast.Assign([ast.Name(made)], value),
+        ) if (
+            made == name and is_in_place(method) and _is_new(value, ())
+        ):
+            inner = ast.Name(name, ast.Load())
+            callee = ast.Attribute(inner, method.removesuffix("_"), ast.Load())
+            call = ast.Call(callee, args, keys)
+            step = ast.Assign([ast.Name(name, ast.Store())], call)
+            return ast.fix_missing_locations(ast.copy_location(step, line))
     return None
 
 

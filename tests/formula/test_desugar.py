@@ -191,6 +191,16 @@ def test_what_would_repeat_a_statement_stays(text: str) -> None:
     assert list(map(ast.dump, with_one_return(body))) == list(map(ast.dump, body))
 
 
+def test_new_dims_of_what_the_line_above_made() -> None:
+    loop = "while s.ndim < x.ndim:\n    s.unsqueeze_(-1)"
+    found = straightened(ast.parse(f"s = y.exp()\n{loop}").body)
+    wanted = "s = y.exp()\ns = s.reshape(*s.shape, *[1] * (x.ndim - s.ndim))"
+    assert ast.unparse(ast.Module(found, [])) == wanted
+    # Another name may have the tensor.
+    shared = f"s = y\n{loop}"
+    assert ast.unparse(ast.Module(straightened(ast.parse(shared).body), [])) == shared
+
+
 def test_a_choice_between_modes_raises_in_another_mode() -> None:
     text = "if mode == 'a':\n    y = x\nelif mode == 'b':\n    y = -x\nreturn y"
     found = with_modes_closed(ast.parse(text).body, {"mode == 'b'"})
