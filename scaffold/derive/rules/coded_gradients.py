@@ -432,8 +432,11 @@ def _contracted(make: Maker, x: Op, g: Op) -> Op:
 
 @coded("linear")
 def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of `x @ weight.t() + bias`: `g @ weight`, `g.mT @ x` summed over all lines, and `g`."""
+    """Of `x @ weight.t() + bias`: `g @ weight`, `g.mT @ x` summed over all lines, and `g`; of a weight of one dim as of `x @ weight`."""
     x, weight, bias = op.args
+    if weight.shape.rank == 1:
+        pairs = _by_vector(make, x, weight, g)
+        return [*pairs, (bias, g)] if bias.is_tensor else pairs
     if (
         weight.shape.rank not in (2, None)
         or x.shape.rank == 1

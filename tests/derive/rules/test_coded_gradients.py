@@ -76,6 +76,14 @@ def test_the_gradient_is_that_of_autograd(
     check_forward(inputs, forward, calls)
 
 
+@pytest.mark.parametrize("dims", [(3,), (2, 3), (4, 2, 3)])
+def test_of_a_weight_of_one_dim(dims: tuple[int, ...]) -> None:
+    declared = ", ".join("ABC"[-len(dims) :])
+    calls = [(tensor(*dims), tensor(3))]
+    text = check_forward(f"x[{declared}], w[C]", "F.linear(x, w)", calls)
+    assert "torch.func.vjp" not in text
+
+
 def test_of_declared_sizes_nothing_is_broadcast() -> None:
     forward = "torch.einsum('ij,jk->ik', x, y)"
     calls = [(tensor(3, 4), tensor(4, 2))]
