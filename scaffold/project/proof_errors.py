@@ -194,7 +194,7 @@ def beside(spec: OpSpec, subject: str) -> tuple[str, ...]:
     stated = {f"grad_{each}": formula for each, formula in spec.gradients}
     if subject not in stated and spec.backward is None:
         return ()
-    derived = _derived(spec, name)
+    derived = derived_lines(spec, name)
     if not derived:
         return ()
     mine = stated.get(subject)
@@ -203,8 +203,8 @@ def beside(spec: OpSpec, subject: str) -> tuple[str, ...]:
     return (*written, f"derived: {'; '.join(derived)}")
 
 
-def _derived(spec: OpSpec, name: str) -> tuple[str, ...]:
-    """The lines of the derived backward that lead to a gradient."""
+def derived_lines(spec: OpSpec, name: str) -> tuple[str, ...]:
+    """The lines of the derived backward that lead to a gradient; for a surrogate, of the function whose derivative it takes."""
     forward = spec.surrogate.forward if spec.surrogate else spec.forward
     alone = replace(
         spec,
