@@ -1,4 +1,6 @@
-"""The reference of an op that changes an input is one that autograd can differentiate."""
+"""What a generated test compares with: the forward, if autograd can differentiate it."""
+
+from typing import Any
 
 import pytest
 
@@ -43,3 +45,38 @@ def test_the_gradient_of_a_change_that_autograd_refuses_is_proven(
 ) -> None:
     raw = {"inputs": "x[N]", "forward": "x.div_(1 + x.abs())", "dirty": ["x"]}
     assert failure(**raw, grad={"x": gradient}).startswith(said)
+
+
+def reference_of(inputs: str, **raw: Any) -> tuple[str, ...] | None:
+    spec = spec_of(inputs, **raw)
+    return reference_lines(spec, derive(spec))
+
+
+def test_it_is_the_forward() -> None:
+    found = reference_of("x, y", forward="z = x * y\nreturn z.exp()", derive=True)
+    assert found == ("z = x * y", "return z.exp()")
+
+
+def test_that_of_several_outputs_returns_them_all() -> None:
+    found = reference_of(
+        "x", outputs="low, high", forward="x.sin(), x.cos()", derive=True
+    )
+    assert found == ("return x.sin(), x.cos()",)
+
+
+def test_a_surrogate_has_the_function_whose_derivative_it_takes() -> None:
+    found = reference_of("x", forward="torch.sign(x)", surrogate="x.clamp(-1, 1)")
+    assert found == ("return x.clamp(-1, 1)",)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {},
+        {"forward": "np.exp(x)", "import_": ["numpy as np"]}
+        | {"grad": {"x": "grad_output * output"}},
+    ],
+    ids=["nothing is written", "NumPy"],
+)
+def test_what_autograd_cannot_differentiate_is_none(raw: dict[str, Any]) -> None:
+    assert reference_of("x", **raw) is None

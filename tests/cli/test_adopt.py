@@ -1,0 +1,54 @@
+"""`scaffold adopt`: where an op goes that was hand-written, and what is left as it is."""
+
+from pathlib import Path
+
+from tests.cli.running import listing, scaffold
+from tests.inspect.test_adopting import HEAD, LOOP, SCALE
+
+
+def test_in_a_project_the_op_goes_into_the_manifest(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.scaffold]\nsource = 'src/fast'\ntests = 'tests'\n"
+    )
+    (tmp_path / "src" / "fast").mkdir(parents=True)
+    (tmp_path / "src" / "fast" / "__init__.py").touch()
+    (tmp_path / "old.py").write_text(f"{HEAD}{SCALE}\n\n{LOOP}")
+    outcome = scaffold(tmp_path, "adopt", "old.py::ScaleFunction")
+    assert outcome.code == 0, outcome.err
+    assert set(listing(tmp_path)) >= {
+        "ops.toml",
+        "src/fast/scale.py",
+        "tests/test_scale.py",
+    }
+    outcome = scaffold(tmp_path, "adopt", "old.py::Rows")
+    assert outcome.code == 0 and "the same values" in outcome.err, outcome.err
+    manifest = (tmp_path / "ops.toml").read_text()
+    assert "[ops.scale]" in manifest and "[ops.rows]" in manifest
+    assert "'@src/fast/rows_code.py:forward'" in manifest
+    text = (tmp_path / "src" / "fast" / "rows.py").read_text()
+    assert "from fast.rows_code import" in text
+    assert scaffold(tmp_path, "check").code == 0
+    assert scaffold(tmp_path, "sync").code == 0
+
+
+def test_what_a_project_has_already_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\n")
+    (tmp_path / "rows_code.py").write_text("# mine\n")
+    (tmp_path / "old.py").write_text(f"import torch\n\n{LOOP}")
+    before = listing(tmp_path)
+    outcome = scaffold(tmp_path, "adopt", "old.py::Rows", "--on-conflict", "abort")
+    assert outcome.code == 1 and "rows_code.py" in outcome.err, outcome.err
+    assert listing(tmp_path) == before
+
+
+def test_what_differs_from_the_function_is_not_written(tmp_path: Path) -> None:
+    """What `scale` is when the module runs, the text of the class does not tell."""
+    code = (
+        SCALE
+        + "\n\nScaleFunction.backward = staticmethod(lambda ctx, g: (g, g, None))\n"
+    )
+    (tmp_path / "ops.py").write_text(HEAD + code)
+    outcome = scaffold(tmp_path, "adopt", "ops.py")
+    assert outcome.code == 1 and "the op differs from it: grad_" in outcome.err
+    assert list(listing(tmp_path)) == ["ops.py"]
+    assert scaffold(tmp_path, "adopt", "ops.py", "--no-verify").code == 0

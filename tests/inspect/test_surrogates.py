@@ -1,0 +1,42 @@
+"""Whether a gradient is meant to be another one than the derivative."""
+
+import pytest
+
+from scaffold.inspect.surrogates import is_rough
+from tests.inspect.test_guesses import facts
+
+CODE = """\
+from torch.autograd import Function
+import torch
+
+
+class {name}(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return {value}
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rough"),
+    [
+        ("Sign", "torch.sign(x)", True),
+        ("Spike", "(x > 0).to(x.dtype)", True),
+        ("Drop", "x * torch.rand_like(x)", True),
+        ("Round", "x.round()", True),
+        ("Reverse", "x.view_as(x)", True),  # hands its input on
+        ("TwiceSTE", "x * 2", True),
+        ("Twice_straight_through", "x * 2", True),
+        ("Steps", "x * 2", False),
+        ("Twice", "x * 2", False),
+        ("Like", "x * torch.zeros_like(x)", False),
+    ],
+)
+def test_what_has_no_slope_or_says_so_is_rough(
+    name: str, value: str, rough: bool
+) -> None:
+    assert is_rough(facts(CODE.format(name=name, value=value))) is rough
