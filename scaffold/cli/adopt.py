@@ -36,8 +36,8 @@ from scaffold.inspect.adopting import (
 from scaffold.inspect.adopting import adopt as tables_of
 from scaffold.inspect.declarations import is_constant, kinds_of
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.guesses import shapes_for
 from scaffold.inspect.method_formulas import Unfit
+from scaffold.inspect.trial_inputs import shapes_for
 from scaffold.project.adding import add_op
 from scaffold.project.configuration import configuration_here
 from scaffold.project.hand_written import dotted, find_functions

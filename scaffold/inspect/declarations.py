@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from scaffold.inspect.documented import Documented
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
-from scaffold.inspect.guesses import CODES, NUMERIC
 from scaffold.inspect.method_formulas import Unfit
-from scaffold.inspect.samples import NAMED
+from scaffold.inspect.trial_inputs import CODES, NAMED, NUMERIC
 from scaffold.primitives.calls import is_mask, is_whole, takes_index, takes_mask
 
 TYPES = {"int", "float", "bool", "str"}

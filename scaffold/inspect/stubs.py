@@ -11,11 +11,17 @@ from typing import NamedTuple
 
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Function, Module
-from scaffold.inspect.guesses import Shape, guessed, shapes_for
 from scaffold.inspect.names import snake_case
 from scaffold.inspect.plainness import is_torch
-from scaffold.inspect.samples import Argument, arguments, is_plain
 from scaffold.inspect.surrogates import is_rough
+from scaffold.inspect.trial_inputs import (
+    Argument,
+    Shape,
+    arguments,
+    guessed,
+    is_plain,
+    shapes_for,
+)
 
 TENSORS = ("tensor", "optional", "constant")
 PLAIN: Shape = (3, 4)

@@ -22,7 +22,7 @@ from scaffold.formula.operators import (
 from scaffold.formula.program import Program, program_of
 from scaffold.formula.text import RESERVED, Origin, place_in
 from scaffold.inspect.declarations import named_kind
-from scaffold.inspect.samples import NAMED
+from scaffold.inspect.trial_inputs import NAMED
 from scaffold.primitives import normalized
 from scaffold.primitives.calls import facts_of_call, is_made_of_numbers
 from scaffold.primitives.slots import Argument, Call, Taken, calls_of

@@ -1,4 +1,4 @@
-"""Stubs of Functions whose text states no shape: what may fit is tried, what cannot be known is not made up."""
+"""What a test can call a Function with: what the text states, and what is missing."""
 
 from pathlib import Path
 
@@ -6,12 +6,39 @@ import pytest
 
 from scaffold.inspect import inspect_text
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.guesses import guessed, shapes_for
 from scaffold.inspect.plainness import is_torch
 from scaffold.inspect.surrogates import is_rough
+from scaffold.inspect.trial_inputs import arguments, guessed, shapes_for
 from tests.cli.running import scaffold
 from tests.executed.suites import Suites
-from tests.inspect.test_stubs import HEAD, SCALE, pytest_says, stub
+from tests.inspect.test_stubs import (
+    AFFINE,
+    HEAD,
+    SCALE,
+    SPIKE,
+    pytest_says,
+    stub,
+)
+from tests.inspect.test_stubs import (
+    LINEAR as STRIDED,
+)
+
+
+def given(code: str) -> list[tuple[str, str]]:
+    module = inspect_text(HEAD + code, "ops.py")
+    function, *_ = module.functions
+    return [(a.kind, a.text) for a in arguments(Facts(function, module))]
+
+
+def test_arguments_come_from_gradients_defaults_and_calls() -> None:
+    assert given(SCALE) == [("tensor", ""), ("value", "2.0")]
+    assert given(AFFINE) == [("tensor", ""), ("tensor", ""), ("optional", "")]
+    assert given(SPIKE) == [("tensor", ""), ("value", "25.0")]
+    assert given(STRIDED)[2:] == [
+        ("missing", "a value of stride"),
+        ("missing", "a value of target (torch.Tensor)"),
+    ]
+
 
 LINEAR = """\
 class Linear(Function):
