@@ -36,6 +36,7 @@ from scaffold.errors import ScaffoldError
 from scaffold.formula import Assign, Graph, If, Node, Statement, rewritten, written
 from scaffold.spec import OpSpec
 
+Lines = tuple[Statement, ...]
 HINT = "leave out forward-ad, or write the forward with primitives of the table"
 
 
@@ -45,7 +46,7 @@ def with_jvp(spec: OpSpec, maths: Maths, found: Derivation) -> Derivation:
     if maths.forward is None:
         return replace(found, jvp=Jvp(parameters, (), (), missing=True))
     try:
-        statements, known = _statements(spec, maths, found, parameters)
+        statements, known, again = _statements(spec, maths, found, parameters)
     except (UnsupportedError, RecursionError) as error:
         message = f"no jvp can be derived: {reason_of(error)}"
         raise ScaffoldError(message, maths.place, HINT) from None
@@ -53,7 +54,7 @@ def with_jvp(spec: OpSpec, maths: Maths, found: Derivation) -> Derivation:
         program=statements,
         kept=frozenset(found.intermediates),
         planned=True,
-        again=None,
+        again=again,
     )
     return _handed(spec, maths, found, parameters, known)
 
@@ -74,8 +75,10 @@ def _pairs(spec: OpSpec, parameters: Iterable[str]) -> Iterable[tuple[str, str]]
 
 def _statements(
     spec: OpSpec, maths: Maths, derivation: Derivation, parameters: tuple[str, ...]
-) -> tuple[tuple[Statement, ...], frozenset[str]]:
-    """Statements that assign `grad_<output>`, as the writer of gradients names what it computes, and the outputs that have one."""
+) -> tuple[Lines, frozenset[str], Lines | None]:
+    """Statements that assign `grad_<output>`, as the writer of gradients names what it computes, the outputs that have one, and the forward for
+    what comes again.
+    """
     assert maths.forward is not None
     variadic = (*(i.variadic for i in spec.differentiable), spec.outputs[-1].variadic)
     if any(variadic):
@@ -103,7 +106,7 @@ def _statements(
     statements = tuple(
         _viewed(maths.graph, item, parameters, memory) for item in derived.statements
     )
-    return statements, frozenset(roots)
+    return statements, frozenset(roots), derived.again
 
 
 def _viewed(

@@ -48,6 +48,14 @@ def test_a_local_is_computed_again() -> None:
     assert "_tangent_eps: None" in text
 
 
+def test_a_value_without_a_name_that_comes_again_gets_one() -> None:
+    forward = "total = 1 + x + x * x / 2\nreturn total / total.sum(-1, keepdim=True)"
+    op = load(draft_of(spec_of("x[..., D]", forward=forward, forward_ad=True))).some_op
+    x = torch.randn(2, 3, dtype=torch.double)
+    found, expected = (f(op)(x) for f in (torch.func.jacfwd, torch.func.jacrev))
+    torch.testing.assert_close(found, expected)
+
+
 def test_an_output_that_no_input_reaches_has_zeros() -> None:
     spec = spec_of(
         "x[N]",
