@@ -5,7 +5,7 @@ In: `python -m benchmarks.low_precision`, in an environment with torch. Out: for
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -37,7 +37,7 @@ class Case(NamedTuple):
 
     forward: str
     own: Callable[..., Tensor]
-    inputs: dict[str, tuple[int, ...]]  # a name -> the shape; int targets are `target`
+    inputs: Mapping[str, tuple[int, ...]]  # a name -> the shape; int targets are `target`
 
     @property
     def declared(self) -> str:
@@ -147,7 +147,8 @@ def measured(
             every = [gradients(op, values, dtype) for op in ops]
             typed = all(one.dtype == dtype for one in every[0])
             shown = str(dtype).removeprefix("torch.")
-            yield Errors(name, shown, *(_error(one, exact) for one in every), typed)
+            derived, written, own = (_error(one, exact) for one in every)
+            yield Errors(name, shown, derived, written, own, typed)
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ from scaffold.primitives import normalized
 from scaffold.primitives.calls import facts_of_call, is_made_of_numbers
 from scaffold.primitives.slots import Argument, Call, Taken, calls_of
 from scaffold.spec.config import PARAMETERS
+from scaffold.spec.grammar import parse_entries
 from scaffold.spec.imports import parse_imports
 from scaffold.spec.maths import read_reference, refuse_file
 from scaffold.spec.problems import Locate
@@ -615,3 +616,73 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
         for kind in ("params", "buffers")
     )
     return Inferred(whole, params, buffers)
+
+
+# --- Inputs that are stated, and used as what they are not declared to be.
+
+
+def refuse_misdeclared(
+    raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
+) -> None:
+    """Raise for bare names, which are floating tensors, where PyTorch takes positions, a mask or a number alone.
+
+    It is asked of a forward that raised. The hint has the whole of `--inputs`: nobody needs to know how these are written.
+    """
+    stated, inputs = raw.get("forward"), raw.get("inputs")
+    if not isinstance(stated, str) or not isinstance(inputs, str) or "\n" in inputs:
+        return
+    place = locate(("inputs",))
+    names = [item.name for item in parse_entries(inputs, place)]
+    text = Text(stated, locate(("forward",)))
+    if stated.lstrip().startswith("@"):
+        text = read_reference(stated, "forward", text.location, read).text
+    every = frozenset(name.text for name in names)
+    program = program_of(text, Scope(every))
+    uses = _Uses((), every)
+    uses.block(program.body)
+    bare = _bare(inputs, place)
+    found = {
+        name: judged
+        for name, used in uses.of.items()
+        if name in bare and (judged := _misdeclared(name, used))
+    }
+    whole = inputs
+    for name in reversed(names):
+        if name.text in found:
+            at = name.place.column - place.column
+            entry = found[name.text].entry
+            whole = f"{whole[:at]}{entry}{whole[at + len(name.text) :]}"
+    quoted = f'"{whole}"' if "'" in whole else f"'{whole}'"
+    problems: list[ScaffoldError] = []
+    for item in found.values():
+        assert item.node is not None  # where it stands
+        last = len(problems) + 1 == len(found)
+        hint = f"write: --inputs {quoted}" if last else None
+        where = place_in(program.text, item.node)
+        problems.append(ScaffoldError(item.refused, where, hint))
+    raise_all(problems)
+
+
+def _bare(inputs: str, place: Location) -> frozenset[str]:
+    """The inputs of which nothing is said but the name."""
+    return frozenset(
+        entry.name.text
+        for entry in parse_entries(inputs, place)
+        if entry.tensor and entry.dims is None and not entry.traits
+        if not (entry.variadic or entry.optional or entry.default)
+    )
+
+
+def _misdeclared(name: str, uses: Sequence[_Use]) -> _Judged | None:
+    """What an input has to be by its uses, where that is no floating tensor; None where it may be one."""
+    by_kind = {use.takes: use for use in reversed(uses)}
+    if use := by_kind.get("positions"):
+        said = f"'{name}' holds positions in {use.where}: it is an integer tensor"
+        return _Judged(f"{name}[...; int]", said, use.node)
+    if use := by_kind.get("mask"):
+        said = f"'{name}' is a mask in {use.where}: it is a bool tensor"
+        return _Judged(f"{name}[...; bool]", said, use.node)
+    use = by_kind.get("value")
+    if use and use.type == "int" and not {"tensor", "operand"} & by_kind.keys():
+        return _Judged(f"{name}: int", _is_value(name, use), use.node)
+    return None

@@ -28,7 +28,7 @@ from scaffold.project.proof_errors import Subject, as_options, error_of
 from scaffold.project.rendering import Generated, provable_of
 from scaffold.project.survey import Op, survey
 from scaffold.spec.imports import runs_code_of
-from scaffold.verify import Request, Verdict, import_path
+from scaffold.verify import Failure, Request, Verdict, import_path
 from scaffold.version import __version__
 from scaffold.workspace import apply, plan, recover
 from scaffold.workspace.reconcile import Standing, decoded, present
@@ -223,6 +223,7 @@ def prove(
         generated = _noting(renewed, f"{FITTED}: {as_options(verdict.wanted)}")
         verdict, ran = _verdict(renewed, proving)
     if verdict.failure is not None:
+        _refuse_misdeclared(generated, verdict.failure)
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
     proof = Proof("", ran, tool=__version__, torch=verdict.torch)
     generated = generated._replace(proof=proof)
@@ -230,6 +231,16 @@ def prove(
     found += [] if _is_written(generated, ran) else [NOT_OURS]
     found += filter(None, [runs_code_of(generated.spec)])
     return _noting(generated, *found)
+
+
+def _refuse_misdeclared(generated: Generated, failure: Failure) -> None:
+    """Say of a forward that raised which of its inputs are declared as what they cannot be."""
+    raised = failure.subject == "forward" and failure.words.startswith("raised")
+    given = generated.specified
+    if raised and given.locate(("inputs",)).source.startswith("--"):
+        from scaffold.project.inferred_inputs import refuse_misdeclared
+
+        refuse_misdeclared(given.raw, given.locate, given.reads)
 
 
 def _is_written(generated: Generated, ran: str) -> bool:

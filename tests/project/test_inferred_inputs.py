@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.project.inferred_inputs import Unsaid, inferred_inputs
+from scaffold.project.inferred_inputs import (
+    Unsaid,
+    inferred_inputs,
+    refuse_misdeclared,
+)
 from scaffold.spec.arguments import read_arguments
 from scaffold.spec.problems import KeyPath, Problems
 from tests.cli.running import new_op, scaffold
@@ -257,3 +261,32 @@ def test_of_every_known_forward_what_is_proposed_can_be_read() -> None:
         assert stated is not None
         names = {item.name for item in arguments.inputs}
         assert names <= {item.name for item in stated.inputs}, case.name
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "proposed"),
+    [
+        (
+            "x[N, D], index, count",
+            "x.new_zeros(count, x.shape[1]).index_add(0, index, x)",
+            "x[N, D], index[...; int], count: int",
+        ),
+        (
+            "x, mask",
+            "x.masked_fill(~mask, -1e9).softmax(-1)",
+            "x, mask[...; bool]",
+        ),
+        ("x, k", "x.sum(k)", "x, k: int"),
+        ("x, w, eps=1e-6", "x * w + eps", None),
+    ],
+)
+def test_names_that_are_no_floating_tensors_are_told_with_the_inputs_to_copy(
+    inputs: str, forward: str, proposed: str | None
+) -> None:
+    raw = {"inputs": inputs, "forward": forward}
+    if proposed is None:
+        refuse_misdeclared(raw, locate, str)
+        return
+    with pytest.raises(ScaffoldError) as caught:
+        refuse_misdeclared(raw, locate, str)
+    assert caught.value.problems[-1].hint == f"write: --inputs '{proposed}'"
