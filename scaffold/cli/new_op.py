@@ -116,7 +116,7 @@ def _for_people(
     generated: "Generated", settings: "Values", refused: "Settled | None"
 ) -> None:
     """Write and say so; with --dry-run, --diff or --stdout only say."""
-    from scaffold.cli.output import show_notes, show_texts, tell
+    from scaffold.cli.output import show_notes, show_proven, show_texts, tell
 
     show_notes(generated.notes)
     if settings.get("stdout"):
@@ -124,6 +124,7 @@ def _for_people(
         return
     settled = refused or _settle(generated, settings)
     tell(settled, with_diff=bool(settings.get("diff")))
+    show_proven(generated.proven)
 
 
 def _for_programs(

@@ -217,6 +217,12 @@ def show_notes(notes: Iterable[str]) -> None:
             _say(f"note: {note}")
 
 
+def show_proven(said: str) -> None:
+    """What a proof ran, on a terminal or where more is asked for: elsewhere the exit code says it."""
+    if said and (is_terminal() or SAYING.get() == "much"):
+        typer.echo(f"proven: {said}", err=True)
+
+
 def show_details(lines: Iterable[str]) -> None:
     """What --verbose asks for, on stderr."""
     if SAYING.get() == "much":

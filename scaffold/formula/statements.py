@@ -300,6 +300,8 @@ class StatementParser:
         if any(item.message == message for item in self.problems):
             return  # said where it is read first
         hint = instead_of(node, self.program.body) or did_you_mean(node.id, known)
+        if size := self.scope.sizes.get(node.id):
+            hint = f"it is a size: write {size}"
         hint = hint or f"known here: {', '.join(sorted(known))}"
         of_forward = not any(name.startswith("grad_") for name in known)
         if hint.startswith("known here") and of_forward:

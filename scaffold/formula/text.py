@@ -164,6 +164,7 @@ class Meanings(NamedTuple):
 
 
 NO_CHOICES: Mapping[str, Collection[object]] = {}
+NO_SIZES: Mapping[str, str] = {}
 
 
 class Scope(NamedTuple):
@@ -172,7 +173,7 @@ class Scope(NamedTuple):
     `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns, or returns in this order;
     `tensors` cannot be called. Where code may be `kept`, loops are no problem. What is `imported` is called, also where
     the formula's own file defines it. `choices` are all the values that some may have;
-    `meanings` say which names are imports.
+    `meanings` say which names are imports; `sizes` how the declared dims are read.
     """
 
     names: frozenset[str]
@@ -183,6 +184,7 @@ class Scope(NamedTuple):
     imported: frozenset[str] = frozenset()
     choices: Mapping[str, Collection[object]] = NO_CHOICES
     meanings: Meanings = Meanings()
+    sizes: Mapping[str, str] = NO_SIZES  # a dim that is declared -> how it is read
 
     @property
     def wants_result(self) -> bool:

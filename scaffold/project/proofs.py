@@ -226,7 +226,9 @@ def prove(
         _refuse_misdeclared(generated, verdict.failure)
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
     proof = Proof("", ran, tool=__version__, torch=verdict.torch)
-    generated = generated._replace(proof=proof)
+    proven = f"{verdict.cases} calls and gradients are those of PyTorch's autograd"
+    proven += f", torch {verdict.torch}" if verdict.torch else ""
+    generated = generated._replace(proof=proof, proven=proven)
     found = [*proving.interpreter.note(), *verdict.notes]
     found += [] if _is_written(generated, ran) else [NOT_OURS]
     found += filter(None, [runs_code_of(generated.spec)])

@@ -126,6 +126,7 @@ class Generated(NamedTuple):
     manifest: str | None = None  # that it goes into; None: into none, or not known yet
     proof: Proof | None = None  # of the code, where it was run; of what, is said later
     companions: tuple[Companion, ...] = ()
+    proven: str = ""  # what a proof of this run ran, for people
 
     @property
     def spec(self) -> OpSpec:

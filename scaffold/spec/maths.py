@@ -35,6 +35,8 @@ from scaffold.spec.op_spec import (
     Input,
     Samples,
     Surrogate,
+    TensorInput,
+    is_leading,
     is_size_name,
 )
 from scaffold.spec.problems import KeyPath, Problems
@@ -151,6 +153,7 @@ class _Reader:
             item.name for item in arguments.tensors if item.optional
         )
         self.choices = _choices(arguments.inputs)
+        self.sizes = _sizes(arguments.tensors)
         self.graph, self.imports = Graph(), Imports(self.inputs, op)
         self.forward: Text | None = None
         self.stated: Names = frozenset()  # what the key `import` names
@@ -229,6 +232,7 @@ class _Reader:
             imported=self.stated,
             choices=self.choices,
             meanings=self._meanings(),
+            sizes=self.sizes,
         )
         return self.problems.attempt(partial(parse, text, scope, self.graph))
 
@@ -389,6 +393,19 @@ def _made_by(formula: Formula, own: Names) -> Names:
             value = value.args[0]
         if value.kind == "name" and value.label in found:
             found |= bound(item.target)
+    return found
+
+
+def _sizes(tensors: Iterable[TensorInput]) -> dict[str, str]:
+    """How the size is read that each name of a dim stands for, from an input that is always there."""
+    found: dict[str, str] = {}
+    for item in tensors:
+        dims = () if item.optional or item.variadic else item.dims or ()
+        leading = any(map(is_leading, dims))
+        for at, dim in enumerate(dims):
+            if is_size_name(dim):
+                index = at - len(dims) if leading else at
+                found.setdefault(str(dim), f"{item.name}.shape[{index}]")
     return found
 
 

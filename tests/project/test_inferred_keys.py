@@ -1,5 +1,6 @@
 """What options leave out: outputs, what changes in place, which input a gradient is of, that it is a surrogate."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,15 @@ def test_a_gradient_in_place_that_needs_what_was_there_is_left_to_write(
     assert outcome.code == 0, outcome.err
     assert "needs what 'x' held before it changed in place" in outcome.err
     assert "left for you to write: grad_x" in outcome.err
+
+
+def test_a_proof_says_what_it_ran_where_more_is_asked_for(tmp_path: Path) -> None:
+    arguments = ["--inputs", "x", "--forward", "torch.sin(x)"]
+    assert "proven" not in new_op(tmp_path, *arguments, name="one").err
+    said = new_op(tmp_path, *arguments, "-v", name="two").err
+    assert re.search(
+        r"^proven: \d+ calls and gradients .*, torch \d", said, re.MULTILINE
+    )
 
 
 def test_numpy_is_imported_where_the_gradient_is_stated(tmp_path: Path) -> None:

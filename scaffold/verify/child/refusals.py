@@ -34,12 +34,16 @@ BROKEN = (
 
 
 # Values of another kind mend it, not shapes: parts of what PyTorch says, and what to write.
+_DTYPE = "a tensor that the forward makes has the default dtype: write x.new_zeros(...), or dtype=x.dtype"
 _NUMBER = "what takes a number was given a tensor: write torch.exp, not math.exp, or x.sum().item()"
 KINDS = (
     (
         "tensors used as indices",
         "say in --inputs which are indices: 'index[N; index(3)]' has integers below 3, 'mask[N; bool]' a mask",
     ),
+    ("must have the same scalar type", _DTYPE),
+    ("must have the same dtype", _DTYPE),
+    ("expected self.dtype to be equal to src.dtype", _DTYPE),
     ("only one element tensors can be converted", _NUMBER),
     ("cannot be converted to Scalar", _NUMBER),
 )
