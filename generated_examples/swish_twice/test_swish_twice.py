@@ -205,9 +205,8 @@ class OpTests:
         gradient = torch.func.grad(self.loss, argnums=argnums)
 
         def penalty(*inputs: Any) -> Tensor:
-            return torch.stack(
-                [x.abs().square().sum() for x in gradient(*inputs)]
-            ).sum()
+            first = gradient(*inputs)
+            return torch.stack([x.abs().square().sum() for x in first]).sum()
 
         twice = torch.func.grad(penalty, argnums=argnums)
         in_dims = tuple(0 if isinstance(x, Tensor) else None for x in inputs)

@@ -201,7 +201,14 @@ def _double_backward(
         note = "double-backward changes nothing: the backward can be differentiated"
         return fast.context, None, (f"{place}: {note}",)
     # Once more from the forward, with nothing saved but inputs and outputs: through those autograd finds all that a gradient depends on.
-    total = replace(spec, save_policy="recompute", double_backward=False)
+    # Not in the combined style, which would keep shapes of locals.
+    total = replace(
+        spec,
+        save_policy="recompute",
+        double_backward=False,
+        style="setup-context",
+        style_is_free=False,
+    )
     source = _before_style(total)
     maths = _with_derived(total, source)
     reuse, once, lines = _lines_before_ctx(total, source, maths)
