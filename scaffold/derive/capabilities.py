@@ -1,6 +1,6 @@
-"""What the rest of PyTorch can do with an op: vmap and `torch.func`, `torch.compile`, a second derivative, registration.
+"""What the rest of PyTorch can do with an op: vmap and `torch.func`, `torch.compile`, a second derivative.
 
-In: an `OpSpec` and its `Maths`; for the library style its `Derivation`. Out: `Capabilities`; an error where a registered op would be wrong. Invariant: in doubt it is said that PyTorch cannot: a claim that holds is left out
+In: an `OpSpec` and its `Maths`. Out: `Capabilities`. Invariant: in doubt it is said that PyTorch cannot: a claim that holds is left out
 rather than one that fails be made.
 """
 
@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from scaffold.derive.activity import callee, is_random, leaves_autograd, leaves_torch
-from scaffold.derive.derivation import Derivation, Forward, Maths
+from scaffold.derive.derivation import Forward, Maths
 from scaffold.derive.forward.verbatim_forward import writes_in_place
 from scaffold.derive.value_kinds import Kinds
-from scaffold.errors import Location, ScaffoldError
+from scaffold.errors import ScaffoldError
 from scaffold.formula import (
     Assign,
     If,
@@ -56,6 +56,11 @@ def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
     # torch.compile does not take an op whose single output is marked as non-differentiable.
     constant = len(spec.outputs) == 1 and spec.outputs[0].const
     counts = forward is not None and any(map(_counts, _nodes(forward)))
+    if spec.is_library:  # whose forward no compiler looks into
+        leaves = bool(maths.program) and _leaves_torch(spec, maths.program)
+        return Capabilities(
+            opaque, random, transforms, steady and not (leaves or counts)
+        )
     compiles = steady and not (opaque or constant or counts)
     return Capabilities(opaque, random, transforms, compiles)
 
@@ -276,22 +281,3 @@ def _is_mask(node: Node, masks: Collection[str]) -> bool:
         case Node("call", _, (Node("attribute", name), *_)):
             return is_mask(name)
     return False
-
-
-# --- Registration (`--style library`): PyTorch runs the forward on tensors without data, to know the shapes of its outputs.
-
-HINT = "write: style = 'setup-context'"
-
-
-def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:
-    """Raise where a registered op would be wrong, or fail at its first call."""
-    if not spec.is_library:
-        return
-    formula = spec.kept or spec.forward
-    place = formula.location if formula is not None else Location(spec.name)
-    if derivation.opaque:
-        message = "a registered op that leaves PyTorch needs a fake of its own"
-        raise ScaffoldError(message, place, HINT)
-    if not derivation.compiles:
-        message = "what this forward computes depends on its data, so that PyTorch cannot run it on tensors without any, as a registered op must"
-        raise ScaffoldError(message, place, HINT)

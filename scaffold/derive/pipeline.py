@@ -19,7 +19,6 @@ from scaffold.derive.capabilities import (
     capabilities,
     once_differentiable,
     outside_of_pytorch,
-    refuse_unregistrable,
 )
 from scaffold.derive.derivation import (
     Derivation,
@@ -32,6 +31,7 @@ from scaffold.derive.forward.body import write_forward
 from scaffold.derive.forward.detached_outputs import detached_outputs, without_gradient
 from scaffold.derive.forward.live_forward import forward_that_saves
 from scaffold.derive.forward.ssa_names import with_versions
+from scaffold.derive.library import refuse_unregistrable
 from scaffold.derive.live_variables import without_dead
 from scaffold.derive.plan.recomputation import Reuse, plan_reuse
 from scaffold.derive.saving import (

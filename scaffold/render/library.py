@@ -7,13 +7,15 @@ default, as PyTorch leaves out of a call what is equal to one; each output is a 
 from typing import NamedTuple
 
 from scaffold.derive import Derivation
+from scaffold.derive.library import forward_leaves, shape_of
 from scaffold.spec import OpSpec, TensorInput
-from scaffold.spec.op_spec import BACKWARD, FORWARD, SETUP, VMAP
+from scaffold.spec.op_spec import BACKWARD, FAKE, FORWARD, SETUP, VMAP
 
 
 class LibraryView(NamedTuple):
     """What the template shows of an op that is registered."""
 
+    fake_lines: tuple[str, ...]  # none: the forward is the fake
     vmap_parameters: str
     vmap_type: str
     vmap_lines: tuple[str, ...]  # none: the op is left to PyTorch's loop
@@ -28,25 +30,42 @@ def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryVi
     returned = ", ".join(tensors)
     whole = f"tuple[{returned}]" if count > 1 else returned
     dims = f"tuple[{', '.join(['int'] * count)}]" if count > 1 else "int"
+    fake = _fake_lines(spec) if forward_leaves(spec, derivation) else []
     return LibraryView(
+        fake_lines=tuple(fake),
         vmap_parameters="info: Any, in_dims: tuple[Any, ...], *inputs: Any",
         vmap_type=f"tuple[{whole}, {dims}]",
         vmap_lines=tuple(lines),
-        register_lines=tuple(_registered(spec, saves, bool(lines))),
+        register_lines=tuple(_registered(spec, saves, bool(lines), bool(fake))),
     )
 
 
-def _registered(spec: OpSpec, saves: bool, maps: bool) -> list[str]:
+def _registered(spec: OpSpec, saves: bool, maps: bool, fakes: bool) -> list[str]:
     """The calls that tell PyTorch of the op."""
     op = spec.function_name
     name = f'"{spec.namespace}::{spec.name}"'
     setup = f", setup_context={SETUP}" if saves else ""
     lines = [
         f"{op} = torch.library.custom_op({name}, {FORWARD}, mutates_args=())",
-        f"{op}.register_fake({FORWARD})",
+        f"{op}.register_fake({FAKE if fakes else FORWARD})",
         f"{op}.register_autograd({BACKWARD}{setup})",
     ]
     return [*lines, f"{op}.register_vmap({VMAP})"] if maps else lines
+
+
+DTYPES = {"int": "torch.long", "index": "torch.long", "bool": "torch.bool"}
+
+
+def _fake_lines(spec: OpSpec) -> list[str]:
+    """The body of a fake by the shapes that are declared, of a forward that leaves PyTorch."""
+    floating = [item for item in spec.tensors if item.differentiable]
+    like = next(item.name for item in (*floating, *spec.tensors))
+    made = []
+    for output in spec.outputs:
+        dtype = DTYPES.get(output.dtype)
+        given = f", dtype={dtype}" if dtype else ""
+        made.append(f"{like}.new_empty({shape_of(spec, output)}{given})")
+    return [f"return {', '.join(made)}"]
 
 
 # --- The rule of `torch.vmap`: one call for each sample.

@@ -113,8 +113,9 @@ class ModuleSpec(NamedTuple):
 
 
 # The functions of which an op in library style is made.
-FORWARD, SETUP, BACKWARD, VMAP = REGISTERED = (
+FORWARD, FAKE, SETUP, BACKWARD, VMAP = REGISTERED = (
     "_forward",
+    "_fake",
     "_setup_context",
     "_backward",
     "_vmap",

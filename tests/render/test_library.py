@@ -44,6 +44,16 @@ OPS: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
         },
         (X,),
     ),
+    "NumPy": (
+        {
+            "inputs": "x[..., D]",
+            "outputs": "y[..., 1], shifted[..., D]",
+            "forward": "y = torch.from_numpy(x.detach().numpy().sum(-1, keepdims=True))\n"
+            "z = torch.from_numpy(x.detach().numpy() + 1)\nreturn y, z",
+            "grad": {"x": "grad_y + grad_shifted + 0 * x"},
+        },
+        (X,),
+    ),
     "attributes": (
         {
             "inputs": "x, k: int = 2, on: bool = True, how: Literal['a', 'b'] = 'a', "
@@ -115,6 +125,36 @@ def test_a_second_derivative_that_is_not_there_is_an_error() -> None:
         ({"inputs": "x[N, D]", "outputs": "*ys", "forward": "x.unbind(0)"}, "as many"),
         ({"inputs": "output", "forward": "output * 2"}, "'output'"),
         ({"inputs": "x", "forward": "x[x > 0].sum()"}, "depends on its data"),
+        (
+            {
+                "inputs": "x[N]",
+                "import": ["k:fwd", "k:bwd"],
+                "outputs": "y[N]",
+                "forward": "fwd(x)",
+                "backward": "grad_x = bwd(grad_output, x)",
+            },
+            "the backward leaves PyTorch",
+        ),
+        (
+            {
+                "inputs": "x[N, D]",
+                "outputs": "y[N]",
+                "import": ["k:fwd"],
+                "forward": "y, rstd = fwd(x)\nreturn y",
+                "grad": {"x": "grad_output[:, None] * rstd"},
+            },
+            "the shape of 'rstd', which is saved",
+        ),
+        (
+            {
+                "inputs": "x[N, D]",
+                "outputs": "y[K]",
+                "import": ["k:fwd"],
+                "forward": "fwd(x)",
+                "grad": {"x": "grad_output.sum() * x"},
+            },
+            "nothing tells the shape of 'y'",
+        ),
     ],
 )
 def test_what_cannot_be_registered_is_refused(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from scaffold.derive.aliasing import Trace
 from scaffold.derive.derivation import Saved
 from scaffold.derive.forward.optional_branches import Lines
+from scaffold.derive.library import leaves
 from scaffold.formula import (
     Assign,
     Graph,
@@ -145,11 +146,15 @@ def registered_apart(
     """For an op that is registered: results and saved locals, none of which may share memory with an input or with another."""
     views = Trace(statements, sharing)
     taken = frozenset(item.name for item in spec.tensors)
+    outside = spec.kept is None and leaves(spec, statements, results)
     kept = (item.origin for item in saved if item.source == "intermediate")
     apart = []
     for value in (*results, *map(graph.name, kept)):
         memory = views.of_value(value)
         apart.append(cloned(graph, value) if memory & taken else value)
+        if outside:  # laid out as the fake says, whatever a kernel makes of it
+            method = graph.node("attribute", "contiguous", (apart[-1],))
+            apart[-1] = graph.node("call", "", (method,))
         taken |= memory
     return tuple(apart[: len(results)]), tuple(apart[len(results) :])
 

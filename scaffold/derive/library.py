@@ -1,0 +1,91 @@
+"""What an op in library style cannot be, and its fake: PyTorch asks for the shapes of its outputs without data.
+
+In: an `OpSpec` and its `Derivation`. Out: the shapes as code, or an error with its place. Invariant: of what passes, the forward itself is
+the fake; where it leaves PyTorch, the declared shapes are.
+"""
+
+from collections.abc import Iterable
+
+from scaffold.derive.activity import leaves_torch
+from scaffold.derive.derivation import Derivation
+from scaffold.errors import Location, ScaffoldError
+from scaffold.formula import Node, Statement, expressions
+from scaffold.spec import Dim, OpSpec, Output, TensorInput, is_leading
+
+HINT = "write: style = 'setup-context'"
+
+
+def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:
+    """Raise where a registered op would be wrong, or fail at its first call."""
+    if not spec.is_library:
+        return
+    formula = spec.kept or spec.forward
+    place = formula.location if formula is not None else Location(spec.name)
+    if derivation.opaque:
+        _refuse_opaque(spec, derivation, place)
+    elif not derivation.compiles:
+        message = "what this forward computes depends on its data, so that PyTorch cannot run it on tensors without any, as a registered op must"
+        raise ScaffoldError(message, place, HINT)
+
+
+def _refuse_opaque(spec: OpSpec, derivation: Derivation, place: Location) -> None:
+    blocks = [line for block in derivation.blocks for line in block.statements]
+    blocks += [line for item in derivation.elements for line in item.statements]
+    if leaves(spec, blocks, (item.value for item in derivation.elements)):
+        message = "the backward leaves PyTorch: a compiler, which traces the backward of a registered op, cannot run it"
+        raise ScaffoldError(message, place, HINT)
+    if derivation.extra:
+        message = f"the forward leaves PyTorch, and nothing tells the shape of '{derivation.intermediates[0]}', which is saved"
+        hint = "compute it in the backward again, or return it as an output with a declared shape"
+        raise ScaffoldError(message, place, hint)
+    for item in spec.outputs:
+        if shape_of(spec, item) is None:
+            message = f"the forward leaves PyTorch, and nothing tells the shape of '{item.name}' without running it"
+            hint = f"declare it by dims of the inputs: outputs = '{item.name}[N, D]'"
+            raise ScaffoldError(message, place, hint)
+
+
+def leaves(
+    spec: OpSpec, statements: Iterable[Statement], values: Iterable[Node]
+) -> bool:
+    """Whether some lines of an op leave PyTorch."""
+    nodes = [node for item in statements for node in expressions(item)]
+    return any(leaves_torch(node, spec.foreign) for node in (*nodes, *values))
+
+
+def forward_leaves(spec: OpSpec, derivation: Derivation) -> bool:
+    """Whether the forward does, so that it cannot be its own fake."""
+    lines = spec.kept.statements if spec.kept else derivation.forward or ()
+    return leaves(spec, lines, derivation.results)
+
+
+def shape_of(spec: OpSpec, output: Output) -> str | None:
+    """The declared shape of an output as code over the inputs; None where they do not tell it."""
+    if output.dims is None:
+        return None
+    sure = [item for item in spec.tensors if not (item.optional or item.variadic)]
+    for item in sure:
+        if spec.dims(item.name) == output.dims:
+            return f"{item.name}.shape"
+    sizes = [_size(spec, sure, dim) for dim in output.dims]
+    if any(size is None for size in sizes):
+        return None
+    listed = ", ".join(filter(None, sizes))
+    return f"({listed},)" if len(sizes) == 1 else f"({listed})"
+
+
+def _size(spec: OpSpec, tensors: Iterable[TensorInput], dim: Dim) -> str | None:
+    """One size, or leading ones with a star, of the first input that has the dim."""
+    if isinstance(dim, int):
+        return str(dim)
+    for item in tensors:
+        dims = spec.dims(item.name) or ()
+        if dim not in dims:
+            continue
+        at = dims.index(dim)
+        if is_leading(dim):
+            last = len(dims) - 1 - at
+            return f"*{item.name}.shape[:{-last}]" if last else f"*{item.name}.shape"
+        first = any(is_leading(other) for other in dims[:at])
+        return f"{item.name}.shape[{at - len(dims) if first else at}]"
+    return None
