@@ -237,21 +237,22 @@ class Forward:
 
     def _sum(self, op: Op, pairs: Pairs, term: Callable[[str, Op], Op]) -> Op:
         """What all arguments contribute together; one that may be absent only where it is there."""
-        terms = []
+        make, perhaps = self.make, []
+        total: Op | None = None
         for name, arg, tangent in pairs:
             found = term(name, tangent)
-            if self.program.may_be_absent(arg) and self.make.applier.takes_none(
-                op, arg
-            ):
-                there = self.program.python(
-                    "compare",
-                    "is not",
-                    self.program.read(arg.name),
-                    self.make.const(None),
-                )
-                found = self.make.choose(there, found, self.make.const(0))
-            terms.append(found)
-        return reduce(self.make.add, terms)
+            if self.program.may_be_absent(arg) and make.applier.takes_none(op, arg):
+                perhaps.append((arg, found))
+            else:
+                total = found if total is None else make.add(total, found)
+        for arg, found in perhaps:
+            none, read = make.const(None), self.program.read(arg.name)
+            there = self.program.python("compare", "is not", read, none)
+            without = make.zeros(op, op.shape) if total is None else total
+            both = found if total is None else make.add(total, found)
+            total = make.choose(there, both, without)
+        assert total is not None  # there is a tangent
+        return total
 
     def _arguments(self, op: Op, rule: Rule) -> dict[str, Op]:
         names = (item.name for item in rule.parameters)

@@ -56,6 +56,20 @@ def test_a_value_without_a_name_that_comes_again_gets_one() -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test_an_optional_argument_of_a_call() -> None:
+    spec = spec_of(
+        "x[..., K], w[N, K], bias[N]?",
+        forward="2 * F.linear(x, w, bias)",
+        forward_ad=True,
+    )
+    op = load(draft_of(spec)).some_op
+    x, w, bias = (torch.randn(n, dtype=torch.double) for n in ((2, 3), (4, 3), (4,)))
+    for inputs in ((x, w, bias), (x, w, None)):
+        places = tuple(at for at, item in enumerate(inputs) if item is not None)
+        found = torch.func.jacfwd(op, places)(*inputs)
+        torch.testing.assert_close(found, torch.func.jacrev(op, places)(*inputs))
+
+
 def test_an_output_that_no_input_reaches_has_zeros() -> None:
     spec = spec_of(
         "x[N]",
