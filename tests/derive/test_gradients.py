@@ -445,14 +445,13 @@ def test_a_transpose_of_a_transpose_is_none() -> None:
 
 
 ATTENTION = """\
-q, k, v = ctx.saved_tensors
+q, k, v, output = ctx.saved_tensors
 grad_q = grad_k = grad_v = None
 probs = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1)
 if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
-    grad_probs = grad_output @ v.mT
-    inner = (grad_probs * probs).sum(-1, keepdim=True)
+    inner = (grad_output * output).sum(-1, keepdim=True)
     # w.r.t. q @ k.mT * q.shape[-1] ** -0.5
-    grad_scores = probs * (grad_probs - inner)
+    grad_scores = probs * (grad_output @ v.mT - inner)
 if ctx.needs_input_grad[0]:
     grad_q = q.shape[-1] ** -0.5 * (grad_scores @ k)
 if ctx.needs_input_grad[1]:
