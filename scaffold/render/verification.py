@@ -110,6 +110,7 @@ def _proof_view(
         broadcast=str(_leading(spec, derived)),
         attributes=str(further_values(spec)),
         newer=str(newer_of(spec)),
+        wide=str(_of_any_size(spec)),
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
         attached=detached and perhaps_detached(spec),
         declared=str(len(spec.outputs) if extra else None),
@@ -117,6 +118,18 @@ def _proof_view(
         surrogate=spec.surrogate is not None,
         loose=_is_loose(spec),
         contiguous=not takes_any_layout(spec),
+    )
+
+
+def _of_any_size(spec: OpSpec) -> tuple[int, ...]:
+    """The inputs whose values may be larger than those of the tests, where a formula of the user's may be wrong there alone."""
+    stated = bool(spec.gradients or spec.backward) and spec.surrogate is None
+    if not stated or spec.samples is not None or any(x.variadic for x in spec.tensors):
+        return ()
+    return tuple(
+        spec.index(item.name)
+        for item in spec.tensors
+        if item.dtype == "float" and item.domain == "normal"
     )
 
 

@@ -28,6 +28,7 @@ from scaffold.verify.child.cases import (
 from scaffold.verify.child.declared_shapes import undeclared_input, undeclared_output
 from scaffold.verify.child.diagnosis import Scene, diagnose, notes_on, show
 from scaffold.verify.child.further_questions import (
+    large_values,
     second_derivatives,
     single_precision,
 )
@@ -195,7 +196,7 @@ def _ask_further(checks: Any, run: Run) -> None:
     """Ask of the tests' cases what else the generated tests ask, up to the first failure."""
     for name, arguments in checks.CASES.items():
         case = Case(name, dict(arguments))
-        for question in (second_derivatives, single_precision):
+        for question in (large_values, second_derivatives, single_precision):
             answer = question(checks, case)
             if answer is not None:
                 inputs = make_inputs(checks, case, None)

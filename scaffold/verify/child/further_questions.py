@@ -1,4 +1,4 @@
-"""What the generated tests ask beside values in double precision: second derivatives, and gradients in float32.
+"""What is asked beside the tests' values in double precision: second derivatives, gradients in float32 and of large values.
 
 In: the module of checks of an op whose gradients are right in double precision. Out: an `Answer` that tells what is wrong, or None.
 Invariant: where plain PyTorch has no answer, or one that is not finite, nothing is wrong.
@@ -16,6 +16,8 @@ from scaffold.verify.child.gradients import as_tuple
 from scaffold.verify.child.refusals import raised, refusal
 
 CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-5}  # as gradgradcheck compares
+LARGE = 8  # times the values of the tests, which are seldom beyond 2
+AS_EXACT: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
 ERRORS = 4  # times those of autograd's own, as the generated test allows
 TWICE = "write it of the forward's inputs and grad_output, or say --once-differentiable"
 
@@ -80,6 +82,33 @@ def single_precision(checks: Any, case: Case) -> Answer | None:
             words = f"wrong in float32: off by {off:.2g}, where autograd's allows {allowed:.2g}"
             return Answer(name, words)
     return None
+
+
+def large_values(checks: Any, case: Case) -> Answer | None:
+    """Whether a stated gradient is right where values are larger than the tests have them, as beyond a bound of its own."""
+    inputs = _inputs(checks, case) if checks.WIDE and checks.REFERENCE else None
+    if inputs is None:
+        return None
+    large = tuple(_larger(x) if at in checks.WIDE else x for at, x in enumerate(inputs))
+    try:
+        expected = _firsts(checks, checks.REFERENCE, large)
+    except RuntimeError:
+        return None
+    names = value_names(checks, len(large))
+    wanted = [name for name, x in zip(names, large, strict=True) if _needs(x)]
+    found = _firsts(checks, checks.OPERATOR, large)
+    for name, one, two in zip(wanted, found, expected, strict=True):
+        if bool(two.isfinite().all()) and not torch.allclose(one, two, **AS_EXACT):
+            return Answer(
+                name, f"wrong where values are {LARGE} times those of the tests"
+            )
+    return None
+
+
+def _larger(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    return (LARGE * value.detach()).requires_grad_(value.requires_grad)
 
 
 def _inputs(checks: Any, case: Case) -> tuple[Any, ...] | None:

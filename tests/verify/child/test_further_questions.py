@@ -68,3 +68,16 @@ def test_what_the_forward_refuses_is_told_of_before_a_case_that_it_takes_by_acci
     ).failure
     assert found is not None
     assert (found.subject, found.case) == ("forward", "base")
+
+
+def test_a_gradient_that_is_wrong_of_large_values_alone_is_refused() -> None:
+    raw = {"inputs": "x[N, D]", "forward": "torch.exp(x / 8)"}
+    right = "grad_output * torch.exp(x / 8) / 8"
+    assert failure({"x": right}, **raw) == ""
+    said = failure({"x": f"{right} * (x > -6)"}, **raw)
+    assert said == "grad_x: wrong where values are 8 times those of the tests"
+
+
+def test_values_are_no_larger_than_a_domain_has_them() -> None:
+    raw = {"inputs": "p[N, D; unit]", "forward": "torch.asin(p)"}
+    assert failure({"p": "grad_output / torch.sqrt(1 - p * p)"}, **raw) == ""
