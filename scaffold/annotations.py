@@ -1,4 +1,4 @@
-"""Workflow commands: what GitHub shows beside the lines of a pull request.
+"""Annotations of a pull request: the `::error file=...` lines that GitHub shows beside the code.
 
 In: a message and its place. Out: one line of text for stdout.
 Invariant: whatever path and message hold, the line stays one command.

@@ -1,4 +1,4 @@
-"""The gradients of an op, derived from its forward.
+"""The gradients of an op, derived from its forward: lowered, walked back, simplified, planned, written.
 
 In: an `OpSpec`, its forward as it will stand, and the inputs that want a gradient. Out: `Derived`: statements that assign
 `grad_<input>`, over the forward's own names. Invariant: each gradient is the derivative; what cannot be derived is said, not

@@ -1,4 +1,4 @@
-"""Graph -> source text.
+"""Nodes of a formula -> source text.
 
 In: nodes and statements. Out: expressions with no more parentheses than they need, and lines of code.
 Invariant: parsing what is written gives the same graph; line breaks are the formatter's. What people are `shown` are the

@@ -1,4 +1,4 @@
-"""Straight-line statements -> graph.
+"""Python statements of a formula -> assignments and choices over its nodes.
 
 In: the `Program` of a `Text` (an expression, or statements that end in a `return`) and the `Scope` of its names. Out: a
 `Formula`. Invariant: the text is never evaluated; whatever is not straight-line maths is an error at its place, and called

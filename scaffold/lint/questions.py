@@ -1,4 +1,4 @@
-"""Questions that several rules ask.
+"""Questions that several rules ask of a Function: its guards, its calls, whether its backward is once differentiable.
 
 In: facts, calls, guards. Out: answers, and the edit that adds once_differentiable.
 Invariant: a question that the text does not settle is answered with no.

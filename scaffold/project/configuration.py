@@ -1,4 +1,4 @@
-"""The configuration that holds where a command is run.
+"""The `[tool.scaffold]` that holds in the working directory, and the variables of the environment over it.
 
 In: the working directory and the environment. Out: a `Configuration`.
 Invariant: of the environment only the variables of the configuration matter.

@@ -1,4 +1,4 @@
-"""The lines of `backward`.
+"""The body of `backward`: what it unpacks, its `ctx.needs_input_grad` branches, what it returns.
 
 In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented.
 Invariant: a gradient that is not needed is None, one that is needed has its branch, and no branch is idle.

@@ -1,4 +1,4 @@
-"""A forward that stays as the user wrote it, as lines of code.
+"""The body of a `forward` that stays as the user wrote it, since the parser understands no more of it than its names.
 
 In: an `OpSpec` and its kept forward. Out: the lines of the body of a function. Invariant: the user's words, but for a name that an
 untyped result gets.

@@ -1,4 +1,4 @@
-"""Where an op's files are and how they refer to each other.
+"""The names of an op's files, and how they import each other.
 
 In: an op's name and the directories. Out: paths and import names. Invariant: every path is relative.
 """

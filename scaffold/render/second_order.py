@@ -1,5 +1,4 @@
-"""The refusal of a second derivative, lines that raise where somebody differentiates a gradient that has none, and the call of a
-Function that has one.
+"""What `backward` does where its gradients are differentiated: it raises, or it calls the Function of the double backward.
 
 In: an `OpSpec`, its `Derivation` and the body of a backward that is once differentiable. Out: the body that refuses to be
 differentiated, or that calls a Function which can be. Invariant: neither a gradient penalty nor `torch.func.grad` of itself gets a

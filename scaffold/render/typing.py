@@ -1,4 +1,4 @@
-"""What a type checker knows of an expression.
+"""Which expressions a type checker knows to be a `Tensor`: others get an annotation in generated code.
 
 In: nodes and the names that are annotated as tensors. Out: whether the value is known to be a `Tensor`.
 Invariant: in doubt it is not, and the generated code says so with an annotation.

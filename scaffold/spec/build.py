@@ -1,4 +1,4 @@
-"""A raw mapping -> an `OpSpec`.
+"""The table of an op, of TOML or of options, -> an `OpSpec`, with all of its problems at once.
 
 In: the keys that a TOML table or the command line gives, and where each value stands. Out: an `OpSpec`.
 Invariant: all problems are raised together, each at its place; a spec that comes out is consistent.

@@ -1,4 +1,4 @@
-"""Kinds of values: how to call one, how to tell it, what JSON Schema says of it.
+"""Types of the values of TOML keys: how to call one, how to tell it, what JSON Schema says of it.
 
 In: a value, as TOML gives it. Out: whether it is of a kind, and the problem where it is not. Invariant: a value that a kind accepts
 validates against the kind's schema.

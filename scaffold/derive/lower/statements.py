@@ -1,4 +1,4 @@
-"""The forward of an op as primitives.
+"""The statements of a forward as primitives: which op each name means after each of them.
 
 In: its statements and results, as they will stand. Out: a `Lowered`. Invariant: each name means the op that was last assigned
 to it; a tensor that changes in place is refused.

@@ -1,4 +1,4 @@
-"""Rule formulas over ops.
+"""The formula of a rule, `grad * y`, evaluated into ops of the graph.
 
 In: a formula's node, and the op of each name in it. Out: the op of its value. Invariant: all primitives are made by the
 smart constructors; a test of arguments that are written out is settled here.

@@ -1,4 +1,4 @@
-"""Identities: what one spelling of a value is made as another for, `-(-x) -> x`.
+"""The identities of the table, the `simpler = ["-(-x) -> x"]` of a section, applied as an op is made.
 
 In: the `simpler` of a primitive's section, and the arguments of an application of it. Out: the op of the right side of the first
 identity whose left side is met. Invariant: both sides have the same value and shape; what a forward local holds is not taken

@@ -1,4 +1,4 @@
-"""AF20: forward and setup_context are one."""
+"""AF20: a forward that takes ctx and fills it, which no transform of torch.func takes."""
 
 from collections.abc import Iterator
 

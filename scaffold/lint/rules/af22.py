@@ -1,4 +1,4 @@
-"""AF22: a Function defines jvp."""
+"""AF22: a Function defines jvp, which torch.compile(fullgraph=True) refuses."""
 
 import re
 from collections.abc import Iterator

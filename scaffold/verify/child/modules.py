@@ -1,4 +1,4 @@
-"""Modules from text.
+"""Text imported as a module of a name, without a file.
 
 In: a name and a module's source. Out: the module, imported under that name.
 Invariant: nothing is written; a traceback shows the lines of the text.
