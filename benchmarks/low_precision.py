@@ -37,7 +37,9 @@ class Case(NamedTuple):
 
     forward: str
     own: Callable[..., Tensor]
-    inputs: Mapping[str, tuple[int, ...]]  # a name -> the shape; int targets are `target`
+    inputs: Mapping[
+        str, tuple[int, ...]
+    ]  # a name -> the shape; int targets are `target`
 
     @property
     def declared(self) -> str:

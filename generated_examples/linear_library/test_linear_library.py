@@ -233,7 +233,7 @@ class OpTests:
             assert given == wanted, f"gradient {at} is {given}, not {wanted}"
 
     def test_opcheck(self, case: Case, layout: Callable[[Tensor], Tensor]) -> None:
-        """The schema holds, the fake has the outputs' shapes, and tracing gives them."""
+        """The schema holds, the fake has the shapes of the outputs, tracing agrees."""
         inputs = self.inputs(**case, layout=layout)
         if self.listed_from is not None:
             inputs = (*inputs[: self.listed_from], [*inputs[self.listed_from :]])

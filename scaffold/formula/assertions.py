@@ -114,31 +114,3 @@ def raises(statements: Iterable[Statement]) -> bool:
         elif item.value.kind == "check" and item.value.label == "raise":
             return True
     return False
-
-
-def without_checks(body: Iterable[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a run that raises nothing."""
-    done: list[ast.stmt] = []
-    for item in body:
-        if isinstance(item, ast.If):
-            inner, other = without_checks(item.body), without_checks(item.orelse)
-            if _raises(item.body):
-                done += other
-            elif _raises(item.orelse):
-                done += inner
-            elif inner or other:
-                inner = inner or [ast.copy_location(ast.Pass(), item)]
-                done.append(ast.copy_location(ast.If(item.test, inner, other), item))
-        elif not isinstance(item, ast.Assert | ast.Raise):
-            done.append(item)
-    return done
-
-
-def _raises(body: Iterable[ast.stmt]) -> bool:
-    return any(
-        isinstance(item, ast.Raise)
-        or isinstance(item, ast.If)
-        and _raises(item.body)
-        and _raises(item.orelse)
-        for item in body
-    )

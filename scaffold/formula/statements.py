@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Iterable, Sequence
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula.assertions import CheckedExpressions, raises, without_checks
+from scaffold.formula.assertions import CheckedExpressions, raises
 from scaffold.formula.constant_folding import BINARY
 from scaffold.formula.definite_assignment import Unassigned, unassigned
 from scaffold.formula.definitions import parameters
@@ -324,8 +324,7 @@ class StatementParser:
             self.fail(found.name, message, hint)
 
     def _unassigned(self, body: Sequence[ast.stmt]) -> list[Unassigned]:
-        ways = without_checks(body)
-        return unassigned(ways, self.scope.outer, self.scope.choices)
+        return unassigned(body, self.scope.outer, self.scope.choices)
 
     def _check_targets(
         self, statements: tuple[Statement, ...], targets: frozenset[str]

@@ -64,7 +64,11 @@ def asked(
     ("words", "offered", "withheld"),
     [
         (["ne"], ["new-op"], ["lint"]),
-        (["new-op", "foo", "--style", ""], ["setup-context", "combined", "library"], ["lint"]),
+        (
+            ["new-op", "foo", "--style", ""],
+            ["setup-context", "combined", "library"],
+            ["lint"],
+        ),
         (["new-op", "foo", "--save-p"], ["--save-policy"], ["--style"]),
         (["lint", "--select", "AF3"], ["AF30", "AF35"], ["AF29"]),
         (["lint", "--format", "s"], ["sarif"], ["github"]),

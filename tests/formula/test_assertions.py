@@ -5,7 +5,6 @@ import ast
 import pytest
 
 from scaffold.formula import is_check, raises
-from scaffold.formula.assertions import without_checks
 from tests.formula.parsing import again, formula, problems
 
 
@@ -43,10 +42,3 @@ def test_a_check_assigns_nothing_and_a_raise_ends_a_run() -> None:
     assert not raises([first]) and not raises([choice])
     always = formula("raise ValueError(p)\nreturn x", kept=True)
     assert raises(always.statements)
-
-
-def test_the_statements_of_a_run_that_raises_nothing() -> None:
-    body = ast.parse(
-        "assert p\nif p:\n    raise ValueError\nelse:\n    a = x\nb = a"
-    ).body
-    assert ast.unparse(ast.Module(without_checks(body), [])) == "a = x\nb = a"

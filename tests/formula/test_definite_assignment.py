@@ -50,6 +50,7 @@ def found(source: str) -> list[str]:
         "if mode == 'mean': y = 1\nelif mode == 'sum': y = 2\nelif mode == 'none': y = 3\nz = y",
         "if mode == 'mean': y = 1\nif mode != 'mean': y = 2\nz = y",
         "if mode == 'mean': y = 1\nelif mode == 'sum': y = 2\nif mode != 'none': z = y",
+        "if mode == 'sum': y = 1\nif mode == 'mean': z = 0\nelif mode == 'sum': z = y\nelse: raise ValueError(mode)",
         "if a:\n    y = 1\n    z = y",
         "z = unknown",
     ],

@@ -3,7 +3,7 @@
 import pytest
 
 from scaffold.inspect.plainness import is_torch
-from tests.inspect.test_guesses import facts
+from tests.inspect.test_trial_inputs import facts
 
 CODE = """\
 import mykernels

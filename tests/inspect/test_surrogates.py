@@ -3,7 +3,7 @@
 import pytest
 
 from scaffold.inspect.surrogates import is_rough
-from tests.inspect.test_guesses import facts
+from tests.inspect.test_trial_inputs import facts
 
 CODE = """\
 from torch.autograd import Function

@@ -150,9 +150,14 @@ def have_one_name(names: Any) -> bool:
 
 
 # What only the loader can know: directories, other files, interpreters, names of Python.
-DEEPER = {"package", "parameter-names", "conventions", "rules", "template-dirs"} | {
-    "python"
-}
+DEEPER = {
+    "package",
+    "namespace",
+    "parameter-names",
+    "conventions",
+    "rules",
+    "template-dirs",
+} | {"python"}
 
 
 @settings(max_examples=600, deadline=None)
