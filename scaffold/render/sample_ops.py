@@ -68,6 +68,30 @@ forward = 'x * torch.sigmoid(x)'
 save-policy = 'balanced'
 double-backward = true
 
+[ops.silu_forward_mode]
+inputs = 'x'
+forward = 'x * torch.sigmoid(x)'
+forward-ad = true
+
+[ops.double_forward_mode]
+inputs = 'x'
+forward = 'x * 2'
+forward-ad = true
+
+[ops.silu_library]
+inputs = 'x'
+forward = 'x * torch.sigmoid(x)'
+style = 'library'
+
+[ops.library_of_kernels]
+import = ['kernels:double_kernel']
+inputs = 'x[N, D]'
+outputs = 'y[N, D]'
+forward = 'double_kernel(x)'
+grad = { x = 'grad_output * 2' }
+style = 'library'
+transforms = false
+
 [ops.sum_tensors]
 inputs = '*tensors'
 forward = 'torch.stack(tensors).sum(0)'

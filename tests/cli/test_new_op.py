@@ -211,7 +211,7 @@ def test_all_problems_of_a_run_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a-file").touch()
     outcome = stable(
         *(tmp_path, "--inputs", "x, x", "--tolerance", "eps", "--style", "none"),
-        *("--format", "xml", "--out-dir", "a-file", "--grad", "weight"),
+        *("--format", "xml", "--out-dir", "a-file", "--grad", "=weight"),
     )
     assert outcome.code == 2
     places = [

@@ -15,7 +15,17 @@ from tests.executed.suites import Suites
 from tests.inspect.test_stubs import pytest_says
 from tests.sweeps import pairs_in_every_run
 
-EXAMPLES = sorted(p.parent.name for p in ROOT.glob("generated_examples/*/command"))
+COMMANDS = {
+    p.parent.name: p.read_text() for p in ROOT.glob("generated_examples/*/command")
+}
+# What is adopted is one Function: neither a registered op nor one of several.
+REFUSED = {
+    "--style library": "holds no autograd.Function",
+    "--double-backward": "holds several Functions",
+}
+EXAMPLES = sorted(
+    n for n, text in COMMANDS.items() if not any(o in text for o in REFUSED)
+)
 HEAD = "import torch\nfrom torch.autograd import Function\n\n\n"
 SCALE = """\
 class ScaleFunction(Function):
@@ -55,6 +65,16 @@ return grad_output * x * factor
 style = 'combined'
 module = false
 """
+
+
+@pytest.mark.parametrize("name", sorted({*COMMANDS} - {*EXAMPLES}))
+def test_an_example_that_is_not_one_function_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    shutil.copy(ROOT / "generated_examples" / name / f"{name}.py", tmp_path)
+    adopted = scaffold(tmp_path, "adopt", f"{name}.py", "--no-verify")
+    (said,) = (word for option, word in REFUSED.items() if option in COMMANDS[name])
+    assert adopted.code == 2 and said in adopted.err
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -147,6 +147,16 @@ CASES = {
         "inputs = 'x[N, D], w[N, D]'\nforward = 'x * w'\n",
     ),
     "materialize-grads": Case(("--no-materialize-grads",), "materialize-grads = false"),
+    "double-backward": Case(
+        *(("--double-backward",), "double-backward = true"),
+        ("--inputs", "x", "--forward", "F.silu(x)", "--save-policy", "balanced"),
+        "inputs = 'x'\nforward = 'F.silu(x)'\nsave-policy = 'balanced'\n",
+    ),
+    "forward-ad": Case(
+        *(("--forward-ad",), "forward-ad = true"),
+        ("--inputs", "x", "--forward", "torch.exp(x)"),
+        "inputs = 'x'\nforward = 'torch.exp(x)'\n",
+    ),
     "amp": Case(("--amp", "region"), "amp = 'region'"),
     "style": Case(("--style", "combined"), "style = 'combined'"),
     "save-policy": Case(
@@ -226,6 +236,7 @@ def test_every_key_has_a_case_and_an_option() -> None:
         ("--no-once-differentiable", "once-differentiable = true"),
         ("--transforms", "transforms = false"),
         ("--materialize-grads", "materialize-grads = false"),
+        ("--no-forward-ad", "forward-ad = true"),
         ("--module", "module = false"),
         ("--test", "test = false"),
         ("--no-surrogate", "surrogate = true"),
