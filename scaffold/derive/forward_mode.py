@@ -337,7 +337,7 @@ class _Replaced:
         if not self._reads(op):
             return op
         if _spreads(op):
-            return self._spread((op,), op.args[0])
+            return self._spread((op,), _narrow(op))
         return self._rebuilt(op, map(self, op.args))
 
     def _reads(self, op: Op) -> bool:
@@ -348,7 +348,7 @@ class _Replaced:
         if inner is self.cotangent:
             return self.tangent
         if _spreads(inner):
-            return self._spread((*views, inner), inner.args[0])
+            return self._spread((*views, inner), _narrow(inner))
         if inner.facts.category != "elementwise":
             raise UnsupportedError(f"{inner.rule} in a gradient")
         parts = (self._part(views, inner, arg) for arg in inner.args)
@@ -360,11 +360,19 @@ class _Replaced:
         if not arg.is_tensor or arg.shape != inner.shape:
             return arg
         for view in reversed(views):
-            args = (arg, *view.args[1:])
-            arg = self.make.program.op(
-                view.rule, args, view.data, kind=arg.kind, shape=view.shape
-            )
+            arg = self._viewed(view, _narrow(view), arg)
         return arg
+
+    def _viewed(self, view: Op, narrow: Op, part: Op) -> Op:
+        """A part in the place of what a view spreads."""
+        if view is narrow:
+            return part
+        first, *rest = view.args
+        kept = (part if arg is narrow else arg for arg in rest)
+        args = (self._viewed(first, narrow, part), *kept)
+        return self.make.program.op(
+            view.rule, args, view.data, kind=part.kind, shape=view.shape
+        )
 
     def _rebuilt(self, op: Op, args: Iterable[Op]) -> Op:
         if op.rule == "cond":
@@ -377,3 +385,8 @@ class _Replaced:
 def _spreads(op: Op) -> bool:
     """Whether it gives a reduced value the dims again that were reduced."""
     return op.rule in SPREADING or op.facts.is_view
+
+
+def _narrow(view: Op) -> Op:
+    """What a view spreads; one that leaves a scalar as it is has both: `x.unsqueeze(0) if x.ndim else x`."""
+    return view.args[1] if view.rule == "unless_scalar" else view.args[0]
