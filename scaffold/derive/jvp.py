@@ -131,15 +131,16 @@ def _ends(
 ) -> dict[str, Op]:
     """What has a tangent of what forward returns, by what is left of the names that the writer gives them.
 
-    Intermediates of an op that is differentiable once may be outputs that have a gradient.
+    Intermediates have one too: without it forward mode would take them for constants of the backward, as for a Hessian.
     """
     pairs = zip(spec.outputs, lowered.results, strict=True)
     ends = {_stem(spec, item.name): op for item, op in pairs if item.differentiable}
-    if derivation.once_differentiable and derivation.extra:
+    if derivation.extra:
         named = {name: op for op, name in held.items()}
-        ends |= {
-            name: named[name] for name in derivation.intermediates if name in named
-        }
+        for name in derivation.intermediates:
+            if name not in named:
+                raise UnsupportedError(f"'{name}' is saved for the backward")
+            ends[name] = named[name]
     return {name: op for name, op in ends.items() if op.kind in PLAIN}
 
 
@@ -189,7 +190,9 @@ def _handed(
     origins = Origins(dict(maths.origins), reuse.plan.saved, reuse.described)
     lines = tuple(Line(item, every) for item in program)
     names = ContextNames(spec)
-    handed = transfer(spec, graph, lines, origins, names, maths.place)
+    handed = transfer(
+        spec, graph, lines, origins, names, maths.place, gradients_come_in=False
+    )
     there = {item.name for item in found.saved}
     extra = (item for item in handed.saved if item.name not in there)
     kept = {item.name: item for item in (*found.kept, *handed.kept)}

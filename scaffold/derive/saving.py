@@ -92,8 +92,9 @@ def transfer(
     origins: Origins,
     names: ContextNames,
     place: Location,
+    gradients_come_in: bool = True,
 ) -> Transfer:
-    """Decide how each free name of the backward reaches it, and rewrite the lines."""
+    """Decide how each free name of the backward reaches it, and rewrite the lines; to a jvp no gradients of outputs come in."""
     found = _free(lines)
     data = _data_readers(spec, found, origins)
     _refuse_changed(spec, data, place)
@@ -108,7 +109,12 @@ def transfer(
         name: every if is_for_most(spec, serves) else serves
         for name, serves in data.items()
     }
-    rewriter = _Rewriter(spec, graph, origins, names, there, _assigned(lines))
+    coming = frozenset(
+        grad_name(spec, output.name)
+        for output in spec.outputs
+        if gradients_come_in and (output.differentiable or spec.materialize_grads)
+    )
+    rewriter = _Rewriter(spec, graph, origins, names, there, coming, _assigned(lines))
     renewed = tuple(rewriter.line(line) for line in lines)
     return Transfer(renewed, saved, tuple(rewriter.kept.values()))
 
@@ -220,11 +226,13 @@ class _Rewriter:
         origins: Origins,
         names: ContextNames,
         there: dict[str, frozenset[str]],
+        coming: frozenset[str],
         assigned: frozenset[str],
     ) -> None:
         self.graph, self.origins = graph, origins
         self.there = there  # the gradients for which a tensor is at hand
-        self.spec, self.assigned = spec, assigned
+        self.spec = spec
+        self.coming, self.assigned = coming, assigned  # gradients; all names
         self.attributes = {item.name for item in spec.attributes}
         self.inputs = {item.name: item for item in spec.tensors}
         self.outputs = {item.name: item for item in spec.outputs}
@@ -278,8 +286,7 @@ class _Rewriter:
     def _gradient_has_it(self, output: Output) -> bool:
         """Whether an output's metadata is that of its gradient: one that is there, and not assigned anew."""
         name = grad_name(self.spec, output.name)
-        there = output.differentiable or self.spec.materialize_grads
-        return there and name not in self.assigned
+        return name in self.coming and name not in self.assigned
 
     def _of_gradient(
         self, node: Node, read: Read, output: Output, serves: frozenset[str]
@@ -297,8 +304,10 @@ class _Rewriter:
     def _gradient_to_make_from(self) -> str | None:
         """A gradient that new tensors may be made from, since it has their dtype, device and vmap levels."""
         for output in self.spec.outputs:
-            if output.differentiable and not output.variadic:
-                return grad_name(self.spec, output.name)
+            name = grad_name(self.spec, output.name)
+            known = output.differentiable and not output.variadic
+            if known and name in self.coming:
+                return name
         return None
 
     def _keep(self, read: Read, item: TensorInput) -> None:

@@ -334,7 +334,9 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
         for item in spec.outputs
         if _marked(spec, item)
     ]
-    if derivation.style != "combined" and not leads_back(spec, derivation):
+    # With a jvp an intermediate has a tangent, by which forward mode differentiates the backward that reads it.
+    apart = derivation.jvp is None and not leads_back(spec, derivation)
+    if derivation.style != "combined" and apart:
         constant += derivation.intermediates
     if constant:
         lines.append(f"ctx.mark_non_differentiable({', '.join(constant)})")

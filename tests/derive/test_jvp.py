@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from scaffold.errors import ScaffoldError
-from tests.derive.building import draft_of, load, spec_of, text_of
+from tests.derive.building import draft_of, load, reference, spec_of, text_of
 
 LINEAR = """
 output = input @ weight.t()
@@ -68,6 +69,49 @@ def test_an_optional_argument_of_a_call() -> None:
         places = tuple(at for at, item in enumerate(inputs) if item is not None)
         found = torch.func.jacfwd(op, places)(*inputs)
         torch.testing.assert_close(found, torch.func.jacrev(op, places)(*inputs))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        # the norm of a scalar has no dim to spread over
+        "x.norm(dim=-1)",
+        "x.sum(-1) * x.norm(3, dim=-1)",
+        # to the jvp no gradient comes whose dtype and device zeros might have
+        "y = torch.zeros_like(x)\ny[..., 0] = x.sum(-1)\nreturn y + x",
+    ],
+)
+def test_shapes_that_are_not_declared(forward: str) -> None:
+    op = load(draft_of(spec_of("x", forward=forward, forward_ad=True))).some_op
+    for shape in ((2, 3), (3,), ()) if "y" not in forward else ((2, 3), (3,)):
+        x = torch.randn(shape, dtype=torch.double)
+        found, expected = (f(op)(x) for f in (torch.func.jacfwd, torch.func.jacrev))
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "-x.norm(dim=-1)",
+        "torch.softmax(x @ x.mT, -1) @ x",
+        "h = x - x.mean(-1, keepdim=True)\nreturn torch.exp(h) * torch.tanh(h)",
+    ],
+)
+def test_saved_intermediates_have_tangents(forward: str) -> None:
+    """What reads them in the backward is no constant to forward mode; PyTorch takes no tangent of what is marked."""
+    raw: dict[str, Any] = {"save_policy": "balanced", "forward_ad": True}
+    op = load(draft_of(spec_of("x", forward=forward, **raw))).some_op
+    plain = reference(["x"], forward)
+    value, tangent = torch.randn(2, 3, 4, dtype=torch.double)[:, :, :3]
+    found = []
+    for call in (op, plain):
+        with forward_ad.dual_level():
+            x = forward_ad.make_dual(value.clone().requires_grad_(), tangent)  # type: ignore[no-untyped-call]
+            output = call(x)
+            (grad,) = torch.autograd.grad(output.sin().sum(), x)
+            duals = (forward_ad.unpack_dual(item) for item in (output, grad))  # type: ignore[no-untyped-call]
+            found.append([item.tangent for item in duals])
+    torch.testing.assert_close(found[0], found[1])
 
 
 def test_an_output_that_no_input_reaches_has_zeros() -> None:
