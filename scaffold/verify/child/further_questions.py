@@ -148,7 +148,7 @@ def _firsts(
 ) -> tuple[Tensor, ...]:
     needed = [x for x in inputs if _needs(x)]
     ends, weights = _ends(checks, function, inputs)
-    if not ends:
+    if not any(end.requires_grad for end in ends):
         return tuple(torch.zeros_like(x) for x in needed)
     return torch.autograd.grad(_summed(ends, weights), needed, materialize_grads=True)
 
@@ -156,10 +156,13 @@ def _firsts(
 def _ends(
     checks: Any, function: Callable[..., Any], inputs: Sequence[Any]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The outputs that have a gradient, and numbers for each of their elements that no dtype rounds."""
+    """The outputs that may have a gradient, and numbers for each of their elements that no dtype rounds.
+
+    One that is a constant of the call is among them: autograd gives it no gradient, a Function does.
+    """
     outputs, chosen = as_tuple(function(*inputs)), checks.TESTS.ends
     several = [outputs[at] for at in chosen] if chosen else outputs
-    ends = [one for one in several if one.requires_grad]
+    ends = [one for one in several if one.is_floating_point() or one.is_complex()]
     seed_generator(1)
     # Whatever order the elements have in memory: the same numbers in another one are others.
     return ends, [torch.randint(-4, 5, one.shape).to(one.dtype) / 4 for one in ends]
