@@ -198,11 +198,13 @@ def _handed(
     kept = {item.name: item for item in (*found.kept, *handed.kept)}
     returned = [_stem(spec, output.name) for output in spec.outputs]
     returned += found.intermediates if found.extra else ()
+    lines_over_ctx = tuple(line.statement for line in handed.lines)
+    named = _tangent_names(spec, maths, lines_over_ctx, parameters)
     results = tuple(
-        graph.name(_as_tangent(f"grad_{name}")) if name in known else None
+        graph.name(named[f"grad_{name}"]) if name in known else None
         for name in returned
     )
-    statements = _renamed(spec, maths, tuple(line.statement for line in handed.lines))
+    statements = _renamed(graph, lines_over_ctx, named)
     return replace(
         found,
         saved=(*found.saved, *extra),
@@ -238,18 +240,29 @@ def _as_tangent(name: str) -> str:
     return "_".join("tangent" if part == "grad" else part for part in name.split("_"))
 
 
-def _renamed(
-    spec: OpSpec, maths: Maths, statements: tuple[Statement, ...]
-) -> tuple[Statement, ...]:
+def _tangent_names(
+    spec: OpSpec, maths: Maths, statements: Lines, parameters: Iterable[str]
+) -> dict[str, str]:
+    """What each name that is assigned becomes; no two become one, as `y` of the forward with a `tangent_y` of the forward would."""
+    names = sorted(written(*statements))
+    taken = outer_names(spec, maths.forward) | {*parameters, *names}
+    found: dict[str, str] = {}
+    for name in names:
+        new = _as_tangent(name)
+        found[name] = name if new == name else fresh(new, taken)
+        taken |= {found[name]}
+    return found
+
+
+def _renamed(graph: Graph, statements: Lines, new: Mapping[str, str]) -> Lines:
     """The statements with the names of tangents."""
-    new = {name: _as_tangent(name) for name in written(*statements)}
 
     def change(node: Node) -> Node | None:
         if node.kind == "name" and new.get(node.label, node.label) != node.label:
-            return maths.graph.name(new[node.label])
+            return graph.name(new[node.label])
         return None
 
-    return tuple(map(_said_of_value, rewritten(maths.graph, statements, change)))
+    return tuple(map(_said_of_value, rewritten(graph, statements, change)))
 
 
 def _said_of_value(item: Statement) -> Statement:

@@ -114,6 +114,21 @@ def test_saved_intermediates_have_tangents(forward: str) -> None:
     torch.testing.assert_close(found[0], found[1])
 
 
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "tangent_y = x * x\ny = tangent_y * x\nreturn tangent_y * y * y.exp()",
+        "grad = x * 2\ntangent = x * x\nreturn grad * tangent * x.exp()",
+    ],
+)
+def test_names_of_the_forward_that_tangents_would_have(forward: str) -> None:
+    op = load(draft_of(spec_of("x[N]", forward=forward, forward_ad=True))).some_op
+    x, tangent = torch.randn(2, 3, dtype=torch.double)
+    plain = reference(["x"], forward)
+    found, expected = (torch.func.jvp(f, (x,), (tangent,)) for f in (op, plain))
+    torch.testing.assert_close(found, expected)
+
+
 def test_an_output_that_no_input_reaches_has_zeros() -> None:
     spec = spec_of(
         "x[N]",
