@@ -1,4 +1,4 @@
-"""What of PyTorch works with generated ops: a table of checks by styles, in Markdown.
+"""What of PyTorch works with generated ops: a table of checks by styles, and with forward mode, in Markdown.
 
 In: `python -m benchmarks.compatibility [NAME ...] [--style STYLE ...] [--inductor]`, in an environment with torch: the examples that are named, else all with a
 gradient. Each is generated in every style that it can have, with its test, which says how inputs are made.
@@ -12,12 +12,13 @@ import shlex
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._dynamo import symbolic_convert
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import grad, jacrev, jvp, vjp, vmap
 from torch.utils.checkpoint import checkpoint
@@ -25,7 +26,12 @@ from torch.utils.checkpoint import checkpoint
 from tests.examples.examples import ROOT
 from tests.executed.generation import run_new_op
 
-STYLES: tuple[str, ...] = ("setup-context", "combined", "library")
+STYLES: dict[str, tuple[str, ...]] = {
+    "setup-context": ("--style", "setup-context"),
+    "combined": ("--style", "combined"),
+    "library": ("--style", "library"),
+    "forward-ad": ("--style", "setup-context", "--forward-ad"),
+}
 UNSAID: dict[str, Any] = {
     "supports_gradcheck": True,
     "supports_double_backward": True,
@@ -236,6 +242,7 @@ def _(op: Op) -> None:
 def compiles(op: Op, backend: str, inputs: Sequence[Any]) -> None:
     """See that the compiled op has the gradients of the eager one."""
     torch._dynamo.reset()
+    _forget_modules()
     compiled = torch.compile(op.loss, fullgraph=True, backend=backend)
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     got = torch.autograd.grad(compiled(*inputs), needed, allow_unused=True)
@@ -287,6 +294,13 @@ def _(op: Op) -> None:
     )
 
 
+def _forget_modules() -> None:
+    """See that Dynamo imports the op's module again: that of the style before has the same name."""
+    symbolic_convert._import_module.cache_clear()
+    for name in [name for name in globals() if name.startswith("__import_")]:
+        del globals()[name]
+
+
 def _copy(x: Any) -> Any:
     """A tensor of its own: an op may change it in place."""
     if isinstance(x, Tensor):
@@ -333,8 +347,7 @@ def ops(names: Sequence[str], style: str, directory: Path) -> Iterator[tuple[str
                 ("test_", example.name + ".py")
             ):
                 (where / file.name).write_bytes(file.read_bytes())
-        more = ("--style", style, "--no-verify")
-        if run_new_op(where, *words[2:], *more).exit_code:
+        if run_new_op(where, *words[2:], *STYLES[style], "--no-verify").exit_code:
             continue
         found = imported(where)
         tests = next((v for k, v in found.items() if _is_tests(k, "OpTests", v)), None)
@@ -361,7 +374,7 @@ def _is_tests(name: str, base: str, value: Any) -> bool:
     return name.startswith("Test") and base in bases
 
 
-def rows(names: Sequence[str], styles: Sequence[str], directory: Path) -> list[Row]:
+def rows(names: Sequence[str], styles: Iterable[str], directory: Path) -> list[Row]:
     found = {name: Row(name, {}, {}, {}) for name in CHECKS}
     for style in styles:
         for op_name, op in ops(names, style, directory):
@@ -397,7 +410,7 @@ def main() -> None:
     parser.add_argument("--inductor", action="store_true", help="compile with it too")
     parser.add_argument("--style", action="append", choices=STYLES)
     asked = parser.parse_args()
-    styles = asked.style or STYLES
+    styles = asked.style or list(STYLES)
     with tempfile.TemporaryDirectory() as directory:
         table = rows(asked.names, styles, Path(directory))
     print(f"| check | {' | '.join(styles)} |\n|---|{'---|' * len(styles)}")

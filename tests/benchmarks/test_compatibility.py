@@ -27,14 +27,22 @@ def test_the_default_style_passes_and_the_others_are_not_for_transforms(
         "setup-context": 2,
         "combined": 2,
         "library": 1,
+        "forward-ad": 1,
     }
-    assert table["vmap"].passed == {"setup-context": 1, "combined": 0, "library": 1}
+    assert table["vmap"].passed == {
+        "setup-context": 1,
+        "combined": 0,
+        "library": 1,
+        "forward-ad": 1,
+    }
+    assert table["forward mode (torch.func.jvp)"].passed["forward-ad"] == 1
     (why,) = table["vmap"].failures
     assert why.startswith("vmap, combined: RuntimeError")
     assert table["gradgradcheck"].asked == {
         "setup-context": 2,
         "combined": 2,
         "library": 1,
+        "forward-ad": 1,
     }
 
 

@@ -1,0 +1,114 @@
+"""The custom operator rms_norm_jvp."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+
+class RmsNormJvpFunction(Function):
+    """Forward and backward of :func:`rms_norm_jvp`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        if weight.shape != (x.shape[-1],):
+            raise ValueError(
+                f"weight[D] has shape {[*weight.shape]}, not {[x.shape[-1]]}"
+            )
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, eps = inputs
+        ctx.save_for_backward(x, weight if ctx.needs_input_grad[0] else None)
+        ctx.eps = eps
+        ctx.weight_shape = weight.shape
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        grad_x = grad_weight = None
+        inverse_root = torch.rsqrt(torch.square(x).mean(-1, keepdim=True) + ctx.eps)
+        normalized = x * inverse_root
+        if ctx.needs_input_grad[0]:
+            grad_normalized = grad_output * weight
+            inner = (grad_normalized * normalized).mean(-1, keepdim=True)
+            grad_x = inverse_root * (grad_normalized - inner * normalized)
+        if ctx.needs_input_grad[1]:
+            grad_weight = (grad_output * normalized).sum_to_size(ctx.weight_shape)
+        return grad_x, grad_weight, None
+
+
+class RmsNormJvpFunctionWithJvp(RmsNormJvpFunction):
+    """The same with a jvp, for forward mode."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        RmsNormJvpFunction.setup_context(ctx, inputs, output)
+        x, weight, _eps = inputs
+        ctx.save_for_backward(x, weight)
+        ctx.save_for_forward(x, weight)
+
+    @staticmethod
+    def jvp(
+        ctx: Any, tangent_x: Tensor, tangent_weight: Tensor, _tangent_eps: None
+    ) -> Tensor:
+        x, weight = ctx.saved_tensors
+        inverse_root = torch.rsqrt(torch.square(x).mean(-1, keepdim=True) + ctx.eps)
+        normalized = x * inverse_root
+        inner = (2 * tangent_x * normalized).mean(-1, keepdim=True)
+        tangent_normalized = inverse_root * (tangent_x - 0.5 * normalized * inner)
+        tangent_output: Tensor = (
+            tangent_normalized * weight + normalized * tangent_weight
+        )
+        return tangent_output
+
+
+def rms_norm_jvp(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
+    """Compute ``x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight``.
+
+    Args:
+        x: Tensor of shape ``(..., D)``.
+        weight: Tensor of shape ``(D,)``.
+        eps: Constant.
+    """
+    function: type[RmsNormJvpFunction] = RmsNormJvpFunctionWithJvp
+    if torch.compiler.is_compiling():  # it takes no jvp
+        function = RmsNormJvpFunction
+    apply: Callable[..., Tensor] = function.apply
+    device = x.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        x = x if x.dtype == torch.double else x.float()
+        weight = weight if weight.dtype == torch.double else weight.float()
+    return apply(x, weight, eps)
+
+
+class RmsNormJvp(nn.Module):
+    """:func:`rms_norm_jvp` as a module that owns ``weight``."""
+
+    def __init__(
+        self,
+        D: int,
+        eps: float = 1e-6,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.D = D
+        self.eps = eps
+        self.weight = nn.Parameter(torch.empty(D, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm_jvp(x, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"D={self.D}, eps={self.eps}"
