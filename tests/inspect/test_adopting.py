@@ -22,6 +22,7 @@ COMMANDS = {
 REFUSED = {
     "--style library": "holds no autograd.Function",
     "--double-backward": "holds several Functions",
+    "--forward-ad": "holds several Functions",
 }
 EXAMPLES = sorted(
     n for n, text in COMMANDS.items() if not any(o in text for o in REFUSED)
