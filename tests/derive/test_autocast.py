@@ -97,3 +97,19 @@ def test_the_gradients_of_a_region_are_none_of_atens_own() -> None:
     options = {"forward": "torch.softmax(q @ k.mT, -1) @ v", "save_policy": "balanced"}
     assert "aten" not in op_text(inputs, **options)
     assert "aten" in op_text(inputs, **options, amp="off")
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        "t.to(z.device)",
+        't.to("cpu")',
+        't.to(torch.device("cpu"))',
+        "torch.arange(len(z)).to(z.device)",
+    ],
+)
+def test_positions_on_another_device_are_positions(moved: str) -> None:
+    """They were taken for numbers, and cast with the scores that they pick."""
+    forward = f"F.log_softmax(z @ z.T, -1).gather(-1, ({moved})[:, None]).sum()"
+    text = op_text("z[M, D], t[M; index(M)]", forward=forward)
+    assert "unsqueeze(1), 1" in " ".join(text.split())  # the positions of a scatter

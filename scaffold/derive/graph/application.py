@@ -45,6 +45,9 @@ def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind
     """The kind of a result, as the table says it."""
     said = rule.facts.kind(position)
     dtype = args.get("dtype")
+    if dtype is not None and _is_device(program.value_of(dtype)):
+        args = {name: item for name, item in args.items() if item is not dtype}
+        dtype = None
     asked = dtype is not None and literal(dtype) is not None
     known = None if dtype is None else program.dtype(dtype)
     if known is not None:
@@ -55,6 +58,13 @@ def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind
         kind = FIXED.get(said) or _of_arguments(program, rule, args, said)
     # Of a dtype that is not known no more is known than that it may be real.
     return "real" if asked and kind in ("int", "bool") else kind
+
+
+def _is_device(op: Op) -> bool:
+    """Whether it is a device where there might be a dtype: of `x.to("cuda")`, `x.to(y.device)`, `x.to(torch.device("cuda"))`."""
+    if op.is_python("call"):
+        op = op.args[0]
+    return isinstance(literal(op), str) or op.is_python("attribute", "device")
 
 
 def _of_arguments(program: Program, rule: Rule, args: Args, said: str) -> Kind:
