@@ -85,6 +85,6 @@ def test_values_are_no_larger_than_a_domain_has_them() -> None:
 
 def test_an_output_that_is_a_constant_of_the_call_is_no_difference() -> None:
     """Autograd gives it no gradient, a Function does: the derivatives of the others are compared all the same."""
-    raw = {"inputs": "x[N], b[N]?", "outputs": "a, c", "derive": True}
+    raw: dict[str, Any] = {"inputs": "x[N], b[N]?", "outputs": "a, c", "derive": True}
     forward = "return x * x, (b * 2 if b is not None else torch.zeros_like(x))"
     assert verdict(forward=forward, **raw).failure is None
