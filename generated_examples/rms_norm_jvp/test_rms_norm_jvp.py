@@ -295,6 +295,7 @@ class OpTests:
     @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
     def test_forward_mode(self, case: Case, layout: Callable[[Tensor], Tensor]) -> None:
         """The tangents of the outputs, against finite differences."""
+        # What is filtered: PyTorch scripts its own formulas when it first needs them.
         assert gradcheck(
             self.run,
             self.inputs(**case, layout=layout),
