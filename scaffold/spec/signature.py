@@ -441,8 +441,9 @@ class _TypeReader:
         name = node.id if isinstance(node, ast.Name) else ""
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
             name = node.value.id
-        if name == "Tensor":
-            hint = "a tensor is a bare name: 'x', or 'x?' where it may be None"
+        inside = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        if "Tensor" in inside:
+            hint = "tensors are bare names: 'x', 'x?' where it may be None, '*xs' for any number of them"
             return self.fail(node, "is not the type of an attribute", hint)
         if name in SUGGESTED:
             return self.fail(node, "is not a known type", f"write: {SUGGESTED[name]}")
