@@ -64,7 +64,10 @@ def _is_device(op: Op) -> bool:
     """Whether it is a device where there might be a dtype: of `x.to("cuda")`, `x.to(y.device)`, `x.to(torch.device("cuda"))`."""
     if op.is_python("call"):
         op = op.args[0]
-    return isinstance(literal(op), str) or op.is_python("attribute", "device")
+    said = literal(op)
+    if isinstance(said, str):
+        return not said.startswith("torch.")  # x.type("torch.LongTensor")
+    return op.is_python("attribute", "device")
 
 
 def _of_arguments(program: Program, rule: Rule, args: Args, said: str) -> Kind:
