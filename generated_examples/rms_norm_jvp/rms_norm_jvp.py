@@ -77,7 +77,7 @@ def rms_norm_jvp(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
         eps: Constant.
     """
     function: type[RmsNormJvpFunction] = RmsNormJvpFunctionWithJvp
-    if torch.compiler.is_compiling():  # it takes no jvp
+    if torch.compiler.is_compiling():  # Dynamo refuses a jvp
         function = RmsNormJvpFunction
     apply: Callable[..., Tensor] = function.apply
     device = x.device.type

@@ -63,6 +63,8 @@ def why_not(
     spec: OpSpec, first: FirstDerivative, once: bool, saved: Collection[str]
 ) -> str:
     """Why the first derivative is not differentiated, if it is not; `saved` are the locals that it cannot do without."""
+    if once and (spec.gradients or spec.backward):
+        return "what is stated of its gradients has no derivative that PyTorch knows"
     if once:
         return "the backward is differentiable once even where it computes everything again"
     if saved:

@@ -37,7 +37,7 @@ def apply_lines(spec: OpSpec, apply: str, whole: str, called: str) -> list[str]:
     function = fresh("function", {item.name for item in spec.inputs})
     return [
         f"{function}: type[{spec.function_name}] = {jvp_name(spec)}",
-        "if torch.compiler.is_compiling():  # it takes no jvp",
+        "if torch.compiler.is_compiling():  # Dynamo refuses a jvp",
         f"    {function} = {spec.function_name}",
         f"{apply}: Callable[..., {whole}] = {function}.apply",
     ]

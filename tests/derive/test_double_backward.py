@@ -240,3 +240,17 @@ def test_a_backward_that_can_be_differentiated_stays() -> None:
 def test_a_second_derivative_is_forbidden_or_derived() -> None:
     with pytest.raises(ScaffoldError, match="leave one of them out"):
         spec_of("x", forward="torch.exp(x)", once_differentiable=True, **ASKED)
+
+
+def test_a_backward_of_a_kernel_has_none() -> None:
+    found = derive(
+        spec_of(
+            "x",
+            forward="kernels.fwd(x)",
+            grad={"x": "kernels.bwd(grad_output, x)"},
+            **{**ASKED, "import": ["kernels"]},
+        )
+    )
+    assert found.double_backward is None
+    said = "what is stated of its gradients has no derivative that PyTorch knows"
+    assert any(note.endswith(f"no double backward: {said}") for note in found.notes)
