@@ -41,7 +41,8 @@ def filled(text: str) -> str:
 def install() -> str:
     """What the README says of installing, and of when to use something else."""
     text = (HERE.parent / "README.md").read_text(encoding="utf-8")
-    return text[text.index("## Install") : text.index("## Gallery")]
+    part = text[text.index("## Install") : text.index("## Gallery")]
+    return part.replace("](docs/", "](")  # as a page beside those sees them
 
 
 def commands() -> str:
