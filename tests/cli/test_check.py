@@ -17,6 +17,7 @@ from tests.cli.projects import (
     SHIFT,
     as_written,
     contents,
+    edit,
     interrupted,
     lose,
 )
@@ -25,12 +26,6 @@ from tests.cli.running import environment, scaffold
 pytestmark = pytest.mark.usefixtures("proven_at_once")
 
 OK = "5 ok\n"
-
-
-def edit(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
 
 
 def lines(outcome_text: str) -> list[str]:

@@ -14,6 +14,7 @@ from tests.cli.projects import (
     SHIFT,
     as_written,
     contents,
+    edit,
     in_version_1,
     lose,
     project,
@@ -25,12 +26,6 @@ pytestmark = pytest.mark.usefixtures("proven_at_once")
 FILES = [
     *("ops/scale.py", "ops/shift.py", "tests/test_scale.py", "tests/test_shift.py"),
 ]
-
-
-def edit(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
 
 
 def test_a_first_run_creates_every_file_and_its_record(tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ TRAITS = {torch.int64: "int", torch.int32: "int", torch.bool: "bool"}
 LETTERS = "ABCDEGIJKLMNOPQRSUVWXYZ"
 ATTRIBUTES = (".T", ".H", ".mT", ".mH", ".real", ".imag")
 VERDICTS = ("direct", "fallback", "refused", "wrong", "error")
-PREFIXES = {"nn.functional.": "F.", "F.": "F."}
 
 
 class Unwritable(Exception):

@@ -21,7 +21,7 @@ from tests.derive.ops_of_others import ONCE, OPS, SURROGATES
 from tests.derive.published import DETACHED, PUBLISHED
 from tests.derive.published.training import TRAINING
 from tests.derive.representative import REPRESENTATIVE
-from tests.derive.test_cases import non_contiguous, without_rows
+from tests.derive.test_cases import non_contiguous, samples, without_rows
 from tests.sweeps import in_every_run, pairs_in_every_run
 
 NEW = {case.name: case for case in PUBLISHED}
@@ -135,11 +135,6 @@ def runs(op: Made, inputs: tuple[Any, ...]) -> bool:
         return False
     results = result if isinstance(result, tuple) else (result,)
     return all(bool(torch.isfinite(item).all()) for item in results)
-
-
-def samples(case: Case) -> list[tuple[Any, ...]]:
-    torch.manual_seed(7)
-    return case.samples()
 
 
 @pytest.mark.parametrize(("name", "typed"), pairs_in_every_run(EVERY, REPRESENTATIVE))

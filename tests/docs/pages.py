@@ -20,7 +20,6 @@ FENCED = re.compile(
     r"```(?P<language>[\w{}-]*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-COMMENT = re.compile(r"^<!--.*-->$", re.MULTILINE)
 COMMAND = re.compile(
     r"^\$ (?P<command>(?:.*\\\n)*.*\n)(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE
 )

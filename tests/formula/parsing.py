@@ -1,5 +1,6 @@
 """Formulas from text, for tests."""
 
+import ast
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -54,3 +55,8 @@ def problems(source: str, **scope: str | bool) -> list[str]:
     with pytest.raises(ScaffoldError) as caught:
         formula(source, **scope)  # type: ignore[arg-type]
     return [str(problem) for problem in caught.value.problems]
+
+
+def expression(text: str) -> ast.expr:
+    """The tree of one expression, as Python parses it."""
+    return ast.parse(text, mode="eval").body

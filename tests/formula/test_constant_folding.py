@@ -28,6 +28,7 @@ from scaffold.formula.constant_folding import (
     negated,
     truth_of,
 )
+from tests.formula.parsing import expression
 
 KNOWN = {"n": 3, "mode": "sum", "none": None, "x": PRESENT}
 
@@ -107,10 +108,6 @@ def test_numbers(
 def test_every_comparison_is_computed() -> None:
     assert {*COMPARE.values()} == {*COMPARISONS}
     assert {*BINARY.values()} >= {*ARITHMETIC}
-
-
-def expression(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
 
 
 @pytest.mark.parametrize(

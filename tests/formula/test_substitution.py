@@ -14,6 +14,7 @@ from scaffold.formula.substitution import (
     substituted,
     versioned,
 )
+from tests.formula.parsing import expression
 
 
 def body(text: str) -> list[ast.stmt]:
@@ -22,10 +23,6 @@ def body(text: str) -> list[ast.stmt]:
 
 def unparsed(item: ast.stmt) -> str:
     return ast.unparse(ast.fix_missing_locations(item))
-
-
-def expression(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
 
 
 def test_a_value_takes_the_place_of_its_name() -> None:

@@ -11,6 +11,7 @@ from scaffold.inspect.names import (
     snake_case,
     torch_call,
 )
+from tests.formula.parsing import expression
 
 TREE = ast.parse("""\
 import torch
@@ -30,10 +31,6 @@ def g():
     pass
 """)
 NAMES = Names(TREE)
-
-
-def expression(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 
 from scaffold.errors import ConflictError
 from scaffold.workspace import Answer, Change, Plan, apply, converse, plan, resolve
+from tests.workspace.test_changes import verbs
 
 
 @pytest.fixture
@@ -13,10 +14,6 @@ def clashing(tmp_path: Path) -> Plan:
     for name in "abc":
         (tmp_path / f"{name}.py").write_text("old\n")
     return plan({f"{name}.py": "new\n" for name in "nabc"}, tmp_path)
-
-
-def verbs(made: Plan) -> list[str]:
-    return [change.verb for change in made.changes]
 
 
 def answers(*replies: Answer) -> Callable[[Change], Answer]:

@@ -1,14 +1,6 @@
 """Geometry, rendering and fields as libraries of vision and graphics write them."""
 
-import torch
-
 from tests.derive.cases import Case, p, r
-
-
-def unit_rows(*shape: int) -> torch.Tensor:
-    """Rows of length 1."""
-    return torch.nn.functional.normalize(r(*shape), dim=-1)
-
 
 GEOMETRY = (
     Case(
