@@ -341,7 +341,7 @@ def _run() -> int:
     return found if isinstance(found, int) else 0
 
 
-# What an option of `new-op` is also called, elsewhere or at a first guess.
+# What options that say an op are also called, elsewhere or at a first guess.
 MEANT = {
     **dict.fromkeys(("--input", "--args", "--signature"), "--inputs 'x, weight'"),
     **dict.fromkeys(("--output", "--returns"), "--outputs 'y, indices[...; int]'"),
@@ -352,7 +352,7 @@ MEANT = {
     **dict.fromkeys(("--parameters", "--param"), "--params weight"),
     **dict.fromkeys(("--ste", "--straight-through"), "--grad 'x=grad_output'"),
     **dict.fromkeys(("--out", "--output-dir", "--dir"), "--out-dir DIR"),
-    **dict.fromkeys(("--no-test", "--no-tests", "--no-proof"), "--no-verify"),
+    **dict.fromkeys(("--no-tests", "--no-proof"), "--no-verify"),
 }
 
 
@@ -367,16 +367,23 @@ def _refusal(error: Any) -> ScaffoldError | None:
     message, _, meant = message.partition(". Did you mean ")
     message = f"{message[:1].lower()}{message[1:]}"
     hint = f"see {path} --help"
-    named = message.removeprefix("no such option: ")
-    if named != message and (option := MEANT.get(named)):
+    known_here = _options(context)
+    option = MEANT.get(message.removeprefix("no such option: "), "")
+    if option.partition(" ")[0] in known_here:
         hint = f"write: {option}"
-    elif "unexpected extra argument" in message:
+    elif "unexpected extra argument" in message and "--inputs" in known_here:
         hint = f"put what has spaces in quotes: --inputs 'x, y'; or {hint}"
-        if "--surrogate" in sys.argv:
+        if "--surrogate" in sys.argv:  # which takes no value
             hint = "write: --surrogate-forward 'TEXT'"
     elif close := known.rstrip(")") or meant.rstrip("?"):
         hint = f"did you mean {close}? or {hint}"
     return ScaffoldError(message, Location(path), hint)
+
+
+def _options(context: Any) -> frozenset[str]:
+    """The options of the command that the words were for."""
+    known = context.command.params if context else ()
+    return frozenset(name for one in known for name in (*one.opts, *one.secondary_opts))
 
 
 def _give_up_output() -> None:

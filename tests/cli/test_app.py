@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import scaffold as package
+from scaffold.cli.app import MEANT
 from scaffold.cli.help import COMMANDS
 from tests.cli.running import COMMAND, QUICK, environment, listing, new_op, run
 from tests.cli.running import scaffold as scaffold_
@@ -50,6 +51,22 @@ def test_a_usage_error_is_on_stderr(
     assert (outcome.code, outcome.out) == (2, "")
     assert complaint in outcome.err
     assert not listing(tmp_path)
+
+
+@pytest.mark.parametrize("asked", sorted(MEANT))
+def test_an_option_by_another_name_is_answered_with_ours(
+    tmp_path: Path, asked: str
+) -> None:
+    outcome = scaffold_(tmp_path, "new-op", "foo", asked, "x")
+    written = outcome.err.partition("hint: write: ")[2].strip()
+    assert (outcome.code, written) == (2, MEANT[asked])
+    told = scaffold_(tmp_path, "new-op", "foo", written.partition(" ")[0])
+    assert "no such option" not in told.err  # the answer is one
+
+
+def test_an_answer_names_no_option_that_the_command_has_not(tmp_path: Path) -> None:
+    outcome = scaffold_(tmp_path, "lint", "--no-tests", ".")
+    assert outcome.err.endswith("hint: see scaffold lint --help\n")
 
 
 @pytest.mark.usefixtures("interruptible")
