@@ -27,7 +27,7 @@ from scaffold.primitives import normalized
 from scaffold.primitives.calls import facts_of_call, is_made_of_numbers
 from scaffold.primitives.slots import Argument, Call, Taken, calls_of
 from scaffold.spec.config import PARAMETERS
-from scaffold.spec.grammar import parse_entries
+from scaffold.spec.grammar import Entry, parse_entries
 from scaffold.spec.imports import parse_imports
 from scaffold.spec.maths import read_reference, refuse_file
 from scaffold.spec.problems import Locate
@@ -632,26 +632,25 @@ def refuse_misdeclared(
     if not isinstance(stated, str) or not isinstance(inputs, str) or "\n" in inputs:
         return
     place = locate(("inputs",))
-    names = [item.name for item in parse_entries(inputs, place)]
+    entries = parse_entries(inputs, place)
     text = Text(stated, locate(("forward",)))
     if stated.lstrip().startswith("@"):
         text = read_reference(stated, "forward", text.location, read).text
-    every = frozenset(name.text for name in names)
+    every = frozenset(entry.name.text for entry in entries)
     program = program_of(text, Scope(every))
     uses = _Uses((), every)
     uses.block(program.body)
-    bare = _bare(inputs, place)
+    bare = {entry.name.text: entry.name.place for entry in entries if _is_bare(entry)}
     found = {
         name: judged
         for name, used in uses.of.items()
         if name in bare and (judged := _misdeclared(name, used))
     }
     whole = inputs
-    for name in reversed(names):
-        if name.text in found:
-            at = name.place.column - place.column
-            entry = found[name.text].entry
-            whole = f"{whole[:at]}{entry}{whole[at + len(name.text) :]}"
+    for name, stands in reversed(bare.items()):
+        if name in found:
+            at = stands.column - place.column
+            whole = f"{whole[:at]}{found[name].entry}{whole[at + len(name) :]}"
     quoted = f'"{whole}"' if "'" in whole else f"'{whole}'"
     problems: list[ScaffoldError] = []
     for item in found.values():
@@ -663,14 +662,10 @@ def refuse_misdeclared(
     raise_all(problems)
 
 
-def _bare(inputs: str, place: Location) -> frozenset[str]:
-    """The inputs of which nothing is said but the name."""
-    return frozenset(
-        entry.name.text
-        for entry in parse_entries(inputs, place)
-        if entry.tensor and entry.dims is None and not entry.traits
-        if not (entry.variadic or entry.optional or entry.default)
-    )
+def _is_bare(entry: Entry) -> bool:
+    """Whether nothing is said of an input but the name."""
+    more = entry.variadic or entry.optional or entry.default
+    return entry.tensor and entry.dims is None and not entry.traits and not more
 
 
 def _misdeclared(name: str, uses: Sequence[_Use]) -> _Judged | None:

@@ -40,8 +40,8 @@ def completed(raw: Raw, locate: Locate, read: Callable[[str], str]) -> Completed
     """The keys with NumPy imported, outputs counted, and the sole gradient named."""
     notes = list[str]()
     found = dict(raw)
-    for item in _numpy(raw):
-        found["import"] = [*found.get("import", ()), item]
+    if numpy := _numpy(raw):
+        found["import"] = [*raw.get("import", ()), *numpy]
     if (sole := _sole_gradient(raw)) is not None:
         found["grad"] = {sole: raw["grad"][""]}
         notes.append(f"the gradient is taken for that of {sole}")
@@ -153,13 +153,10 @@ def _names_a_change(spec: OpSpec) -> bool:
 
 def _changed(spec: OpSpec, formula: Formula) -> tuple[str, ...]:
     """The inputs that the forward changes."""
-    end = (
-        Assign(formula.graph.node("absent"), formula.result) if formula.result else None
-    )
-    lines = (*formula.statements, *([end] if end else []))
-    changed = frozenset[str]().union(
-        *(item.outside for item in Trace(lines, sharing).changes)
-    )
+    lines = [*formula.statements]
+    if formula.result:  # `x.exp_()` alone changes its input too
+        lines.append(Assign(formula.graph.node("absent"), formula.result))
+    changed = {name for one in Trace(lines, sharing).changes for name in one.outside}
     return tuple(item.name for item in spec.tensors if item.name in changed)
 
 

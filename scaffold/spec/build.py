@@ -138,10 +138,9 @@ def _spec(
 def _is_free(raw: Mapping[str, Any], configuration: Configuration) -> bool:
     """Whether nothing speaks against a combined forward where it spares time."""
     stated = "style" in raw or configuration.style == "library"
-    stated = stated or raw.get(
-        "forward-ad", False
-    )  # of a Function that torch.func takes
-    return not stated and raw["save-policy"] == "balanced"
+    # Forward mode is for a Function that torch.func takes, which a combined one is not.
+    bound = stated or raw.get("forward-ad", False)
+    return not bound and raw["save-policy"] == "balanced"
 
 
 def _tolerance(raw: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -178,9 +178,7 @@ class OpSpec:
     style_is_free: bool = False  # `combined` may be taken where that spares time
     namespace: str = NAMESPACE  # in library style, the op is registered below it
     save_policy: SavePolicy = "recompute"
-    double_backward: bool = (
-        False  # a backward that is differentiable once gets one of its own
-    )
+    double_backward: bool = False  # where the backward is differentiable once
     amp: Amp | None = None  # None: as the forward's primitives tell
     tolerance: tuple[
         tuple[str, str], ...
