@@ -11,8 +11,7 @@ from scaffold.derive.derivation import Derivation
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Node, Statement, expressions
 from scaffold.spec import Dim, OpSpec, Output, TensorInput, is_leading
-
-HINT = "write: style = 'setup-context'"
+from scaffold.spec.library import HINT
 
 
 def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:

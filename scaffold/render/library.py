@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.derive.library import forward_leaves, shape_of
-from scaffold.spec import OpSpec, TensorInput
+from scaffold.spec import OpSpec
 from scaffold.spec.op_spec import BACKWARD, FAKE, FORWARD, SETUP, VMAP
 
 
@@ -16,7 +16,6 @@ class LibraryView(NamedTuple):
     """What the template shows of an op that is registered."""
 
     fake_lines: tuple[str, ...]  # none: the forward is the fake
-    vmap_parameters: str
     vmap_type: str
     vmap_lines: tuple[str, ...]  # none: the op is left to PyTorch's loop
     register_lines: tuple[str, ...]
@@ -33,7 +32,6 @@ def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryVi
     fake = _fake_lines(spec) if forward_leaves(spec, derivation) else []
     return LibraryView(
         fake_lines=tuple(fake),
-        vmap_parameters="info: Any, in_dims: tuple[Any, ...], *inputs: Any",
         vmap_type=f"tuple[{whole}, {dims}]",
         vmap_lines=tuple(lines),
         register_lines=tuple(_registered(spec, saves, bool(lines), bool(fake))),
@@ -80,47 +78,34 @@ def has_vmap_rule(spec: OpSpec, derivation: Derivation) -> bool:
 
 
 def _vmap_lines(spec: OpSpec, count: int) -> list[str]:
-    several = [item for item in spec.inputs if _is_variadic(item)]
-    call = f"{spec.function_name}(*sample)"
-    if several:
-        return _vmap_of_lists(spec, count)
+    lines, sample = [], "x if dim is None else x.select(dim, i)"
+    if any(item.variadic for item in spec.tensors):  # a list, whose dims are one too
+        lines = [
+            "def sample_of(x: Any, dim: Any, i: int) -> Any:",
+            "    if isinstance(dim, list | tuple):",
+            "        return [sample_of(*each, i) for each in zip(x, dim, strict=True)]",
+            f"    return {sample}",
+            "",
+        ]
+        sample = "sample_of(x, dim, i)"
     return [
+        *lines,
         "samples = [",
-        "    [x if dim is None else x.select(dim, i) for x, dim in zip(inputs, in_dims, strict=True)]",
+        f"    [{sample} for x, dim in zip(inputs, in_dims, strict=True)]",
         "    for i in range(info.batch_size)",
         "]",
-        *_stacked(call, "samples", count),
+        *_stacked(f"{spec.function_name}(*sample)", count),
     ]
 
 
-def _vmap_of_lists(spec: OpSpec, count: int) -> list[str]:
-    """The same where the last input is a list, whose dims are a list too."""
-    call = f"{spec.function_name}(*sample)"
-    return [
-        "def sample_of(x: Any, dim: Any, i: int) -> Any:",
-        "    if isinstance(dim, list | tuple):",
-        "        return [sample_of(*each, i) for each in zip(x, dim, strict=True)]",
-        "    return x if dim is None else x.select(dim, i)",
-        "",
-        "samples = [",
-        "    [sample_of(x, dim, i) for x, dim in zip(inputs, in_dims, strict=True)]",
-        "    for i in range(info.batch_size)",
-        "]",
-        *_stacked(call, "samples", count),
-    ]
-
-
-def _stacked(call: str, samples: str, count: int) -> list[str]:
+def _stacked(call: str, count: int) -> list[str]:
+    """The return of a rule that calls the op for each of `samples`."""
     if count == 1:
-        return [f"return torch.stack([{call} for sample in {samples}]), 0"]
+        return [f"return torch.stack([{call} for sample in samples]), 0"]
     names = [f"output{position}" for position in range(count)]
     stacked = ", ".join(f"torch.stack({name})" for name in names)
     dims = ", ".join(["0"] * count)
     return [
-        f"{', '.join(names)} = zip(*({call} for sample in {samples}), strict=True)",
+        f"{', '.join(names)} = zip(*({call} for sample in samples), strict=True)",
         f"return ({stacked}), ({dims})",
     ]
-
-
-def _is_variadic(item: object) -> bool:
-    return isinstance(item, TensorInput) and item.variadic

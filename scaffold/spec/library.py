@@ -47,8 +47,6 @@ def check_library(
 
 def schema_type(annotation: str) -> str | None:
     """The type of an attribute in the signature that is registered; None for one that no schema has."""
-    if annotation == "device":
-        return "torch.device"
     tree = ast.parse(annotation, mode="eval").body
     match tree:
         case ast.BinOp(left, ast.BitOr(), ast.Constant(None)):
