@@ -110,8 +110,7 @@ def as_op(spec: OpSpec, first: FirstDerivative, place: Location) -> AsOp:
     )
     lines = by_full_names(graph, lines)
     results = _names_of_results(spec, first, lines)
-    for name, new in results.items():
-        lines = rewritten(graph, lines, renaming(graph, name, new))
+    lines = rewritten(graph, lines, renaming(graph, results))
     of_outputs = _of_outputs(spec, first, results)
     shapes = {new: first.shapes.get(origin) for new, origin in of_outputs.items()}
     known = {

@@ -33,7 +33,16 @@ from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.stated_gradients import outer_names
 from scaffold.derive.write.statements import gradient_statements
 from scaffold.errors import ScaffoldError
-from scaffold.formula import Assign, Graph, If, Node, Statement, rewritten, written
+from scaffold.formula import (
+    Assign,
+    Graph,
+    If,
+    Node,
+    Statement,
+    renaming,
+    rewritten,
+    written,
+)
 from scaffold.spec import OpSpec
 
 Lines = tuple[Statement, ...]
@@ -204,12 +213,12 @@ def _handed(
         graph.name(named[f"grad_{name}"]) if name in known else None
         for name in returned
     )
-    statements = _renamed(graph, lines_over_ctx, named)
+    statements = rewritten(graph, lines_over_ctx, renaming(graph, named))
     return replace(
         found,
         saved=(*found.saved, *extra),
         kept=tuple(kept.values()),
-        jvp=Jvp(parameters, statements, results),
+        jvp=Jvp(parameters, tuple(map(_said_of_value, statements)), results),
     )
 
 
@@ -252,17 +261,6 @@ def _tangent_names(
         found[name] = name if new == name else fresh(new, taken)
         taken |= {found[name]}
     return found
-
-
-def _renamed(graph: Graph, statements: Lines, new: Mapping[str, str]) -> Lines:
-    """The statements with the names of tangents."""
-
-    def change(node: Node) -> Node | None:
-        if node.kind == "name" and new.get(node.label, node.label) != node.label:
-            return graph.name(new[node.label])
-        return None
-
-    return tuple(map(_said_of_value, rewritten(graph, statements, change)))
 
 
 def _said_of_value(item: Statement) -> Statement:

@@ -49,7 +49,7 @@ def apart(
     )
     if first is None:
         return statements
-    change = renaming(graph, name, new)
+    change = renaming(graph, {name: new})
     head, before = statements[first], statements[:first]
     if _gives_it_anew(head, name):
         assert isinstance(head, Assign)
@@ -79,7 +79,7 @@ def renamed_local(
     graph: Graph, statements: tuple[Statement, ...], name: str, new: str
 ) -> tuple[Statement, ...]:
     """Statements in which a local, which means nothing outside, has another name."""
-    return rewritten(graph, statements, renaming(graph, name, new))
+    return rewritten(graph, statements, renaming(graph, {name: new}))
 
 
 def apart_from(
@@ -117,7 +117,7 @@ def outer_renamed(
     graph: Graph, statements: tuple[Statement, ...], name: str, new: str
 ) -> tuple[tuple[Statement, ...], bool]:
     """Statements whose reads of an outer name, up to its first assignment, are of `new`; whether it was assigned."""
-    change = renaming(graph, name, new)
+    change = renaming(graph, {name: new})
     done: list[Statement] = []
     for position, item in enumerate(statements):
         if name not in written(item):

@@ -75,7 +75,7 @@ def _with_result(graph: Graph, name: str, formula: Formula) -> Lines:
     if target.label in written(*statements):  # a local of that name, but not the result
         new = f"{name}_{target.label}"
         statements = apart(graph, statements, target.label, new)
-        result = graph.rewrite(result, renaming(graph, target.label, new))
+        result = graph.rewrite(result, renaming(graph, {target.label: new}))
     return (*statements, Assign(target, result, "", formula.comments))
 
 

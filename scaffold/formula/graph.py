@@ -5,7 +5,7 @@ Invariant: two equal expressions of one `Graph` are the same object, so `is` com
 """
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -169,10 +169,14 @@ def rewritten(
     return tuple(one(item) for item in statements)
 
 
-def renaming(graph: Graph, old: str, new: str) -> Callable[[Node], Node | None]:
-    """A change for `rewrite` that gives a name another identifier."""
-    named = graph.name(new)
-    return lambda node: named if node.kind == "name" and node.label == old else None
+def renaming(graph: Graph, new: Mapping[str, str]) -> Callable[[Node], Node | None]:
+    """A change for `rewrite` that gives names other identifiers."""
+
+    def change(node: Node) -> Node | None:
+        found = new.get(node.label) if node.kind == "name" else None
+        return graph.name(found) if found else None
+
+    return change
 
 
 def changed_parts(target: Node) -> tuple[Node, ...]:

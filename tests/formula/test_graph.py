@@ -27,7 +27,7 @@ def test_a_walk_meets_a_shared_part_once() -> None:
         node = graph.node("binary", "+", (node, node))
     assert len(list(node.walk())) == 201
     assert node.names() == {"x"}
-    doubled = graph.rewrite(node, renaming(graph, "x", "y"))
+    doubled = graph.rewrite(node, renaming(graph, {"x": "y"}))
     assert doubled.names() == {"y"}
 
 
@@ -55,7 +55,7 @@ def test_rewriting_asks_parents_first_and_leaves_the_rest() -> None:
 def test_statements_are_rewritten_with_their_targets() -> None:
     graph = Graph()
     parsed = formula("if x:\n    x, k = y\n    k[x] += x\nreturn w", graph=graph)
-    renamed = rewritten(graph, parsed.statements, renaming(graph, "x", "z"))
+    renamed = rewritten(graph, parsed.statements, renaming(graph, {"x": "z"}))
     lines = [emit(node) for item in renamed for node in expressions(item)]
     assert lines == ["z", "y", "k[z]", "z"]
     assert emit_lines(renamed)[1] == "    z, k = y"

@@ -180,7 +180,7 @@ def _isolated(
     for name, new in (renamed | inner).items():
         statements = renamed_local(graph, statements, name, new)
     for name, new in (hiding | renamed | inner).items():
-        result = graph.rewrite(result, renaming(graph, name, new))
+        result = graph.rewrite(result, renaming(graph, {name: new}))
     return statements, result, renamed
 
 

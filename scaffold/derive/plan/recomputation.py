@@ -149,7 +149,7 @@ def _with_names_apart(
         last = max(
             k for k, item in enumerate(forward.statements) if name in written(item)
         )
-        change = renaming(forward.graph, name, fresh(f"first_{name}", taken))
+        change = renaming(forward.graph, {name: fresh(f"first_{name}", taken)})
         for at, (position, item) in enumerate(lines):
             if position <= last:  # what follows reads the result
                 (item,) = rewritten(forward.graph, (item,), change)
