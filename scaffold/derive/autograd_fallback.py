@@ -115,7 +115,7 @@ def autograd_of_forward(
     taken: Collection[str],
 ) -> tuple[Statement, ...] | None:
     """`pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)[1]`, and what it gives."""
-    if not _may_run_again(spec, forward, wanted):
+    if not _may_run_again(spec, forward):
         return None
     absent = {item.name for item in spec.tensors if item.optional}
     sure = tuple(name for name in wanted if name not in absent)
@@ -242,7 +242,7 @@ def _ends(spec: OpSpec, graph: Graph) -> Node:
     return graph.node("tuple", "", (first, *rest)) if rest else first
 
 
-def _may_run_again(spec: OpSpec, forward: Forward, wanted: tuple[str, ...]) -> bool:
+def _may_run_again(spec: OpSpec, forward: Forward) -> bool:
     """Whether the forward is a function of its inputs that `torch.func` can call."""
     nodes: list[Node] = [
         node for item in forward.statements for node in expressions(item)

@@ -59,9 +59,7 @@ class FirstDerivative(NamedTuple):
     shapes: Mapping[str, Shape]  # of outputs
 
 
-def why_not(
-    spec: OpSpec, first: FirstDerivative, once: bool, saved: Collection[str]
-) -> str:
+def why_not(spec: OpSpec, once: bool, saved: Collection[str]) -> str:
     """Why the first derivative is not differentiated, if it is not; `saved` are the locals that it cannot do without."""
     if once and (spec.gradients or spec.backward):
         return "what is stated of its gradients has no derivative that PyTorch knows"
@@ -294,7 +292,7 @@ def joined(
     saved = _saved(spec, first, op, second, fast.context)
     second = _with_absent(spec, op, second) if masked else second
     values, second, kept = _values(spec, op, second, fast, saved)
-    tensors = _tensors(spec, first, op, saved)
+    tensors = _tensors(first, op, saved)
     body = _body(spec, first.graph, fast, tensors, values)
     coming = _coming(spec, op, fast.blocks)
     inputs: tuple[Input, ...] = (*coming, *tensors.values())
@@ -381,7 +379,7 @@ def _saved(
 
 
 def _tensors(
-    spec: OpSpec, first: FirstDerivative, op: AsOp, saved: Iterable[Saved]
+    first: FirstDerivative, op: AsOp, saved: Iterable[Saved]
 ) -> dict[str, TensorInput]:
     """What is saved, by its name in the first backward -> what it is to the second Function."""
     known = {item.name: item for item in op.spec.tensors}

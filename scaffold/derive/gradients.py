@@ -162,9 +162,9 @@ def differentiated(spec: OpSpec, question: Question) -> Differentiated:
             raise UnsupportedError("it returns any number of tensors")
         lowered = lower(spec, question.forward, applier, wanted, question.shapes)
         found = replace(found, results=lowered.results)
-        held = held_by_name(spec, question.forward, lowered)
+        held = held_by_name(spec, lowered)
         cotangents = _cotangents(spec, applier.program, lowered)
-        make = maker_of(spec, applier, lowered, held, cotangents)
+        make = maker_of(applier, lowered, held, cotangents)
         back = _walked_back(spec, make, lowered, cotangents)
         walked = Walked(spec, applier, lowered, held, cotangents, make, back)
         return replace(found, walked=walked)
@@ -251,7 +251,6 @@ def _outline(found: Reversed) -> Mapping[str, Mapping[str, int]]:
 
 
 def maker_of(
-    spec: OpSpec,
     applier: Applier,
     lowered: Lowered,
     held: Collection[Op],
@@ -338,7 +337,7 @@ def _dear(roots: Iterable[Op]) -> Collection[Op]:
     return {op for root in roots for op in root.walk() if is_dear(op)}
 
 
-def held_by_name(spec: OpSpec, forward: Forward, lowered: Lowered) -> dict[Op, str]:
+def held_by_name(spec: OpSpec, lowered: Lowered) -> dict[Op, str]:
     """The names of forward values: locals, and outputs that have no local."""
     held = dict(lowered.held)
     for output, result in zip(spec.outputs, lowered.results, strict=True):

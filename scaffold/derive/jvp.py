@@ -100,8 +100,8 @@ def _statements(
     applier = Applier(program, table)
     lowered = lower(spec, maths.forward, applier, frozenset(wanted))
     seeds = _seeds(program, lowered, wanted, dict(_pairs(spec, parameters)))
-    held = held_by_name(spec, maths.forward, lowered)
-    make = maker_of(spec, applier, lowered, held, seeds)
+    held = held_by_name(spec, lowered)
+    make = maker_of(applier, lowered, held, seeds)
     ends = _ends(spec, derivation, lowered, held)
     found = ForwardMode(make, {op: seed for seed, op in seeds.items()}).run(
         tuple(ends.values())

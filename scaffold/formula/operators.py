@@ -182,7 +182,7 @@ def judged(
     library = LIBRARIES[space.split(".")[0]]
     shown = _short(dotted)
     if space == OPS or space.startswith(f"{OPS}."):
-        return _judged_op(space, names, shown)
+        return _judged_op(names, shown)
     if not names:
         message = f"'{shown}' is a module, and no value"
         return (message, "a formula names operators: torch.exp(...)"), ()
@@ -289,9 +289,7 @@ def _leads(space: str) -> bool:
     return space == OPS or any(known.startswith(f"{space}.") for known in table())
 
 
-def _judged_op(
-    space: str, names: Sequence[str], shown: str
-) -> tuple[Said | None, tuple[str, ...]]:
+def _judged_op(names: Sequence[str], shown: str) -> tuple[Said | None, tuple[str, ...]]:
     """`torch.ops.<library>.<operator>`, with an overload at most."""
     hint = "write: torch.ops.<library>.<operator>"
     if not 2 <= len(names) <= 3:

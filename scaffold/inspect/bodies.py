@@ -265,7 +265,7 @@ def _backward(
 ) -> tuple[list[str], list[str]]:
     """The parameters and the statements of the body of backward."""
     saved = [f"saved_{n}" for n, _ in enumerate(h for h in handed if not h.read)]
-    unpacked = _unpacked(facts, backward, len(saved))
+    unpacked = _unpacked(backward, len(saved))
     names = unpacked[1] if unpacked else saved
     known: Replaced = {"ctx.saved_tensors": f"({''.join(f'{n}, ' for n in names)})"}
     known |= _own_class(facts, backward)
@@ -313,9 +313,7 @@ def _backward_body(
     return texts(backward.node.body)
 
 
-def _unpacked(
-    facts: Facts, backward: Method, count: int
-) -> tuple[ast.stmt, list[str]] | None:
+def _unpacked(backward: Method, count: int) -> tuple[ast.stmt, list[str]] | None:
     """The statement that names the saved tensors, where it is the only one to read them."""
     attributes = [n for n in ast.walk(backward.node) if isinstance(n, ast.Attribute)]
     reads = [n for n in attributes if n.attr == "saved_tensors"]

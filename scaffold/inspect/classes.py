@@ -50,7 +50,7 @@ class _Finder:
         for node, _ in found.classes:
             self.by_name.setdefault(node.name, []).append(node)
         self.made: dict[int, Function | None] = {}
-        self.applied = applications(found, names)
+        self.applied = applications(found)
         self.aliased = aliases(found)
         self.local = local_names(found, names)
 

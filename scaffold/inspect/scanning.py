@@ -45,7 +45,7 @@ def scan(tree: ast.Module) -> Scan:
     return found
 
 
-def applications(found: Scan, names: Names) -> dict[str, list[tuple[str, Application]]]:
+def applications(found: Scan) -> dict[str, list[tuple[str, Application]]]:
     """Calls of `Name.apply(...)`, and of names that are bound to `Name.apply`."""
     aliases = {
         target.id: node.value.value.id

@@ -7,7 +7,7 @@ Invariant: a question that the text does not settle is answered with no.
 import ast
 
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.flow import Flow, Guards
+from scaffold.inspect.flow import Guards
 from scaffold.inspect.names import Names
 from scaffold.lint.model import Edit, span
 
@@ -58,7 +58,7 @@ def is_kernel(node: ast.Call, names: Names) -> bool:
     return any(owner.endswith(COMPILED) for owner in owners)
 
 
-def asked_alone(flow: Flow, guards: Guards, ctx: str | None) -> int | None:
+def asked_alone(guards: Guards, ctx: str | None) -> int | None:
     """The one input whose need the innermost branch of its kind asks for, and nothing else."""
     found: set[int] = set()
     for guard in guards:

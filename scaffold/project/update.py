@@ -335,7 +335,7 @@ def _planned(
                 continue
             if item.need == "update":
                 ours.add(item.path)
-            base = _base(project, work, item)
+            base = _base(item)
             if base is not None:
                 bases[item.path] = base
             files[item.path] = wanted.text
@@ -348,7 +348,7 @@ def _planned(
     return plan(files, project.root, ours=ours, bases=bases, reads=project.reads)
 
 
-def _base(project: Project, work: Work, item: Prospect) -> str | None:
+def _base(item: Prospect) -> str | None:
     if item.kept is None or item.need != "collide":
         return None
     return item.kept.written
@@ -357,7 +357,7 @@ def _base(project: Project, work: Work, item: Prospect) -> str | None:
 def _carried(project: Project, work: Work, item: Prospect, policy: Policy) -> str:
     """The text of an edited file that goes to another path: the edits go with it."""
     assert item.wanted is not None and item.standing is not None
-    base, mine = _base(project, work, item), item.standing.text
+    base, mine = _base(item), item.standing.text
     if policy != "merge" or base is None or mine is None:
         message = f"was edited, and goes to '{item.path}' now; nothing was written"
         place = Location(from_here(project.root, item.moved_from or item.path))

@@ -56,7 +56,7 @@ def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:
         name: ("dirty", str(position))
         for position, name in enumerate(raw.get("dirty", ()))
     }
-    dirty = _dirty(stated, inputs, raw, problems)
+    dirty = _dirty(stated, inputs, problems)
     _check_outputs(entries, results, set(dirty), raw, problems)
     if len(outputs) > 1:
         for name in dirty[:1]:
@@ -227,7 +227,7 @@ def _tensors(
 
 
 def _dirty(
-    paths: Mapping[str, KeyPath], inputs: Sequence[Input], raw: Raw, problems: Problems
+    paths: Mapping[str, KeyPath], inputs: Sequence[Input], problems: Problems
 ) -> tuple[str, ...]:
     """The inputs that the forward changes in place."""
     known = {item.name: item for item in inputs if isinstance(item, TensorInput)}

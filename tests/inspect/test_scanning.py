@@ -42,7 +42,7 @@ def test_definitions_come_in_order_with_those_around_them() -> None:
 
 
 def test_apply_is_found_by_both_names() -> None:
-    (calls,) = applications(FOUND, Names(TREE)).items()
+    (calls,) = applications(FOUND).items()
     name, found = calls
     assert (name, len(found)) == ("Square", 2)
 

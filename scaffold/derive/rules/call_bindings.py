@@ -54,14 +54,14 @@ def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:
     match tree:
         case ast.Call(function, args, keywords):
             first = _hangs_on(function)
-            found = [_parameter(item, graph) for item in [*first, *args]]
+            found = [_parameter(item) for item in [*first, *args]]
             found += [_keyword(item, graph) for item in keywords]
         case ast.BinOp(left, _, right) | ast.Compare(left, _, [right]):
-            found = [_parameter(left, graph), _parameter(right, graph)]
+            found = [_parameter(left), _parameter(right)]
         case ast.Subscript(value, index):
-            found = [_parameter(value, graph), _parameter(index, graph)]
+            found = [_parameter(value), _parameter(index)]
         case ast.UnaryOp(_, value) | ast.Attribute(value):
-            found = [_parameter(value, graph)]
+            found = [_parameter(value)]
         case _:
             return None
     parameters = [item for item in found if item]
@@ -77,7 +77,7 @@ def _hangs_on(function: ast.expr) -> list[ast.expr]:
     return []
 
 
-def _parameter(item: ast.expr, graph: Graph) -> Parameter | None:
+def _parameter(item: ast.expr) -> Parameter | None:
     match item:
         case ast.Name(name):
             return Parameter(name)

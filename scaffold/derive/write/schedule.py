@@ -148,11 +148,11 @@ def _named(op: Op) -> str:
     return op.name if op.rule == "input" else f"<{op.serial}>"
 
 
+# --- Which values get a statement.
+
 # The branches around a statement, outermost first: (step, branch), branch 0 where the test holds. A step is the serial of a
 # `cond`; `SHARED` more, for a test that several of them share; or negative, for the branch of a gradient.
 Region = tuple[tuple[int, int], ...]
-# --- Which values get a statement.
-
 SHARED = 1 << 40
 
 

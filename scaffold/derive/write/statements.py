@@ -225,12 +225,7 @@ class _Names:
         return named_apart(graph, self.backward.forward, places, names)
 
 
-# --- Lines that are longer than an author would let them be.
-#
-# In: an op, and how it is written. Out: the part of it that gets a name. Invariant: what has a name already gets no other.
-
-
-# --- Which values get a line and a name, and how each line reads.
+# --- Lines that are longer than an author would let them be: which part of one gets a name.
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
 LEAST = 12  # characters that a name is worth

@@ -24,7 +24,7 @@ def find(facts: Facts) -> Iterator[Found]:
         facts.values(forward),
         set(),
     )
-    marked = {*dirty, *_aliases(facts, dirty)}
+    marked = {*dirty, *_aliases(facts)}
     for change in facts.changes(forward):
         if change.how == ".set_()":
             continue  # other memory, whose values nobody changed
@@ -47,7 +47,7 @@ def find(facts: Facts) -> Iterator[Found]:
         yield Found(change.node, message, edits, None if gradient else "advice")
 
 
-def _aliases(facts: Facts, dirty: frozenset[str]) -> Iterator[str]:
+def _aliases(facts: Facts) -> Iterator[str]:
     """The inputs that the marked names are other names of."""
     for method in (facts.function.forward, facts.function.setup_context):
         if method is None or method.ctx is None:

@@ -26,7 +26,7 @@ def find(facts: Facts) -> Iterator[Found]:
         bounds = [bound for bound in bounds if not is_none(bound.value)]
         if others or not bounds or name in backward.flow.parameters:
             continue
-        asked = [asked_alone(backward.flow, b.guards, backward.ctx) for b in bounds]
+        asked = [asked_alone(b.guards, backward.ctx) for b in bounds]
         if asked[0] is not None and all(a is not None and a != position for a in asked):
             statement = backward.flow.steps[bounds[0].order].statement
             # under a condition of its own it may be made of the other input, and need what that needs

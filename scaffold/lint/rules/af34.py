@@ -49,7 +49,7 @@ def _only_reader(facts: Facts, backward: Method, position: int) -> int | None:
         if bound.value is None or not values.is_saved(bound.value, step):
             continue
         asked = {
-            asked_alone(flow, other.guards, backward.ctx)
+            asked_alone(other.guards, backward.ctx)
             for other in flow.steps
             for node in other.expressions()
             if isinstance(node, ast.Name)

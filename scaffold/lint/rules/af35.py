@@ -26,7 +26,7 @@ def find(module: Module) -> Iterator[Found]:
                 yield Found(
                     made,
                     "torch.Tensor(sizes) is uninitialised memory: use torch.empty and an initialiser",
-                    _empty(module, made),
+                    _empty(made),
                 )
 
 
@@ -55,7 +55,7 @@ def _is_sizes(call: ast.Call) -> bool:
     )
 
 
-def _empty(module: Module, call: ast.Call) -> tuple[Edit, ...]:
+def _empty(call: ast.Call) -> tuple[Edit, ...]:
     plain = ast.unparse(call.func) == "torch.Tensor" and len(call.args) > 1
     return (Edit("replace", span(call.func), "torch.empty"),) if plain else ()
 
