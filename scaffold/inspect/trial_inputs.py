@@ -219,7 +219,7 @@ def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
         if facts.has_gradient(item.name) is None and "mask" not in item.name:
             return Argument(item.name, "tensor")
         return Argument(item.name, "constant", "mask" if "mask" in item.name else "")
-    if annotation in ("float", "int", "") and annotation != "int":
+    if annotation in ("float", ""):
         if LOW.search(item.name):
             return Argument(item.name, "value", "0.25")
         if HIGH.search(item.name):
