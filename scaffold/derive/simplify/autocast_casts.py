@@ -35,12 +35,12 @@ class AutocastCasts:
         return self.make.program.over(op, args)
 
     def _in_one_dtype(self, op: Op, args: tuple[Op, ...]) -> tuple[Op, ...]:
-        """The arguments, those of its kind in the dtype of one that is computed."""
+        """The arguments, those of its kind in the dtype of one that is computed, and not in low precision where one is not."""
         alike = _alike(op, args)
         computed = [arg for arg in alike if _may_be_of_another_dtype(arg)]
         if not computed:
             return args
-        like = next((arg for arg in computed if not _is_zeros(arg)), computed[0])
+        like = min(computed, key=lambda arg: (_is_zeros(arg), _is_lowered(arg)))
         return tuple(self._cast(arg, like) if arg in alike else arg for arg in args)
 
     def _cast(self, arg: Op, like: Op) -> Op:
@@ -60,6 +60,11 @@ def _alike(op: Op, args: Iterable[Op]) -> list[Op]:
 
 def _is_zeros(op: Op) -> bool:
     return op.rule == "zeros"
+
+
+def _is_lowered(op: Op) -> bool:
+    """Whether it is computed in low precision: of a sum of gradients each addend is rounded to its dtype."""
+    return op.facts.autocast == "lower"
 
 
 def _may_be_of_another_dtype(op: Op) -> bool:

@@ -43,3 +43,20 @@ def test_without_a_region_there_is_no_cast() -> None:
     for amp in ("off", "lower", "float32"):
         text = op_text(POOLED, forward=POOL, amp=amp)
         assert ".dtype)" not in backward_of(text)
+
+
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+def test_what_is_put_keeps_its_precision(policy: str) -> None:
+    forward = "torch.exp(x @ w).sum(-1) + torch.exp(x[order]).sum(-1)"
+    text = op_text(
+        "x[N, D], w[D, H], order[N; index(N)]", forward=forward, save_policy=policy
+    )
+    assert "index_put" in backward_of(text)
+    torch.manual_seed(0)
+    x, w = torch.randn(3, 4, requires_grad=True), torch.zeros(4, 2)
+    order = torch.tensor([2, 0, 1])
+    op = load(text).some_op
+    with torch.autocast("cpu"):
+        output = op(x, w, order)
+    (found,) = torch.autograd.grad(output.double().sum(), [x])
+    torch.testing.assert_close(found, x.detach().exp())
