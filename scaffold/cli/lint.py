@@ -143,11 +143,11 @@ def lint(
 
 def _explanation(code: str) -> str:
     from scaffold.lint.formats import explain
-    from scaffold.lint.registry import RULES
+    from scaffold.lint.registry import ALL, RULES
 
     rule = RULES.get(code.upper())
     if rule is None:
-        hint = did_you_mean(code.upper(), RULES) or "the rules: AF00 to AF35"
+        hint = did_you_mean(code.upper(), RULES) or ALL
         raise ScaffoldError(f"unknown rule '{code}'", Location("--explain"), hint)
     return explain(rule)
 

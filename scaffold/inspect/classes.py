@@ -87,7 +87,8 @@ class _Finder:
             tuple(dotted),
             tuple(parent for parent in parents if parent is not None),
             all(
-                torch or parent or name == "object" for torch, parent, name in resolved
+                torch or name == "object" or parent is not None and parent.complete
+                for torch, parent, name in resolved
             ),
         )
 

@@ -90,7 +90,7 @@ class Function:
     bases: tuple[str, ...]
     methods: dict[str, Method]  # its own
     parents: tuple["Function", ...]  # those of the same file
-    complete: bool  # all bases but torch's are in this file
+    complete: bool  # all bases but torch's are in this file, and theirs
     generate_vmap_rule: bool
     applications: tuple[Application, ...]
     aliases: tuple[str, ...]  # names bound to `Name.apply`

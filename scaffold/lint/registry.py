@@ -47,6 +47,7 @@ from scaffold.lint.rules import (
     af33,
     af34,
     af35,
+    af36,
 )
 
 MODULES = (
@@ -86,8 +87,10 @@ MODULES = (
     af33,
     af34,
     af35,
+    af36,
 )
 RULES: dict[str, Rule] = {module.RULE.id: module.RULE for module in MODULES}
+ALL = f"the rules: {min(RULES)} to {max(RULES)}"
 
 
 def select(selected: Iterable[str], ignored: Iterable[str]) -> tuple[Rule, ...]:
@@ -122,7 +125,7 @@ def check_codes(codes: Iterable[str], place: Location) -> list[ScaffoldError]:
         if code != "ALL" and not any(rule.startswith(code) for rule in RULES):
             padded = re.sub(r"^AF(\d)$", r"AF0\1", code)
             near = f"did you mean '{padded}'?" if padded in RULES else None
-            hint = near or did_you_mean(code, RULES) or "the rules: AF00 to AF35"
+            hint = near or did_you_mean(code, RULES) or ALL
             problems.append(ScaffoldError(f"unknown rule '{code}'", place, hint))
     return problems
 

@@ -70,7 +70,7 @@ def asked(
             ["lint"],
         ),
         (["new-op", "foo", "--save-p"], ["--save-policy"], ["--style"]),
-        (["lint", "--select", "AF3"], ["AF30", "AF35"], ["AF29"]),
+        (["lint", "--select", "AF3"], ["AF30", "AF36"], ["AF29"]),
         (["lint", "--format", "s"], ["sarif"], ["github"]),
         (["config", "line"], ["line-length"], ["lint"]),
     ],

@@ -227,6 +227,7 @@ PROBES: dict[str, Probe] = {
     "AF33": needs_the_second_alone,
     "AF34": frees_what_is_frozen,
     "AF35": is_bare,
+    "AF36": differentiates,
 }
 
 

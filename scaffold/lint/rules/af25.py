@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """vjp beside backward; calls of an instance."""
+    """vjp beside backward; calls of an instance, or of the class."""
     function = facts.function
     if "vjp" in function.methods and "backward" in function.methods:
         yield Found(
@@ -23,33 +23,50 @@ def find(facts: Facts) -> Iterator[Found]:
         or function.nested
     ):
         return
-    if function.name in facts.module.names.imported or _defined_otherwise(facts):
-        return
+    found = tuple(_called(facts))
+    if found and not _defined_otherwise(facts):
+        yield from found
+
+
+def _called(facts: Facts) -> Iterator[Found]:
+    """Calls of what has the name of the class."""
+    function = facts.function
+    plain = function.method("__init__") is None and not function.node.decorator_list
     for call in facts.module.calls:
         made = call.func
-        if (
-            isinstance(made, ast.Call)
-            and isinstance(made.func, ast.Name)
-            and made.func.id == function.name
-        ):
-            text = f"{function.name}.apply"
-            edits = (
-                (Edit("replace", span(made), text),)
-                if not (made.args or made.keywords)
-                else ()
-            )
-            yield Found(
-                call,
-                f"an instance of {function.name} is called: RuntimeError; use {text}",
-                edits,
-            )
+        if isinstance(made, ast.Call) and _is_of(made, function.name):
+            message = f"an instance of {function.name} is called: RuntimeError"
+            bare = not (made.args or made.keywords)
+            yield _applied(call, message, function.name, made if bare else None)
+        elif plain and _is_of(call, function.name) and call.args:
+            message = f"{function.name}(...) makes an object and computes nothing"
+            bare = not call.keywords  # which apply does not take
+            yield _applied(call, message, function.name, made if bare else None)
+
+
+def _is_of(call: ast.Call, name: str) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == name
+
+
+def _applied(call: ast.Call, message: str, name: str, made: ast.expr | None) -> Found:
+    """The finding; with what makes the instance, the fix that calls apply instead."""
+    text = f"{name}.apply"
+    edits = (Edit("replace", span(made), text),) if made else ()
+    return Found(call, f"{message}; use {text}", edits)
 
 
 def _defined_otherwise(facts: Facts) -> bool:
-    """Whether a function has the name of the class."""
-    return any(
-        isinstance(node, ast.FunctionDef) and node.name == facts.function.name
-        for node in facts.module.scopes
+    """Whether the name of the class is that of something else too, as in `Double = Double.apply`."""
+    name, function = facts.function.name, ast.FunctionDef | ast.AsyncFunctionDef
+    return name in facts.module.names.imported or any(
+        isinstance(node, function)
+        and node.name == name
+        or isinstance(node, ast.Name)
+        and node.id == name
+        and isinstance(node.ctx, ast.Store)
+        or isinstance(node, ast.arg)
+        and node.arg == name
+        for node in ast.walk(facts.module.tree)
     )
 
 
@@ -57,8 +74,8 @@ RULE = Rule(
     id="AF25",
     title="a Function is used in a way that torch refuses",
     why=(
-        "Defining both vjp and backward raises when it is differentiated, and an "
-        "instance cannot be called: Functions are used through apply."
+        "Defining both vjp and backward raises when it is differentiated. Double(x) makes "
+        "an object, which cannot be called: Functions are used through apply."
     ),
     bad="""\
 class Double(Function):

@@ -1,0 +1,73 @@
+"""AF36: backward returns a number as a gradient."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.names import method_call
+from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.questions import never_differentiable
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """What is returned as a gradient and is a number by its text; the fix writes None for 0."""
+    backward = facts.function.backward
+    if backward not in facts.function.own or never_differentiable(facts):
+        return
+    for item in facts.gradients:
+        alone = (item.node,) if item.node else ()
+        for value in item.values or alone:
+            if _is_number(value, facts):
+                message = f"{ast.unparse(value)} is no tensor: RuntimeError; a gradient is a tensor or None"
+                none = (Edit("replace", span(value), "None"),)
+                yield Found(value, message, none if _is_zero(value) else ())
+
+
+def _is_number(node: ast.expr, facts: Facts) -> bool:
+    match node:
+        case ast.UnaryOp(ast.USub() | ast.UAdd(), inner):
+            return _is_number(inner, facts)
+        case ast.Constant(value):
+            return isinstance(value, int | float | complex)
+        case ast.Call():
+            python = facts.names.resolve(node.func) in ("float", "int", "bool", "len")
+            return python or method_call(node, facts.names) == "item"
+    return False
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0
+
+
+RULE = Rule(
+    id="AF36",
+    title="backward returns a number as a gradient",
+    why=(
+        "PyTorch takes a tensor or None and raises for anything else, of an input that "
+        "has no gradient as well."
+    ),
+    bad="""\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.factor, 0
+""",
+    good="""\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.factor, None
+""",
+    each=find,
+    fixes=True,
+)
