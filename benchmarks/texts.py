@@ -11,6 +11,7 @@ The cases are Python with torch in it, so torch is imported; nothing of it runs.
 
 import argparse
 import difflib
+import gc
 import re
 import sys
 import time
@@ -106,6 +107,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1)
     options = parser.parse_args()
     times: list[float] = []
+    gc.freeze()  # a run of the tool has no torch to collect
     found = texts(options.programs, options.every, times)
     if options.command == "save":
         options.directory.mkdir(parents=True, exist_ok=True)

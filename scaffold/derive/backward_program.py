@@ -38,15 +38,20 @@ def _read_by(item: Statement) -> frozenset[str]:
 
 def surely_written(*statements: Statement) -> frozenset[str]:
     """The names that statements assign whatever the tests in them say, and each without reading them."""
-    names = set[str]()
-    for item in statements:
-        if isinstance(item, If):
-            branches = [part for part in (item.body, item.orelse) if not raises(part)]
-            ended = [surely_written(*part) for part in branches]
-            names |= frozenset.intersection(*ended) if ended else frozenset()
-        elif not item.operator and item.target.kind != "subscript":
-            names |= written(item) - frozenset(changed_in_place(item.value))
-    return frozenset(names)
+    if len(statements) == 1:  # as liveness asks
+        return _surely_written_by(statements[0])
+    return frozenset().union(*map(_surely_written_by, statements))
+
+
+@lru_cache(maxsize=4096)  # as above
+def _surely_written_by(item: Statement) -> frozenset[str]:
+    if isinstance(item, If):
+        branches = [part for part in (item.body, item.orelse) if not raises(part)]
+        ended = [surely_written(*part) for part in branches]
+        return frozenset.intersection(*ended) if ended else frozenset()
+    if item.operator or item.target.kind == "subscript":
+        return frozenset()
+    return written(item) - frozenset(changed_in_place(item.value))
 
 
 def needed_for(

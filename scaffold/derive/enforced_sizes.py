@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from scaffold.derive.forward.body import write_forward
+from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier, infer
 from scaffold.derive.graph.op import Op, Program
 from scaffold.derive.graph.shapes import (
@@ -37,14 +37,13 @@ class Enforced(NamedTuple):
     least: tuple[tuple[str, int], ...] = ()  # input -> how many dims it has at least
 
 
-def enforced(spec: OpSpec) -> Enforced:
+def enforced(spec: OpSpec, forward: Forward | None) -> Enforced:
     """What the primitives of a forward demand; nothing where it is not understood."""
-    if spec.forward is None or spec.kept is not None:
+    if forward is None or spec.forward is None or spec.kept is not None:
         return Enforced()
     table = table_of(spec)
     try:
         program = Program(spec.forward.graph, table.facts, declared(spec))
-        forward = write_forward(spec, spec.forward)
         lowered = lower(spec, forward, Applier(program, table), frozenset())
         return _enforced(program, table, lowered)
     except (UnsupportedError, RecursionError):

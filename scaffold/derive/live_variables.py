@@ -116,6 +116,7 @@ class _Pruner:
             return self.graph.name(fresh(f"_{part.label}", self.taken))
 
         if item.target.kind != "tuple":
-            return replace(item, target=marked(item.target))
+            target = marked(item.target)
+            return item if target is item.target else replace(item, target=target)
         target = self.graph.node("tuple", "", tuple(map(marked, item.target.args)))
         return replace(item, target=target)

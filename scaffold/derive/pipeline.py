@@ -88,7 +88,9 @@ def derive(spec: OpSpec) -> Derivation:
     relies = partial(_if_declared_as, source, maths, found)
     found = replace(found, detached=detached, autocast=autocast_of(spec))
     # Last: only the finished backward tells which of the declared shapes it relies on; one that is differentiated twice, on all of them.
-    checks = shape_checks(spec, found, _unknown if found.double_backward else relies)
+    checks = shape_checks(
+        spec, source.forward, found, _unknown if found.double_backward else relies
+    )
     if spec.forward_ad:
         from scaffold.derive.jvp import with_jvp  # the engine, as below
 

@@ -1,6 +1,6 @@
 """The declared shapes that a backward relies on, as tests at the top of forward.
 
-In: an `OpSpec`, its `Derivation`, and how another is made. Out: a `ShapeCheck` for each input whose shape has to be asked.
+In: an `OpSpec`, its forward and its `Derivation`, and how another is made. Out: a `ShapeCheck` for each input whose shape has to be asked.
 Invariant: a call that passes the tests, and that PyTorch takes, has the shapes that the backward is for; what PyTorch itself demands
 is not asked again, and where the backward would be the same without the declaration nothing is.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from scaffold.derive.derivation import Derivation, ShapeCheck
+from scaffold.derive.derivation import Derivation, Forward, ShapeCheck
 from scaffold.derive.name_collisions import fresh
 from scaffold.derive.stated_gradients import outer_names
 from scaffold.errors import ScaffoldError
@@ -116,7 +116,7 @@ class Known(NamedTuple):
 
 
 def shape_checks(
-    spec: OpSpec, found: Derivation, derive: Derive
+    spec: OpSpec, forward: Forward | None, found: Derivation, derive: Derive
 ) -> tuple[ShapeCheck, ...]:
     """What forward has to ask of the shapes of its inputs."""
     declared = [item for item in spec.tensors if _is_fixed(item)]
@@ -130,7 +130,7 @@ def shape_checks(
     # Here, since an op without declared shapes does without the engine, which takes long to import.
     from scaffold.derive.enforced_sizes import enforced
 
-    pairs, ranks, least = enforced(_without_names(spec))
+    pairs, ranks, least = enforced(_without_names(spec), forward)
     known = _known(declared, pairs)
     conditions = _conditions_needed(spec, found, derive)
     # Nobody knows which shapes a stated formula is for, so all of them are tested; and a condition is on sizes by their names.

@@ -77,6 +77,8 @@ class Kinds:
     def of(self, node: Node) -> Kind:
         """The kind of an expression's value."""
         match node:
+            case Node("binary", _, args):  # first: what most expressions are
+                return self._common_kind(args, "tensor")
             case Node("name", name):
                 return "array" if name in self.arrays else self.of_name(name)
             case Node("constant" | "slice" | "absent"):

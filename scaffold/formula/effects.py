@@ -78,10 +78,13 @@ def written_to(node: Node) -> Iterator[Node]:
 
 def keywords(call: Node) -> dict[str, Node]:
     """The keyword arguments of a call."""
+    if not call.keywords:  # as of most
+        return {}
     count = len(call.keywords)
     return dict(zip(call.keywords, call.args[len(call.args) - count :], strict=True))
 
 
+@lru_cache(maxsize=4096)  # each trace of a forward asks it of the same expressions
 def sharing(value: Node) -> frozenset[str]:
     """The names whose memory the value may share: its own, and those it is a view of."""
     return _names(same_memory(value))

@@ -72,12 +72,13 @@ def _is_device(op: Op) -> bool:
 
 def _of_arguments(program: Program, rule: Rule, args: Args, said: str) -> Kind:
     """The kind that arguments make together: `said` is "float", "kept", "number" or "magnitude"."""
-    everything = list(tensors(args.values()))
-    if any(item.kind == "complex" for item in everything) or _complex_number(args):
+    everything = {item.kind for item in tensors(args.values())}
+    if "complex" in everything or _complex_number(args):
         return "real" if said == "magnitude" else "complex"
     apart = rule.facts.nondiff
-    given = tensors(item for name, item in args.items() if name not in apart)
-    kinds = {item.kind for item in list(given) or everything}
+    given = (item for name, item in args.items() if name not in apart)
+    kinds = {item.kind for item in tensors(given)} if apart else everything
+    kinds = kinds or everything
     moves = rule.category in MOVING  # its numbers are places, not elements
     if said == "float" or "real" in kinds or not kinds:
         return "real"
@@ -311,8 +312,13 @@ def _may_be_several(op: Op) -> bool:
     return named or op.is_python("attribute", "shape")
 
 
+LITERALS = frozenset({"constant", "unary", "tuple", "list"})
+
+
 def constant(program: Program, node: Node) -> Op | None:
     """A literal as a constant, if that is what an expression is."""
+    if node.kind not in LITERALS:
+        return None
     match node:
         case Node("constant", text):
             return program.const(literal_value(text))

@@ -23,10 +23,12 @@ def of_default_dtype(op: Op) -> bool:
     """Whether a real value is computed of masks and integers alone: it is float32 whatever the inputs are."""
     if op.kind != "real" or op.facts.dtype != "promoted":
         return False
-    given = list(tensors(op.args))
-    return bool(given) and all(
-        arg.kind in ("int", "bool") or of_default_dtype(arg) for arg in given
-    )
+    found = False
+    for arg in tensors(op.args):
+        if not (arg.kind in ("int", "bool") or of_default_dtype(arg)):
+            return False
+        found = True
+    return found
 
 
 def says_its_dtype(program: Program, op: Op) -> bool:

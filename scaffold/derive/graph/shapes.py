@@ -327,7 +327,8 @@ def fits(small: Shape, large: Shape) -> bool:
     """Whether the one broadcasts to exactly the other."""
     if small == large or small == SCALAR:
         return True
-    if any(fits(small, part) for part in _parts(large)):
+    parts = _parts(large)
+    if parts and any(fits(small, part) for part in parts):
         return True
     if small.dims is None:
         match small.origin:
@@ -350,6 +351,8 @@ def _parts(shape: Shape) -> tuple[Shape, ...]:
 def broadcast(*shapes: Shape) -> Shape:
     """The shape of an elementwise result."""
     whole = _without_smaller(shapes)
+    if len(whole) == 1 and not _parts(whole[0]):  # as of most ops
+        return whole[0]
     parts = _without_smaller(
         part for shape in whole for part in _parts(shape) or (shape,)
     )

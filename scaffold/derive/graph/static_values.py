@@ -148,6 +148,8 @@ def as_text(op: Op) -> Node:
 
 def is_complex(op: Op) -> bool:
     """Whether a static value is written with an imaginary number."""
+    if op.rule == "const":
+        return isinstance(op.value, complex)
     return any(map(_is_imaginary, op.walk()))
 
 

@@ -127,7 +127,7 @@ def _are_nested(views: Sequence[Node]) -> bool:
 
 
 def _changes(node: Node) -> bool:
-    return any(written_to(node))
+    return node.kind == "call" and any(written_to(node))
 
 
 def _sole_name(value: Node) -> Node | None:

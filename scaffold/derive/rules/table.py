@@ -91,6 +91,7 @@ class Table:
         self.primitives, self.base = primitives, base
         self.graph: Graph = base.graph if base else Graph()
         self._rules: dict[str, Rule] = {}
+        self._of_ops: dict[str, Rule | None] = {}  # asked of every op that is made
         self._spellings: dict[tuple[str, str], Spelling] = {}
         self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
         self._values: dict[str, Formula] = {}
@@ -163,9 +164,10 @@ class Table:
 
     def of_op(self, op: str) -> Rule | None:
         """The rule whose ops are called so; None of what is no primitive of a table."""
-        if op in self._ops:
-            return self.rule(self._ops[op])
-        return self.base.of_op(op) if self.base else None
+        if op not in self._of_ops:
+            below = self.base.of_op(op) if self.base and op not in self._ops else None
+            self._of_ops[op] = self.rule(self._ops[op]) if op in self._ops else below
+        return self._of_ops[op]
 
     def home(self, rule: Rule) -> "Table":
         """The table that a rule stands in: what its formulas call is looked up there."""

@@ -8,7 +8,6 @@ backward of five: lines of the forward that come again as the user wrote them, a
 `(x * y).shape`, which is found when a line is printed. That is why statements are looked at once more.
 """
 
-import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from scaffold.derive.aliasing import Trace
 from scaffold.derive.backward_program import lines_of
 from scaffold.derive.name_collisions import fresh
 from scaffold.derive.value_kinds import Kinds
-from scaffold.derive.write.value_names import BEFORE
+from scaffold.derive.write.value_names import BEFORE, RESERVED
 from scaffold.formula import (
     Assign,
     Graph,
@@ -104,17 +103,18 @@ class _Step:
 
     def without_repeat(self, lines: Lines) -> Lines | None:
         """The lines without the second of two equal assignments: `h = x * y` again, where neither `h` nor `x` changed."""
+        seen: dict[Statement, list[int]] = {}
         for last, item in enumerate(lines):
-            for first in range(last):
-                same = isinstance(item, Assign) and item == lines[first]
-                if not same or self._is_unlike(lines[first + 1 : last], item):
-                    continue
-                return (*lines[:last], *lines[last + 1 :])
+            if not isinstance(item, Assign):
+                continue
+            for first in (before := seen.setdefault(item, [])):
+                if not self._is_unlike(lines[first + 1 : last], item):
+                    return (*lines[:last], *lines[last + 1 :])
+            before.append(last)
         return None
 
-    def _is_unlike(self, between: Lines, item: Statement) -> bool:
+    def _is_unlike(self, between: Lines, item: Assign) -> bool:
         """Whether a statement gives, or does, something else after those."""
-        assert isinstance(item, Assign)
         names = item.value.names() | written(item)
         plain = item.target.kind == "name" and not item.operator
         touched = frozenset(self.changed).union(*map(written, between))
@@ -223,7 +223,7 @@ class _Step:
             stem, words = f"{stem}_grad", []  # it is of no gradient that it reads
         several = (f"{stem}_{word}" for word in words)
         for name in (stem, *several, *(f"{before}_{stem}" for before in BEFORE)):
-            if name not in self.names and not hasattr(builtins, name):
+            if name not in self.names and name not in RESERVED:
                 return name
         return fresh(stem, self.names)
 

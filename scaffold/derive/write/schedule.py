@@ -215,9 +215,11 @@ class Scheduler:
                 if common is not None:
                     named[op] = common
                     places = {common}
+            again = op not in named and uses[op] > 1 and not is_at_hand(op)
             for at, arg in enumerate(op.args):
                 regions.setdefault(arg, set()).update(_inside(op, at, places))
-                uses[arg] = uses.get(arg, 0) + _readings(op, at, op in named, uses[op])
+                twice = again or (op.rule == "unsliced" and at == 0)
+                uses[arg] = uses.get(arg, 0) + 1 + twice
         return Schedule(named, regions, uses)
 
 
@@ -233,12 +235,6 @@ def _inside(op: Op, at: int, places: set[Region]) -> set[Region]:
     if op.rule != "cond":
         return places
     return {(*place, (op.serial, at)) for place in places}
-
-
-def _readings(op: Op, at: int, named: bool, uses: int) -> int:
-    """How often an argument is read by one op, which is written out where it has no name."""
-    again = not named and uses > 1 and not is_at_hand(op)
-    return 2 if again or (op.rule == "unsliced" and at == 0) else 1
 
 
 def _is_leaf(op: Op, held: Collection[Op]) -> bool:

@@ -348,6 +348,7 @@ class _Known(NamedTuple):
     shapes: Owners
     users: Mapping[Op, list[Op]]
     owners: Mapping[Op, list[str]]
+    first_below: Mapping[str, frozenset[Op]]  # each root, what no earlier one is above
 
 
 def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
@@ -369,7 +370,18 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
         shape_owners(program, safe.needs),
         users_of(emission.of),
         owners_of(roots),
+        _first_below(roots),
     )
+
+
+def _first_below(roots: Mapping[str, Op]) -> dict[str, frozenset[Op]]:
+    """The ops below each root that are below none before it."""
+    found: dict[str, frozenset[Op]] = {}
+    done = set[Op]()
+    for name, root in roots.items():
+        found[name] = frozenset(down_to((root,), done)) - done
+        done |= found[name]
+    return found
 
 
 class _Writer:
@@ -392,6 +404,7 @@ class _Writer:
         self.temporaries = self._temporaries()
         self.printer = self._printer(self.names, self.temporaries)
         self.words = self._printer({**held, **emission.own})
+        self.printers: dict[Region, Printer] = {}
         self.long: list[tuple[Op, int, Printer]] = []
 
     def _namer(self) -> Namer:
@@ -452,12 +465,9 @@ class _Writer:
     def statements(self) -> tuple[Statement, ...]:
         """All statements, each value before its first use."""
         lines = list[Statement]()
-        done = set[Op]()
         for name, op in self.roots.items():
             region = self.regions[name]
-            below = set(down_to((op,), done)) - done
-            done.update(below)
-            before = self._region((), below)
+            before = self._region((), self.known.first_below[name])
             own = self._region(region) if region else []
             own += self._assigned(f"grad_{name}", op, region)
             lines += [*before, *merged(own)]  # gradients keep branches of their own
@@ -486,6 +496,11 @@ class _Writer:
 
     def _at(self, region: Region) -> Printer:
         """What writes a line down that stands in a region: under its tests, and for the input of its gradient."""
+        if region not in self.printers:
+            self.printers[region] = self._printer_in(region)
+        return self.printers[region]
+
+    def _printer_in(self, region: Region) -> Printer:
         steps = [(step % SHARED, at) for step, at in region if step >= 0]
         tests = tuple((self.program.ops[step].test, at) for step, at in steps)
         present = self.known.present

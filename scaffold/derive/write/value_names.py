@@ -46,6 +46,7 @@ LONGEST = 18  # characters of a name made of several
 # What reads the shape and the dtype of a cotangent only, as what creates a tensor does: no gradient is in it.
 APART = frozenset({"zeros", "shape", "dtype", "size"})
 
+RESERVED = frozenset({*dir(builtins), *keyword.kwlist})
 BEFORE = ("other", "further", "next", "later", "last", "extra")
 
 
@@ -89,8 +90,7 @@ class Namer:
         return self.free(next(filter(self._is_free, several), stem))
 
     def _is_free(self, name: str) -> bool:
-        reserved = hasattr(builtins, name) or keyword.iskeyword(name)
-        return name not in self.taken and not reserved
+        return name not in self.taken and name not in RESERVED
 
     def _stems(self, op: Op) -> Iterator[str]:
         if op.rule == "item" and op.args[0].rule == "vjp":
