@@ -159,6 +159,7 @@ PANELS: dict[str, tuple[Panel, ...]] = {
 _INPUTS = {
     "x": "a tensor of any shape",
     "x[N, D]": "of this shape; [..., D]: any leading dims; [*shape]: any dims",
+    "x[N, half]": "sizes are names or numbers; for D // 2: --require 'D == 2 * half'",
     "bias[D]?": "may be None",
     "mask[N; bool]": "bool or int; index(C): integers below C",
     "z[N; complex]": "complex; positive, distinct, ...: what the tests put in",

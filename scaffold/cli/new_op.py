@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HELP = """Write an op: its Function, wrapper, Module and tests.
 
-Without --forward and --grad the bodies are left for you to write, and the tests say so.
+Without --forward and --grad the bodies are left for you to write, and the tests say so. Without any argument, on a terminal, it asks.
 
 Example: scaffold new-op swish --inputs 'x' --forward 'x * torch.sigmoid(x)'
 

@@ -420,6 +420,10 @@ def _unsaid(name: str, known: Configuration) -> ScaffoldError:
     if known.project:
         message += ": no manifest lists it, no option tells it"
     hint = f"say its inputs and what it computes: --inputs 'x' --forward 'x * 2'{lists}"
+    file = f"{name}.py"
+    if Path(file).is_file():
+        message += f"; '{file}' has the code, not what it was made of"
+        hint += f"; of a Function written by hand: scaffold adopt {file}::CLASS"
     return ScaffoldError(message, Location("NAME"), hint)
 
 

@@ -214,17 +214,25 @@ def parse_dims(text: str, start: Location) -> tuple[Words, ...]:
     return dims
 
 
-# Types of tensors as Python's annotations and PyTorch's schemas name them, and the traits that they say.
+# Types of tensors as Python's annotations and PyTorch's schemas name them, and dtypes in their place, with the traits that they say.
 TENSOR_TYPES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("Tensor", "FloatTensor", "DoubleTensor"), ()),
     **dict.fromkeys(("HalfTensor", "BFloat16Tensor"), ()),
     **dict.fromkeys(("LongTensor", "IntTensor"), ("int",)),
     "BoolTensor": ("bool",),
     "ComplexTensor": ("complex",),
+    **dict.fromkeys(("torch.float", "torch.float32", "torch.float64"), ()),
+    **dict.fromkeys(("torch.double", "torch.half", "torch.float16"), ()),
+    "torch.bfloat16": (),
+    **dict.fromkeys(
+        ("torch.long", "torch.int64", "torch.int", "torch.int32"), ("int",)
+    ),
+    "torch.bool": ("bool",),
+    **dict.fromkeys(("torch.complex64", "torch.complex128"), ("complex",)),
 }
 _TENSOR_TYPE = re.compile(
-    r"(?:torch\.)?(?P<name>\w+)(?P<none>\s*\|\s*None)?"
-    r"|(?:typing\.)?Optional\[\s*(?:torch\.)?(?P<inner>\w+)\s*\]"
+    r"(?P<name>(?:torch\.)?\w+)(?P<none>\s*\|\s*None)?"
+    r"|(?:typing\.)?Optional\[\s*(?P<inner>(?:torch\.)?\w+)\s*\]"
 )
 # What may stand before a name, as in C and in PyTorch's schemas.
 PREFIXES = frozenset({*TENSOR_TYPES, "float", "int", "bool", "str"})
@@ -353,7 +361,9 @@ def _as_tensor(entry: Entry) -> Entry:
     if entry.annotation is None:
         return entry
     match = _TENSOR_TYPE.fullmatch(entry.annotation.text)
-    said = TENSOR_TYPES.get(match["name"] or match["inner"]) if match else None
+    name = match["name"] or match["inner"] if match else ""
+    bare = name.removeprefix("torch.")
+    said = TENSOR_TYPES.get(name, TENSOR_TYPES.get(bare))
     valued = entry.default is not None and entry.default.text != "None"
     if match is None or said is None or valued:
         return entry

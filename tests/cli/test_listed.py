@@ -71,6 +71,15 @@ def test_only_the_manifest_of_a_project_is_looked_into(listed: Path) -> None:
     assert done.err.startswith("NAME:1:1: nothing says what 'scale' is\n")
 
 
+def test_an_op_in_no_manifest_is_not_read_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "swish.py").touch()
+    done = scaffold(tmp_path, "show", "swish")
+    assert done.err.startswith("NAME:1:1: nothing says what 'swish' is; 'swish.py' has")
+    assert done.err.endswith(
+        "of a Function written by hand: scaffold adopt swish.py::CLASS\n"
+    )
+
+
 @pytest.mark.parametrize("command", ["new-op", "derive"])
 def test_what_is_wrong_with_it_is_told_at_its_place(
     tmp_path: Path, command: str
