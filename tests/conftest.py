@@ -113,7 +113,6 @@ def cold_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the type checker knows of torch, read once for all its runs and all workers."""
-    base = tmp_path_factory.getbasetemp()
-    return (base.parent if base.name.startswith("popen-") else base) / "mypy_cache"
+def mypy_cache() -> Path:
+    """What the type checker knows of torch, read once for all its runs, all workers and the runs after this one."""
+    return ROOT / ".mypy_cache" / "generated"

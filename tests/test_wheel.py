@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.each_commit
+
 ROOT = Path(__file__).parent.parent
 TEMPLATES = {
     path.relative_to(ROOT).as_posix() for path in (ROOT / "templates").rglob("*.jinja")

@@ -5,6 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import ROOT, read_code
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -34,6 +36,7 @@ def test_packages_of_the_table_exist() -> None:
     assert named == packages
 
 
+@pytest.mark.each_commit
 def test_its_command_regenerates_the_examples(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

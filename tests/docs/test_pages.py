@@ -26,6 +26,12 @@ NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 PLAYED = [name for name in NAMES if read_steps(read_page(name))]
 # Pages that run the tests of an op again and again; what they show is held elsewhere too.
 DEAR = {"docs/mutants.md"}
+# They prove many ops: a second or more each.
+SLOW = {
+    f"docs/{name}.md"
+    for name in ("assistants", "first-day", "first-op", "gradients", "projects")
+}
+SLOW |= {"docs/python.md"}
 # Languages whose blocks are a step, and those whose blocks only have to be well formed.
 STEPS = {"console", "pycon"}
 PICTURE = "text"
@@ -35,7 +41,11 @@ CONFIGURATION = "pyproject"  # every command reads it
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.exhaustive] if name in DEAR else [])
+        pytest.param(
+            name,
+            marks=[pytest.mark.exhaustive] * (name in DEAR)
+            + [pytest.mark.each_commit] * (name in SLOW),
+        )
         for name in PLAYED
     ],
 )

@@ -66,6 +66,7 @@ def test_a_skeleton_expects_all_that_needs_its_maths_to_fail(
     assert bare(report.named("xfailed")) == functions_of(example) - WITHOUT_MATHS
 
 
+@pytest.mark.each_commit
 def test_mypy_has_nothing_to_say(mypy_cache: Path) -> None:
     assert not findings_of_mypy(ROOT, mypy_cache)
 

@@ -95,6 +95,7 @@ def test_their_own_tests_pass(name: str, tmp_path: Path, suites: Suites) -> None
     assert mapped is (name not in ON_DATA)
 
 
+@pytest.mark.each_commit
 def test_tools_have_nothing_to_say(tmp_path: Path, mypy_cache: Path) -> None:
     for name in OPS.keys() - {"summed"}:  # a checker takes its total for a number
         generate(tmp_path, name)

@@ -1,7 +1,6 @@
 """Every kind of signature that ops in use have: generated, compared with plain autograd, and tested by its own tests."""
 
 import inspect
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -125,17 +124,9 @@ def test_an_op_in_the_combined_style(name: str, tmp_path: Path, suites: Suites) 
     check(tmp_path, row, suites, *WITHOUT_COMPILING)
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        pytest.param([BY_NAME[name] for name in sorted(PROVED)], id="of each kind"),
-        pytest.param(EVERY, id="all", marks=pytest.mark.exhaustive),
-    ],
-)
-def test_tools_have_nothing_to_say(
-    rows: Sequence[Row], tmp_path: Path, mypy_cache: Path
-) -> None:
-    for row in rows:
+@pytest.mark.each_commit
+def test_tools_have_nothing_to_say(tmp_path: Path, mypy_cache: Path) -> None:
+    for row in EVERY:
         generate(tmp_path, row, row.written)
         combined = replace(row, name=f"{row.name}_combined")
         # The test is the same for both styles.

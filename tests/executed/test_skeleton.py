@@ -235,6 +235,7 @@ def test_every_kind_of_skeleton_can_be_filled(
     assert set(filled.counts) <= {"passed", "skipped"}, filled.output
 
 
+@pytest.mark.each_commit
 def test_the_type_checker_agrees_before_and_after(
     tmp_path: Path, mypy_cache: Path
 ) -> None:

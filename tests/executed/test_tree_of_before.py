@@ -60,6 +60,7 @@ def weight(root: Path, *tops: str) -> int:
     return sum(len(data) for path, data in held if path.startswith(tops))
 
 
+@pytest.mark.each_commit
 def test_one_command_takes_it_over(tree: Path, suites: Suites) -> None:
     """Every edit is kept, what was written by hand runs, and the tree shrinks."""
     edit(tree / "tests/test_gate.py", *SIZE)

@@ -196,6 +196,7 @@ def live_through(root: Path, built_in: Path) -> None:
     assert checked(root) == (1, {"ok": {SHARED}, **now})
 
 
+@pytest.mark.each_commit
 def test_a_year(tmp_path: Path, built_in: Path, suites: Suites) -> None:
     root = tmp_path / "project"
     root.mkdir()
