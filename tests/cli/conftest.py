@@ -1,5 +1,6 @@
 """Runs in this process need not wait for the disk: tests/workspace holds what syncing is for."""
 
+import shutil
 import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -29,20 +30,27 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield place
 
 
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `synced` and `commented` are copies of: to write a project anew takes as long as what most tests ask of it."""
+    root = tmp_path_factory.mktemp("written")
+    for name, tables in (("synced", (SCALE, SHIFT)), ("commented", (COMMENTED,))):
+        (root / name).mkdir()
+        project(root / name, *tables)
+        assert scaffold(root / name, "sync").code == 0
+    return root
+
+
 @pytest.fixture
-def synced(tmp_path: Path) -> Path:
+def synced(written: Path, tmp_path: Path) -> Path:
     """A project of two ops whose files are written."""
-    project(tmp_path, SCALE, SHIFT)
-    assert scaffold(tmp_path, "sync").code == 0
-    return tmp_path
+    return Path(shutil.copytree(written / "synced", tmp_path, dirs_exist_ok=True))
 
 
 @pytest.fixture
-def commented(tmp_path: Path) -> Path:
+def commented(written: Path, tmp_path: Path) -> Path:
     """The same with comments in its manifest."""
-    project(tmp_path, COMMENTED)
-    assert scaffold(tmp_path, "sync").code == 0
-    return tmp_path
+    return Path(shutil.copytree(written / "commented", tmp_path, dirs_exist_ok=True))
 
 
 @pytest.fixture

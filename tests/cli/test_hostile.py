@@ -207,7 +207,9 @@ def clone(tmp_path: Path) -> Clone:
     return Clone(tmp_path)
 
 
-@pytest.mark.parametrize("python", ["the tool's own", "of the clone"])
+@pytest.mark.parametrize(
+    "python", in_every_run(["the tool's own", "of the clone"], ["of the clone"])
+)
 def test_what_does_not_prove_runs_nothing(clone: Clone, python: str) -> None:
     if python == "of the clone":
         clone.names_a_python()
@@ -241,7 +243,7 @@ def test_a_proof_in_an_interpreter_of_the_clone_says_so(
 
 @pytest.mark.parametrize(
     "command",
-    in_every_run(PROVING, [PROVING[0], PROVING[2], PROVING[-1]]),
+    in_every_run(PROVING, PROVING[:1]),
     ids=" ".join,
 )
 def test_what_proves_runs_what_the_ops_name_and_says_so(
@@ -284,6 +286,7 @@ def test_to_adopt_in_an_interpreter_of_the_clone_says_so(
     assert ran == {"evil"} and "'./evil'" in said, (ran, said)
 
 
+@pytest.mark.each_commit
 def test_a_failed_proof_says_so_too(clone: Clone) -> None:
     clone.write("rules.toml", RULES.replace("3 * grad", "2 * grad"))
     said, ran, code = clone.run("new-op", "foo")
@@ -291,13 +294,15 @@ def test_a_failed_proof_says_so_too(clone: Clone) -> None:
     assert "note: the proof ran code of kernels" in said
 
 
+@pytest.mark.each_commit
 def test_a_check_of_rules_runs_the_functions_that_they_are_of(clone: Clone) -> None:
     said, ran, _ = clone.run("rules", "check")
     assert ran <= {"kernels"}, (ran, said)
 
 
+@pytest.mark.each_commit
 def test_tests_are_what_verify_runs(clone: Clone) -> None:
-    clone.run("sync")
+    clone.run("sync", "--no-verify")
     said, ran, _ = clone.run("verify")
     assert not ran & {"torch", "numpy", "jinja2", "black", "venv/python"}, (ran, said)
 
@@ -315,6 +320,7 @@ def test_the_module_is_run_without_the_directorys_own(
     assert not ran, (ran, said)
 
 
+@pytest.mark.each_commit
 def test_a_template_that_changes_the_function_is_not_proven(clone: Clone) -> None:
     """Its code does not run, and the run says that something else was proven."""
     changed = '{% extends "builtin/op.py.jinja" %}{% block forward %}MARK{{ super() }}{% endblock %}'

@@ -11,7 +11,6 @@ import pytest
 
 from tests.cli.projects import SCALE, SHIFT, contents, edit, project
 from tests.cli.running import COMMAND, environment, scaffold
-from tests.sweeps import in_every_run
 
 ROUNDS = 3
 TABLES = tuple(
@@ -53,11 +52,11 @@ def whole(root: Path) -> bool:
     return True
 
 
-@pytest.mark.parametrize("rounds", in_every_run([1, ROUNDS], [1]))
-def test_two_runs_at_once_end_in_the_state_of_one(tmp_path: Path, rounds: int) -> None:
+@pytest.mark.each_commit
+def test_two_runs_at_once_end_in_the_state_of_one(tmp_path: Path) -> None:
     project(tmp_path, *TABLES)
     assert scaffold(tmp_path, "sync").code == 0
-    for turn in range(rounds):
+    for turn in range(ROUNDS):
         was, now = f"factor: float = {turn + 2}.0", f"factor: float = {turn + 3}.0"
         edit(tmp_path / "ops.toml", was, now)
         runs = [start(tmp_path), start(tmp_path)]
@@ -81,7 +80,13 @@ def reference(root: Path, *changes: str) -> list[dict[str, bytes]]:
     return states
 
 
-@pytest.mark.parametrize("seed", in_every_run(range(10), [0]))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(seed, marks=getattr(pytest.mark, mark))
+        for seed, mark in enumerate(("each_commit", *["exhaustive"] * 9))
+    ],
+)
 def test_a_run_that_is_killed_leaves_every_file_whole(
     tmp_path: Path, seed: int
 ) -> None:

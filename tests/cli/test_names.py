@@ -1,14 +1,12 @@
 """Names by the patterns of a project: files where they say, classes that the tests find."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.running import environment, listing, new_op
+from tests.cli.running import listing, new_op
+from tests.executed.suites import Suites
 
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 TABLE = """[tool.scaffold]
 source = "src/team/ops"
 tests = "tests"
@@ -28,7 +26,9 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_files_and_classes_are_called_as_the_project_says(project: Path) -> None:
+def test_files_and_classes_are_called_as_the_project_says(
+    project: Path, suites: Suites
+) -> None:
     outcome = new_op(
         project,
         *("--inputs", "x[..., D], weight[D]", "--forward", "x * weight"),
@@ -47,16 +47,7 @@ def test_files_and_classes_are_called_as_the_project_says(project: Path) -> None
     assert "class RMSNormLayer(nn.Module):" in code
     tests = (project / "tests/rms_norm/rms_norm_test.py").read_text()
     assert "from team.ops.rms_norm_op import" in tests
-    done = subprocess.run(
-        [*PYTEST, "-k", "forward", "tests"],
-        cwd=project,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout
+    assert set(suites.run(project, "-k", "forward").counts) == {"passed"}
 
 
 def test_class_name_is_what_the_patterns_are_about(project: Path) -> None:

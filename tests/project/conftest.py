@@ -6,6 +6,14 @@ from tests.cli.conftest import (
     proven_at_once,
     synced,
     without_syncing,
+    written,
 )
 
-__all__ = ["cache", "interruptible", "proven_at_once", "synced", "without_syncing"]
+__all__ = [
+    "cache",
+    "interruptible",
+    "proven_at_once",
+    "synced",
+    "without_syncing",
+    "written",
+]
