@@ -511,7 +511,7 @@ NAMED = {
     "scaffold.derive.lower": 24,  # an index that appends dims is a reshape
     "scaffold.derive.plan": 3,
     "scaffold.derive.rules": 54,  # 34 in the coded gradients; the grids of meshgrid are expanded
-    "scaffold.derive.simplify": 162,  # among them two that cancel a factor, two of an attention, and what a product is squeezed to
+    "scaffold.derive.simplify": 166,  # among them two that cancel a factor, two of an attention, what a product is squeezed to, and four of parts that are put one after another
     "scaffold.derive.write": 62,  # two of them write sums to a shape
     "scaffold.formula": 4,
     "scaffold.inspect": 19,

@@ -15,6 +15,7 @@ from scaffold.derive.lower import indexing
 from scaffold.derive.rules.formula_words import as_matrix, fit_to, size, unless_vector
 from scaffold.derive.rules.several_results import item_at
 from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.rewrites import without_parts_elsewhere
 from scaffold.formula import UNKNOWN
 
 Pairs = list[tuple[Op, Op]]
@@ -529,7 +530,9 @@ def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
     left = make.slice_scatter(g, make.zeros(g, src.shape), dim, start, end, step)
     by = make.const(None) if literal(step) == 1 else step
     bounds = (start, end, by)
-    return [(x, left), (src, indexing.sliced(make.applier, g, at, bounds, src.shape))]
+    whole = without_parts_elsewhere(make, g, dim, bounds)
+    part = indexing.sliced(make.applier, whole, at, bounds, src.shape)
+    return [(x, left), (src, part)]
 
 
 COUNTED = frozenset({"argsort", "argmax", "argmin", "item"})  # indices from 0

@@ -14,6 +14,7 @@ from scaffold.derive.simplify.algebra import factors, product
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.one_hots import is_one_hot
 from scaffold.derive.simplify.products import taken_apart
+from scaffold.formula import UNKNOWN
 
 # --- What is known of values without computing them: true in exact arithmetic wherever the values are finite. What is not
 # known is not true.
@@ -261,6 +262,73 @@ def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
     if a.rule == "expanded" and a.args[0].shape == shapes.SCALAR:
         return make.expanded(a.args[0], wide)
     return None
+
+
+# --- Parts of what another part has been put into: `y[:, 0] = a` and then `y[:, 1] = b`.
+
+PUT = frozenset({"select_scatter", "slice_scatter"})
+
+
+@REWRITES.on_each("select")
+def _part_elsewhere(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
+    """`y.select_scatter(b, 1, 1)[:, 0]` as `y[:, 0]`."""
+    a, dim, index = args
+    whole = without_parts_elsewhere(make, a, dim, (index,))
+    return None if whole is a else make(rule, whole, dim, index)
+
+
+@REWRITES.on("add")
+def _put_into_zeros(make: Maker, a: Op, b: Op) -> Op | None:
+    """`y.select_scatter(zeros, 1, 0) + zeros.select_scatter(b, 1, 0)` as `y.select_scatter(b, 1, 0)`."""
+    if not (make.is_(a, *PUT) and make.is_(b, a.rule)):
+        return None
+    for one, two in ((a, b), (b, a)):
+        (whole, hole, *place), (rest, part, *other) = one.args, two.args
+        free = hole.rule == rest.rule == "zeros" and place == other
+        if free and (one.shape, one.kind) == (two.shape, two.kind):
+            return make.program.shaped(make(a.rule, whole, part, *place), a.shape)
+    return None
+
+
+def without_parts_elsewhere(
+    make: Maker, whole: Op, dim: Op, place: tuple[Op, ...]
+) -> Op:
+    """What has the same values at a place of a dim, an index or a slice: for `[:, 0]` of `y.select_scatter(b, 1, 1)` it is `y`."""
+    while make.is_(whole, *PUT) and whole.args[2] is dim:
+        if not _are_apart(make, place, whole.args[3:]):
+            break
+        whole = whole.args[0]
+    return whole
+
+
+def _are_apart(make: Maker, one: tuple[Op, ...], two: tuple[Op, ...]) -> bool:
+    """Whether two places of a dim have surely nothing in common."""
+    places = [_bounds(make, place) for place in (one, two)]
+    (start, _, step), (other, _, by) = places
+    numbers = type(start) is type(other) is type(step) is int and step == by
+    if numbers and 0 <= start < step and 0 <= other < step:  # type: ignore[operator]
+        return start != other  # `x[..., ::2]` and `x[..., 1::2]`
+    return any(
+        _is_before(end, start) for (_, end, _), (start, *_) in (places, places[::-1])
+    )
+
+
+def _bounds(make: Maker, place: tuple[Op, ...]) -> tuple[object, object, object]:
+    """Start, end and step of a place, each a number or None, or an op that is neither."""
+    if len(place) == 1:
+        index = literal(place[0])
+        known = type(index) is int and index != -1
+        return (index if type(index) is int else place[0]), index + 1 if known else None, 1  # type: ignore[operator]
+    several = map(make.program.value_of, place)
+    start, end, step = (op if literal(op) is UNKNOWN else literal(op) for op in several)
+    return start or 0, end, step or 1
+
+
+def _is_before(end: object, start: object) -> bool:
+    """Whether what ends there has surely nothing of what starts here."""
+    if type(end) is type(start) is int:
+        return (end < 0) == (start < 0) and end <= start
+    return end is start is not None
 
 
 # --- Quotients, reductions, scatters.

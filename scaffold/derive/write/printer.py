@@ -5,7 +5,7 @@ spelled as its rule says, without the arguments that are defaults; a size is rea
 products keep the order of their factors, at no greater cost.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from scaffold.derive.graph import shapes
@@ -606,13 +606,22 @@ class Printer:
         absent = self.graph.node("absent")
         whole = self.graph.node("slice", "", (absent,) * 3)
         dots = self.graph.constant("...")
-        parts = (
-            [*[whole] * dim, part] if dim >= 0 else [dots, part, *[whole] * (-dim - 1)]
-        )
+        node, found = self.node(value), None
+        start = [dots] if dim < 0 else []
+        of_part = WRITERS.get(value.rule) in (Printer._select, Printer._slice)
+        if of_part and node.kind == "subscript":
+            inner = node.args[1]
+            parts = [*inner.args] if inner.kind == "tuple" else [inner]
+            if parts[: len(start)] == start and (start or dots not in parts):
+                found = _with_part(parts, whole, dim, part)
+        if found:  # `x[:, 1][:, 0]` as `x[:, 1, 0]`
+            node = node.args[0]
+        else:
+            found = _with_part(start, whole, dim, part) or []
         index = (
-            parts[0] if len(parts) == 1 else self.graph.node("tuple", "", tuple(parts))
+            found[0] if len(found) == 1 else self.graph.node("tuple", "", tuple(found))
         )
-        return self.graph.node("subscript", "", (self.node(value), index))
+        return self.graph.node("subscript", "", (node, index))
 
     def _index(self, op: Op) -> Node:
         value, *parts = op.args
@@ -640,6 +649,22 @@ def index_of(dims: list[object]) -> list[str] | None:
         parts += [":"] * (at - len(parts))
         parts.insert(at, "None")
     return ["...", *reversed(parts)] if plain[0] < 0 else parts
+
+
+def _with_part(
+    parts: Sequence[Node], whole: Node, dim: int, part: Node
+) -> list[Node] | None:
+    """The parts of an index with one more, at a dim of what is left by them; None where they have another one of that dim."""
+    line = [*parts[:0:-1]] if dim < 0 else [*parts]  # from the end, without the dots
+    left = [at for at, item in enumerate(line) if item.kind == "slice"]
+    count = -dim - 1 if dim < 0 else dim
+    if count >= len(left):
+        line += [whole] * (count - len(left)) + [part]
+    elif line[left[count]] == whole:
+        line[left[count]] = part
+    else:
+        return None
+    return [parts[0], *line[::-1]] if dim < 0 else line
 
 
 # --- The gradient of a slice as it is written: in a tensor of zeros, at its place. It can be differentiated again and vmapped.

@@ -68,6 +68,7 @@ class Namer:
         self.owners = owners  # the inputs whose gradients an op is for
         self.count = len({name for names in owners.values() for name in names})
         self.known: dict[Op, bool] = {}
+        self.words: dict[Op, str] = {}
 
     def name(self, op: Op) -> str:
         """A name for the op's value."""
@@ -253,7 +254,10 @@ class Namer:
             return self.held[op]
         if op.rule == "input":
             return op.name
-        return next(filter(None, map(self._word, op.args)), "")
+        # Kept: a gradient that is put together step by step is read twice in each, and there may be many steps.
+        if op not in self.words:
+            self.words[op] = next(filter(None, map(self._word, op.args)), "")
+        return self.words[op]
 
 
 def _of_names(words: tuple[str, ...]) -> tuple[str, ...]:

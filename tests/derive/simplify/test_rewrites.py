@@ -124,3 +124,46 @@ def test_the_sum_over_the_values_is_that_of_scores_elsewhere(
     text = of_attention(forward, inputs)
     assert "(grad_output * output)" not in text
     assert ".sum(-1, keepdim=True)" in text
+
+
+PARTS = {
+    "of two dims": "R = x.new_zeros(x.size(0), 2, 2)\nR[:, 0, 0] = x[:, 0] * y\nR[:, 0, 1] = -y * x[:, 1]\nR[:, 1, 0] = x[:, 0] + y\nreturn R",
+    "slices": "R = torch.zeros_like(x)\nR[:, :1] = x[:, :1] * y[:, None]\nR[:, 1:] = x[:, 1:] / y[:, None]\nreturn R",
+    "every second": "R = torch.zeros_like(x)\nR[:, ::2] = x[:, 1::2] * y[:, None]\nR[:, 1::2] = -x[:, ::2]\nreturn R",
+    "a slice and an index": "R = torch.empty_like(x)\nR[:, 0] = x[:, 1] * y\nR[:, 1:] = x[:, 1:].exp()\nreturn R",
+}
+
+
+def of_parts(forward: str) -> str:
+    x, y = tensor(3, 4), tensor(3) + 1.5
+    calls = [(x, y), (tensor(4, 5).t()[:, :2], tensor(5) + 2), (tensor(0, 2), y[:0])]
+    return backward_of(check_forward("x[N, D], y[N]", forward, calls))
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_that_are_put_one_after_another_are_read_apart(name: str) -> None:
+    text = of_parts(PARTS[name])
+    assert "new_zeros(x" not in text
+    assert "scatter(grad_output" not in text
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "R = x * y[:, None]\nR[:, 0] = x[:, 1] * y\nR[:, -1] = y\nreturn R",
+        "R = x * y[:, None]\nR[:, 0] = x[:, 1] * y\nR[:, 0] = R[:, 0] + y\nreturn R",
+        "R = x * y[:, None]\nR[:, :2] = x[:, 1:] * y[:, None]\nR[:, 1:] = R[:, 1:] - x[:, :-1]\nreturn R",
+        "R = x * y[:, None]\nR[:, 0] = x[:, 1] * y\nR[0] = x[1]\nreturn R",
+        "R = torch.empty_like(x)\nR[:, -1] = x[:, 0] * y\nR[:, :-1] = x[:, :-1].exp()\nreturn R",
+    ],
+    ids=["from the end", "twice", "overlapping", "two dims", "the last"],
+)
+def test_parts_that_may_overlap_are_put_one_into_another(forward: str) -> None:
+    sizes = ((3, 2), (2, 2), (5, 2)) if ":2" not in forward else ((3, 3),)
+    calls = [(tensor(*size), tensor(size[0]) + 1.5) for size in sizes]
+    check_forward("x[N, D], y[N]", forward, calls)
+
+
+def test_an_index_of_an_index_is_one() -> None:
+    text = of_parts(PARTS["of two dims"])
+    assert "grad_output[:, 1, 0]" in text
