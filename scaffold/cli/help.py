@@ -93,7 +93,7 @@ _GRADIENTS = Panel(
 )
 _STYLE = Panel(
     "How the Function is written",
-    ("--class-name", "--doc", "--style", "--shape-checks"),
+    ("--class-name", "--doc", "--style", "--sharding", "--shape-checks"),
     common=False,
 )
 _MATHS = (

@@ -12,6 +12,7 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Node, Statement, expressions
 from scaffold.spec import Dim, OpSpec, Output, TensorInput, is_leading
 from scaffold.spec.library import HINT
+from scaffold.spec.op_spec import Sharding
 
 
 def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:
@@ -25,6 +26,23 @@ def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:
     elif not derivation.compiles:
         message = "what this forward computes depends on its data, so that PyTorch cannot run it on tensors without any, as a registered op must"
         raise ScaffoldError(message, place, HINT)
+    if spec.sharding is not None:
+        _refuse_unsplittable(spec, spec.sharding, derivation)
+
+
+def _refuse_unsplittable(
+    spec: OpSpec, sharding: Sharding, derivation: Derivation
+) -> None:
+    """Where the rule for DTensor would not be of what forward returns."""
+    if derivation.random:
+        message = "the forward draws random numbers, and each device would draw its own"
+        raise ScaffoldError(message, sharding.place, "leave out sharding")
+    returned = [item.name for item in spec.outputs]
+    returned += derivation.intermediates if derivation.extra else ()
+    if len(sharding.outputs) != len(returned):
+        message = f"indices of {len(sharding.outputs)} tensors, and forward returns {len(returned)}: {', '.join(returned)}"
+        hint = "indices for those that are saved too, or save-policy = 'recompute'"
+        raise ScaffoldError(message, sharding.place, hint)
 
 
 def _refuse_opaque(spec: OpSpec, derivation: Derivation, place: Location) -> None:

@@ -8,8 +8,19 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.derive.library import forward_leaves, shape_of
-from scaffold.spec import OpSpec
-from scaffold.spec.op_spec import BACKWARD, FAKE, FORWARD, SETUP, VMAP
+from scaffold.render.imports import names_read
+from scaffold.spec import Import, OpSpec, TensorInput
+from scaffold.spec.op_spec import (
+    ANY_DIMS,
+    BACKWARD,
+    FAKE,
+    FORWARD,
+    SETUP,
+    VMAP,
+    WHOLE,
+    Indices,
+    Sharding,
+)
 
 
 class LibraryView(NamedTuple):
@@ -19,6 +30,16 @@ class LibraryView(NamedTuple):
     vmap_type: str
     vmap_lines: tuple[str, ...]  # none: the op is left to PyTorch's loop
     register_lines: tuple[str, ...]
+    sharding: "ShardingView | None"
+
+
+class ShardingView(NamedTuple):
+    """The rule by which DTensor splits the op over devices."""
+
+    op: str  # as PyTorch's dispatcher knows it
+    parameters: str
+    title: str
+    lines: tuple[str, ...]
 
 
 def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryView:
@@ -35,6 +56,7 @@ def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryVi
         vmap_type=f"tuple[{whole}, {dims}]",
         vmap_lines=tuple(lines),
         register_lines=tuple(_registered(spec, saves, bool(lines), bool(fake))),
+        sharding=_sharding_view(spec, spec.sharding) if spec.sharding else None,
     )
 
 
@@ -109,3 +131,103 @@ def _stacked(call: str, count: int) -> list[str]:
         f"{', '.join(names)} = zip(*({call} for sample in samples), strict=True)",
         f"return ({stacked}), ({dims})",
     ]
+
+
+# --- The rule for DTensor: the placements that inputs and outputs may have together along one dim of a mesh of devices.
+#
+# Nothing is said of a mesh of several dims: PyTorch takes the rule for each of them.
+
+PLACEMENTS = tuple(
+    Import("torch.distributed.tensor", name)
+    for name in ("Partial", "Replicate", "Shard")
+)
+SHARDING_IMPORTS = (
+    *PLACEMENTS,
+    Import("torch.distributed.tensor.experimental", "register_sharding"),
+)
+
+
+def _sharding_view(spec: OpSpec, sharding: Sharding) -> ShardingView:
+    lines = tuple(_sharding_lines(spec, sharding))
+    read = names_read("\n".join(["def rule():", *(f"    {line}" for line in lines)]))
+    named = (
+        item.name if item.name in read else f"_{item.name}" for item in spec.inputs
+    )
+    return ShardingView(
+        op=f"torch.ops.{spec.namespace}.{spec.name}.default",
+        parameters=", ".join(f"{name}: Any" for name in named),
+        title=f"Where DTensor may split it: ``{sharding.text}``.",
+        lines=lines,
+    )
+
+
+def _sharding_lines(spec: OpSpec, sharding: Sharding) -> list[str]:
+    """Each index in turn: what has it is split, the others are whole."""
+    indices = dict.fromkeys(index for group in sharding.inputs for index in group)
+    whole = _placed(spec, sharding, WHOLE)
+    found = [whole]
+    for index in indices:
+        placed = _placed(spec, sharding, index)
+        if index == ANY_DIMS:
+            found.append(f"*({placed} for dim in range(leading))")
+        elif index != WHOLE:
+            found.append(placed)
+    lines = _leading_lines(spec, sharding, whole) if ANY_DIMS in indices else []
+    return [*lines, "return [", *(f"    {item}," for item in found), "]"]
+
+
+def _leading_lines(spec: OpSpec, sharding: Sharding, whole: str) -> list[str]:
+    """How many leading dims there are; where the tensors have others, as they broadcast, nothing is split."""
+    pairs = zip(spec.tensors, sharding.inputs, strict=True)
+    (first, group), *others = sorted(
+        ((item, group) for item, group in pairs if ANY_DIMS in group),
+        key=lambda pair: pair[0].optional,
+    )
+    rest = len(group) - 1
+    lines = [f"leading = {first.name}.ndim{f' - {rest}' if rest else ''}"]
+    shape = _leading_shape(first, group)
+    tests = [
+        (
+            f"({item.name} is not None and {_leading_shape(item, other)} != {shape})"
+            if item.optional
+            else f"{_leading_shape(item, other)} != {shape}"
+        )
+        for item, other in others
+    ]
+    if tests:
+        lines += [
+            f"if {' or '.join(tests)}:  # they broadcast",
+            f"    return [{whole}]",
+        ]
+    return lines
+
+
+def _leading_shape(item: TensorInput, group: Indices) -> str:
+    rest = len(group) - 1
+    return f"{item.name}.shape[:-{rest}]" if rest else f"{item.name}.shape"
+
+
+def _placed(spec: OpSpec, sharding: Sharding, index: str) -> str:
+    """The outputs and the inputs, as they are where the op is split along an index."""
+    absent = "Replicate()" if index == WHOLE else "Partial()"
+    outputs = [_placement(group, index, absent) for group in sharding.outputs]
+    groups, inputs = iter(sharding.inputs), []
+    for item in spec.inputs:
+        value = "None"
+        if isinstance(item, TensorInput):
+            value = _placement(next(groups), index, "Replicate()")
+            if item.optional:
+                value = f"None if {item.name} is None else {value}"
+        inputs.append(value)
+    return f"([{', '.join(outputs)}], [{', '.join(inputs)}])"
+
+
+def _placement(group: Indices, index: str, absent: str) -> str:
+    if index == WHOLE or index not in group:
+        return absent
+    at = group.index(index)
+    if index == ANY_DIMS:
+        return "Shard(dim)"
+    if ANY_DIMS not in group:
+        return f"Shard({at})"
+    return f"Shard(leading + {at - 1})" if at > 1 else "Shard(leading)"

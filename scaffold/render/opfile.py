@@ -16,6 +16,7 @@ from scaffold.render.function import FunctionView, forward_type, function_view
 from scaffold.render.imports import import_block
 from scaffold.render.jvp import apply_lines
 from scaffold.render.layout import Layout
+from scaffold.render.library import SHARDING_IMPORTS
 from scaffold.render.module import ModuleView, module_view
 from scaffold.render.signature import (
     arguments,
@@ -65,8 +66,9 @@ def op_draft(
     """The text of the op's file before it is formatted."""
     view = op_view(spec, derivation, line_length, house)
     single = house.single_line_imports
+    wanted = (*spec.imports, *(SHARDING_IMPORTS if spec.sharding else ()))
     return with_imports(
-        OP, view, lambda code: import_block(code, spec.imports, single=single), house
+        OP, view, lambda code: import_block(code, wanted, single=single), house
     )
 
 

@@ -83,6 +83,12 @@ inputs = 'x'
 forward = 'x * torch.sigmoid(x)'
 style = 'library'
 
+[ops.silu_sharded]
+inputs = 'x, gate'
+forward = 'x * torch.sigmoid(gate)'
+style = 'library'
+sharding = '..., ... -> ...'
+
 [ops.library_of_kernels]
 import = ['kernels:double_kernel']
 inputs = 'x[N, D]'

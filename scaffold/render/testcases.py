@@ -31,6 +31,7 @@ from scaffold.spec import (
     is_size_name,
     leading,
 )
+from scaffold.spec.op_spec import SHARDING
 
 # --- Names in the generated test file.
 #
@@ -55,7 +56,7 @@ MAKERS = ("distinct", "in_double", "mask", "nonzero", "spd")
 SHARED = ("Cases", "ModuleTests", "OpTests", "Options", *MAKERS)
 HELPERS = frozenset(
     {"CONDITIONS", "Case", "Inputs", "Questions", "Test", "as_tuple", "asked_if"}
-    | {"gradients", "holds", "permuted", "unwritten", *SHARED}
+    | {"gradients", "holds", "permuted", "shard", "unshard", "unwritten", *SHARED}
     # Those of a proof, which has the same class.
     | {"backpropagating", "call_recorder", "make", "making", "needs_of", "on_copy"}
     | {"prepared", "recording", "true_forward"}
@@ -65,10 +66,10 @@ HELPERS = frozenset(
 
 def op_imports(spec: OpSpec, module: str) -> tuple[Import, ...]:
     """The module, the Function and the functional form, each under a name that is free."""
-    names = (spec.module_name, spec.function_name, spec.name)
+    names = (spec.module_name, spec.function_name, spec.name, SHARDING)
     imports = [Import(module, name, _alias(name)) for name in names]
-    if imports[-1].alias == spec.function_name:  # as an op in library style has it
-        imports[-1] = Import(module, spec.name, f"call_{spec.name}")
+    if imports[2].alias == spec.function_name:  # as an op in library style has it
+        imports[2] = Import(module, spec.name, f"call_{spec.name}")
     return tuple(imports)
 
 

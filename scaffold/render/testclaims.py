@@ -25,6 +25,7 @@ from scaffold.render.testlimits import (
     takes_any_layout,
 )
 from scaffold.spec import OpSpec, is_leading
+from scaffold.spec.op_spec import SHARDING
 
 TOLERANCES = {"single": "1e-4, 1e-5", "half": "2e-2, 1e-2"}
 
@@ -79,6 +80,8 @@ def _inputs(spec: OpSpec, making: Making) -> Iterator[Claim]:
 def _registered(spec: OpSpec) -> Iterator[Claim]:
     """How PyTorch knows the op."""
     yield Claim("registered", spec.function_name)
+    if spec.sharding:
+        yield Claim("sharding", f"staticmethod({SHARDING})")
     if any(item.variadic for item in spec.tensors):
         yield Claim("listed_from", str(len(spec.inputs) - 1))
 

@@ -14,11 +14,11 @@ from scaffold.spec.arguments import Arguments, read_arguments
 from scaffold.spec.config import Configuration
 from scaffold.spec.config_values import Shapes, conventional_shapes
 from scaffold.spec.keys import check_keys
-from scaffold.spec.library import check_library
+from scaffold.spec.library import check_library, read_sharding
 from scaffold.spec.maths import Maths, ReadFile, read_maths
 from scaffold.spec.module import read_module
 from scaffold.spec.names import NAMESPACE, Patterns, check_class_name, op_names
-from scaffold.spec.op_spec import Attribute, ModuleSpec, OpSpec
+from scaffold.spec.op_spec import Attribute, ModuleSpec, OpSpec, Sharding
 from scaffold.spec.problems import Locate, Problems
 from scaffold.spec.requirements import check_requirements
 
@@ -63,13 +63,15 @@ def build(
     module = read_module(sound, arguments, maths, shapes, settings, problems)
     _check_results(arguments, maths, problems)
     _check_amp(sound, arguments, problems)
-    check_library(sound.get("style", settings.style), sound, arguments, problems)
-    _check_double_backward(sound.get("style", settings.style), sound, problems)
+    style = sound.get("style", settings.style)
+    check_library(style, sound, arguments, problems)
+    sharding = read_sharding(style, sound.get("sharding"), arguments, problems)
+    _check_double_backward(style, sound, problems)
     _check_forward_ad(sound, arguments, settings, problems)
     _check_classes(sound, names, arguments, maths, settings.names, problems)
     check_requirements(settings.require, sound, arguments.tensors, problems)
     problems.raise_found()
-    spec = _spec(sound, names, arguments, maths, module, shapes, settings)
+    spec = _spec(sound, names, arguments, maths, module, shapes, sharding, settings)
     return replace(spec, namespace=_namespace(package, settings))
 
 
@@ -97,6 +99,7 @@ def _spec(
     maths: Maths,
     module: ModuleSpec | None,
     shapes: Shapes,
+    sharding: Sharding | None,
     configuration: Configuration,
 ) -> OpSpec:
     spec = OpSpec(
@@ -121,6 +124,7 @@ def _spec(
         style=raw.get("style", configuration.style),
         style_is_free=_is_free(raw, configuration),
         save_policy=raw["save-policy"],
+        sharding=sharding,
         amp=raw.get("amp"),
         tolerance=_tolerance(raw),
         require=maths.require,

@@ -125,6 +125,10 @@ KEYS: dict[str, Key] = {
     "forward-ad": Key(
         SWITCH, "Forward mode too: a jvp, for jacfwd and hessian of torch.func."
     ),
+    "sharding": Key(
+        TEXT,
+        "How an op in library style is split over devices: 'mk, nk -> mn', with _ for a dim that is not.",
+    ),
     "style": Key(
         STYLE,
         "How the op is written: as a Function, in two forms, or with torch.library.custom_op.",

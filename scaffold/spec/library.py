@@ -1,15 +1,25 @@
-"""What the schema of an op that is registered with PyTorch can say: `--style library`.
+"""What the schema of an op that is registered with PyTorch can say: `--style library`; and its rule for DTensor: `--sharding`.
 
 In: the types of the arguments. Out: those of the schema, or problems at their places. Invariant: what passes is a signature that
 `torch.library.custom_op` takes.
 """
 
 import ast
-from collections.abc import Mapping
+import itertools
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scaffold.spec.arguments import Arguments
-from scaffold.spec.op_spec import Attribute
+from scaffold.spec.op_spec import (
+    ANY_DIMS,
+    WHOLE,
+    Attribute,
+    Dim,
+    Indices,
+    Sharding,
+    leading,
+)
 from scaffold.spec.problems import Problems
 
 PLAIN = frozenset({"bool", "float", "int", "str", "torch.dtype"})
@@ -72,3 +82,79 @@ def _of(tree: ast.expr) -> str | None:
             one = types.pop() if len(types) == 1 else ""
             return one if one in PLAIN else None
     return text if text in PLAIN else None
+
+
+# --- How an op is split over devices: `mk, nk -> mn`.
+
+NOTATION = "write the indices of each tensor: sharding = 'mk, nk -> mn'"
+_INDEX = re.compile(r"\.\.\.|[A-Za-z_]")
+_GROUP = re.compile(r"\s*(\.\.\.)?\s*([A-Za-z_]\s*)*")
+
+
+def read_sharding(
+    style: str, text: str | None, arguments: Arguments, problems: Problems
+) -> Sharding | None:
+    """How the op is split, if that is said; what is amiss is noted."""
+    if text is None:
+        return None
+    path = ("sharding",)
+    if style != "library":
+        message = "DTensor takes a rule for an op that PyTorch knows by its name; the lines of a Function it splits by its own rules"
+        problems.at(path, message, "style = 'library', or leave out sharding")
+        return None
+    if any(item.variadic for item in arguments.tensors):
+        problems.at(
+            path, "no indices stand for any number of tensors", "leave out sharding"
+        )
+        return None
+    sides = text.split("->")
+    groups = [side.split(",") for side in sides]
+    if len(sides) != 2 or not all(map(_GROUP.fullmatch, itertools.chain(*groups))):
+        problems.at(path, f"'{text}' is no index notation", NOTATION)
+        return None
+    inputs, outputs = (tuple(tuple(_INDEX.findall(x)) for x in side) for side in groups)
+    found = Sharding(text.strip(), problems.within(path), inputs, outputs)
+    for message, hint in _amiss(found, arguments):
+        problems.at(path, message, hint)
+    return found
+
+
+def _amiss(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, str]]:
+    """What no op of these arguments can mean by a notation."""
+    tensors = arguments.tensors
+    if len(found.inputs) != len(tensors):
+        said = (
+            f"indices of {len(found.inputs)} tensors, and the op takes {len(tensors)}"
+        )
+        listed = ", ".join(item.name for item in tensors)
+        yield said, f"one group for each, in this order: {listed}"
+        return
+    if len(found.outputs) < len(arguments.outputs):
+        listed = ", ".join(item.name for item in arguments.outputs)
+        yield (
+            f"indices of {len(found.outputs)} tensors, and the op returns {len(arguments.outputs)}",
+            f"one group for each, in this order: {listed}",
+        )
+    for group in (*found.inputs, *found.outputs):
+        letters = [index for index in group if index != WHOLE]
+        if len(set(letters)) < len(letters):
+            yield f"'{''.join(group)}' has an index twice", NOTATION
+    known = {index for group in found.inputs for index in group} | {WHOLE}
+    for index in {index for group in found.outputs for index in group} - known:
+        yield f"'{index}' is an index of no input", "_ for a dim that is not split"
+    if known <= {WHOLE}:
+        yield "no dim is split", NOTATION
+    for item, group in zip(tensors, found.inputs, strict=True):
+        if item.dims is not None and not _fits(item.dims, group):
+            shape = ", ".join(map(str, item.dims))
+            yield (
+                f"'{item.name}[{shape}]' has other dims than '{''.join(group)}'",
+                "an index for each dim, and ... for leading ones",
+            )
+
+
+def _fits(dims: tuple[Dim, ...], group: Indices) -> bool:
+    """Whether the indices may be those of a shape; `...` may stand for dims that are named."""
+    if ANY_DIMS in group:
+        return len(dims) >= len(group) - (leading(dims) is None)
+    return len(dims) == len(group) and leading(dims) is None

@@ -7,6 +7,7 @@ Invariant: every name in it is valid, every reference resolves, every formula ha
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeGuard
 
+from scaffold.errors import Location
 from scaffold.formula import Formula, Kept
 from scaffold.spec.keys import Amp, SavePolicy, Style
 from scaffold.spec.names import DEFAULT, NAMESPACE, Patterns, registered_name
@@ -113,12 +114,13 @@ class ModuleSpec(NamedTuple):
 
 
 # The functions of which an op in library style is made.
-FORWARD, FAKE, SETUP, BACKWARD, VMAP = REGISTERED = (
+FORWARD, FAKE, SETUP, BACKWARD, VMAP, SHARDING = REGISTERED = (
     "_forward",
     "_fake",
     "_setup_context",
     "_backward",
     "_vmap",
+    "_sharding",
 )
 
 
@@ -135,6 +137,24 @@ class Surrogate(NamedTuple):
     """The gradient is deliberately not the derivative; `forward` is what it is the derivative of."""
 
     forward: Formula | None = None
+
+
+Indices = tuple[str, ...]  # of the dims of a tensor
+
+
+class Sharding(NamedTuple):
+    """How the op may be split over devices, in index notation: one group of indices for each tensor.
+
+    Along an index, each tensor that has it is split, and an output without it is the sum of what the devices compute.
+    """
+
+    text: str  # as the user wrote it
+    place: Location
+    inputs: tuple[Indices, ...]  # of the tensors among the inputs
+    outputs: tuple[Indices, ...]  # of what forward returns, intermediates included
+
+
+WHOLE = "_"  # the index of a dim that is never split
 
 
 class RuleFile(NamedTuple):
@@ -179,6 +199,7 @@ class OpSpec:
     namespace: str = NAMESPACE  # in library style, the op is registered below it
     save_policy: SavePolicy = "recompute"
     double_backward: bool = False  # where the backward is differentiable once
+    sharding: Sharding | None = None  # in library style, a rule for DTensor
     amp: Amp | None = None  # None: as the forward's primitives tell
     tolerance: tuple[
         tuple[str, str], ...

@@ -158,6 +158,11 @@ CASES = {
         "inputs = 'x'\nforward = 'torch.exp(x)'\n",
     ),
     "amp": Case(("--amp", "region"), "amp = 'region'"),
+    "sharding": Case(
+        *(("--sharding", "m_, n_ -> mn"), "sharding = 'm_, n_ -> mn'"),
+        ("--inputs", "x, w", "--forward", "x @ w.t()", "--style", "library"),
+        "inputs = 'x, w'\nforward = 'x @ w.t()'\nstyle = 'library'\n",
+    ),
     "style": Case(("--style", "combined"), "style = 'combined'"),
     "save-policy": Case(
         *(("--save-policy", "balanced"), "save-policy = 'balanced'"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
+from torch.distributed.tensor import Partial, Replicate, Shard
 from torch.library import opcheck
 
 from scaffold.derive import derive
@@ -182,3 +183,52 @@ def test_under_autocast_a_compiled_op_computes_what_the_eager_one_does() -> None
     assert torch.allclose(actual, expected)
     with pytest.raises(ScaffoldError, match="under the autocast of its call"):
         spec_of(**ATTENTION, style="library", amp="region")
+
+
+# --- The rule for DTensor.
+
+
+def splits(given: tuple[Any, ...], **table: Any) -> list[str]:
+    """What the rule says of some inputs: the placements of the outputs, then theirs."""
+    name = f"op_{next(COUNT)}"
+    rule = load(draft_of(spec_of(**table, name=name, style="library")))._sharding
+    return [
+        " ".join("-" if p is None else LETTERS[type(p)](p) for p in (*outputs, *placed))
+        for outputs, placed in rule(*given)
+    ]
+
+
+LETTERS: dict[type, Any] = {
+    Replicate: lambda _: "R",
+    Partial: lambda _: "P",
+    Shard: lambda placement: f"S{placement.dim}",
+}
+
+
+def test_an_output_without_an_index_is_a_sum() -> None:
+    found = splits((X, X), inputs="x, w", forward="x @ w.t()", sharding="mk, nk -> mn")
+    assert found == ["R R R", "S0 S0 R", "P S1 S1", "S1 R S0"]
+
+
+def test_leading_dims_are_as_many_as_there_are() -> None:
+    said = {**LINEAR, "sharding": "..._, n_, n -> ...n"}
+    cube, bias = torch.ones(2, 3, 4), torch.ones(4)
+    assert splits((cube, X, None), **said) == [
+        *("R R R -", "S0 S0 R -", "S1 S1 R -", "S2 R S0 -")
+    ]
+    assert splits((bias, X, bias), **said) == ["R R R R", "S0 R S0 S0"]
+
+
+def test_nothing_is_split_where_leading_dims_broadcast() -> None:
+    said = {"inputs": "x, y", "forward": "x * y", "sharding": "..., ... -> ..."}
+    assert splits((X, X), **said) == ["R R R", "S0 S0 S0", "S1 S1 S1"]
+    assert splits((X, X[0]), **said) == ["R R R"]
+
+
+def test_what_is_saved_has_indices_too() -> None:
+    norm = "x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)"
+    said = {"inputs": "x[B, D], eps: float", "forward": norm, "save_policy": "balanced"}
+    found = splits((X, 1e-6), **said, sharding="b_ -> b_, b_")
+    assert found == ["R R R -", "S0 S0 S0 -"]
+    with pytest.raises(ScaffoldError, match="forward returns 2: output, inverse_root"):
+        splits((X, 1e-6), **said, sharding="b_ -> b_")

@@ -170,10 +170,11 @@ def _check_case(
     if found is not None:
         run.failure = _failure(checks, found, title, inputs, ())
         return
-    found = _attempt(partial(_check_jvp, checks, inputs), "jvp")
-    if found is not None:
-        run.failure = _failure(checks, found, title, inputs, ())
-        return
+    for subject, check in ALSO.items():
+        found = _attempt(partial(check, checks, inputs), subject)
+        if found is not None:
+            run.failure = _failure(checks, found, title, inputs, ())
+            return
     several = subsets(checks)
     run.proven = run.proven or not several
     for needs in several:
@@ -356,6 +357,54 @@ def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Found | None:
             return Found("jvp", f"{name}: {words}", show(two), show(one))
     return None
 
+
+def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
+    """What two devices make up together where the rule for DTensor splits the op, against the whole."""
+    if checks.TESTS.sharding is None:
+        return None
+    op, names = checks.TESTS.registered, value_names(checks, len(inputs))
+    whole = as_tuple(op(*inputs))
+    for placements, placed in checks.TESTS.sharding(*inputs):
+        pairs = [*zip(inputs, placed, strict=True)]
+        halves = [[_shard(*pair, rank) for pair in pairs] for rank in range(2)]
+        if not all(x.numel() for half in halves for x in half if isinstance(x, Tensor)):
+            continue  # DTensor splits no dim of a size below that of the mesh
+        parts = zip(*(as_tuple(op(*half)) for half in halves), strict=True)
+        for one, two, placement in zip(parts, whole, placements, strict=True):
+            words = diagnose(
+                _unshard(one, placement).detach(),
+                two.detach(),
+                Scene("output", tolerance=_tolerance(checks)),
+            )
+            if words is not None:
+                split = [
+                    f"{name} split along dim {p.dim}"
+                    for name, p in zip(names, placed, strict=True)
+                    if p is not None and p.is_shard()
+                ]
+                told = f"with {' and '.join(split)}: {words}"
+                return Found("sharding", told, hint=UNSPLIT)
+    return None
+
+
+UNSPLIT = "write _ in the place of an index along which the op cannot be split"
+
+
+def _shard(value: Any, placement: Any, rank: int) -> Any:
+    """What one of two devices has of an input."""
+    if placement is None or not placement.is_shard():
+        return value
+    return value.tensor_split(2, placement.dim)[rank]
+
+
+def _unshard(parts: Sequence[Tensor], placement: Any) -> Tensor:
+    """An output of which each device has a part, a term, or all."""
+    if placement.is_shard():
+        return torch.cat([*parts], placement.dim)
+    return sum(parts[1:], parts[0]) if placement.is_partial() else parts[0]
+
+
+ALSO = {"jvp": _check_jvp, "sharding": _check_sharding}  # of ops that have them
 
 AS_WRITTEN = "not that of the forward as you wrote it"
 MISREAD = "the forward is misread: please report it; until then write it in other words"

@@ -31,6 +31,7 @@ class OpTests:
     op: Callable[..., Any]
     function: Any = None
     registered: Any = None
+    sharding: Callable[..., Any] | None = None
     make: Callable[..., dict[str, Any]]
     reference: Callable[..., Any] | None = None
     surrogate: Callable[..., Any] | None = None
