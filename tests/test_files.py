@@ -105,9 +105,9 @@ for command in json.loads(sys.argv[1]):
 EVERY = [(place, kind) for place in PLACES for kind in ("pipe", "deep")]
 
 
-# Each kind in some places: all are read by the same function.
+# Each kind in one place: all are read by the same function.
 @pytest.mark.parametrize(
-    ("place", "kind"), pairs_in_every_run(EVERY, [*EVERY[::8], *EVERY[5::8]])
+    ("place", "kind"), pairs_in_every_run(EVERY, [EVERY[0], EVERY[13]])
 )
 def test_no_command_waits_or_breaks(place: str, kind: str, tmp_path: Path) -> None:
     """Each command, with one of the files that it may read turned into what is none."""

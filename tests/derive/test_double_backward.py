@@ -149,6 +149,7 @@ def test_third_derivatives_are_those_of_autograd() -> None:
     torch.testing.assert_close(third(op), third(lambda x: x * torch.sigmoid(x)))
 
 
+@pytest.mark.each_commit
 def test_the_first_derivative_compiles() -> None:
     op = load(draft_of(spec_of(**raw("a saved intermediate")))).some_op
     compiled = torch.compile(op, fullgraph=True, backend="aot_eager")

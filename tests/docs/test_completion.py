@@ -12,6 +12,7 @@ from scaffold.cli.new_op import CHOICES
 from scaffold.cli.op_options import SETTINGS, SPECIFICATION
 from scaffold.spec.config_keys import KEYS as CONFIGURATION
 from scaffold.spec.keys import KEYS
+from tests.sweeps import in_every_run
 
 BASH = """
 eval "$(_SCAFFOLD_COMPLETE=source_bash scaffold)"
@@ -90,7 +91,10 @@ def test_a_shell_completes(
         assert word not in found
 
 
-@pytest.mark.parametrize("command", ["check", "upgrade", "verify", "remove", "rename"])
+@pytest.mark.parametrize(
+    "command",
+    in_every_run(["check", "upgrade", "verify", "remove", "rename"], ["verify"]),
+)
 def test_the_ops_of_the_manifest_are_offered(
     command: str, environment: dict[str, str], tmp_path: Path
 ) -> None:

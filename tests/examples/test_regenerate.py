@@ -98,6 +98,7 @@ def test_a_second_run_writes_nothing(example: Example, tmp_path: Path) -> None:
     assert written(tmp_path) == before
 
 
+@pytest.mark.each_commit
 def test_a_shell_runs_the_command_as_it_stands(tmp_path: Path) -> None:
     """With `python -m scaffold` for `scaffold`, which need not be on the path here."""
     (example,) = (example for example in EXAMPLES if example.op == "sort_last")

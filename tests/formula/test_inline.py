@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Graph, Scope, emit, emit_lines, function_in, parse
 from tests.formula.files import HEADER, assert_same, lines_of
+from tests.properties.budgets import holds_for
 
 X = torch.linspace(-2, 3, 6, dtype=torch.float64).reshape(2, 3)
 Y = torch.linspace(1, 2, 6, dtype=torch.float64).reshape(2, 3)
@@ -210,10 +210,9 @@ DRAWS = (  # the value of the call draws after what stands in front of it
 )
 
 
-@settings(max_examples=150, deadline=None)
-@given(programs(), st.booleans())
-@example(DRAWS, False)
-def test_programs(source: str, flag: bool) -> None:
+@holds_for(st.tuples(programs(), st.booleans()), 50, (DRAWS, False))
+def test_programs(drawn: tuple[str, bool]) -> None:
+    source, flag = drawn
     try:
         lines_of(f"{HEADER}{source}", "f")
     except ScaffoldError as refused:

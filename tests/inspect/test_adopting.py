@@ -13,7 +13,7 @@ from tests.cli.running import ROOT, scaffold
 from tests.derive.building import op_text
 from tests.executed.suites import Suites
 from tests.inspect.test_stubs import pytest_says
-from tests.sweeps import pairs_in_every_run
+from tests.sweeps import in_every_run, pairs_in_every_run
 
 COMMANDS = {
     p.parent.name: p.read_text() for p in ROOT.glob("generated_examples/*/command")
@@ -78,7 +78,7 @@ def test_an_example_that_is_not_one_function_is_refused(
     assert adopted.code == 2 and said in adopted.err
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", in_every_run(EXAMPLES, EXAMPLES[::3]))
 def test_an_example_leads_back_to_its_file(name: str, tmp_path: Path) -> None:
     for source in (ROOT / "generated_examples" / name).glob("*.py"):
         if not source.name.startswith("test_"):
@@ -308,7 +308,9 @@ ELEMENTS = {
 }
 
 
-@pytest.mark.parametrize("form", ELEMENTS)
+@pytest.mark.parametrize(
+    "form", in_every_run(ELEMENTS, ["minus", "comment", "conditional", "walrus"])
+)
 def test_an_element_of_what_backward_returns_keeps_its_meaning(
     tmp_path: Path, form: str
 ) -> None:

@@ -332,14 +332,18 @@ def policy(rule: Rule) -> str:
     return "number_first" if only and tensors and found else " ".join(sorted(found))
 
 
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.each_commit)])
 def test_autocast_does_what_the_table_says(
-    capfd: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str], every: int
 ) -> None:
+    asked = [rule for rule in RULES if rule.category != "backward"][::every]
     logging.disable(logging.CRITICAL)  # of calls that take no bfloat16
-    told = {rule.name: policy(rule) for rule in RULES if rule.category != "backward"}
+    told = {rule.name: policy(rule) for rule in asked}
     logging.disable(logging.NOTSET)
     said = {name: TABLE.rule(name).facts.autocast for name in told}
-    assert said == told | UNSEEN | ON_OTHER_DEVICES
+    elsewhere = UNSEEN | ON_OTHER_DEVICES
+    assert said == {name: elsewhere.get(name, told[name]) for name in told}
+    assert every > 1 or elsewhere.keys() <= told.keys()
 
 
 def test_autocast_of_the_cpu_casts_no_more() -> None:

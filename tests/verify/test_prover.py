@@ -144,6 +144,7 @@ def test_a_process_ends_with_its_parent_however_that_ends(
         os.killpg(group, 0)
 
 
+@pytest.mark.each_commit
 def test_a_process_ends_though_a_copy_of_its_parent_goes_on(tmp_path: Path) -> None:
     """A pool of processes has copies of all that the parent had open, and may outlive it."""
     mark = tmp_path / "pid"
@@ -228,6 +229,7 @@ def test_as_many_processes_as_they_are_worth() -> None:
     assert processes_for(1000) == len(os.sched_getaffinity(0))
 
 
+@pytest.mark.each_commit
 def test_a_proof_needs_nothing_of_the_tools_own_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -295,7 +295,7 @@ def test_a_kill_at_any_step_leaves_whole_files_and_is_recovered_from(
         assert interrupted(root) == ()
 
 
-@pytest.mark.parametrize("pace", in_every_run([2, 6], [6]))
+@pytest.mark.parametrize("pace", in_every_run([2, 24], [24]))
 def test_a_recovery_that_is_killed_is_taken_up_by_the_next(
     tmp_path: Path, failing: Any, snapshot: TakeSnapshot, in_child: InChild, pace: int
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.derive.building import spec_of
 from tests.executed.proving import write_op
 from tests.executed.suites import Suites
+from tests.sweeps import in_every_run
 
 UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
     "seeds": (  # other sizes would be other numbers
@@ -44,18 +45,27 @@ UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", UNFIT)
-def test_a_test_that_cannot_pass_is_told(
-    name: str, tmp_path: Path, suites: Suites
-) -> None:
-    raw, words, failing = UNFIT[name]
-    found = write_op(tmp_path, lambda require: spec_of(name=name, derive=True, **raw))
+def told(name: str, directory: Path) -> None:
+    """The note of the proof says which test it is."""
+    raw, words, _ = UNFIT[name]
+    found = write_op(directory, lambda require: spec_of(name=name, derive=True, **raw))
     assert found["failure"] is None
     note = found["notes"][-1]
     assert note.startswith(words)
     assert note.endswith(
         "; give the tests inputs of your own: --samples '@file.py:function'"
     )
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_test_that_cannot_pass_is_noted(name: str, tmp_path: Path) -> None:
+    told(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", in_every_run(UNFIT, ["digits"]))
+def test_a_test_that_is_told_fails(name: str, tmp_path: Path, suites: Suites) -> None:
+    told(name, tmp_path)
+    failing = UNFIT[name][2]
     report = suites.run(tmp_path, "-k", failing.partition("[")[0])
     assert f"test_{name}::{failing}" in report.named("failed")
 
