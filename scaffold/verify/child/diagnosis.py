@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from scaffold.verify.child.cases import Case, make_inputs, value_names
+from scaffold.verify.child.gradients import gradients_of
 
 CONDITIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
     ("where {} > 0", lambda x: x > 0),
@@ -312,10 +313,9 @@ def notes_on(checks: Any) -> list[str]:
         return []
     case = Case("base", {})
     inputs = make_inputs(checks, case, torch.clone)
-    needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     try:
         actual = checks.gradients(checks.OPERATOR(*inputs), inputs)
-        derivative = _derivative(checks, inputs, needed)
+        derivative = gradients_of(checks, checks.FORWARD(*inputs), inputs)
     except Exception:  # noqa: BLE001 (the gradients have been judged already)
         return []
     names = value_names(checks, len(inputs))
@@ -330,17 +330,6 @@ def notes_on(checks: Any) -> list[str]:
         for name, one, two in zip(wanted, actual, derivative, strict=True)
     ]
     return [note for note in notes if note]
-
-
-def _derivative(
-    checks: Any, inputs: tuple[Any, ...], needed: list[Tensor]
-) -> tuple[Tensor, ...]:
-    outputs = checks.FORWARD(*inputs)
-    several = outputs if isinstance(outputs, tuple) else (outputs,)
-    if not any(output.requires_grad for output in several):
-        return tuple(torch.zeros_like(value) for value in needed)
-    found: tuple[Tensor, ...] = checks.gradients(outputs, inputs)
-    return found
 
 
 def _note(

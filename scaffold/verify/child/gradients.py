@@ -127,7 +127,7 @@ def expected_gradients(
         if isinstance(value, Tensor) and value.requires_grad
     ]
     if checks.REFERENCE is not None:
-        found = _gradients_of(checks, checks.REFERENCE(*inputs), inputs)
+        found = gradients_of(checks, checks.REFERENCE(*inputs), inputs)
     elif checks.SURROGATE:
         return {}
     else:
@@ -135,7 +135,7 @@ def expected_gradients(
     return {name: grad for (name, _), grad in zip(needed, found, strict=True)}
 
 
-def _gradients_of(checks: Any, outputs: Any, inputs: Sequence[Any]) -> list[Tensor]:
+def gradients_of(checks: Any, outputs: Any, inputs: Sequence[Any]) -> list[Tensor]:
     """What autograd says of the outputs of a call."""
     if not any(output.requires_grad for output in as_tuple(outputs)):
         needed = (x for x in inputs if isinstance(x, Tensor) and x.requires_grad)
@@ -165,7 +165,7 @@ def own_gradients(
     outputs = own_values(checks.OWN_GRADIENT, inputs)
     try:
         laid = _laid_out_as(outputs, _call(checks, inputs)) if outputs else ()
-        found = _gradients_of(checks, laid, inputs) if laid else []
+        found = gradients_of(checks, laid, inputs) if laid else []
     except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return {}
     needed = [
