@@ -8,7 +8,7 @@ where a rule of the user's has its gradient.
 from collections.abc import Collection, Iterator
 
 from scaffold.derive import Derivation, live_forward
-from scaffold.derive.activity import is_undifferentiated
+from scaffold.derive.activity import is_undifferentiated, leaves_torch
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.static_values import dotted
 from scaffold.derive.rules.tables import table_of
@@ -34,8 +34,8 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
         forward = live_forward(spec, stated) if stated else None
     else:
         forward = live_forward(spec, spec.forward) if spec.forward else None
-        if derivation.opaque and not derivation.derived:  # NumPy, or a kernel
-            return None
+        if forward and not derivation.derived and _leaves_torch(spec, forward):
+            return None  # for NumPy, or a kernel
     if forward is None or _has_a_rule_that_autograd_lacks(spec, forward):
         return None
     forward = forward._replace(statements=_out_of_place(spec, forward.statements))
@@ -104,14 +104,24 @@ def _anew(graph: Graph, node: Node, calls: Collection[Node]) -> Node:
     return graph.node(found.kind, found.label, args, found.keywords) if args else found
 
 
+def _leaves_torch(spec: OpSpec, forward: Forward) -> bool:
+    """Whether the forward, whatever a stated gradient does, goes where autograd does not see."""
+    return any(leaves_torch(node, spec.foreign) for node in _expressions(forward))
+
+
+def _expressions(forward: Forward) -> Iterator[Node]:
+    for item in forward.statements:
+        yield from expressions(item)
+    yield from forward.results
+
+
 def _has_a_rule_that_autograd_lacks(spec: OpSpec, forward: Forward) -> bool:
     """Whether a rule of the user's is for a function that autograd has no gradient of: `torch.special.bessel_j0`."""
     if not spec.rules:
         return False
-    nodes = (node for item in forward.statements for node in expressions(item))
     called = (
         dotted(item.args[0])
-        for node in (*nodes, *forward.results)
+        for node in _expressions(forward)
         for item in node.walk()
         if is_undifferentiated(item)
     )

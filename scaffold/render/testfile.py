@@ -138,7 +138,8 @@ class ProofView(NamedTuple):
     broadcast: str  # position of an input -> how many of its dims are not leading ones
     attributes: str  # position of an attribute -> further values of it
     newer: str  # functions that the shipped table does not have
-    wide: str  # positions of inputs that may be of any size, where a formula states gradients
+    scaled: str  # positions of inputs whose values may be larger, where a formula states gradients
+    values: str  # position of an input -> values of its elements that are tried there
     tolerance: str
     attached: bool  # an output of the reference may require no grad
     declared: str  # how many of the Function's outputs the op returns; None for all

@@ -1,27 +1,45 @@
 """Test values of an op's inputs, as expressions.
 
 In: the inputs of an `OpSpec`. Out: for each the Python expression that makes one; for the proof further values of attributes, so that each
-branch of a forward that asks for them is run.
+branch of a forward that asks for them is run, and of the elements of tensors where a gradient is stated.
 Invariant: an expression reads only the sizes given to it, `torch`, and the makers that `makers_used` lists. A value that the forward
 refuses says nothing of the op; one that `require` or the bound of an index reads is not tried.
 """
 
 import ast
 from collections.abc import Iterator
-from math import isfinite
-from typing import TypeGuard
+from itertools import pairwise
+from math import inf, isfinite
+from typing import NamedTuple, TypeGuard
 
 from scaffold.formula import Formula, Node
-from scaffold.formula.constant_folding import evaluated
+from scaffold.formula.constant_folding import evaluated, literal_value
 from scaffold.spec import Attribute, OpSpec, TensorInput
 
 MAKERS = ("nonzero", "spd", "distinct")  # domains that take a function of the test file
 MASK = "mask"  # ... as masks do
+
+
+class Domain(NamedTuple):
+    """How the tests make values of a domain, and which ones a proof tries beside them, between its bounds."""
+
+    made: str = ""
+    least: float = -inf
+    most: float = inf
+    tried: tuple[float, ...] = ()
+
+
+SIGNED = (0, 1, -1, 30, -30, 1000, -1000, 1e-4)  # exp(1000) is infinite, exp(30) is not
 PLAIN = {
-    "normal": "torch.randn({}, dtype=torch.double)",
-    "positive": "torch.rand({}, dtype=torch.double) + 0.5",
-    "unit": "0.1 + 0.8 * torch.rand({}, dtype=torch.double)",
-    "simplex": "torch.randn({}, dtype=torch.double).softmax(-1)",
+    "normal": Domain("torch.randn({}, dtype=torch.double)", tried=SIGNED),
+    "positive": Domain(
+        "torch.rand({}, dtype=torch.double) + 0.5", 0, inf, (1, 30, 1000, 1e-4)
+    ),
+    "unit": Domain(
+        "0.1 + 0.8 * torch.rand({}, dtype=torch.double)", 0, 1, (0.5, 1e-4, 1 - 1e-4)
+    ),
+    "simplex": Domain("torch.randn({}, dtype=torch.double).softmax(-1)"),
+    "nonzero": Domain(tried=SIGNED[1:]),  # which is made by a function
 }
 VALUES = {
     "float": "0.5",
@@ -47,7 +65,7 @@ def tensor_expression(item: TensorInput, sizes: tuple[str, ...], bound: str) -> 
         return f"torch.randn({_spread(sizes)}, dtype=torch.cdouble)"
     if item.domain in MAKERS:
         return f"{item.domain}({', '.join(sizes)})"
-    return PLAIN[item.domain].format(_spread(sizes))
+    return PLAIN[item.domain].made.format(_spread(sizes))
 
 
 def makers_used(spec: OpSpec) -> frozenset[str]:
@@ -142,6 +160,50 @@ def literal(text: str) -> str:
     return f'"{text}"' if repr(text) == f"'{text}'" and '"' not in text else repr(text)
 
 
+MOST_NUMBERS = 24  # of those that formulas name
+
+
+def has_values_of_its_own(spec: OpSpec) -> bool:
+    """Whether a formula of the user's may be wrong of values that the tests do not have, and these can be chosen."""
+    stated = bool(spec.gradients or spec.backward) and spec.surrogate is None
+    several = any(item.variadic for item in spec.tensors)
+    return stated and spec.samples is None and not several
+
+
+def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
+    """Values for elements of the inputs: those of their domain, and those that the formulas name."""
+    found: dict[int, tuple[float, ...]] = {}
+    named = [*_numbers(spec)][:MOST_NUMBERS]
+    for item in spec.tensors if has_values_of_its_own(spec) else ():
+        domain = PLAIN.get(item.domain, Domain())
+        if item.dtype == "bool":
+            found[spec.index(item.name)] = (True, False)
+        elif item.dtype == "float" and domain.tried:
+            inside = [x for x in named if domain.least < x < domain.most]
+            numbers = dict.fromkeys((*domain.tried, *inside))
+            beside = () if item.differentiable else (-inf,)  # as masks have it
+            found[spec.index(item.name)] = (*numbers, *beside)
+    return found
+
+
+def _numbers(spec: OpSpec) -> Iterator[float]:
+    """Each number of a formula, on both sides of 0 and beyond it; what lies between two of them."""
+    formulas = (
+        spec.forward,
+        spec.backward,
+        *(formula for _, formula in spec.gradients),
+    )
+    nodes = (node for formula in formulas if formula for node in formula.nodes())
+    values = [evaluated(node) for node in nodes if node.kind == "constant"]
+    values += [_read(attribute_value(spec, one)) for one in spec.attributes]
+    numbers = {abs(float(x)) for x in values if _is_number(x)}
+    several = sorted(x for x in numbers if 0 < x < inf)
+    for one, another in pairwise(several):
+        yield (one + another) / 2
+    for number in several:
+        yield from (number, -number, number / 2, -number / 2, 2 * number, -2 * number)
+
+
 Value = bool | int | float | str | None
 
 
@@ -188,16 +250,21 @@ def _around(number: float) -> tuple[float, ...]:
 
 def _others(types: set[str], usual: str) -> Iterator[Value]:
     """Other numbers than the one that the tests use, for which alone a stated gradient may be right."""
-    try:
-        number = ast.literal_eval(usual)
-    except (SyntaxError, ValueError):
-        return
+    number = _read(usual)
     if not _is_number(number):
         return
     if "float" in types:
         yield from (float(number + 1), float(number + 0.25))
     elif "int" in types:
         yield int(number + 1)
+
+
+def _read(text: str) -> object:
+    """The value of an expression; None where it is no literal."""
+    try:
+        return literal_value(text)
+    except (SyntaxError, ValueError):
+        return None
 
 
 def _words(spec: OpSpec, name: str) -> Iterator[str]:

@@ -33,7 +33,12 @@ from scaffold.render.testfile import (
     view,
 )
 from scaffold.render.testlimits import precision, takes_any_layout
-from scaffold.render.testvalues import further_values, literal
+from scaffold.render.testvalues import (
+    further_values,
+    has_values_of_its_own,
+    literal,
+    tried_values,
+)
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, leading
 from scaffold.spec.imports import newer_of
 from scaffold.spec.op_spec import DType
@@ -110,7 +115,8 @@ def _proof_view(
         broadcast=str(_leading(spec, derived)),
         attributes=str(further_values(spec)),
         newer=str(newer_of(spec)),
-        wide=str(_of_any_size(spec)),
+        scaled=str(_of_any_size(spec)),
+        values=str(tried_values(spec)).replace("-inf", '-float("inf")'),
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
         attached=detached and perhaps_detached(spec),
         declared=str(len(spec.outputs) if extra else None),
@@ -123,8 +129,7 @@ def _proof_view(
 
 def _of_any_size(spec: OpSpec) -> tuple[int, ...]:
     """The inputs whose values may be larger than those of the tests, where a formula of the user's may be wrong there alone."""
-    stated = bool(spec.gradients or spec.backward) and spec.surrogate is None
-    if not stated or spec.samples is not None or any(x.variadic for x in spec.tensors):
+    if not has_values_of_its_own(spec):
         return ()
     return tuple(
         spec.index(item.name)

@@ -80,3 +80,9 @@ def test_a_surrogate_has_the_function_whose_derivative_it_takes() -> None:
 )
 def test_what_autograd_cannot_differentiate_is_none(raw: dict[str, Any]) -> None:
     assert reference_of("x", **raw) is None
+
+
+def test_a_gradient_that_leaves_pytorch_leaves_the_forward_as_the_reference() -> None:
+    grad = {"x": "grad_output * np.cos(x)"}
+    raw: dict[str, Any] = {"forward": "torch.sin(x)", "import_": ["numpy as np"]}
+    assert reference_of("x", **raw, grad=grad) == ("return torch.sin(x)",)

@@ -138,7 +138,9 @@ def describe(names: Sequence[str], inputs: Sequence[Any]) -> str:
     parts = []
     for name, value in zip(names, inputs, strict=True):
         if isinstance(value, Tensor):
-            unusual = "" if value.dtype == torch.double else f" {dtype_name(value)}"
+            unusual = (
+                "" if value.dtype == torch.double else f" {dtype_name(value.dtype)}"
+            )
             parts.append(f"{name} {shape_of(value)}{unusual}")
         elif value is None:
             parts.append(f"{name} absent")
@@ -153,5 +155,5 @@ def shape_of(value: Tensor) -> str:
     return str(tuple(value.shape))
 
 
-def dtype_name(value: Tensor) -> str:
-    return str(value.dtype).removeprefix("torch.")
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -27,11 +27,7 @@ from scaffold.verify.child.cases import (
 )
 from scaffold.verify.child.declared_shapes import undeclared_input, undeclared_output
 from scaffold.verify.child.diagnosis import Scene, diagnose, notes_on, show
-from scaffold.verify.child.further_questions import (
-    large_values,
-    second_derivatives,
-    single_precision,
-)
+from scaffold.verify.child.further_questions import asked_further
 from scaffold.verify.child.gradients import (
     as_tuple,
     expected_gradients,
@@ -194,21 +190,18 @@ def _check_case(
 
 
 def _ask_further(checks: Any, run: Run) -> None:
-    """Ask of the tests' cases what else the generated tests ask, up to the first failure."""
-    for name, arguments in checks.CASES.items():
-        case = Case(name, dict(arguments))
-        for question in (large_values, second_derivatives, single_precision):
-            answer = question(checks, case)
-            if answer is not None:
-                inputs = make_inputs(checks, case, None)
-                found = Found(
-                    f"grad_{answer.name}",
-                    answer.words,
-                    raised=answer.raised,
-                    hint=answer.hint,
-                )
-                run.failure = _failure(checks, found, name, inputs, (answer.name,))
-                return
+    """Ask of the tests' cases what else the generated tests ask, and more, up to the first failure."""
+    told = ""
+    for case, answer in asked_further(checks):
+        subject = f"grad_{answer.name}"
+        if answer.legal:
+            told = told or f"{subject} is {answer.words}"
+            continue
+        inputs = make_inputs(checks, case, None)
+        found = Found(subject, answer.words, raised=answer.raised, hint=answer.hint)
+        run.failure = _failure(checks, found, case.name, inputs, (answer.name,))
+        return
+    run.notes += filter(None, [told])
 
 
 def _is_another_number(case: Case) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaffold.verify.child.cases import Case, make_inputs, value_names
+from scaffold.verify.child.cases import Case, dtype_name, make_inputs, value_names
 from scaffold.verify.child.gradients import gradients_of
 
 CONDITIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
@@ -133,7 +133,7 @@ def diagnose(actual: Any, expected: Tensor | None, scene: Scene) -> str | None:
     if actual.shape != like.shape:
         return _shape(actual, like, expected, scene)
     if actual.dtype != like.dtype:
-        return f"dtype {_dtype(actual)} instead of {_dtype(like)}"
+        return f"dtype {dtype_name(actual.dtype)} instead of {dtype_name(like.dtype)}"
     if expected is None or scene.close(actual, expected):
         return None
     return next(_phrases(actual, expected, scene))
@@ -287,7 +287,7 @@ def show(value: Any) -> str:
     flat = value.detach().flatten()[:SHOWN].tolist()
     listed = ", ".join(f"{item:.4g}" for item in flat)
     more = ", ..." if value.numel() > SHOWN else ""
-    return f"{tuple(value.shape)} {_dtype(value)} [{listed}{more}]"
+    return f"{tuple(value.shape)} {dtype_name(value.dtype)} [{listed}{more}]"
 
 
 def _subsets(ndim: int) -> list[tuple[int, ...]]:
@@ -301,10 +301,6 @@ def _subsets(ndim: int) -> list[tuple[int, ...]]:
 def _named(dims: tuple[int, ...]) -> str:
     words = ", ".join(map(str, dims))
     return f"dim {words}" if len(dims) == 1 else f"dims {words}"
-
-
-def _dtype(value: Tensor) -> str:
-    return str(value.dtype).removeprefix("torch.")
 
 
 def notes_on(checks: Any) -> list[str]:

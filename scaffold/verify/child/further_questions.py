@@ -1,25 +1,32 @@
-"""What is asked beside the tests' values in double precision: second derivatives, gradients in float32 and of large values.
+"""What is asked beside the tests' values in double precision: second derivatives, other types, values, layouts and gradients of outputs.
 
 In: the module of checks of an op whose gradients are right in double precision. Out: an `Answer` that tells what is wrong, or None.
 Invariant: where plain PyTorch has no answer, or one that is not finite, nothing is wrong.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from scaffold.verify.child.cases import Case, make_inputs, value_names
+from scaffold.verify.child.cases import Case, dtype_name, make_inputs, value_names
 from scaffold.verify.child.fast_torch import seed_generator
 from scaffold.verify.child.gradients import as_tuple
 from scaffold.verify.child.refusals import raised, refusal
 
 CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-5}  # as gradgradcheck compares
-LARGE = 8  # times the values of the tests, which are seldom beyond 2
-AS_EXACT: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
 ERRORS = 4  # times those of autograd's own, as the generated test allows
 TWICE = "write it of the forward's inputs and grad_output, or say --once-differentiable"
+AS_EXACT: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
+FEW_DIGITS = 0.03  # the part of a gradient that is rounding in a type of two digits
+SCALES = (1e6, 1e-6, 0)  # of the gradients of outputs
+LARGE = 8  # times the values of the tests, which are seldom beyond 2
+NEAR = 0.01  # the part of a number by which values are off that are about it
+STEP = 1e-5  # to either side of a kink
+LEAST = 1e-3  # a gradient that is smaller is compared as if it were that large
 
 
 class Answer(NamedTuple):
@@ -29,23 +36,19 @@ class Answer(NamedTuple):
     words: str
     hint: str = ""
     raised: bool = False
+    legal: bool = False  # it is another than autograd's, and right
 
 
-def second_derivatives(checks: Any, case: Case) -> Answer | None:
+def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Whether the derivatives of the gradients are those of the forward's."""
-    if not checks.CHECKED_TWICE or checks.REFERENCE is None:
-        return None
-    inputs = _inputs(checks, case)
-    if inputs is None:
+    if not checks.CHECKED_TWICE:
         return None
     try:
         expected = [*_seconds(checks, checks.REFERENCE, inputs)]
     except RuntimeError:
         return None
-    names = value_names(checks, len(inputs))
-    wanted = [name for name, x in zip(names, inputs, strict=True) if _needs(x)]
     found = _seconds(checks, checks.OPERATOR, inputs)
-    for name, theirs in zip(wanted, expected, strict=True):
+    for name, theirs in zip(_wanted(checks, inputs), expected, strict=True):
         try:
             ours = next(found)
         except RuntimeError as error:
@@ -56,67 +59,236 @@ def second_derivatives(checks: Any, case: Case) -> Answer | None:
     return None
 
 
-def single_precision(checks: Any, case: Case) -> Answer | None:
-    """Whether the gradients of float32 inputs are as precise as autograd's."""
-    inputs = _inputs(checks, case)
-    asked = checks.HAS_GRADIENT and checks.REFERENCE is not None
-    if inputs is None or not asked or _given_precision(inputs):
-        return None
-    single = [_as_single(x) for x in inputs]
-    exactly = [_as_double(one, x) for one, x in zip(single, inputs, strict=True)]
+def single_precision(checks: Any, inputs: Sequence[Any]) -> Answer | None:
+    """Whether the gradients of inputs in single precision are as precise as autograd's."""
+    digits = 2 * torch.finfo(torch.float32).eps
+    return _of_types(checks, inputs, (torch.float32, torch.complex64), digits)
+
+
+def few_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
+    """Whether gradients are right, roughly, in types of two or three digits."""
+    found = _of_types(checks, inputs, (torch.bfloat16, torch.float16), FEW_DIGITS)
+    return None if found and found.raised else found  # it may have no kernels of them
+
+
+def _of_types(
+    checks: Any, inputs: Sequence[Any], types: Sequence[torch.dtype], digits: float
+) -> Answer | None:
+    for dtype in types:
+        rounded = [_as_type(x, dtype) for x in inputs]
+        if any(x is not one for x, one in zip(inputs, rounded, strict=True)):
+            found = _imprecise(checks, rounded, digits)
+            if found is not None:
+                words = f"in {dtype_name(dtype)}: {found.words}"
+                return found._replace(words="wrong " * (not found.raised) + words)
+    return None
+
+
+def _imprecise(checks: Any, inputs: Sequence[Any], digits: float) -> Answer | None:
+    """The first gradient whose error is many times autograd's, or the part of it that is rounding."""
+    exactly = [_as_type(_as_type(x, torch.float64), torch.complex128) for x in inputs]
     try:
-        native = _firsts(checks, checks.REFERENCE, single)
+        native = _firsts(checks, checks.REFERENCE, inputs)
+        exact = _firsts(checks, checks.REFERENCE, exactly)
     except RuntimeError:
         return None
     if not all(bool(one.isfinite().all()) for one in native):
         return None
-    names = value_names(checks, len(inputs))
-    wanted = [name for name, x in zip(names, inputs, strict=True) if _needs(x)]
-    ours = _firsts(checks, checks.OPERATOR, single)
-    exact = _firsts(checks, checks.REFERENCE, exactly)
-    for name, one, two, true in zip(wanted, ours, native, exact, strict=True):
-        rounding = 2 * torch.finfo(torch.float32).eps * true.norm().clamp(min=1)
+    names = _wanted(checks, inputs)
+    try:
+        ours = _firsts(checks, checks.OPERATOR, inputs)
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        return Answer(names[0], raised(error), raised=True)
+    for name, one, two, true in zip(names, ours, native, exact, strict=True):
+        rounding = digits * true.norm() + 2 * torch.finfo(one.dtype).eps
         allowed = ERRORS * ((two.to(true.dtype) - true).norm() + rounding)
         off = (one.to(true.dtype) - true).norm()
         if not off <= allowed:
-            words = f"wrong in float32: off by {off:.2g}, where autograd's allows {allowed:.2g}"
+            words = f"off by {off:.2g}, where autograd's allows {allowed:.2g}"
             return Answer(name, words)
     return None
 
 
-def large_values(checks: Any, case: Case) -> Answer | None:
-    """Whether a stated gradient is right where values are larger than the tests have them, as beyond a bound of its own."""
-    inputs = _inputs(checks, case) if checks.WIDE and checks.REFERENCE else None
-    if inputs is None:
-        return None
-    large = tuple(_larger(x) if at in checks.WIDE else x for at, x in enumerate(inputs))
-    try:
-        expected = _firsts(checks, checks.REFERENCE, large)
-    except RuntimeError:
-        return None
-    names = value_names(checks, len(large))
-    wanted = [name for name, x in zip(names, large, strict=True) if _needs(x)]
-    found = _firsts(checks, checks.OPERATOR, large)
-    for name, one, two in zip(wanted, found, expected, strict=True):
-        if bool(two.isfinite().all()) and not torch.allclose(one, two, **AS_EXACT):
-            return Answer(
-                name, f"wrong where values are {LARGE} times those of the tests"
-            )
+def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
+    """Whether backward is linear in the gradients of the outputs, and takes those that autograd gives it: an expanded 1 of a sum, of several outputs one alone."""
+    several: list[tuple[str, Weigh]] = [
+        (f"where grad_output is {s:g} times as large", partial(_weights, scale=s))
+        for s in SCALES
+    ]
+    several.append(("where grad_output is an expanded 1, as of a sum", _nothing))
+    for words, weigh in several:
+        found = _difference(checks, inputs, weigh)
+        if found is not None:
+            return found._replace(words=f"{found.words} {words}")
+    with torch.no_grad():
+        count = len(as_tuple(checks.OPERATOR(*inputs)))
+    chosen = checks.TESTS.ends or range(count)
+    for at in chosen if len(chosen) > 1 else ():
+        found = _difference(checks, inputs, alone=at)
+        if found is not None:
+            words = f"{found.words} where output {at} alone is used"
+            return found._replace(words=words)
     return None
 
 
-def _larger(value: Any) -> Any:
-    if not isinstance(value, Tensor):
+def other_layouts(checks: Any, inputs: Sequence[Any]) -> Answer | None:
+    """Whether gradients are right of tensors that lie in memory as those of the tests do not."""
+    for words, layout in LAYOUTS:
+        laid = [_laid(x, layout) for x in inputs]
+        found = _difference(checks, laid)
+        if found is not None:
+            return found._replace(words=f"{found.words} where the inputs are {words}")
+    return None
+
+
+def _laid(value: Any, layout: Callable[[Tensor], Tensor]) -> Any:
+    if not isinstance(value, Tensor) or not value.numel():
         return value
-    return (LARGE * value.detach()).requires_grad_(value.requires_grad)
+    return layout(value.detach()).requires_grad_(value.requires_grad)
 
 
-def _inputs(checks: Any, case: Case) -> tuple[Any, ...] | None:
-    """Those of a case that the forward takes and that has a gradient."""
-    if refusal(checks, case, None).words:
+def _expanded(value: Tensor) -> Tensor:
+    """Each row in the memory of the first."""
+    return value[:1].expand_as(value) if value.ndim else value
+
+
+def _offset(value: Tensor) -> Tensor:
+    """The end of a longer tensor."""
+    return torch.cat([value[:1], value])[1:] if value.ndim else value
+
+
+def _channels_last(value: Tensor) -> Tensor:
+    return value.clone(memory_format=torch.channels_last) if value.ndim == 4 else value
+
+
+LAYOUTS = (
+    ("expanded", _expanded),
+    ("parts of longer tensors", _offset),
+    ("in channels_last", _channels_last),
+)
+
+
+def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
+    """Whether a stated gradient is right of values that the tests have not: large and small ones, of one sign, those that the formulas name.
+
+    At a kink each slope between those on its sides is right: where autograd's is another one, that is told.
+    """
+    told = None
+    for words, changed in _drawn(checks, inputs):
+        found = _difference(checks, changed)
+        if found is None or told and found.raised:
+            continue
+        if found.raised or not _is_between(checks, changed, found.name):
+            return found._replace(words=f"{found.words} where {words}")
+        words = f"another than autograd's where {words}, at a kink or where no digits are left"
+        told = told or found._replace(words=words, legal=True)
+    return told
+
+
+def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """All inputs that may be larger, then one at a time: each value close to a number, and every other one exactly that number."""
+    large = {
+        at: LARGE * inputs[at].detach()
+        for at in checks.SCALED
+        if isinstance(inputs[at], Tensor)
+    }
+    if large:
+        yield f"values are {LARGE} times those of the tests", _with(inputs, large)
+    seed_generator(4)
+    for at, numbers in checks.VALUES.items():
+        value, name = inputs[at], checks.NAMES[at]
+        if not isinstance(value, Tensor) or not value.numel():
+            continue
+        value = value.detach()
+        every_other = torch.arange(value.numel()).reshape(value.shape) % 2 == 0
+        for number in numbers:
+            if isinstance(number, bool) or math.isfinite(number):
+                width = 0 if isinstance(number, bool) else NEAR
+                near = number * (1 - width * torch.rand(value.shape))
+                words = f"all of {name} are {'about ' * bool(width)}{number:g}"
+                yield words, _with(inputs, {at: near.to(value.dtype)})
+            mixed = value.where(every_other, number)
+            yield f"some of {name} are {number:g}", _with(inputs, {at: mixed})
+
+
+def _with(inputs: Sequence[Any], changed: dict[int, Tensor]) -> tuple[Any, ...]:
+    return tuple(
+        changed[at].requires_grad_(x.requires_grad) if at in changed else x
+        for at, x in enumerate(inputs)
+    )
+
+
+def _is_between(checks: Any, inputs: Sequence[Any], name: str) -> bool:
+    """Whether a gradient differs from autograd's only where that changes between this point and those beside it."""
+    position = _wanted(checks, inputs).index(name)
+    ours, theirs, *beside = (
+        _firsts(checks, function, moved)[position]
+        for function, moved in (
+            (checks.OPERATOR, inputs),
+            (checks.REFERENCE, inputs),
+            *((checks.REFERENCE, [_moved(x, k) for x in inputs]) for k in range(4)),
+        )
+    )
+    steady = [torch.isclose(one, theirs, rtol=1e-2, atol=1e-3) for one in beside]
+    right = torch.isclose(ours, theirs, **AS_EXACT) | ~theirs.isfinite()
+    return bool((right | ~torch.stack(steady).all(0)).all())
+
+
+def _moved(value: Any, number: int) -> Any:
+    """A tensor whose elements are a little larger, or smaller, or each at random."""
+    if not _needs(value):
+        return value
+    signs = torch.randn_like(value).sign() if number > 1 else 1 - 2 * number
+    moved = value.detach() + STEP * signs * value.detach().abs().clamp(min=1)
+    return moved.requires_grad_()
+
+
+def _difference(
+    checks: Any,
+    inputs: Sequence[Any],
+    weigh: "Weigh | None" = None,
+    alone: int | None = None,
+) -> Answer | None:
+    """The first gradient that is not autograd's, where that is finite; none where plain PyTorch takes no such call."""
+    try:
+        expected = _firsts(checks, checks.REFERENCE, inputs, weigh, alone)
+    except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return None
-    inputs = make_inputs(checks, case, None)
-    return inputs if any(map(_needs, inputs)) else None
+    names = _wanted(checks, inputs)
+    try:
+        found = _firsts(checks, checks.OPERATOR, inputs, weigh, alone)
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        return Answer(names[0], raised(error), raised=True)
+    for name, one, two in zip(names, found, expected, strict=True):
+        finite = two.isfinite()
+        if not finite.any():
+            continue
+        largest = max(float(two[finite].abs().max()), LEAST)
+        limits = {**AS_EXACT, "atol": AS_EXACT["atol"] * largest}
+        if not torch.isclose(one, two, **limits)[finite].all():
+            return Answer(name, "wrong")
+    return None
+
+
+OF_EACH_CASE = (second_derivatives, single_precision)
+OF_ONE_CASE = (other_values, few_digits, other_grad_outputs, other_layouts)
+
+
+def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
+    """What the questions find in the tests' cases that the forward takes and that have a gradient; those that cost more are asked of one."""
+    questions: tuple[Callable[[Any, Sequence[Any]], Answer | None], ...]
+    questions = (*OF_EACH_CASE, *OF_ONE_CASE)
+    asked = checks.HAS_GRADIENT and checks.REFERENCE is not None
+    for name, arguments in checks.CASES.items() if asked else ():
+        case = Case(name, dict(arguments))
+        if refusal(checks, case, None).words:
+            continue
+        for question in questions:
+            inputs = make_inputs(checks, case, None)
+            found = question(checks, inputs) if any(map(_needs, inputs)) else None
+            if found is not None:
+                yield case, found
+        questions = OF_EACH_CASE
 
 
 def _seconds(
@@ -125,9 +297,9 @@ def _seconds(
     """For each gradient the derivatives of a sum of its elements, by the inputs and by the grad_outputs."""
     needed = [x for x in inputs if _needs(x)]
     ends, weights = _ends(checks, function, inputs)
-    weights = [one.requires_grad_() for one in weights]
     if not ends:
         return
+    weights = [one.requires_grad_() for one in weights if one is not None]
     first = torch.autograd.grad(
         _summed(ends, weights), needed, create_graph=True, materialize_grads=True
     )
@@ -144,34 +316,58 @@ def _seconds(
 
 
 def _firsts(
-    checks: Any, function: Callable[..., Any], inputs: Sequence[Any]
+    checks: Any,
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    weigh: "Weigh | None" = None,
+    alone: int | None = None,
 ) -> tuple[Tensor, ...]:
+    """The gradients of the inputs by all outputs, or by one alone."""
     needed = [x for x in inputs if _needs(x)]
-    ends, weights = _ends(checks, function, inputs)
+    ends, weights = _ends(checks, function, inputs, weigh, alone)
     if not any(end.requires_grad for end in ends):
         return tuple(torch.zeros_like(x) for x in needed)
     return torch.autograd.grad(_summed(ends, weights), needed, materialize_grads=True)
 
 
 def _ends(
-    checks: Any, function: Callable[..., Any], inputs: Sequence[Any]
-) -> tuple[list[Tensor], list[Tensor]]:
-    """The outputs that may have a gradient, and numbers for each of their elements that no dtype rounds.
+    checks: Any,
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    weigh: "Weigh | None" = None,
+    alone: int | None = None,
+) -> tuple[list[Tensor], list[Tensor | None]]:
+    """The outputs that may have a gradient, and what each is weighted with in a sum of all elements.
 
     One that is a constant of the call is among them: autograd gives it no gradient, a Function does.
     """
-    outputs, chosen = as_tuple(function(*inputs)), checks.TESTS.ends
+    outputs = as_tuple(function(*inputs))
+    chosen = checks.TESTS.ends if alone is None else (alone,)
     several = [outputs[at] for at in chosen] if chosen else outputs
     ends = [one for one in several if one.is_floating_point() or one.is_complex()]
     seed_generator(1)
-    # Whatever order the elements have in memory: the same numbers in another one are others.
-    return ends, [torch.randint(-4, 5, one.shape).to(one.dtype) / 4 for one in ends]
+    return ends, [*map(weigh or _weights, ends)]
 
 
-def _summed(ends: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
+Weigh = Callable[[Tensor], Tensor | None]
+
+
+def _weights(end: Tensor, scale: float = 1) -> Tensor:
+    """Quarters, which no dtype rounds; whatever order the elements have in memory, as the same numbers in another one are others."""
+    return torch.randint(-4, 5, end.shape).to(end.dtype) / 4 * scale
+
+
+def _nothing(end: Tensor) -> None:
+    """No weights: what backward is given is a 1 that is expanded."""
+
+
+def _summed(ends: Sequence[Tensor], weights: Sequence[Tensor | None]) -> Tensor:
     """A number whose derivative by each end is its weight; told `grad_outputs`, autograd imports SymPy."""
     total = torch.zeros((), dtype=torch.float64)
     for end, weight in zip(ends, weights, strict=True):
+        if weight is None:
+            total = total + (torch.view_as_real(end) if end.is_complex() else end).sum()
+            continue
         if end.is_complex():
             end, weight = torch.view_as_real(end), torch.view_as_real(weight)
         total = total + (end * weight).sum()
@@ -182,21 +378,17 @@ def _needs(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
 
 
-def _given_precision(inputs: Sequence[Any]) -> bool:
-    """Whether an input is in single precision as it is, or complex."""
-    tensors = [x for x in inputs if isinstance(x, Tensor)]
-    kinds = {x.dtype for x in tensors if x.is_floating_point() or x.is_complex()}
-    return kinds != {torch.float64}
+def _wanted(checks: Any, inputs: Sequence[Any]) -> list[str]:
+    """The names of the inputs that need gradients."""
+    names = value_names(checks, len(inputs))
+    return [name for name, x in zip(names, inputs, strict=True) if _needs(x)]
 
 
-def _as_single(value: Any) -> Any:
-    if not (isinstance(value, Tensor) and value.is_floating_point()):
+def _as_type(value: Any, dtype: torch.dtype) -> Any:
+    """A tensor of real numbers in a type of such, one of complex numbers in one of those; everything else as it is."""
+    if not isinstance(value, Tensor):
         return value
-    return value.detach().float().requires_grad_(value.requires_grad)
-
-
-def _as_double(single: Any, value: Any) -> Any:
-    """The same numbers as `single`, as what the value is."""
-    if not (isinstance(value, Tensor) and value.is_floating_point()):
+    kind = value.is_complex() if dtype.is_complex else value.is_floating_point()
+    if not kind or value.dtype == dtype:
         return value
-    return single.detach().double().requires_grad_(value.requires_grad)
+    return value.detach().to(dtype).requires_grad_(value.requires_grad)

@@ -1,4 +1,4 @@
-"""A proof asks of second derivatives and of float32 too: what the generated tests would refuse is not written."""
+"""A proof asks of more than the tests' values: second derivatives, other types, values and layouts, other gradients of outputs."""
 
 from typing import Any
 
@@ -76,6 +76,60 @@ def test_a_gradient_that_is_wrong_of_large_values_alone_is_refused() -> None:
     assert failure({"x": right}, **raw) == ""
     said = failure({"x": f"{right} * (x > -6)"}, **raw)
     assert said == "grad_x: wrong where values are 8 times those of the tests"
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("x.dtype == torch.float16", "in float16: off by "),
+        ("x.dtype == torch.bfloat16", "in bfloat16: off by "),
+        ("x == 0", "where all of x are about 0"),
+        ("x > 30", "where all of x are about 1000"),
+        ("(x > 500) & (x < 600)", "where all of x are about 550"),
+        ("bool(x.numel() and (x > 0).all())", "where all of x are about 1"),
+        ("grad_output.abs() > 100", "where grad_output is 1e+06 times as large"),
+        (
+            "0 in grad_output.stride()",
+            "where grad_output is an expanded 1, as of a sum",
+        ),
+        ("0 in x.stride()", "where the inputs are expanded"),
+        ("x.storage_offset() > 0", "where the inputs are parts of longer tensors"),
+    ],
+)
+def test_a_gradient_that_is_wrong_in_a_corner_is_refused(
+    condition: str, said: str
+) -> None:
+    raw = {"inputs": "x[N, D]", "forward": "x * x + x"}
+    right = "grad_output * (2 * x + 1)"
+    found = failure({"x": f"{right} * (1 + 1.0 * torch.as_tensor({condition}))"}, **raw)
+    assert found.startswith(f"grad_x: wrong {said}")
+
+
+def test_a_gradient_that_is_wrong_where_one_output_alone_is_used_is_refused() -> None:
+    raw = {"inputs": "x[N]", "outputs": "a, b", "forward": "return x * 2, x * 3"}
+    right = "grad_a * 2 + grad_b * 3"
+    assert failure({"x": right}, **raw) == ""
+    wrong = f"{right} + float(not grad_a.any()) * grad_b"
+    assert failure({"x": wrong}, **raw) == "grad_x: wrong where output 1 alone is used"
+
+
+def test_a_gradient_that_is_wrong_of_an_infinite_mask_is_refused() -> None:
+    raw = {"inputs": "x[N, D], m[N, D; const]", "forward": "torch.softmax(x + m, -1)"}
+    right = "output * (grad_output - (grad_output * output).sum(-1, keepdim=True))"
+    assert failure({"x": right}, **raw) == ""
+    said = failure({"x": f"{right} + 0 * m"}, **raw)
+    assert said == "grad_x: wrong where some of m are -inf"
+
+
+def test_another_slope_at_a_kink_is_told() -> None:
+    raw: dict[str, Any] = {"inputs": "x[N]", "forward": "torch.relu(x)"}
+    assert verdict(grad={"x": "grad_output * (x > 0)"}, **raw).notes == ()
+    found = verdict(grad={"x": "grad_output * (x >= 0)"}, **raw)
+    assert found.failure is None
+    (note,) = found.notes
+    assert note.startswith(
+        "grad_x is another than autograd's where all of x are about 0"
+    )
 
 
 def test_values_are_no_larger_than_a_domain_has_them() -> None:
