@@ -262,3 +262,114 @@ def _of_value(
     if any(isinstance(node, ast.Call) for node in ast.walk(value)):
         return Attribute()
     return Attribute(ast.Name("float", ast.Load()))  # `dim**-0.5`: of numbers
+
+
+# --- How a class starts its parameters and buffers, in the words of torch.nn.init.
+
+MADE = {"ones": "ones", "zeros": "zeros", "rand": "uniform", "randn": "normal"}
+FILLED = {"fill": "constant", "zero": "zeros", "normal": "normal", "uniform": "uniform"}
+UNSET = frozenset({"empty", "Tensor", "FloatTensor"})
+OTHERWISE = "?"  # in a way that none of these words says
+
+
+def starts(owner: ast.ClassDef) -> dict[str, str]:
+    """`{'weight': 'normal(0.0, 0.02)', 'bias': 'zeros'}`, of what `__init__` and the methods it calls on the way say; else `OTHERWISE`."""
+    methods, made, filled = _methods(owner), dict[str, str](), dict[str, set[str]]()
+    for node in _run(methods, "__init__", ()):
+        for name, value in _values(node):
+            made[name] = _start_of(value)
+        if isinstance(node, ast.Call) and (found := _filled(node)):
+            filled.setdefault(found[0], set()).add(found[1])
+    for name, every in filled.items():
+        made[name] = every.pop() if len(every) == 1 else OTHERWISE
+    return {name: start for name, start in made.items() if start}
+
+
+def _run(
+    methods: dict[str, ast.FunctionDef], name: str, running: tuple[str, ...]
+) -> Iterator[ast.AST]:
+    """Every node of a method, and of those that it calls without arguments, such as `self.reset_parameters()`."""
+    for node in ast.walk(methods[name]) if name in methods else ():
+        yield node
+        match node:
+            case ast.Call(ast.Attribute(ast.Name("self"), called), []):
+                if called not in (name, *running):
+                    yield from _run(methods, called, (*running, name))
+
+
+def _values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """The tensors that a statement makes parameters or buffers of."""
+    match node:
+        case ast.Call(
+            ast.Attribute(ast.Name("self"), word), [ast.Constant(str(name)), value, *_]
+        ) if word in REGISTERED and not isinstance(value, ast.Constant):
+            yield name, _inside(value)
+        case ast.Assign() | ast.AnnAssign():
+            for name, value in _assigned(node):
+                inner = _inside(value)
+                if inner is not value:
+                    yield name, inner
+
+
+def _inside(value: ast.expr) -> ast.expr:
+    """The tensor in `nn.Parameter(torch.ones(n))`, also where it is None else; any other value as it is."""
+    match value:
+        case ast.IfExp(_, one, ast.Constant(None)) | ast.IfExp(
+            _, ast.Constant(None), one
+        ):
+            return _inside(one)
+        case ast.Call(callee, [inner, *_]) if (dotted_name(callee) or "").rpartition(
+            "."
+        )[2] in KINDS:
+            return inner
+    return value
+
+
+def _start_of(tensor: ast.expr) -> str:
+    """How what makes a tensor starts it; nothing for `torch.empty`, which somebody fills."""
+    match tensor:
+        case ast.Call(callee, arguments):
+            last = (dotted_name(callee) or "").rpartition(".")[2]
+            if last in UNSET:
+                return ""
+            if last in MADE:
+                return MADE[last]
+            match last, arguments:
+                case ("full", [_, ast.expr() as value]) | ("tensor", [value]):
+                    return f"constant({_number(value)})"
+        case ast.BinOp(one, ast.Mult(), two):
+            for factor, other in ((one, two), (two, one)):
+                match _start_of(other):
+                    case "ones":
+                        return f"constant({_number(factor)})"
+                    case "normal":
+                        return f"normal(0.0, {_number(factor)})"
+    return OTHERWISE
+
+
+def _filled(call: ast.Call) -> tuple[str, str] | None:
+    """What `nn.init.normal_(self.weight, std=0.02)` or `self.weight.data.fill_(1)` fills, and with what."""
+    dotted, arguments = dotted_name(call.func) or "", call.args
+    *owner, last = dotted.split(".")
+    word = last.removesuffix("_")
+    if "init" in owner and word != last and arguments:
+        match arguments:
+            case [ast.Attribute(ast.Name("self"), name), *rest]:
+                return name, _as_call(word, rest, call.keywords)
+    elif owner[:1] == [SELF] and owner[2:] in ([], ["data"]) and word in FILLED:
+        return owner[1], _as_call(FILLED[word], arguments, call.keywords)
+    return None
+
+
+def _as_call(word: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> str:
+    given = [_number(item) for item in arguments]
+    given += [f"{item.arg}={_number(item.value)}" for item in keywords]
+    return f"{word}({', '.join(given)})" if given else word
+
+
+def _number(node: ast.expr) -> str:
+    """A number as it is written, a root as a power: `math.sqrt(5)` is `5**0.5`."""
+    match node:
+        case ast.Call(callee, [root]) if dotted_name(callee) == "math.sqrt":
+            return f"{ast.unparse(root)}**0.5"
+    return ast.unparse(node)

@@ -13,6 +13,7 @@ from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.formula import BUILTINS, Scope, Text
 from scaffold.formula.constant_folding import BINARY
 from scaffold.formula.definitions import defaults, dotted_name, resolve
+from scaffold.formula.module_forward import modules_named, starts
 from scaffold.formula.operators import (
     NUMPY,
     is_tensor_word,
@@ -30,6 +31,7 @@ from scaffold.spec.config import PARAMETERS
 from scaffold.spec.grammar import Entry, parse_entries
 from scaffold.spec.imports import parse_imports
 from scaffold.spec.maths import read_reference, refuse_file
+from scaffold.spec.module import parse_init
 from scaffold.spec.problems import Locate
 
 Arguments = Mapping[Argument, ast.expr]
@@ -49,16 +51,24 @@ class Unsaid(ScaffoldError):
 
 
 class Inferred(NamedTuple):
-    """What a forward says of its inputs; of an nn.Module also which of them it owns."""
+    """What a forward says of its inputs; of an nn.Module also which of them it owns, and how they start."""
 
     inputs: str
     params: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
+    init: Mapping[str, str] = {}
+    unkept: tuple[str, ...] = ()  # those that start in a way that `init` cannot say
 
-    def keys(self) -> dict[str, Any]:
-        """The keys that a table would hold."""
-        owned = {"params": [*self.params], "buffers": [*self.buffers]}
-        return {"inputs": self.inputs} | {key: v for key, v in owned.items() if v}
+    def added_to(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A table with what it leaves out, which comes first in it; of a module only where there is one."""
+        if raw.get("module") is False:
+            return {"inputs": self.inputs, **raw}
+        lists = {"params": [*self.params], "buffers": [*self.buffers]}
+        listed = {key: names for key, names in lists.items() if names}
+        found = {"inputs": self.inputs, **listed, **raw}
+        owned = {*found.get("params", ()), *found.get("buffers", ())}
+        init = {name: text for name, text in self.init.items() if name in owned}
+        return found | ({"init": init | raw.get("init", {})} if init else {})
 
 
 def inferred_inputs(
@@ -128,7 +138,24 @@ def _of_function(
         if stated is None and default is not None:  # it is None
             found = [*found, _Use("optional", item, "")]
         known[item.arg] = stated or _judged(item.arg, found, names)
-    return _entries(known, program, write)
+    return _with_starts(_entries(known, program, write), origin, name)
+
+
+def _with_starts(inferred: Inferred, origin: Origin, name: str) -> Inferred:
+    """The inputs of an nn.Module, with how its `__init__` starts those that it owns."""
+    owned = (*inferred.params, *inferred.buffers)
+    if not owned:
+        return inferred
+    (layer,) = modules_named(origin.module, name)
+    init, unkept = dict[str, str](), list[str]()
+    for parameter, text in starts(layer).items():
+        try:
+            parse_init(parameter, text, Location("__init__"), None)
+        except ScaffoldError:
+            unkept += [parameter] if parameter in owned else []
+        else:
+            init |= {parameter: text} if parameter in owned else {}
+    return inferred._replace(init=init, unkept=tuple(unkept))
 
 
 # --- What an annotation or a default says.

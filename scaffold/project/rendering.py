@@ -205,8 +205,14 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
     named = (("parameters", known.params), ("buffers", known.buffers))
     owned = [f"{what}: {', '.join(names)}" for what, names in named if names]
     shown = f" ({'; '.join(owned)})" if owned else ""
-    taken = f"inputs taken from the forward: {known.inputs}{shown}"
-    return (taken, *specified.completed)
+    notes = [f"inputs taken from the forward: {known.inputs}{shown}"]
+    if known.unkept and specified.spec.module is not None:
+        names = ", ".join(known.unkept)
+        said = f"how __init__ starts {names} is not taken over"
+        notes.append(
+            f"{said}: edit reset_parameters, or state --init '{known.unkept[0]}=...'"
+        )
+    return (*notes, *specified.completed)
 
 
 def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:

@@ -325,7 +325,8 @@ def _specified(
         inferred = problems.attempt(partial(_inferred, said, read))
         if len(problems) > before:
             problems.raise_found()
-        said = said._replace(raw=_with_inputs(said.raw, inferred))
+        if inferred is not None:
+            said = said._replace(raw=inferred.added_to(said.raw))
     found = said and problems.attempt(
         lambda: _built(said, known, read, package, whole="spec" in settings)
     )
@@ -362,13 +363,6 @@ def _inferred(said: Said, read: Reader) -> "Inferred | None":
     from scaffold.project.inferred_inputs import inferred_inputs  # most ops state them
 
     return inferred_inputs(said.raw, said.locate, read)
-
-
-def _with_inputs(
-    raw: Mapping[str, Any], inferred: "Inferred | None"
-) -> Mapping[str, Any]:
-    """A table with its inputs, which come first in it; what it says itself holds."""
-    return raw if inferred is None else {**inferred.keys(), **raw}
 
 
 def _joins(configuration: Configuration, settings: Values) -> bool:

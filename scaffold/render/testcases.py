@@ -65,11 +65,12 @@ HELPERS = frozenset(
 
 
 def op_imports(spec: OpSpec, module: str) -> tuple[Import, ...]:
-    """The module, the Function and the functional form, each under a name that is free."""
-    names = (spec.module_name, spec.function_name, spec.name, SHARDING)
+    """The Function, the functional form, the rule for sharding and the module, each under a name that is free."""
+    names = [spec.function_name, spec.name, SHARDING]
+    names += [spec.module_name] if spec.module is not None else []
     imports = [Import(module, name, _alias(name)) for name in names]
-    if imports[2].alias == spec.function_name:  # as an op in library style has it
-        imports[2] = Import(module, spec.name, f"call_{spec.name}")
+    if imports[1].alias == spec.function_name:  # as an op in library style has it
+        imports[1] = Import(module, spec.name, f"call_{spec.name}")
     return tuple(imports)
 
 

@@ -225,7 +225,7 @@ def view(
         ),
         make_lines=_make_lines(spec, making),
         functions=tuple(_functions(spec, names[spec.name], reference)),
-        module=module_tests(spec, making, names[spec.module_name], tests),
+        module=module_tests(spec, making, names.get(spec.module_name, ""), tests),
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from scaffold.errors import ScaffoldError
 from scaffold.formula import function_in
-from scaffold.formula.module_forward import module_forward, modules_named
+from scaffold.formula.module_forward import module_forward, modules_named, starts
 
 NORM = """
 import torch
@@ -116,3 +116,39 @@ def test_a_function_of_that_name_goes_first() -> None:
 def test_a_method_is_no_backward() -> None:
     with pytest.raises(ScaffoldError, match="is a method of 'Norm'"):
         function_in(NORM, "ops.py", "Norm.forward", "backward")
+
+
+@pytest.mark.parametrize(
+    ("lines", "start"),
+    [
+        ("self.w = nn.Parameter(torch.zeros(n))", "zeros"),
+        ("self.w = Parameter(torch.ones(n)) if affine else None", "ones"),
+        ("self.w = nn.Parameter(0.1 * torch.ones(n))", "constant(0.1)"),
+        ("self.w = nn.Parameter(torch.randn(n) * 0.02)", "normal(0.0, 0.02)"),
+        ("self.w = nn.Parameter(torch.full((n,), 2.0))", "constant(2.0)"),
+        ("self.register_buffer('w', torch.ones(n))", "ones"),
+        ("self.register_parameter('w', nn.Parameter(torch.rand(n)))", "uniform"),
+        ("self.w = nn.Parameter(torch.empty(n)); nn.init.normal_(self.w)", "normal"),
+        (
+            "self.w = nn.Parameter(torch.empty(n)); self.reset()",
+            "kaiming_uniform(a=5**0.5)",
+        ),
+        ("self.w = nn.Parameter(torch.ones(n)); self.w.data.fill_(3)", "constant(3)"),
+        ("self.w = nn.Parameter(torch.empty(n))", None),
+        ("self.w = nn.Parameter(table(n))", "?"),
+        ("self.w = 3", None),
+    ],
+)
+def test_how_a_class_starts_a_parameter(lines: str, start: str | None) -> None:
+    text = f"""
+class Layer(nn.Module):
+    def __init__(self, n, affine=True):
+        super().__init__()
+        {lines}
+
+    def reset(self):
+        torch.nn.init.kaiming_uniform_(self.w, a=math.sqrt(5))
+"""
+    (owner,) = ast.parse(text).body
+    assert isinstance(owner, ast.ClassDef)
+    assert starts(owner).get("w") == start

@@ -242,6 +242,38 @@ def test_a_module_says_which_of_its_inputs_it_owns(tmp_path: Path) -> None:
     assert "register_buffer(" in written
 
 
+STARTS = """
+import torch
+from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self, n, gain):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(n))
+        self.shift = nn.Parameter(torch.linspace(0, gain, n))
+
+    def forward(self, x):
+        return x * self.weight + self.shift
+"""
+
+
+def test_parameters_start_as_those_of_the_module_do(tmp_path: Path) -> None:
+    (tmp_path / "layers.py").write_text(STARTS)
+    asked = ("--forward", "@layers.py:Scale", "--no-test")
+    done = new_op(tmp_path, *asked, name="scale")
+    assert (
+        "note: how __init__ starts shift is not taken over: edit reset_parameters, or "
+        "state --init 'shift=...'"
+    ) in done.err
+    assert "nn.init.zeros_(self.weight)" in (tmp_path / "scale.py").read_text()
+    stated = ("--init", "weight=ones", "--stdout")
+    done = new_op(tmp_path, *asked, *stated, name="scale")
+    assert "nn.init.ones_(self.weight)" in done.out
+    done = new_op(tmp_path, *asked, "--no-module", "--stdout", name="scale")
+    assert done.code == 0 and "starts" not in done.err
+
+
 def test_of_every_known_forward_what_is_proposed_can_be_read() -> None:
     """Names and all; what the op's own table says an attribute is may stand where a tensor may, and is taken for one."""
     for case in CASES:
