@@ -9,8 +9,9 @@ from torch.func import grad, vmap
 
 from scaffold.derive import derive
 from scaffold.errors import ScaffoldError
+from scaffold.spec import OpSpec
 from tests.derive.building import draft_of, load, op_text, reference, spec_of
-from tests.derive.cases import p, r
+from tests.derive.cases import CASES, p, r
 from tests.derive.checking import check_needs, subsets
 
 ASKED: dict[str, Any] = {"save_policy": "balanced", "double_backward": True}
@@ -85,11 +86,8 @@ def raw(way: str, **keys: Any) -> dict[str, Any]:
     return {"inputs": inputs, "forward": forward, **several, **ASKED, **keys}
 
 
-@pytest.mark.parametrize("style", [None, "combined"])
-@pytest.mark.parametrize("way", WAYS)
-def test_second_derivatives_are_those_of_autograd(way: str, style: str | None) -> None:
-    _, forward, calls = WAYS[way]
-    spec = spec_of(**raw(way, **({"style": style} if style else {})))
+def check(spec: OpSpec, forward: str, calls: list[tuple[Any, ...]]) -> None:
+    """Compare gradients and their gradients with those of autograd, for whichever inputs need them."""
     found = derive(spec)
     assert found.double_backward is not None
     assert not found.once_differentiable
@@ -111,6 +109,21 @@ def test_second_derivatives_are_those_of_autograd(way: str, style: str | None) -
                     False,
                     False,
                 )
+
+
+@pytest.mark.parametrize("style", [None, "combined"])
+@pytest.mark.parametrize("way", WAYS)
+def test_second_derivatives_are_those_of_autograd(way: str, style: str | None) -> None:
+    _, forward, calls = WAYS[way]
+    spec = spec_of(**raw(way, **({"style": style} if style else {})))
+    check(spec, forward, calls)
+
+
+def test_a_branch_alone_reads_what_it_assigns() -> None:
+    """The gradient of `damped` is a sum of choices below another choice."""
+    case = next(case for case in CASES if case.name == "local_of_one_branch")
+    spec = spec_of(case.inputs, forward=case.forward, style="combined", **ASKED)
+    check(spec, case.forward, case.samples())
 
 
 @pytest.mark.parametrize("way", ["fused", "a saved intermediate", "broadcast"])

@@ -298,6 +298,10 @@ def as_one_choice(make: Maker, total: Op) -> Op:
 
 def sure_of_one(make: Maker, total: Op) -> Op:
     """`(a if s else 0) + (b if t else 0)` as a choice between sums: each is a tensor or the number 0, and is seen to be."""
+    if _comes_to_zero(make, total):  # such a sum may be one of its branches
+        return choose(
+            make.program, total.test, *(sure_of_one(make, op) for op in total.args)
+        )
     terms = list(_terms(make, total, False))
     if len(terms) < 2 or not all(may_be_zero(op) for op, _ in terms):
         return total
